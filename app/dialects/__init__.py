@@ -1,0 +1,1 @@
+"""Wire formats: one module a format, both directions that it supports."""

@@ -1,0 +1,103 @@
+"""Everything that can go wrong, with what a client is told about it.
+
+    RelayError                a code, a message that is safe to show
+    ├── RequestError          the client's request: it can be mended there
+    ├── UpstreamError         the provider, the way to it, or what it sent
+    └── ServiceError          ourselves: overloaded, shutting down, a lost stream, a bug
+
+`CODES` is the one list of codes, with the HTTP status each has before the stream began.
+Afterwards the same code stands in the `error` of `stream.end`. A message names the thing
+and says what to do; it carries no key, no URL with credentials and no stack.
+"""
+
+from typing import NamedTuple
+
+from app.events import ErrorInfo
+
+
+class CodeInfo(NamedTuple):
+    status: int
+    title: str
+    retryable: bool = False
+
+
+CODES: dict[str, CodeInfo] = {
+    # The client's request.
+    "invalid_request": CodeInfo(400, "The request is not valid"),
+    "unauthenticated": CodeInfo(401, "Credentials are missing or wrong"),
+    "forbidden": CodeInfo(403, "Not allowed"),
+    "not_found": CodeInfo(404, "There is nothing here"),
+    "model_not_found": CodeInfo(404, "There is no such model"),
+    "method_not_allowed": CodeInfo(405, "The method is not allowed here"),
+    "conflict": CodeInfo(409, "The request does not fit the state of the stream"),
+    "stream_expired": CodeInfo(410, "The stream is gone"),
+    "request_too_large": CodeInfo(413, "The request is too large"),
+    "unsupported_media_type": CodeInfo(415, "The content type is not supported"),
+    "rate_limited": CodeInfo(429, "Too many requests", retryable=True),
+    # What the provider says about the request.
+    "context_length_exceeded": CodeInfo(400, "The conversation is too long for the model"),
+    "content_filtered": CodeInfo(400, "The provider's content filter blocked the request"),
+    "upstream_invalid_request": CodeInfo(400, "The provider refused the request"),
+    # The provider.
+    "upstream_auth": CodeInfo(502, "The provider refused the relay's credentials"),
+    "upstream_billing": CodeInfo(502, "The provider account cannot pay"),
+    "upstream_not_found": CodeInfo(502, "The provider does not have this model"),
+    "upstream_rate_limited": CodeInfo(429, "The provider's rate limit is reached", retryable=True),
+    "upstream_unavailable": CodeInfo(502, "The provider failed", retryable=True),
+    "upstream_overloaded": CodeInfo(503, "The provider is overloaded", retryable=True),
+    "upstream_timeout": CodeInfo(504, "The provider took too long", retryable=True),
+    "upstream_invalid_response": CodeInfo(502, "The provider's answer could not be read"),
+    "upstream_tool_failed": CodeInfo(502, "The model produced a broken tool call", retryable=True),
+    "upstream_truncated": CodeInfo(502, "The provider's answer was cut off", retryable=True),
+    # Ourselves.
+    "overloaded": CodeInfo(503, "The relay is at its limit", retryable=True),
+    "producer_lost": CodeInfo(502, "The relay that ran the stream is gone", retryable=True),
+    "cancelled": CodeInfo(409, "The stream was cancelled"),
+    "internal": CodeInfo(500, "Something went wrong in the relay"),
+}
+
+
+class RelayError(Exception):
+    """A failure with a code of `CODES` and a message that is safe to show.
+
+    `retry_after_s` is the wait that the other side asked for, in seconds.
+    """
+
+    def __init__(self, code: str, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+    @property
+    def status(self) -> int:
+        return CODES[self.code].status
+
+    @property
+    def title(self) -> str:
+        return CODES[self.code].title
+
+    @property
+    def retryable(self) -> bool:
+        return CODES[self.code].retryable
+
+    def info(self) -> ErrorInfo:
+        """The same failure as the `error` of a `stream.end`."""
+        return ErrorInfo(self.code, self.message, self.retryable, self.retry_after_s)
+
+    @classmethod
+    def of(cls, info: ErrorInfo) -> "RelayError":
+        """The failure that a `stream.end` tells of."""
+        return cls(info.code, info.message, retry_after_s=info.retry_after_s)
+
+
+class RequestError(RelayError):
+    """The request is at fault."""
+
+
+class UpstreamError(RelayError):
+    """The provider, the way to it, or what it sent is at fault."""
+
+
+class ServiceError(RelayError):
+    """The relay itself is at fault or cannot serve now."""

@@ -1,0 +1,286 @@
+"""The event schema: what happened in one generation, whoever the provider was.
+
+An event is a frozen value. Its position in the stream's log, counted from 1, is its
+number; the number is not part of the value. `encode` gives the JSON object that the
+native wire format carries (PROTOCOL.md, "Events"); fields that are unknown are absent,
+never null and never 0.
+
+Invariants, which `dialects.shape` upholds for every upstream:
+
+- one `stream.start`, first, and one `stream.end`, last;
+- a block's events are one start, any number of deltas, one end, in this order;
+- blocks are numbered from 0 across the whole stream, whatever their choice;
+- at most one `choice.end` a choice and one `usage`, all before `stream.end`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+FinishReason = Literal[
+    "stop",
+    "length",
+    "tool_calls",
+    "content_filter",
+    "refusal",
+    "pause",
+    "error",
+    "cancelled",
+    "unknown",
+]
+Status = Literal["completed", "cancelled", "failed", "interrupted"]
+
+
+class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A part of an event: a JSON object without a `type`."""
+
+
+class TaggedEvent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="type"):
+    """What all events share: a `type` that is also the SSE event name."""
+
+
+class TokenCounts(Value, frozen=True):
+    """Tokens of the whole stream so far; an unknown count is None and left out."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class ErrorInfo(Value, frozen=True):
+    """Why a stream did not complete; `code` is one of `errors.CODES`."""
+
+    code: str
+    message: str
+    retryable: bool
+    retry_after_s: float | None = None
+
+
+class StreamStart(TaggedEvent, frozen=True, tag="stream.start"):
+    stream: str
+    model: str
+    created: int
+
+
+class StreamTarget(TaggedEvent, frozen=True, tag="stream.target"):
+    upstream: str
+    model: str
+    attempt: int
+    upstream_id: str | None = None
+
+
+class TextStart(TaggedEvent, frozen=True, tag="text.start"):
+    block: int
+    choice: int = 0
+
+
+class TextDelta(TaggedEvent, frozen=True, tag="text.delta"):
+    block: int
+    text: str
+    choice: int = 0
+
+
+class TextEnd(TaggedEvent, frozen=True, tag="text.end"):
+    block: int
+    choice: int = 0
+
+
+class ReasoningStart(TaggedEvent, frozen=True, tag="reasoning.start"):
+    block: int
+    choice: int = 0
+
+
+class ReasoningDelta(TaggedEvent, frozen=True, tag="reasoning.delta"):
+    block: int
+    text: str
+    choice: int = 0
+
+
+class ReasoningEnd(TaggedEvent, frozen=True, tag="reasoning.end"):
+    """`signature` and `encrypted` are opaque and go back to the provider on the next turn."""
+
+    block: int
+    choice: int = 0
+    signature: str | None = None
+    encrypted: str | None = None
+
+
+class RefusalStart(TaggedEvent, frozen=True, tag="refusal.start"):
+    block: int
+    choice: int = 0
+
+
+class RefusalDelta(TaggedEvent, frozen=True, tag="refusal.delta"):
+    block: int
+    text: str
+    choice: int = 0
+
+
+class RefusalEnd(TaggedEvent, frozen=True, tag="refusal.end"):
+    block: int
+    choice: int = 0
+
+
+class ToolCallStart(TaggedEvent, frozen=True, tag="tool_call.start"):
+    block: int
+    id: str
+    name: str
+    choice: int = 0
+
+
+class ToolCallDelta(TaggedEvent, frozen=True, tag="tool_call.delta"):
+    """`arguments` is a piece of JSON text."""
+
+    block: int
+    arguments: str
+    choice: int = 0
+
+
+class ToolCallEnd(TaggedEvent, frozen=True, tag="tool_call.end"):
+    """`arguments` is the whole text: `{}` for none, and as sent where it is not valid JSON."""
+
+    block: int
+    arguments: str
+    choice: int = 0
+
+
+class Opaque(TaggedEvent, frozen=True, tag="opaque"):
+    """Data that means something to the provider only; a client sends it back on the next turn."""
+
+    format: str
+    data: str
+    block: int | None = None
+    choice: int = 0
+
+
+class Source(TaggedEvent, frozen=True, tag="source"):
+    """What a text rests on. `start` and `end` count characters of the block."""
+
+    url: str | None = None
+    document: str | None = None
+    title: str | None = None
+    cited_text: str | None = None
+    start: int | None = None
+    end: int | None = None
+    block: int | None = None
+    choice: int = 0
+
+
+class Media(TaggedEvent, frozen=True, tag="media"):
+    """An image or a sound: `url`, or `data` in base64."""
+
+    block: int
+    media_type: str
+    url: str | None = None
+    data: str | None = None
+    choice: int = 0
+
+
+class LogProbs(TaggedEvent, frozen=True, tag="logprobs"):
+    """Token log probabilities as the provider lists them, for the tokens of one delta."""
+
+    block: int
+    content: list[Any]
+    choice: int = 0
+
+
+class ContentFilter(TaggedEvent, frozen=True, tag="content_filter"):
+    """A filter's verdict; `categories` is the provider's own table."""
+
+    scope: Literal["prompt", "completion"]
+    categories: dict[str, Any]
+    filtered: bool
+    choice: int = 0
+
+
+class ProviderTool(TaggedEvent, frozen=True, tag="provider_tool"):
+    """A tool that the provider ran itself; a client has nothing to answer."""
+
+    block: int
+    name: str
+    input: Any | UnsetType = UNSET
+    output: Any | UnsetType = UNSET
+    choice: int = 0
+
+
+class Notice(TaggedEvent, frozen=True, tag="notice"):
+    """Something worth telling a developer that is no part of the answer."""
+
+    code: str
+    message: str
+
+
+class ChoiceEnd(TaggedEvent, frozen=True, tag="choice.end"):
+    """`finish_reason_raw` is the provider's word, absent where it gave none."""
+
+    finish_reason: FinishReason
+    finish_reason_raw: str | None = None
+    stop_sequence: str | None = None
+    choice: int = 0
+
+
+class Usage(TokenCounts, frozen=True, tag_field="type", tag="usage"):
+    """`TokenCounts` as an event."""
+
+
+class StreamEnd(TaggedEvent, frozen=True, tag="stream.end"):
+    """The last event of every stream. `finish_reason` is choice 0's."""
+
+    status: Status
+    finish_reason: FinishReason
+    usage: TokenCounts | None = None
+    error: ErrorInfo | None = None
+
+
+Event = (
+    StreamStart
+    | StreamTarget
+    | TextStart
+    | TextDelta
+    | TextEnd
+    | ReasoningStart
+    | ReasoningDelta
+    | ReasoningEnd
+    | RefusalStart
+    | RefusalDelta
+    | RefusalEnd
+    | ToolCallStart
+    | ToolCallDelta
+    | ToolCallEnd
+    | Opaque
+    | Source
+    | Media
+    | LogProbs
+    | ContentFilter
+    | ProviderTool
+    | Notice
+    | ChoiceEnd
+    | Usage
+    | StreamEnd
+)
+
+encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def decode(data: bytes | str) -> Event:
+    """Read back what `encode` wrote.
+
+    Raises:
+        msgspec.DecodeError: `data` is no event.
+    """
+    return _decoder.decode(data)
+
+
+def type_of(event: Event) -> str:
+    """Give the event's `type`, such as "text.delta"."""
+    return _TYPES[type(event)]
+
+
+_TYPES: dict[type, str] = {kind: str(kind.__struct_config__.tag) for kind in get_args(Event)}
+TYPES: tuple[str, ...] = tuple(_TYPES.values())

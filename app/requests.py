@@ -1,0 +1,211 @@
+"""The chat request: the one form that every way in is translated to.
+
+It is the Chat Completions request, plus `provider_options` (put into the upstream's body
+as it is) and `on_disconnect`. Unknown fields are errors that name them.
+"""
+
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.errors import RequestError
+
+
+class Body(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A JSON object of a request."""
+
+
+class TextPart(Body, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class ImageUrl(Body, frozen=True):
+    url: str
+    detail: Literal["auto", "low", "high"] | None = None
+
+
+class ImagePart(Body, frozen=True, tag_field="type", tag="image_url"):
+    image_url: ImageUrl
+
+
+class InputAudio(Body, frozen=True):
+    data: str
+    format: str
+
+
+class AudioPart(Body, frozen=True, tag_field="type", tag="input_audio"):
+    input_audio: InputAudio
+
+
+class FileData(Body, frozen=True):
+    file_data: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
+
+
+class FilePart(Body, frozen=True, tag_field="type", tag="file"):
+    file: FileData
+
+
+class RefusalPart(Body, frozen=True, tag_field="type", tag="refusal"):
+    refusal: str
+
+
+TextContent = str | list[TextPart]
+
+
+class FunctionCall(Body, frozen=True):
+    name: str
+    arguments: str
+    """JSON text."""
+
+
+class ToolCall(Body, frozen=True):
+    id: str
+    function: FunctionCall
+    type: Literal["function"] = "function"
+
+
+class SystemMessage(Body, frozen=True, tag_field="role", tag="system"):
+    content: TextContent
+    name: str | None = None
+
+
+class DeveloperMessage(Body, frozen=True, tag_field="role", tag="developer"):
+    content: TextContent
+    name: str | None = None
+
+
+class UserMessage(Body, frozen=True, tag_field="role", tag="user"):
+    content: str | list[TextPart | ImagePart | AudioPart | FilePart]
+    name: str | None = None
+
+
+class AssistantMessage(Body, frozen=True, tag_field="role", tag="assistant"):
+    content: str | list[TextPart | RefusalPart] | None = None
+    refusal: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    name: str | None = None
+    reasoning_content: str | None = None
+    """What the model thought, for providers that want it back."""
+
+
+class ToolMessage(Body, frozen=True, tag_field="role", tag="tool"):
+    content: TextContent
+    tool_call_id: str
+
+
+Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+class Function(Body, frozen=True):
+    name: Annotated[str, Meta(min_length=1)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    """A JSON Schema."""
+    strict: bool | None = None
+
+
+class Tool(Body, frozen=True):
+    function: Function
+    type: Literal["function"] = "function"
+
+
+class ToolChoiceFunction(Body, frozen=True):
+    name: str
+
+
+class ToolChoice(Body, frozen=True):
+    function: ToolChoiceFunction
+    type: Literal["function"] = "function"
+
+
+class JsonSchema(Body, frozen=True):
+    name: str
+    schema: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextFormat(Body, frozen=True, tag_field="type", tag="text"):
+    pass
+
+
+class JsonObjectFormat(Body, frozen=True, tag_field="type", tag="json_object"):
+    pass
+
+
+class JsonSchemaFormat(Body, frozen=True, tag_field="type", tag="json_schema"):
+    json_schema: JsonSchema
+
+
+Natural = Annotated[int, Meta(ge=1)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+
+
+class ChatRequest(Body, frozen=True):
+    """What `POST /v1/chat` takes. Absent and null mean the same: not set."""
+
+    messages: Annotated[list[Message], Meta(min_length=1)]
+    model: str | None = None
+    """A route, or `upstream/model`; None is the relay's default."""
+    stream: bool = True
+    max_tokens: Natural | None = None
+    max_completion_tokens: Natural | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    n: Annotated[int, Meta(ge=1, le=128)] | None = None
+    stop: str | Annotated[list[str], Meta(min_length=1)] | None = None
+    seed: int | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: TextFormat | JsonObjectFormat | JsonSchemaFormat | None = None
+    reasoning_effort: str | None = None
+    metadata: dict[str, str] | None = None
+    user: str | None = None
+    provider_options: dict[str, Any] | None = None
+    on_disconnect: Literal["continue", "cancel"] | Annotated[float, Meta(ge=0)] | None = None
+    """When the last reader leaves: go on, stop, or stop after so many seconds."""
+
+
+_decoder = msgspec.json.Decoder(ChatRequest)
+
+
+def parse_chat_request(body: bytes) -> ChatRequest:
+    """Read a chat request from JSON.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
+    if not body.strip():
+        raise RequestError(
+            "invalid_request", 'the body is empty; send JSON such as {"messages": [...]}'
+        )
+    try:
+        return _decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise RequestError("invalid_request", _explain(str(error))) from None
+    except msgspec.DecodeError as error:
+        raise RequestError("invalid_request", f"the body is not JSON: {error}") from None
+    except UnicodeDecodeError as error:
+        raise RequestError(
+            "invalid_request", f"the body is not UTF-8: bad byte at position {error.start}"
+        ) from None
+    except RecursionError:
+        raise RequestError("invalid_request", "the body is nested too deeply") from None
+
+
+def _explain(text: str) -> str:
+    """Turn msgspec's "... - at `$.a[0].b`" into "a[0].b: ..."."""
+    match = re.fullmatch(r"(.*) - at `(?:key in )?\$\.?(.*)`", text, re.DOTALL)
+    reason, place = (match[1], match[2]) if match else (text, "")
+    reason = reason[0].lower() + reason[1:]
+    reason = reason.replace("object contains unknown field", "unknown field")
+    return f"{place}: {reason}" if place else reason
