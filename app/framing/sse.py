@@ -9,7 +9,7 @@ first, since a line end is never part of a longer UTF-8 sequence, and it leaves 
 U+0085 and their kind alone, which are no line ends here.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 BOM: Final = b"\xef\xbb\xbf"
 MAX_RETRY_MS: Final = 2**31 - 1
@@ -52,7 +52,7 @@ class Decoder:
         self._event = ""
         self._id = ""
         self._retry: int | None = None
-        self._error: FramingError | None = None
+        self._failure = ""
         self._messages: list[Message] = []
 
     def feed(self, data: bytes) -> list[Message]:
@@ -61,8 +61,8 @@ class Decoder:
         Raises:
             FramingError: a line or an event is longer than its limit.
         """
-        if self._error is not None:
-            raise self._error
+        if self._failure:
+            raise FramingError(self._failure)
         if self._at_start:
             data = self._without_bom(data)
         if self._after_cr and data:
@@ -88,8 +88,7 @@ class Decoder:
             if tail:
                 self._partial += tail
                 self._check_line(len(self._partial))
-        except FramingError as error:
-            self._error = error
+        except FramingError:
             if not self._messages:
                 raise
         messages, self._messages = self._messages, []
@@ -104,8 +103,8 @@ class Decoder:
         Raises:
             FramingError: a line or an event is longer than its limit.
         """
-        if self._error is not None:
-            raise self._error
+        if self._failure:
+            raise FramingError(self._failure)
         if self._partial:
             self._line(self._joined(b""))
         if not self._data:
@@ -132,7 +131,7 @@ class Decoder:
 
     def _check_line(self, size: int) -> None:
         if size > self._max_line:
-            raise FramingError(f"a line is longer than the limit of {self._max_line} bytes")
+            self._fail(f"a line is longer than the limit of {self._max_line} bytes")
 
     def _line(self, line: bytes) -> None:
         self._check_line(len(line))
@@ -167,7 +166,7 @@ class Decoder:
     def _append_data(self, value: bytes) -> None:
         self._data_size += len(value) + 1
         if self._data_size - 1 > self._max_event:
-            raise FramingError(f"an event is longer than the limit of {self._max_event} bytes")
+            self._fail(f"an event is longer than the limit of {self._max_event} bytes")
         self._data.append(value.decode(errors="replace"))
 
     def _dispatch(self) -> None:
@@ -177,6 +176,11 @@ class Decoder:
             self._data.clear()
             self._data_size = 0
         self._event = ""
+
+    def _fail(self, failure: str) -> NoReturn:
+        # The text is kept and not the error, whose traceback would hold the input.
+        self._failure = failure
+        raise FramingError(failure)
 
 
 def encode(
