@@ -1,0 +1,446 @@
+"""The decoder against the standard, in every chunking, and the encoder against the decoder."""
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from app.framing.sse import MAX_RETRY_MS, Decoder, FramingError, Message, encode
+from tests.framing.cases import BOM, CASES, Case, message
+
+Result = tuple[list[Message], Message | None]
+
+
+def decode(pieces: Iterable[bytes]) -> Result:
+    decoder = Decoder()
+    messages = [found for piece in pieces for found in decoder.feed(piece)]
+    return messages, decoder.close()
+
+
+def in_bytes(wire: bytes) -> list[bytes]:
+    return [wire[at : at + 1] for at in range(len(wire))]
+
+
+def in_pieces(wire: bytes, places: Iterable[int]) -> list[bytes]:
+    bounds = [0, *sorted(place for place in places if place < len(wire)), len(wire)]
+    return [wire[start:end] for start, end in pairwise(bounds)]
+
+
+def chunkings(wire: bytes) -> Iterator[list[bytes]]:
+    """Cut whole, in bytes, in two at every place, at random, and with empty reads between."""
+    yield [wire]
+    yield in_bytes(wire)
+    for place in range(1, len(wire)):
+        yield [wire[:place], wire[place:]]
+    generator = random.Random(wire)
+    for count in (2, 3, 5, 8, 13):
+        yield in_pieces(wire, generator.sample(range(len(wire) + 1), min(count, len(wire))))
+    yield [b"", wire, b""]
+    yield [piece for byte in in_bytes(wire) for piece in (b"", byte, b"")]
+
+
+each_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+
+
+def test_case_names_are_unique() -> None:
+    assert len(CASES) == len({case.name for case in CASES})
+
+
+@each_case
+def test_whole(case: Case) -> None:
+    assert (case.messages, case.rest) == decode([case.wire])
+
+
+@each_case
+def test_every_chunking_gives_the_same(case: Case) -> None:
+    for pieces in chunkings(case.wire):
+        assert (pieces, (case.messages, case.rest)) == (pieces, decode(pieces))
+
+
+# The standard once more, as plainly as it can be put: all input at hand, decoded first.
+
+
+def reference(wire: bytes) -> Result:
+    text = wire.decode(errors="replace").removeprefix("\ufeff")
+    *lines, unfinished = re.split(r"\r\n|\r|\n", text)
+    messages: list[Message] = []
+    data = event_type = last_event_id = ""
+    reconnection_time: int | None = None
+
+    def process(line: str) -> None:
+        nonlocal data, event_type, last_event_id, reconnection_time
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            event_type = value
+        elif field == "data":
+            data += value + "\n"
+        elif field == "id" and "\0" not in value:
+            last_event_id = value
+        elif field == "retry" and re.fullmatch("[0-9]+", value):
+            # The cap is ours. int() refuses thousands of digits, a float does not.
+            reconnection_time = int(min(float(value), MAX_RETRY_MS))
+
+    def event() -> Message:
+        return Message(event_type or "message", data[:-1], last_event_id, reconnection_time)
+
+    for line in lines:
+        if line:
+            process(line)
+            continue
+        if data:
+            messages.append(event())
+        data = event_type = ""
+    if unfinished:
+        process(unfinished)
+    return messages, event() if data else None
+
+
+@each_case
+def test_reference_agrees_with_the_table(case: Case) -> None:
+    assert (case.messages, case.rest) == reference(case.wire)
+
+
+@each_case
+def test_no_message_is_held_back(case: Case) -> None:
+    """After each byte, all that a stream of just these bytes holds has been returned."""
+    decoder = Decoder()
+    messages: list[Message] = []
+    step = 1 + len(case.wire) // 500  # the longest cases only need a look now and then
+    for at in range(0, len(case.wire), step):
+        messages += decoder.feed(case.wire[at : at + step])
+
+        assert reference(case.wire[: at + step])[0] == messages
+
+
+TOKENS = [
+    *in_bytes(
+        b"\r\n: \0\tdat90\x0b\xef\xbb\xbf\x80\x81\x8a\x8c\x9f\xa0\xc0\xc3\xe3\xed\xf0\xf4\xf5\xff"
+    ),
+    *(b"data", b"event", b"id", b"retry", b"data: ", b"event:", b"id:", b"retry: 1"),
+    *(b"\r\n", b"\n\n", b"\r\r", b"\r\n\r", BOM, b"\xe2\x80\xa8", b"\xc2\x85"),
+]
+soups = st.lists(st.sampled_from(TOKENS), max_size=60).map(b"".join)
+places = st.lists(st.integers(min_value=0, max_value=120), max_size=8)
+
+
+@settings(deadline=None, max_examples=600)
+@given(wire=soups | st.binary(), cuts=places)
+def test_any_bytes_read_as_the_reference_reads_them(wire: bytes, cuts: list[int]) -> None:
+    expected = reference(wire)
+
+    assert expected == decode([wire])
+    assert expected == decode(in_bytes(wire))
+    assert expected == decode(in_pieces(wire, cuts))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "counts"),
+    [
+        ([b"data: a\r\r", b"\n"], [1, 0]),
+        ([b"data: a\r\n\r", b"\n"], [1, 0]),
+        ([b"data: a\r", b"\r", b"data: b\r", b"\r"], [0, 1, 0, 1]),
+        ([b"data: a\r\n\r", b"\ndata: b\r\n\r", b"\n"], [1, 1, 0]),
+        ([b"data: a\r", b"\n", b"\n"], [0, 0, 1]),
+        ([b"data: a\r", b"", b"\n", b"", b"\r", b"", b"\n"], [0, 0, 0, 0, 1, 0, 0]),
+        ([b"data: a\n", b"\r", b"\n"], [0, 1, 0]),
+    ],
+)
+def test_cr_ends_the_line_at_once(pieces: list[bytes], counts: list[int]) -> None:
+    decoder = Decoder()
+
+    assert counts == [len(decoder.feed(piece)) for piece in pieces]
+    assert decoder.close() is None
+
+
+def test_close_gives_the_same_again() -> None:
+    decoder = Decoder()
+    decoder.feed(b"id: 1\ndata: a")
+
+    assert message("a", id="1") == decoder.close() == decoder.close()
+
+
+def test_decoders_share_nothing() -> None:
+    first, second = Decoder(), Decoder()
+    first.feed(b"id: 1\nretry: 5\nevent: e\ndata: a\n")
+
+    assert [message("b")] == second.feed(b"data: b\n\n")
+    assert [message("a", event="e", id="1", retry=5)] == first.feed(b"\n")
+
+
+def test_ignored_fields_reach_unknown_line() -> None:
+    class Curious(Decoder):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[bytes] = []
+
+        def unknown_line(self, line: bytes) -> None:
+            self.seen.append(line)
+
+    decoder = Curious()
+    for byte in in_bytes(
+        b"error: a\r\n: c\ndata: b\n Data\n\nid: 1\0\nretry: x\r:\rfoo:bar: \n\xff"
+    ):
+        decoder.feed(byte)
+    decoder.close()
+
+    assert decoder.seen == [b"error: a", b" Data", b"foo:bar: ", b"\xff"]
+
+
+# Limits
+
+
+def decode_within(pieces: Iterable[bytes], **limits: int) -> tuple[list[Message], str]:
+    """Return the messages and how it ended; after an error every later call must raise too."""
+    decoder = Decoder(**limits)
+    messages: list[Message] = []
+    try:
+        for piece in pieces:
+            messages += decoder.feed(piece)
+        decoder.close()
+    except FramingError as error:
+        calls: list[Callable[[], object]] = [
+            decoder.close,
+            lambda: decoder.feed(b"data: a\n\n"),
+            lambda: decoder.feed(b""),
+            decoder.close,
+        ]
+        for call in calls:
+            with pytest.raises(FramingError, match=re.escape(str(error))):
+                call()
+        return messages, str(error)
+    return messages, "closed"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n", b"\n\n", b"\r\r\n", b""], ids=repr)
+@pytest.mark.parametrize("before", [b"", BOM, b"data: a\n\n", b"data: a\r\n\r\n: c\r"], ids=repr)
+@pytest.mark.parametrize(
+    "start", [b"data: ", b"data:", b":", b"id:", b"error: ", b"x", b"\xef\xbb"]
+)
+def test_line_may_be_as_long_as_its_limit_and_no_longer(
+    start: bytes, before: bytes, end: bytes
+) -> None:
+    longest = before + start.ljust(12, b"x") + end
+    too_long = before + start.ljust(13, b"x") + end
+    complete = [message("a")] if b"data" in before else []
+    for pieces in chunkings(longest):
+        messages, how = decode_within(pieces, max_line=12)
+        assert (complete, "closed") == (messages[: len(complete)], how)
+    for pieces in chunkings(too_long):
+        assert (complete, "a line is longer than the limit of 12 bytes") == decode_within(
+            pieces, max_line=12
+        )
+
+
+EVENTS_OF_10_BYTES = [
+    b"data: 0123456789",
+    b"data:01234\ndata:6789",
+    b"data\n" * 10 + b"data",
+    b"data: \xe3\x81\x82\xe3\x81\x82\r\ndata: \xff\xff\r\nid: 123456789012\r\ndata",
+    b"event: 123456789012\rdata: 0123\rfoo\r: comment\rdata: 56789",
+]
+
+
+@pytest.mark.parametrize("event", EVENTS_OF_10_BYTES, ids=repr)
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\r", b"\r\n\r\n", b"\n", b""], ids=repr)
+def test_event_may_be_as_long_as_its_limit_and_no_longer(event: bytes, end: bytes) -> None:
+    before = b"data: a\n\nevent: e\n\ndata: b\r\r"
+    too_long = event + (b"\ndata" if event.endswith(b"\ndata") else b"0")
+    for pieces in chunkings(before + event + end):
+        messages, how = decode_within(pieces, max_event=10)
+        assert ([message("a"), message("b")], "closed") == (messages[:2], how)
+    for pieces in chunkings(before + too_long + end):
+        assert (
+            [message("a"), message("b")],
+            "an event is longer than the limit of 10 bytes",
+        ) == decode_within(pieces, max_event=10)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    wire=soups,
+    cuts=places,
+    max_line=st.integers(min_value=0, max_value=20),
+    max_event=st.integers(min_value=0, max_value=10),
+)
+def test_limits_hold_alike_however_any_bytes_are_cut(
+    wire: bytes, cuts: list[int], max_line: int, max_event: int
+) -> None:
+    whole = decode_within([wire], max_line=max_line, max_event=max_event)
+
+    assert whole == decode_within(in_bytes(wire), max_line=max_line, max_event=max_event)
+    assert whole == decode_within(in_pieces(wire, cuts), max_line=max_line, max_event=max_event)
+
+
+def test_messages_before_an_overflow_come_first_and_those_after_never() -> None:
+    wire = b"data: a\n\ndata: b\n\n" + b"x" * 21 + b"\n\ndata: c\n\n"
+    decoder = Decoder(max_line=20)
+
+    assert [message("a"), message("b")] == decoder.feed(wire)
+    with pytest.raises(FramingError):
+        decoder.feed(b"data: d\n\n")
+
+
+def test_overflow_with_nothing_before_it_raises_in_the_same_call() -> None:
+    with pytest.raises(FramingError):
+        Decoder(max_line=20).feed(b"x" * 21)
+
+
+def test_line_without_end_is_refused_as_soon_as_it_is_too_long() -> None:
+    decoder = Decoder(max_line=20)
+    decoder.feed(b": " + b"x" * 18)
+
+    with pytest.raises(FramingError):
+        decoder.feed(b"x")
+
+
+def test_error_text_shows_nothing_of_the_input() -> None:
+    with pytest.raises(FramingError, match=r"\Aa line is longer than the limit of 4 bytes\Z"):
+        Decoder(max_line=4).feed(b"data: secret")
+
+
+def test_every_event_has_the_whole_limit() -> None:
+    assert ([message("0123456789")] * 50, "closed") == decode_within(
+        [b"data: 0123456789\n\n" * 50], max_event=10
+    )
+
+
+@pytest.mark.parametrize("before", [b"", b"data: 0123456789\n", b"event: e\n"], ids=repr)
+def test_heartbeats_without_blank_lines_never_add_up(before: bytes) -> None:
+    decoder = Decoder(max_line=16, max_event=10)
+    decoder.feed(before)
+    for _ in range(2000):
+        assert decoder.feed(b": heartbeat 123\n:\r\n") == []
+
+    messages = decoder.feed(b"data\n\n" if b"data" not in before else b"\n")
+    assert len(messages) == 1
+
+
+def test_limits_default_to_megabytes() -> None:
+    text = "x" * 2**22
+
+    assert ([message(text), message(text)], None) == decode([encode(text), encode(text)])
+
+
+# Time
+
+
+def cpu_seconds(reads: Sequence[bytes]) -> float:
+    """Return the least of three runs, in time of the processor, which other load hardly moves."""
+
+    def run() -> float:
+        decoder = Decoder()
+        start = time.process_time()
+        for read in reads:
+            decoder.feed(read)
+        decoder.close()
+        return time.process_time() - start
+
+    return min(run() for _ in range(3))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"x", b"data: x\n", b": x\r\n", b"data: x\r\r", b"id: x\r"],
+    ids=["one-line", "one-event", "comments", "events", "ids"],
+)
+def test_time_of_single_byte_reads_grows_with_their_number(line: bytes) -> None:
+    """Linear is 4 times as long for 4 times as much, quadratic 16 times."""
+    some = in_bytes(line * (60_000 // len(line)))
+
+    assert cpu_seconds(some * 4) < 9 * cpu_seconds(some)
+
+
+@pytest.mark.parametrize("field", [b"data: ", b": ", b"id: ", b"unknown: "], ids=repr)
+def test_one_line_of_megabytes_takes_no_longer_than_short_ones(field: bytes) -> None:
+    """Quadratic would be as many times as long as there are lines, 64."""
+
+    def in_reads(wire: bytes) -> list[bytes]:
+        return in_pieces(wire, range(16_384, len(wire), 16_384))
+
+    one = in_reads(field + b"x" * 2**23 + b"\n\n")
+    many = in_reads((field + b"x" * 2**17 + b"\n\n") * 64)
+
+    assert cpu_seconds(one) < 8 * cpu_seconds(many)
+
+
+# The encoder
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"))
+words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"))
+ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"))
+delays = st.integers(min_value=0, max_value=MAX_RETRY_MS)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    data=texts,
+    event=st.none() | words,
+    id=st.none() | ids,
+    retry=st.none() | delays,
+    cuts=places,
+)
+@example(data="", event="", id="", retry=0, cuts=[])
+@example(data="\n\n", event=" ", id=" ", retry=MAX_RETRY_MS, cuts=[])
+@example(data=" a\n: b\ndata: c\n\ufeff\0\u2028\x85", event=":", id=": ", retry=None, cuts=[7])
+def test_what_is_encoded_is_decoded(
+    data: str, event: str | None, id: str | None, retry: int | None, cuts: list[int]
+) -> None:
+    wire = encode(data, event=event, id=id, retry=retry)
+    expected = Message(event or "message", data, id or "", retry)
+
+    assert ([expected], None) == decode([wire])
+    assert ([expected], None) == decode(in_pieces(wire, cuts))
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(texts, ids), max_size=5))
+def test_encoded_events_follow_one_another(events: list[tuple[str, str]]) -> None:
+    wire = b"".join(encode(data, id=name) for data, name in events)
+
+    assert ([message(data, id=name) for data, name in events], None) == decode([wire])
+
+
+def test_fields_that_are_not_given_are_not_sent() -> None:
+    assert encode("a") == b"data: a\n\n"
+
+
+def test_fields_come_before_the_data() -> None:
+    wire = encode("a\nb", event="e", id="1", retry=5)
+
+    assert wire == b"retry: 5\nid: 1\nevent: e\ndata: a\ndata: b\n\n"
+
+
+def test_id_that_is_not_given_leaves_the_last_and_an_empty_one_resets_it() -> None:
+    wire = encode("a", id="1") + encode("b") + encode("c", id="")
+
+    assert [message("a", id="1"), message("b", id="1"), message("c")] == Decoder().feed(wire)
+
+
+@pytest.mark.parametrize("text", ["\r", "a\rb", "a\r\nb", "a\n\r", "\ud800", "a\udfffb"], ids=ascii)
+def test_data_that_cannot_be_carried_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"CR|surrogates"):
+        encode(text)
+
+
+@pytest.mark.parametrize("text", ["\r", "\n", "\r\n", "a\n", "data: a\n\n", "\ud800"], ids=ascii)
+def test_event_that_cannot_be_carried_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"CR or LF|surrogates"):
+        encode("a", event=text)
+
+
+@pytest.mark.parametrize("text", ["\r", "\n", "1\n", "\0", "1\x002", "\ud800"], ids=ascii)
+def test_id_that_cannot_be_carried_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"CR, LF or NUL|surrogates"):
+        encode("a", id=text)
+
+
+@pytest.mark.parametrize("retry", [-1, MAX_RETRY_MS + 1, 10**30])
+def test_retry_out_of_range_is_refused(retry: int) -> None:
+    with pytest.raises(ValueError, match="retry must be 0 to 2147483647 ms"):
+        encode("a", retry=retry)
