@@ -3,6 +3,7 @@
 import random
 import re
 import time
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -325,6 +326,23 @@ def test_limits_default_to_megabytes() -> None:
     text = "x" * 2**22
 
     assert ([message(text), message(text)], None) == decode([encode(text), encode(text)])
+
+
+@pytest.mark.parametrize("value", ["", "あ", "xyz"])
+def test_memory_stays_near_the_limit_of_an_event(value: str) -> None:
+    """However short the lines are: a Python object for each would take many times their size."""
+    read = f"data: {value}\n".encode() * 100
+    size = len(f"{value}\n".encode())
+    decoder = Decoder(max_event=200_000)
+    tracemalloc.start()
+    try:
+        for _ in range(199_000 // (size * 100)):
+            decoder.feed(read)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert held < 300_000
 
 
 # Time
