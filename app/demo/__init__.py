@@ -1,0 +1,17 @@
+"""The demo upstream: a provider without a model, inside the process.
+
+It speaks Chat Completions on a real byte stream, so that everything between a provider and
+a browser can be tried without a key and without a network. The same request always gets
+the same bytes: nothing here reads a clock or a random number.
+
+    request     the JSON body that a provider reads, and the errors it answers with
+    answers     what each model says: the list of models is here
+    english, japanese, phrases, samples     the material of the answers
+    wire        answers to bytes, with the pauses and the awkward cuts of a network
+    transport   the httpx2 transport: mount it and use the client as with any provider
+"""
+
+from app.demo.answers import MODELS
+from app.demo.transport import DemoTransport
+
+__all__ = ["MODELS", "DemoTransport"]

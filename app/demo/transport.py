@@ -1,0 +1,96 @@
+"""The demo upstream as an httpx2 transport: mount it, and no socket is opened.
+
+client = httpx2.AsyncClient(mounts={"all://demo": DemoTransport()})
+client.stream("POST", "http://demo/v1/chat/completions", json={...})
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+
+import httpx2
+
+from app.demo.answers import answers
+from app.demo.request import ApiError, parse_request
+from app.demo.wire import Step, drops, render_completion, render_models, render_stream
+
+_JSON = {"content-type": "application/json"}
+_EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+
+
+class DemoTransport(httpx2.AsyncBaseTransport):
+    """Answers `POST /v1/chat/completions` and `GET /v1/models`, on any host.
+
+    `pace` is the time of one token in seconds; the pauses of all models scale with it,
+    and with 0 there are none.
+    """
+
+    def __init__(self, *, pace: float = 0.025) -> None:
+        self._pace = pace
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        body = await request.aread()
+        try:
+            return self._answer(request.method, request.url.path, body)
+        except ApiError as error:
+            headers = {**_JSON, "retry-after": "2"} if error.status == 503 else _JSON
+            return self._respond(error.status, headers, [Step(0, error.body)])
+
+    def _answer(self, method: str, path: str, body: bytes) -> httpx2.Response:
+        match method, path:
+            case "GET", "/v1/models":
+                return self._respond(200, _JSON, [Step(0, render_models())])
+            case "POST", "/v1/chat/completions":
+                return self._complete(body)
+            case _, "/v1/models" | "/v1/chat/completions":
+                raise ApiError(405, f"Not allowed to {method} on {path}")
+            case _:
+                raise ApiError(404, f"Invalid URL ({method} {path})")
+
+    def _complete(self, body: bytes) -> httpx2.Response:
+        request = parse_request(body)
+        choices = answers(request)
+        if not request.stream:
+            steps = render_completion(request, choices)
+            return self._respond(200, _JSON, steps, drops=drops(request))
+        events = render_stream(request, choices)
+        return self._respond(200, _EVENT_STREAM, events, drops=drops(request))
+
+    def _respond(
+        self, status: int, headers: dict[str, str], steps: Iterable[Step], *, drops: bool = False
+    ) -> httpx2.Response:
+        # Never `content=`: httpx2 counts such a body as read, and `aiter_raw` then raises.
+        stream = _DemoStream(steps, pace=self._pace, drops=drops)
+        return httpx2.Response(status, headers=headers, stream=stream)
+
+
+class _DemoStream(httpx2.AsyncByteStream):
+    """Steps as the bytes of a response; they are made one by one, as they are read."""
+
+    def __init__(self, steps: Iterable[Step], *, pace: float, drops: bool) -> None:
+        self._steps = steps
+        self._pace = pace
+        self._drops = drops
+        self._closed = asyncio.Event()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for pause, data in self._steps:
+            if pause:
+                await self._pause(pause * self._pace)
+            if self._closed.is_set():
+                return
+            yield data
+        if self._drops:
+            raise httpx2.ReadError("connection reset by the demo")
+
+    async def aclose(self) -> None:
+        self._closed.set()
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep, but not beyond the closing of the stream."""
+        if not seconds:
+            await asyncio.sleep(0)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()

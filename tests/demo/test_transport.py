@@ -1,0 +1,319 @@
+"""The demo on the wire: form, errors, reads, pauses, closing."""
+
+import asyncio
+import json
+import time
+
+import httpx2
+import pytest
+
+from app.demo import MODELS, DemoTransport
+from app.demo.wire import DROP_AFTER
+from app.framing import sse
+from tests.demo.client import ENGLISH, JAPANESE, URL, asked, client, post, stream
+
+USAGE = {"include_usage": True}
+STREAMING = [name for name in MODELS if name != "demo-error"]
+
+
+@pytest.mark.parametrize("model", STREAMING)
+async def test_the_same_request_gives_the_same_reads(model):
+    assert await stream_reads(model) == await stream_reads(model)
+
+
+async def stream_reads(model: str) -> list[bytes]:
+    return (await stream(asked(model, stream_options=USAGE))).reads
+
+
+async def test_another_prompt_gives_another_id():
+    ids = {(await stream(asked(words=words))).chunks[0]["id"] for words in ("one", "two")}
+
+    assert len(ids) == 2
+
+
+async def test_order_and_space_in_the_json_do_not_matter():
+    body = asked(seed=1)
+    turned = json.dumps(dict(reversed(body.items())), indent=4).encode()
+
+    assert (await post(body)).content == (await post(turned)).content
+
+
+@pytest.mark.parametrize("model", [name for name in STREAMING if name != "demo-drop"])
+async def test_a_stream_is_role_tokens_finish_and_done(model):
+    streamed = await stream(asked(model))
+    deltas = streamed.deltas()
+
+    assert streamed.error is None
+    assert streamed.data[-1] == "[DONE]"
+    assert streamed.data.count("[DONE]") == 1
+    assert deltas[0]["role"] == "assistant"
+    assert deltas[-1] == {}
+    assert len(streamed.finish_reasons()) == 1
+    assert {chunk["object"] for chunk in streamed.chunks} == {"chat.completion.chunk"}
+    assert {chunk["model"] for chunk in streamed.chunks} == {model}
+    assert len({(chunk["id"], chunk["created"]) for chunk in streamed.chunks}) == 1
+    assert not any("usage" in chunk for chunk in streamed.chunks)
+
+
+@pytest.mark.parametrize("model", ["demo", "demo-reasoning", "demo-tools"])
+async def test_usage_comes_last_and_counts_the_tokens(model):
+    *others, last = (await stream(asked(model, stream_options=USAGE))).chunks
+    usage = last["usage"]
+    thoughts = sum(bool(c["choices"][0]["delta"].get("reasoning_content")) for c in others)
+    heads = 2 if model == "demo-tools" else 0  # a call's first chunk carries no arguments
+
+    assert last["choices"] == []
+    assert all(chunk["usage"] is None for chunk in others)
+    assert usage["completion_tokens"] == len(others) - 2 - heads
+    assert usage["prompt_tokens"] > 0
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    details = usage.get("completion_tokens_details", {})
+    assert details.get("reasoning_tokens", 0) == thoughts
+
+
+@pytest.mark.parametrize("model", [name for name in STREAMING if name != "demo-drop"])
+async def test_the_answer_in_one_piece_is_the_streamed_one(model):
+    streamed = await stream(asked(model, n=2))
+    response = await post(asked(model, n=2, stream=False))
+    completion = response.json()
+
+    assert response.headers["content-type"] == "application/json"
+    assert completion["object"] == "chat.completion"
+    assert completion["id"] == streamed.chunks[0]["id"]
+    for choice, one in enumerate(completion["choices"]):
+        message = one["message"]
+        calls = [(c["id"], c["function"]["arguments"]) for c in message.get("tool_calls", [])]
+        assert (message["content"] or "") == streamed.text(choice)
+        assert message.get("reasoning_content", "") == streamed.text(choice, "reasoning_content")
+        assert calls == [(call["id"], call["text"]) for call in streamed.calls(choice)]
+        assert one["finish_reason"] == streamed.finish_reasons()[choice]
+    assert completion["usage"]["completion_tokens"] > 0
+
+
+@pytest.mark.parametrize("words", [ENGLISH, JAPANESE])
+async def test_reads_are_cut_and_joined_now_and_then(words):
+    streamed = await stream(asked(words=words))
+    events = len(streamed.data)
+    plain = [read for read in streamed.reads if read.find(b"\n\n") == len(read) - 2]
+
+    assert any(read.count(b"\n\n") == 2 for read in streamed.reads)
+    assert any(not read.endswith(b"\n\n") for read in streamed.reads)
+    assert any(not is_utf8(read) for read in streamed.reads)
+    assert is_utf8(streamed.body)
+    assert len(plain) >= 0.75 * events
+
+
+def is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("words", [ENGLISH, JAPANESE])
+async def test_demo_drop_breaks_inside_a_character(words):
+    whole = await stream(asked("demo", words))
+    dropped = await stream(asked("demo-drop", words, stream_options=USAGE))
+
+    assert dropped.error is not None
+    assert dropped.deltas() == whole.deltas()[: 1 + DROP_AFTER]
+    assert dropped.finish_reasons() == []
+    assert not is_utf8(dropped.body)
+    assert is_utf8(dropped.body[:-2])
+
+
+async def test_demo_drop_drops_a_short_answer_too():
+    dropped = await stream(asked("demo-drop", max_tokens=3))
+
+    assert dropped.error is not None
+    assert len(dropped.deltas()) == 4
+    assert dropped.finish_reasons() == []
+
+
+async def test_demo_drop_breaks_an_answer_in_one_piece():
+    with pytest.raises(httpx2.ReadError):
+        await post(asked("demo-drop", stream=False))
+
+
+async def test_demo_slow_keeps_the_connection_alive_with_comments():
+    streamed = await stream(asked("demo-slow"))
+
+    assert streamed.body.startswith(b": keep-alive\n\n" * 3 + b"data: ")
+    assert streamed.body.count(b"keep-alive") == 3
+
+
+class Clock:
+    """Takes the place of asyncio's sleeping and adds it up."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        clock = self
+
+        async def pause(stream: object, seconds: float) -> None:
+            clock.now += seconds
+
+        monkeypatch.setattr("app.demo.transport._DemoStream._pause", pause)
+
+
+@pytest.mark.parametrize(
+    ("model", "first", "token"),
+    [("demo", 0.25, 0.025), ("demo-slow", 3.0, 0.25), ("demo-long", 0.25, 0.005)],
+)
+async def test_the_usual_pace(model, first, token, monkeypatch):
+    clock = Clock(monkeypatch)
+    seen = []
+    decoder = sse.Decoder()
+    mounts = {"all://demo": DemoTransport()}
+    async with (
+        httpx2.AsyncClient(mounts=mounts, trust_env=False) as http,
+        http.stream("POST", URL, json=asked(model)) as response,
+    ):
+        async for read in response.aiter_raw():
+            seen += [clock.now for message in decoder.feed(read) if '"content"' in message.data]
+
+    assert seen[1] == pytest.approx(first, abs=token)  # [0] is the role's
+    assert seen[-1] == pytest.approx(first + token * (len(seen) - 2), abs=token)
+
+
+async def test_tokens_arrive_one_by_one():
+    started = time.perf_counter()
+    streamed = await stream(asked(max_tokens=20), pace=0.001)
+    elapsed = time.perf_counter() - started
+
+    assert len(streamed.reads) >= 18
+    assert elapsed >= 0.028
+
+
+async def test_an_answer_in_one_piece_takes_as_long(monkeypatch):
+    clock = Clock(monkeypatch)
+
+    transport = DemoTransport()
+    async with httpx2.AsyncClient(mounts={"all://demo": transport}, trust_env=False) as http:
+        await http.post(URL, json=asked(stream=False, max_tokens=20))
+
+    assert clock.now == pytest.approx(0.25 + 20 * 0.025)
+
+
+async def test_others_get_their_turn_without_pauses():
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await stream(asked())
+    task.cancel()
+
+    assert turns > 100
+
+
+async def test_closing_early_stops_at_once():
+    async with (
+        asyncio.timeout(1),
+        client(pace=60) as http,
+        http.stream("POST", URL, json=asked("demo-slow")) as response,
+    ):
+        async for read in response.aiter_raw():
+            assert b"keep-alive" in read
+            break
+
+
+async def test_closing_ends_a_pause_of_another_task():
+    async with (
+        asyncio.timeout(1),
+        client(pace=60) as http,
+        http.stream("POST", URL, json=asked()) as response,
+    ):
+        reading = asyncio.create_task(response.aread())
+        await asyncio.sleep(0.01)
+        await response.aclose()
+
+        assert await reading == b""
+
+
+async def test_cancelling_the_reader_stops_at_once():
+    async with asyncio.timeout(1):
+        reading = asyncio.create_task(stream(asked(), pace=60))
+        await asyncio.sleep(0.01)
+        reading.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+
+
+async def test_the_models_are_listed():
+    async with client() as http:
+        response = await http.get("http://demo/v1/models")
+
+    assert response.json()["object"] == "list"
+    assert [model["id"] for model in response.json()["data"]] == list(MODELS)
+
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "named"),
+    [
+        (b"", None, "not JSON"),
+        (b"{", None, "not JSON"),
+        (b'{"model": "\xff"}', None, "not JSON"),
+        (
+            b'{"tools": ' + b'[{"function": {"parameters": {"x": ' + b"[" * 100_000,
+            None,
+            "nested too deeply",
+        ),
+        (b"[]", None, "array"),
+        ({"messages": MESSAGES}, "model", "model"),
+        ({"model": "demo"}, "messages", "messages"),
+        ({"model": "demo", "messages": []}, "messages", "length >= 1"),
+        ({"model": "demo", "messages": [{"content": "hi"}]}, "messages[0].role", "role"),
+        (asked(messages=[{"role": "bot"}]), "messages[0].role", "bot"),
+        (asked(messages=[{"role": "user", "content": 1}]), "messages[0].content", "int"),
+        (asked(messages=[{"role": "tool"}]), "messages[0].tool_call_id", "tool_call_id"),
+        (asked(n=0), "n", ">= 1"),
+        (asked(max_tokens=0), "max_tokens", ">= 1"),
+        (asked(stop=["1", "2", "3", "4", "5"]), "stop", "<= 4"),
+        (asked(tools=[{"type": "function"}]), "tools[0].function", "function"),
+        (asked(tool_choice={"function": {"name": "gone"}}), "tool_choice", "gone"),
+        (asked(response_format={"type": "yaml"}), "response_format.type", "yaml"),
+        (
+            asked(response_format={"type": "json_schema"}),
+            "response_format.json_schema",
+            "json_schema",
+        ),
+    ],
+)
+async def test_an_invalid_request_is_told_what_is_wrong(body, param, named):
+    response = await post(body)
+    error = response.json()["error"]
+
+    assert response.status_code == 400
+    assert error["type"] == "invalid_request_error"
+    assert error["param"] == param
+    assert named in error["message"]
+
+
+async def test_unknown_fields_are_ignored():
+    assert (await post(asked(stream=False, frobnicate=1))).status_code == 200
+
+
+async def test_an_unknown_model_is_not_found():
+    response = await post(asked("gpt-5"))
+
+    assert response.status_code == 404
+    assert response.json()["error"]["code"] == "model_not_found"
+    assert "'gpt-5'" in response.json()["error"]["message"]
+    assert "demo-drop" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(("path", "status"), [("/v1/embeddings", 404), ("/v1/models", 405)])
+async def test_other_paths_and_methods_are_refused(path, status):
+    response = await post(asked(), path)
+
+    assert response.status_code == status
+    assert path in response.json()["error"]["message"]
