@@ -138,14 +138,20 @@ export class Answer {
   #end(end, requestId) {
     for (const block of [...this.#prose.values(), ...this.#tools.values()]) block.end();
     if (end.usage) this.#usage = describeUsage(end.usage);
-    const problem = end.status === 'completed' ? FINISHED_SHORT[end.finish_reason ?? ''] : FAILED_TO_FINISH[end.status];
     if (end.error) this.#outcome.append(this.#error(end.error, requestId));
+    const problem = this.#problem(end);
     if (problem) this.#outcome.append(element('p', { className: 'problem' }, problem));
     if (this.#usage) this.#outcome.append(element('p', { className: 'usage' }, this.#usage));
     this.status = end.status;
     this.article.dataset.status = end.status;
     if (end.finish_reason) this.article.dataset.finish = end.finish_reason;
     this.article.ariaBusy = 'false';
+  }
+
+  /** What the reader must know about how it ended. @param {StreamEnd} end */
+  #problem({ status, finish_reason, error }) {
+    if (error) return this.#parts.hasChildNodes() ? 'This answer is incomplete' : '';
+    return status === 'completed' ? FINISHED_SHORT[finish_reason ?? ''] : FAILED_TO_FINISH[status];
   }
 
   /**

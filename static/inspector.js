@@ -10,11 +10,13 @@ const SLOWEST_MS = 3000; // the gap of a full bar
 /**
  * The list of a stream's events beside the chat, with what can be measured at this end.
  *
- * Rows are only ever appended, and the oldest leave, so that thousands of events cost the same as ten.
+ * Rows, figures and bars are drawn once a frame, with what came since the last. Rows are only ever
+ * appended, and the oldest leave, so that thousands of events cost the same as ten.
  */
 export class Inspector {
   /** @type {Entry[]} */
   #entries = [];
+  #listed = 0; // how many of them have been looked at for the list
   #matching = 0;
   #sentAt = 0;
   #bytes = 0;
@@ -66,8 +68,7 @@ export class Inspector {
       this.#firstDelta ||= at;
       this.#lastDelta = at;
     }
-    if (this.#matches(entry)) this.#append(entry);
-    if (this.#drawing) return; // figures and bars once a frame
+    if (this.#drawing) return;
     this.#drawing = true;
     requestAnimationFrame(() => this.#draw());
   }
@@ -95,19 +96,21 @@ export class Inspector {
     return !wanted || type.includes(wanted) || data.toLowerCase().includes(wanted);
   }
 
-  /** @param {Entry} entry */
-  #append(entry) {
-    this.#matching += 1;
-    this.#list.append(row(entry));
-    if (this.#list.childElementCount > SHOWN) this.#list.firstElementChild?.remove();
+  /** Add the rows of the events that came since the last time. */
+  #listNew() {
+    const matching = this.#entries.slice(this.#listed).filter((entry) => this.#matches(entry));
+    this.#listed = this.#entries.length;
+    this.#matching += matching.length;
+    this.#list.append(...matching.slice(-SHOWN).map(row));
+    while (this.#list.childElementCount > SHOWN) this.#list.firstElementChild?.remove();
+    this.#tell();
     this.#end.keep();
   }
 
   #relist() {
-    const matching = this.#entries.filter((entry) => this.#matches(entry));
-    this.#matching = matching.length;
-    this.#list.replaceChildren(...matching.slice(-SHOWN).map(row));
-    this.#tell();
+    this.#listed = this.#matching = 0;
+    this.#list.replaceChildren();
+    this.#listNew();
     this.#end.jump();
   }
 
@@ -129,10 +132,10 @@ export class Inspector {
 
   #draw() {
     this.#drawing = false;
-    this.#tell();
+    this.#listNew();
     const seconds = (this.#lastDelta - this.#firstDelta) / 1000;
     this.#stats.first.textContent = this.#firstDelta ? `${Math.round(this.#firstDelta)} ms` : '–';
-    this.#stats.rate.textContent = seconds > 0 ? `${((this.#deltas - 1) / seconds).toFixed(1)} deltas/s` : '–';
+    this.#stats.rate.textContent = seconds > 0 ? ((this.#deltas - 1) / seconds).toFixed(1) : '–';
     this.#stats.events.textContent = this.#entries.length.toLocaleString('en');
     this.#stats.bytes.textContent = this.#bytes < 1000 ? `${this.#bytes} B` : `${(this.#bytes / 1000).toFixed(1)} kB`;
     this.#stats.time.textContent = this.#entries.length ? inSeconds(this.#entries.at(-1)?.at_ms ?? 0) : '–';
@@ -169,15 +172,22 @@ function inSeconds(ms) {
   return `${(ms / 1000).toFixed(2)} s`;
 }
 
+/** An event's content in one line: the piece that a delta adds, else every field. @param {string} data */
+function payload(data) {
+  const { type, block, ...rest } = JSON.parse(data);
+  const piece = type.endsWith('.delta') ? rest.text ?? rest.arguments : undefined;
+  if (piece !== undefined) return JSON.stringify(piece);
+  return JSON.stringify(block === undefined ? rest : { block, ...rest });
+}
+
 /** @param {Entry} entry */
 function row(entry) {
   const { id, type, at_ms, gap_ms, data } = entry;
-  const { type: _, ...rest } = JSON.parse(data);
   const details = element('details', { entry },
     element('summary', {},
       element('span', { className: 'n', title: id }, id.slice(id.lastIndexOf('.') + 1)),
       element('span', { className: 'type' }, type),
-      element('code', { className: 'payload' }, JSON.stringify(rest).slice(0, 200)),
+      element('code', { className: 'payload' }, payload(data).slice(0, 200)),
       element('span', { className: 'gap', title: 'milliseconds since the event before' }, `+${gap_ms < 10 ? gap_ms.toFixed(1) : Math.round(gap_ms)}`),
       element('span', { className: 'at', title: 'since the request was sent' }, inSeconds(at_ms))));
   return element('li', { data: { type, kind: kindOf(type) } }, details);
