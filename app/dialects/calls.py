@@ -1,0 +1,75 @@
+"""Which tool call a fragment belongs to, for the parsers of all dialects.
+
+A call is known by its index. Where the host gives none it is known by its id, else a name
+begins a call, else the fragment continues the latest one. A name is never changed or
+added to.
+"""
+
+from dataclasses import dataclass, field
+
+from app.dialects.surrogates import Halves
+from app.dialects.untyped import decode
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call so far; `block` is None until its name is known and it was begun."""
+
+    id: str = ""
+    name: str = ""
+    block: int | None = None
+    pieces: list[str] = field(default_factory=list)
+    halves: Halves = field(default_factory=Halves)
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+    def is_whole(self) -> bool:
+        """Whether the arguments are JSON as they stand."""
+        try:
+            decode(self.arguments)
+        except ValueError:
+            return False
+        return True
+
+
+class Calls:
+    """The tool calls of one choice, in the order in which they began."""
+
+    def __init__(self) -> None:
+        self.all: list[Call] = []
+        self._by_index: dict[int, Call] = {}
+
+    def find(self, *, index: int | None, id: str, name: str, piece: str) -> Call:
+        """Find the call that a fragment belongs to, or begin it."""
+        call = self._known(index=index, id=id, name=name, piece=piece)
+        if call is None:
+            call = Call()
+            self.all.append(call)
+        if index is not None:
+            self._by_index[index] = call
+        return call
+
+    def _known(self, *, index: int | None, id: str, name: str, piece: str) -> Call | None:
+        if index is not None:
+            call = self._by_index.get(index)
+            if call is not None and _is_another(call, id=id, name=name, piece=piece):
+                return None
+            return call
+        for call in self.all:
+            if id and call.id == id:
+                return call
+        return self.all[-1] if self.all and not name else None
+
+
+def _is_another(call: Call, *, id: str, name: str, piece: str) -> bool:
+    """Whether a fragment under the index of `call` begins a new call all the same.
+
+    Some hosts repeat id and name on every fragment, others send every call as index 0.
+    """
+    if not name or not call.name:
+        return False
+    if id:
+        return id != call.id
+    return name != call.name or (bool(piece and call.pieces) and call.is_whole())

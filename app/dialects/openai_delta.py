@@ -1,0 +1,220 @@
+"""What stands in a chunk of a Chat Completions stream, whoever the vendor: chunk to shape.
+
+A chunk's parts are taken in the order in which they make sense, reasoning before text
+before tool calls, all of them before the finish reason beside them [mistral/text-nonascii].
+Parts of unexpected types and unknown fields are ignored.
+"""
+
+import re
+from typing import Any
+
+from app.dialects.shape import Shape
+from app.dialects.untyped import count, decode, mapping, mappings, string, words
+
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]*,(.*)", re.DOTALL)
+_FUNCTION_CALL = -1
+"""The index that stands for the one `function_call` of the time before `tool_calls`."""
+
+
+class Reader:
+    """Takes the chunks of one stream. `whole` tells that one was a complete answer."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.whole = False
+        self._shape = shape
+        self._sounds: dict[int, int] = {}
+        self._tools: dict[tuple[int, int], tuple[int, dict[str, Any]]] = {}
+
+    def feed(self, chunk: dict[str, Any]) -> None:
+        """Take all of a chunk but its usage, error and names."""
+        for choice in mappings(chunk.get("choices")):
+            index = choice.get("index")
+            index = index if type(index) is int else 0
+            delta = choice.get("delta")
+            if not isinstance(delta, dict):
+                # Azure's annotations of the asynchronous filter have no delta at all.
+                delta = self._message(chunk, choice, index)
+            self._delta(index, delta)
+            self._choice(index, choice)
+        if "prompt_filter_results" in chunk:
+            for result in mappings(chunk["prompt_filter_results"]):
+                verdict = mapping(result.get("content_filter_results"))
+                self._shape.content_filter(0, "prompt", verdict)
+        if "search_results" in chunk or "citations" in chunk:
+            self._citations(chunk)
+
+    def _message(self, chunk: dict[str, Any], choice: dict[str, Any], index: int) -> dict[str, Any]:
+        """Give the `message` of a choice without delta, {} if it only repeats the deltas."""
+        message = mapping(choice.get("message"))
+        if message and chunk.get("object") != "chat.completion.chunk":
+            self.whole = True
+            if self._shape.wrote(index):
+                return {}
+        return message
+
+    def _choice(self, index: int, choice: dict[str, Any]) -> None:
+        """Take what stands beside the delta."""
+        shape = self._shape
+        shape.choice(index)
+        if logprobs := mapping(choice.get("logprobs")):
+            shape.logprobs(index, mappings(logprobs.get("content")))
+            shape.logprobs(index, mappings(logprobs.get("refusal")))
+        if verdict := mapping(choice.get("content_filter_results")):
+            shape.content_filter(index, "completion", verdict)
+        if reason := string(choice.get("finish_reason")):
+            # vLLM names the stop string in `stop_reason`, or a token's number.
+            shape.finish(index, reason, stop_sequence=words(choice.get("stop_reason")))
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> None:
+        shape = self._shape
+        # Both names were seen, in vLLM one after the other; together they say the same.
+        reasoning = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
+        if reasoning:
+            shape.reasoning(index, reasoning)
+        if details := delta.get("reasoning_details"):
+            self._details(index, mappings(details), spoken=bool(reasoning))
+        content = delta.get("content")
+        if isinstance(content, str):
+            shape.text(index, content)
+        elif content:
+            for part in mappings(content):
+                self._part(index, part)
+        if refusal := string(delta.get("refusal")):
+            shape.refusal(index, refusal)
+        if calls := delta.get("tool_calls"):
+            for call in mappings(calls):
+                self._tool_call(index, call)
+        if len(delta) > 1:
+            self._rest(index, delta)
+
+    def _rest(self, index: int, delta: dict[str, Any]) -> None:
+        """Take the rare parts of a delta."""
+        if function := mapping(delta.get("function_call")):
+            self._function(index, function, number=_FUNCTION_CALL, id="")
+        if audio := mapping(delta.get("audio")):
+            self._audio(index, audio)
+        for image in mappings(delta.get("images")):
+            self._image(index, image)
+        for annotation in mappings(delta.get("annotations")):
+            self._annotation(index, annotation)
+        for position, tool in enumerate(mappings(delta.get("executed_tools"))):
+            self._executed(index, tool, position=position)
+
+    def _details(self, index: int, details: list[dict[str, Any]], *, spoken: bool) -> None:
+        """Take `reasoning_details`; `reasoning` has its text too [openrouter/reasoning-details]."""
+        for detail in details:
+            if not spoken:
+                text = string(detail.get("text")) or string(detail.get("summary"))
+                self._shape.reasoning(index, text)
+            name = string(detail.get("format"))
+            signature, data = string(detail.get("signature")), string(detail.get("data"))
+            self._shape.sign(index, "signature", signature, format=name or "signature")
+            self._shape.sign(index, "encrypted", data, format=name or "encrypted")
+
+    def _part(self, index: int, part: dict[str, Any]) -> None:
+        """Take a part of Mistral's list content [mistral/reasoning-hybrid]."""
+        shape = self._shape
+        match part.get("type"):
+            case "text":
+                shape.text(index, string(part.get("text")))
+            case "thinking":
+                thinking = part.get("thinking")
+                shape.reasoning(index, string(thinking))
+                for piece in mappings(thinking):
+                    shape.reasoning(index, string(piece.get("text")))
+                signature = string(part.get("signature"))
+                shape.sign(index, "signature", signature, format="signature")
+            case "refusal":
+                shape.refusal(index, string(part.get("refusal")))
+            case "reference":
+                names = part.get("reference_ids")
+                for name in names if isinstance(names, list) else []:
+                    shape.source(index, document=words(str(name)))
+            case "image_url":
+                self._image(index, part)
+
+    def _tool_call(self, index: int, call: dict[str, Any]) -> None:
+        function = mapping(call.get("function")) or mapping(call.get("custom"))
+        if not function and not call.get("id"):
+            return
+        number = call.get("index")
+        number = number if type(number) is int else None
+        block = self._function(index, function, number=number, id=string(call.get("id")))
+        # Gemini's OpenAI route wants this back on the next turn.
+        google = mapping(mapping(call.get("extra_content")).get("google"))
+        signature = string(google.get("thought_signature"))
+        self._shape.opaque(index, "google.thought_signature", signature, block=block)
+
+    def _function(
+        self, index: int, function: dict[str, Any], *, number: int | None, id: str
+    ) -> int | None:
+        return self._shape.tool_call(
+            index,
+            index=number,
+            id=id,
+            name=string(function.get("name")),
+            arguments=function.get("arguments", function.get("input")),
+        )
+
+    def _audio(self, index: int, audio: dict[str, Any]) -> None:
+        """Take sound, which OpenAI streams as 16 bit PCM only, and its transcript as text."""
+        self._shape.text(index, string(audio.get("transcript")))
+        if data := words(audio.get("data")):
+            block = self._sounds.get(index)
+            self._sounds[index] = self._shape.media(index, "audio/pcm", data=data, block=block)
+
+    def _image(self, index: int, image: dict[str, Any]) -> None:
+        place = image.get("image_url")
+        url = words(place) or words(mapping(place).get("url"))
+        if url is None:
+            return
+        self._shape.end_text(index)
+        if match := _DATA_URL.fullmatch(url):
+            self._shape.media(index, match[1] or "text/plain", data=match[2])
+        else:
+            self._shape.media(index, "image/*", url=url)
+
+    def _annotation(self, index: int, annotation: dict[str, Any]) -> None:
+        kind = string(annotation.get("type"))
+        place = mapping(annotation.get(kind)) or annotation
+        self._shape.source(
+            index,
+            url=words(place.get("url")),
+            document=words(place.get("filename")) or words(place.get("file_id")),
+            title=words(place.get("title")),
+            cited_text=words(place.get("content")),
+            span=(count(place.get("start_index")), count(place.get("end_index"))),
+        )
+
+    def _citations(self, chunk: dict[str, Any]) -> None:
+        """Take the lists that Perplexity repeats on every chunk and xAI sends on the last."""
+        for result in mappings(chunk.get("search_results")):
+            self._shape.source(0, url=words(result.get("url")), title=words(result.get("title")))
+        citations = chunk.get("citations")
+        for citation in citations if isinstance(citations, list) else []:
+            url = words(citation) or words(mapping(citation).get("url"))
+            self._shape.source(0, url=url, title=words(mapping(citation).get("title")))
+
+    def _executed(self, index: int, tool: dict[str, Any], *, position: int) -> None:
+        """Take a tool that Groq ran, told when it starts and again with its output."""
+        values: dict[str, Any] = {}
+        if arguments := tool.get("arguments"):
+            values["input"] = _parsed(arguments)
+        if (output := tool.get("output")) is not None:
+            values["output"] = output
+        number = count(tool.get("index"))
+        key = (index, position if number is None else number)
+        block, known = self._tools.get(key, (None, None))
+        if known == values:
+            return
+        name = string(tool.get("name")) or string(tool.get("type")) or "tool"
+        block = self._shape.provider_tool(index, name, block=block, **values)
+        self._tools[key] = (block, values)
+
+
+def _parsed(arguments: Any) -> Any:
+    """Give arguments that are JSON text as what it says."""
+    try:
+        return decode(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments

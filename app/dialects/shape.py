@@ -1,0 +1,382 @@
+"""The one builder of well-formed event sequences, for the parsers of all dialects.
+
+A parser says what it read, in the order it read it; `Shape` adds the structure that the
+invariants of `events` ask for. It numbers and closes blocks, tells parallel tool calls
+apart, holds finish reasons and usage back until the end, and joins split surrogate pairs.
+It knows no wire format.
+
+Text, reasoning and refusal take turns in a choice: a delta of one kind closes the open
+block of another. Tool calls stay open, since their fragments may interleave. Every block
+and choice ends in `end`, so that nothing follows the end of its choice, whatever an
+upstream sends after its finish reason.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from app.dialects.calls import Calls
+from app.dialects.finish import parse_finish
+from app.dialects.surrogates import Halves, well_formed
+from app.dialects.untyped import clean
+from app.events import (
+    ChoiceEnd,
+    ContentFilter,
+    ErrorInfo,
+    Event,
+    FinishReason,
+    LogProbs,
+    Media,
+    Notice,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    Source,
+    Status,
+    StreamEnd,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    TokenCounts,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+)
+
+
+class _Kind(NamedTuple):
+    """The events of one text-like kind of block."""
+
+    start: Callable[[int, int], Event]
+    delta: Callable[[int, str, int], Event]
+    end: Callable[..., Event]
+
+
+_TEXT = _Kind(TextStart, TextDelta, TextEnd)
+_REASONING = _Kind(ReasoningStart, ReasoningDelta, ReasoningEnd)
+_REFUSAL = _Kind(RefusalStart, RefusalDelta, RefusalEnd)
+
+
+@dataclass(slots=True)
+class _Block:
+    number: int
+    kind: _Kind
+    halves: Halves = field(default_factory=Halves)
+    opaque: dict[str, str] = field(default_factory=dict)
+    """`signature` and `encrypted` for the end of a reasoning block."""
+
+
+@dataclass(slots=True)
+class _Choice:
+    open: _Block | None = None
+    texts: int = 0
+    """How many text blocks there were."""
+    last_reasoning: int | None = None
+    calls: Calls = field(default_factory=Calls)
+    logprobs: list[Any] = field(default_factory=list)
+    """Those of tokens that gave no text yet."""
+    finish: FinishReason | None = None
+    raw: str | None = None
+    stop_sequence: str | None = None
+
+
+class Shape:
+    """The events of one upstream answer, but for `stream.start` and `stream.target`."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._events: list[Event] = []
+        self._choices: dict[int, _Choice] = {}
+        self._blocks = 0
+        self._usage: TokenCounts | None = None
+        self._sources: set[tuple[object, ...]] = set()
+        self._filters: dict[tuple[str, int], dict[str, Any]] = {}
+
+    def take(self) -> list[Event]:
+        """Give the events since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def started(self) -> bool:
+        """Whether a choice was seen."""
+        return bool(self._choices)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every choice that was seen has a finish reason."""
+        return bool(self._choices) and all(c.finish for c in self._choices.values())
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was generated and no choice finished."""
+        return not self._blocks and not any(c.finish for c in self._choices.values())
+
+    @property
+    def finish_error(self) -> str | None:
+        """The provider's word where a choice finished because of an error."""
+        errors = (c.raw for c in self._choices.values() if c.finish == "error")
+        return next(errors, None)
+
+    def wrote(self, choice: int) -> bool:
+        """Whether the choice has text, reasoning, a refusal or a tool call."""
+        state = self._choice(choice)
+        return bool(state.open or state.texts or state.calls.all)
+
+    def choice(self, choice: int) -> None:
+        """Note that the choice exists: the stream is not finished before it is."""
+        self._choice(choice)
+
+    def text(self, choice: int, text: str) -> None:
+        self._delta(choice, _TEXT, text)
+
+    def reasoning(self, choice: int, text: str) -> None:
+        self._delta(choice, _REASONING, text)
+
+    def refusal(self, choice: int, text: str) -> None:
+        self._delta(choice, _REFUSAL, text)
+
+    def end_text(self, choice: int) -> None:
+        """End the open text, reasoning or refusal block: what follows stands after it."""
+        state = self._choice(choice)
+        block, state.open = state.open, None
+        if block is None:
+            return
+        if half := block.halves.close():
+            self._events.append(block.kind.delta(block.number, half, choice))
+        self._events.append(block.kind.end(block.number, choice, **block.opaque))
+
+    def sign(
+        self, choice: int, kind: Literal["signature", "encrypted"], data: str, *, format: str
+    ) -> None:
+        """Take what proves the reasoning: it goes to the end of the open reasoning block.
+
+        Without one, or if that has some already, it is an `opaque` of the given format.
+        """
+        if not data:
+            return
+        state = self._choice(choice)
+        if state.open is None or state.open.kind is not _REASONING or kind in state.open.opaque:
+            self.opaque(choice, format, data, block=state.last_reasoning)
+        else:
+            state.open.opaque[kind] = well_formed(data)
+
+    def opaque(self, choice: int, format: str, data: str, *, block: int | None = None) -> None:
+        if data:
+            self._events.append(Opaque(well_formed(format), well_formed(data), block, choice))
+
+    def tool_call(
+        self, choice: int, *, index: int | None, id: str, name: str, arguments: object
+    ) -> int | None:
+        """Take a fragment of a tool call; give its block, None until its name is known.
+
+        `arguments` is a piece of JSON text, or the whole as an object.
+        """
+        state = self._choice(choice)
+        piece = _json_text(arguments)
+        call = state.calls.find(index=index, id=id, name=name, piece=piece)
+        call.id = call.id or well_formed(id)
+        call.name = call.name or well_formed(name)
+        piece = call.halves.feed(piece)
+        if piece:
+            call.pieces.append(piece)
+        if call.block is None and call.name:
+            self.end_text(choice)
+            call.block = self._number()
+            call.id = call.id or f"call_{call.block}"
+            self._events.append(ToolCallStart(call.block, call.id, call.name, choice))
+            piece = call.arguments
+        if call.block is not None and piece:
+            self._events.append(ToolCallDelta(call.block, piece, choice))
+        return call.block
+
+    def provider_tool(
+        self, choice: int, name: str, *, block: int | None = None, **values: Any
+    ) -> int:
+        """Tell of a tool that the provider ran: `input`, `output`; give its block."""
+        if block is None:
+            self.end_text(choice)
+            block = self._number()
+        known = {key: clean(value) for key, value in values.items()}
+        self._events.append(ProviderTool(block, well_formed(name), choice=choice, **known))
+        return block
+
+    def media(
+        self,
+        choice: int,
+        media_type: str,
+        *,
+        url: str | None = None,
+        data: str | None = None,
+        block: int | None = None,
+    ) -> int:
+        """Take an image, or a piece of a sound, whose pieces share the block given here."""
+        if block is None:
+            block = self._number()
+        self._events.append(Media(block, media_type, url, data, choice))
+        return block
+
+    def source(
+        self,
+        choice: int,
+        *,
+        url: str | None = None,
+        document: str | None = None,
+        title: str | None = None,
+        cited_text: str | None = None,
+        span: tuple[int | None, int | None] = (None, None),
+    ) -> None:
+        """Tell of a source once; `span` counts characters of the choice's text."""
+        key = (choice, url, document, *span)
+        if not (url or document) or key in self._sources:
+            return
+        self._sources.update((key, (choice, url, document, None, None)))
+        state = self._choices.get(choice, _Choice())
+        block = state.open.number if state.open and state.open.kind is _TEXT else None
+        if block is None or state.texts > 1:
+            span = (None, None)  # it cannot be told which block they count in
+        self._events.append(Source(url, document, title, cited_text, *span, block, choice))
+
+    def logprobs(self, choice: int, content: list[Any]) -> None:
+        """Take the log probabilities of the tokens of the last delta."""
+        state = self._choice(choice)
+        if not content:
+            return
+        if state.open is not None:
+            number: int | None = state.open.number
+        else:
+            number = state.calls.all[-1].block if state.calls.all else None
+        if number is None:
+            state.logprobs.extend(clean(content))
+        else:
+            self._events.append(LogProbs(number, clean(content), choice))
+
+    def content_filter(
+        self,
+        choice: int,
+        scope: Literal["prompt", "completion"],
+        categories: dict[str, Any],
+    ) -> None:
+        """Take a filter's verdict; it is told when it changed or when it blocks."""
+        filtered = any(
+            isinstance(c, dict) and c.get("filtered") is True for c in categories.values()
+        )
+        if not categories or (categories == self._filters.get((scope, choice)) and not filtered):
+            return
+        self._filters[scope, choice] = categories
+        self._events.append(ContentFilter(scope, clean(categories), filtered, choice))
+
+    def notice(self, code: str, message: str) -> None:
+        self._events.append(Notice(code, well_formed(message)))
+
+    def finish(
+        self,
+        choice: int,
+        raw: str | None,
+        *,
+        reason: FinishReason | None = None,
+        stop_sequence: str | None = None,
+    ) -> None:
+        """Take a finish reason, by the table unless `reason` is given; the first one counts."""
+        state = self._choice(choice)
+        if state.finish is None:
+            state.finish = reason or parse_finish(raw or "")
+            state.raw = raw and well_formed(raw)
+            state.stop_sequence = stop_sequence and well_formed(stop_sequence)
+
+    def usage(self, counts: TokenCounts) -> None:
+        """Take the counts so far; the last ones that say anything count."""
+        if counts != TokenCounts():
+            self._usage = counts
+
+    def end(self, status: Status, error: ErrorInfo | None = None) -> None:
+        """Close what is open and end the stream. Afterwards nothing may be called but `take`."""
+        completed = status == "completed"
+        reasons = {}
+        for index, state in sorted(self._choices.items()):
+            reasons[index] = _reason(state, completed=completed)
+            self._end_choice(index, state, reason=reasons[index])
+        if self._usage is not None:
+            self._events.append(Usage(*msgspec.structs.astuple(self._usage)))
+        fallback: FinishReason = "unknown" if completed else "error"
+        if status == "cancelled":
+            fallback = "cancelled"
+        first = next(iter(reasons.values()), None)
+        self._events.append(StreamEnd(status, first or fallback, self._usage, error))
+        self.ended = True
+
+    def _choice(self, index: int) -> _Choice:
+        state = self._choices.get(index)
+        if state is None:
+            state = self._choices[index] = _Choice()
+        return state
+
+    def _number(self) -> int:
+        self._blocks += 1
+        return self._blocks - 1
+
+    def _delta(self, choice: int, kind: _Kind, text: str) -> None:
+        if not text:
+            return
+        block = self._choice(choice).open
+        if block is None or block.kind is not kind:
+            block = self._open(choice, kind)
+        text = block.halves.feed(text)
+        if text:
+            self._events.append(kind.delta(block.number, text, choice))
+
+    def _open(self, choice: int, kind: _Kind) -> _Block:
+        self.end_text(choice)
+        state = self._choice(choice)
+        block = state.open = _Block(self._number(), kind)
+        self._events.append(kind.start(block.number, choice))
+        if kind is _TEXT:
+            state.texts += 1
+        elif kind is _REASONING:
+            state.last_reasoning = block.number
+        if state.logprobs:
+            self._events.append(LogProbs(block.number, state.logprobs, choice))
+            state.logprobs = []
+        return block
+
+    def _end_choice(self, index: int, state: _Choice, *, reason: FinishReason | None) -> None:
+        self.end_text(index)
+        for call in state.calls.all:
+            if call.block is None:
+                self.notice("tool_call_dropped", "the upstream sent a tool call without a name")
+                continue
+            if half := call.halves.close():
+                call.pieces.append(half)
+                self._events.append(ToolCallDelta(call.block, half, index))
+            # A call that was cut before its arguments must not look like one without any.
+            arguments = call.arguments or ("{}" if reason else "")
+            self._events.append(ToolCallEnd(call.block, arguments, index))
+        if reason is not None:
+            self._events.append(ChoiceEnd(reason, state.raw, state.stop_sequence, index))
+
+
+def _json_text(arguments: object) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    if arguments is None:
+        return ""
+    return msgspec.json.encode(clean(arguments)).decode()
+
+
+def _reason(state: _Choice, *, completed: bool) -> FinishReason | None:
+    """The finish reason to tell, None for a choice that did not get to it."""
+    calls = [call for call in state.calls.all if call.block is not None]
+    if state.finish is None:
+        if not completed:
+            return None
+        whole = all(call.is_whole() or not call.pieces for call in calls)
+        return "tool_calls" if calls and whole else "unknown"
+    return "tool_calls" if state.finish == "stop" and calls else state.finish

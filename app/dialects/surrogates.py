@@ -1,0 +1,39 @@
+"""Surrogate pairs: a character beyond the BMP is two `\\u` escapes in JSON.
+
+Hosts that cut their text by such units send half an emoji in one delta and half in the
+next, each of them valid JSON. No half may get into an event, for UTF-8 cannot carry it.
+"""
+
+import re
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def well_formed(text: str) -> str:
+    """Join the pairs in `text` and make U+FFFD of each half that stays alone."""
+    if text.isascii() or not _HALF.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+class Halves:
+    """Joins pairs over the pieces of one text, which need not be kept for it."""
+
+    __slots__ = ("_first",)
+
+    def __init__(self) -> None:
+        self._first = ""
+
+    def feed(self, piece: str) -> str:
+        """Give the piece, well-formed; a first half at its end waits for the next piece."""
+        if not self._first and (piece.isascii() or not _HALF.search(piece)):
+            return piece
+        text, self._first = self._first + piece, ""
+        if "\ud800" <= text[-1:] <= "\udbff":
+            text, self._first = text[:-1], text[-1]
+        return well_formed(text)
+
+    def close(self) -> str:
+        """Give what a half that waited in vain is to be shown as."""
+        first, self._first = self._first, ""
+        return "\ufffd" if first else ""

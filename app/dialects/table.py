@@ -1,0 +1,35 @@
+"""The wire formats that an upstream may speak, by name."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from app.dialects import openai_chat
+from app.framing.lenient import LenientDecoder
+
+
+class Dialect(NamedTuple):
+    """All that a relay needs to speak one format with an upstream."""
+
+    path: str
+    """Appended to the upstream's base URL."""
+    accept: str
+    """The content type to ask for."""
+    decoder: type[LenientDecoder]
+    parser: type[openai_chat.Parser]
+    quirks: type[openai_chat.Quirks]
+    render_request: Callable[..., dict[str, Any]]
+
+
+DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
+    {
+        "openai_chat": Dialect(
+            path="chat/completions",
+            accept="text/event-stream",
+            decoder=LenientDecoder,
+            parser=openai_chat.Parser,
+            quirks=openai_chat.Quirks,
+            render_request=openai_chat.render_request,
+        )
+    }
+)

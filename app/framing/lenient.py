@@ -1,0 +1,107 @@
+"""Bodies that should be server-sent events, as providers really send them. No I/O.
+
+`LenientDecoder` reads what `sse.Decoder` does and, beyond the standard:
+
+- a body whose first byte is `{` or `[` is one JSON document, whatever the content type
+  said: it is buffered, and `close` returns it as a message;
+- the field `error`, which llama.cpp's server wrote through 2025, is a message of the type
+  "error" at once;
+- JSON on lines of its own, without `data:`, as Gemini and Ollama write errors in the middle
+  of a stream, is a message as soon as its brackets balance.
+"""
+
+import re
+from typing import Final
+
+from app.framing.sse import BOM, Decoder, FramingError, Message
+
+MAX_RAW: Final = 64 * 2**10
+"""The longest JSON without `data:`, in bytes."""
+
+_SPACE: Final = b" \t\r\n"
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|$)')
+
+
+class LenientDecoder(Decoder):
+    """An `sse.Decoder` that also takes JSON where no JSON should be."""
+
+    def __init__(self, *, max_line: int = 16 * 2**20, max_event: int = 16 * 2**20) -> None:
+        super().__init__(max_line=max_line, max_event=max_event)
+        self._head: bytes | None = b""
+        """What came before the byte that decides, None once it came."""
+        self._document: bytearray | None = None
+        self._raw: list[bytes] = []
+        self._raw_size = 0
+        self._depth = 0
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Take the next bytes and return the messages that they complete.
+
+        Raises:
+            FramingError: a line, an event or the document is longer than its limit.
+        """
+        if self._head is not None:
+            data = self._decide(self._head, data)
+        if self._document is None:
+            return super().feed(data)
+        if self._failure:
+            raise FramingError(self._failure)
+        if len(self._document) + len(data) > self._max_event:
+            self._document.clear()
+            self._fail(f"the body is JSON longer than the limit of {self._max_event} bytes")
+        self._document += data
+        return []
+
+    def close(self) -> Message | None:
+        """End the input; return the document, or the message that was not finished.
+
+        Raises:
+            FramingError: a line, an event or the document is longer than its limit.
+        """
+        if self._document is not None and not self._failure:
+            return Message("message", self._document.decode(errors="replace"))
+        message = super().close()
+        if self._messages:  # from the last line, which had no line end
+            return self._messages.pop()
+        if message is None and self._raw:
+            return self._raw_message()
+        return message
+
+    def unknown_line(self, line: bytes) -> None:
+        if line.startswith(b"error:"):
+            text = line[6:].strip().decode(errors="replace")
+            self._messages.append(Message("error", text, self._id, self._retry))
+        elif self._raw or line.lstrip()[:1] in (b"{", b"["):
+            self._take_raw(line)
+
+    def _decide(self, head: bytes, data: bytes) -> bytes:
+        """Look for the first byte that is neither white space nor of the BOM."""
+        seen = head + data
+        if BOM.startswith(seen):  # as long as it is empty, too
+            self._head = seen
+            return data
+        start = seen.removeprefix(BOM).lstrip(_SPACE)
+        if not start:
+            self._head = b" "
+            return data
+        self._head = None
+        if start[0] in b"{[":
+            self._document = bytearray()
+            return start
+        return data
+
+    def _take_raw(self, line: bytes) -> None:
+        self._raw.append(line)
+        self._raw_size += len(line) + 1
+        if self._raw_size > MAX_RAW:
+            self._fail(f"JSON outside of an event is longer than {MAX_RAW} bytes")
+        bare = _STRING.sub(b"", line)
+        self._depth += len(re.findall(rb"[{[]", bare)) - len(re.findall(rb"[]}]", bare))
+        if self._depth <= 0:
+            self._messages.append(self._raw_message())
+            self._raw.clear()
+            self._raw_size = self._depth = 0
+
+    def _raw_message(self) -> Message:
+        text = b"\n".join(self._raw).decode(errors="replace")
+        return Message("message", text, self._id, self._retry)
