@@ -15,8 +15,10 @@ import { EVENT_TYPES, SeseragiError, cancel, chat, startAsync } from './seseragi
 /** @type {Transport} */
 function byFetch(request, url) {
   const abort = new AbortController();
+  // Else the relay may go on for a while after the abort, for a reader who comes back.
+  const body = { ...request, on_disconnect: /** @type {const} */ ('cancel') };
   return {
-    events: chat(request, { url, signal: abort.signal }),
+    events: chat(body, { url, signal: abort.signal }),
     stop: async () => abort.abort(),
   };
 }
