@@ -1,0 +1,182 @@
+"""The native wire format: one event, one frame. Renders only.
+
+The cursor of this dialect is the event's own number (PROTOCOL.md, "Frames and ids").
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from app.errors import RequestError
+from app.events import (
+    ChoiceEnd,
+    ErrorInfo,
+    Event,
+    FinishReason,
+    Media,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalStart,
+    Source,
+    Status,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TextDelta,
+    TextStart,
+    TokenCounts,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+    encode,
+    type_of,
+)
+
+
+class Renderer:
+    """Frames of one connection: `feed` it the log's events after the cursor, in order.
+
+    `retry_ms` goes into the first frame of the connection and no other.
+    """
+
+    def __init__(self, stream: str, *, after: int = 0, retry_ms: int) -> None:
+        self._id_prefix = f"id: {stream}.".encode()
+        self._number = after
+        self._retry = b"retry: %d\n" % retry_ms
+
+    def feed(self, event: Event) -> bytes:
+        """Give the frame of the next event."""
+        self._number += 1
+        retry, self._retry = self._retry, b""
+        return b"%b%b%d\nevent: %b\ndata: %b\n\n" % (
+            retry,
+            self._id_prefix,
+            self._number,
+            type_of(event).encode(),
+            encode(event),
+        )
+
+
+def event_id(stream: str, number: int) -> str:
+    """Give the id of an event's frame."""
+    return f"{stream}.{number}"
+
+
+def parse_cursor(text: str, *, stream: str) -> int:
+    """Read the id of the last frame seen, or its bare number.
+
+    Raises:
+        RequestError: `invalid_request`, it is no cursor of this stream in this dialect.
+    """
+    match = re.fullmatch(r"(?:(?P<stream>[\w-]+)\.)?(?P<number>\d{1,15})", text, re.ASCII)
+    if match is None or match["stream"] not in (None, stream):
+        raise RequestError(
+            "invalid_request",
+            f"{text[:80]!r} is not the id of an event of this stream; "
+            f"ids look like {event_id(stream, 7)}",
+        )
+    return int(match["number"])
+
+
+class TextBlock(msgspec.Struct, omit_defaults=True):
+    """A block of the result; reasoning and refusals have the same form."""
+
+    type: Literal["text", "reasoning", "refusal"]
+    block: int
+    text: str
+    choice: int = 0
+    signature: str | None = None
+    encrypted: str | None = None
+
+
+class ToolCallBlock(msgspec.Struct, omit_defaults=True):
+    type: Literal["tool_call"]
+    block: int
+    id: str
+    name: str
+    arguments: str
+    choice: int = 0
+
+
+class Result(msgspec.Struct, omit_defaults=True):
+    """A stream as one JSON object: the answer so far, or all of it."""
+
+    stream: str
+    status: Status | Literal["running"]
+    model: str
+    created: int
+    last_event_id: str
+    text: str
+    """The text of choice 0."""
+    blocks: list[TextBlock | ToolCallBlock | Event]
+    choices: list[ChoiceEnd]
+    target: StreamTarget | None = None
+    finish_reason: FinishReason | None = None
+    usage: TokenCounts | None = None
+    error: ErrorInfo | None = None
+
+
+def render_result(stream: str, events: Iterable[Event]) -> Result:
+    """Fold the events of a stream into one object."""
+    result = Result(stream, "running", "", 0, event_id(stream, 0), "", [], [])
+    blocks: dict[int, Any] = {}
+    pieces: dict[int, list[str]] = {}
+    count = 0
+    for event in events:
+        count += 1
+        match event:
+            case TextDelta() | ReasoningDelta() | RefusalDelta():
+                pieces[event.block].append(event.text)
+            case ToolCallDelta():
+                pieces[event.block].append(event.arguments)
+            case TextStart() | ReasoningStart() | RefusalStart():
+                kind: Any = type_of(event).removesuffix(".start")
+                blocks[event.block] = TextBlock(kind, event.block, "", choice=event.choice)
+                pieces[event.block] = []
+                result.blocks.append(blocks[event.block])
+            case ToolCallStart():
+                blocks[event.block] = ToolCallBlock(
+                    "tool_call", event.block, event.id, event.name, "", choice=event.choice
+                )
+                pieces[event.block] = []
+                result.blocks.append(blocks[event.block])
+            case ReasoningEnd():
+                blocks[event.block].signature = event.signature
+                blocks[event.block].encrypted = event.encrypted
+            case ToolCallEnd():
+                pieces[event.block] = [event.arguments]
+            case Opaque() | Source() | Media() | ProviderTool():
+                result.blocks.append(event)
+            case ChoiceEnd():
+                result.choices.append(event)
+            case Usage():
+                result.usage = TokenCounts(
+                    **{name: getattr(event, name) for name in TokenCounts.__struct_fields__}
+                )
+            case StreamStart():
+                result.model, result.created = event.model, event.created
+            case StreamTarget():
+                result.target = event
+            case StreamEnd():
+                result.status = event.status
+                result.finish_reason = event.finish_reason
+                result.usage = event.usage or result.usage
+                result.error = event.error
+    for index, block in blocks.items():
+        whole = "".join(pieces[index])
+        if isinstance(block, ToolCallBlock):
+            block.arguments = whole
+        else:
+            block.text = whole
+    result.text = "".join(
+        block.text for block in blocks.values() if block.type == "text" and block.choice == 0
+    )
+    result.last_event_id = event_id(stream, count)
+    return result
