@@ -1,0 +1,64 @@
+"""How long the relay waits for an upstream. Pure: the time is passed in.
+
+Three clocks run over one generation, next to the connect timeout of the HTTP client:
+
+- until the first event, and between any two events, at most `first_event_timeout_s`:
+  comments and pings do not count, a provider that only says "still here" is stuck;
+- after the first event, at most `idle_timeout_s` without a single byte;
+- `total_timeout_s` over everything.
+
+Once every choice has its finish reason only an end marker can follow, and many hosts send
+none: then `FINISHED_IDLE_S` of silence are enough.
+"""
+
+import msgspec
+
+FINISHED_IDLE_S = 5.0
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """Seconds."""
+
+    connect_timeout_s: float = 10
+    first_event_timeout_s: float = 300
+    idle_timeout_s: float = 60
+    total_timeout_s: float = 1800
+
+
+class Deadlines:
+    """When the wait for one generation is over, and what it was waiting for."""
+
+    def __init__(self, timeouts: Timeouts, *, now: float) -> None:
+        self._timeouts = timeouts
+        self._total = now + timeouts.total_timeout_s
+        self._bytes_at = now
+        self._event_at = now
+        self._seen_event = False
+        self._finished = False
+
+    def on_bytes(self, now: float) -> None:
+        self._bytes_at = now
+
+    def on_events(self, now: float, *, finished: bool) -> None:
+        """Note that events came; `finished`: all that can still come is the end marker."""
+        self._event_at = now
+        self._seen_event = True
+        self._finished = finished
+
+    def next(self) -> tuple[float, str]:
+        """Give the time at which to give up, and why, should nothing come until then."""
+        limits = self._timeouts
+        candidates = [
+            (self._total, f"did not finish within {limits.total_timeout_s:g} s"),
+            (
+                self._event_at + limits.first_event_timeout_s,
+                f"sent no {'further ' if self._seen_event else ''}event "
+                f"for {limits.first_event_timeout_s:g} s",
+            ),
+        ]
+        if self._seen_event:
+            idle = limits.idle_timeout_s
+            if self._finished:
+                idle = min(idle, FINISHED_IDLE_S)
+            candidates.append((self._bytes_at + idle, f"sent nothing for {idle:g} s"))
+        return min(candidates)

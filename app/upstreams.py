@@ -1,0 +1,263 @@
+"""The configured upstreams: where a model is, how to ask it, and the HTTP client.
+
+A dialect is a wire format and lives in `dialects`; a provider is a row of `PRESETS`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import aiohttp
+import httpx2
+import msgspec
+from httpx_aiohttp.httpx2 import Httpx2AiohttpClient
+
+from app.dialects.openai_chat import Quirks
+from app.dialects.table import DIALECTS
+from app.errors import RequestError
+from app.requests import ChatRequest
+
+# Servers close idle connections after 5 s and more (uvicorn, Node). A connection that is
+# kept for less is never found closed by the request that wants it.
+KEEPALIVE_S = 4.0
+
+
+LIST_S = 300.0
+"""How long an upstream's list of models is believed."""
+
+LIST_TIMEOUT_S = 3.0
+
+
+class Secret:
+    """A key: nothing but `reveal` shows it."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret('...')"
+
+
+class Preset(msgspec.Struct, frozen=True):
+    """What is known of a provider before anyone configures it.
+
+    `auth` is how the key travels: "bearer" in Authorization, "api-key" in a header of that
+    name. The default model answers requests that name none.
+    """
+
+    base_url: str | None = None
+    key_env: str | None = None
+    base_url_env: str | None = None
+    dialect: str = "openai_chat"
+    auth: Literal["bearer", "api-key"] = "bearer"
+    quirks: Quirks = Quirks()
+    default_model: str | None = None
+
+
+PRESETS: dict[str, Preset] = {
+    "openai": Preset(
+        base_url="https://api.openai.com/v1",
+        key_env="OPENAI_API_KEY",
+        base_url_env="OPENAI_BASE_URL",
+        quirks=Quirks(max_tokens_field="max_completion_tokens"),
+        default_model="gpt-5-mini",
+    ),
+    "azure": Preset(
+        key_env="AZURE_OPENAI_API_KEY",
+        auth="api-key",
+        quirks=Quirks(max_tokens_field="max_completion_tokens"),
+    ),
+    "deepseek": Preset(
+        base_url="https://api.deepseek.com",
+        key_env="DEEPSEEK_API_KEY",
+        quirks=Quirks(send_reasoning=True),
+        default_model="deepseek-chat",
+    ),
+}
+
+
+class Upstream(msgspec.Struct, frozen=True):
+    """One configured provider endpoint.
+
+    `base_url` ends before the dialect's own path and may hold `{model}`, for hosts that
+    have it in the path (Azure's deployments).
+    """
+
+    name: str
+    base_url: str
+    dialect: str = "openai_chat"
+    key: Secret | None = None
+    auth: Literal["bearer", "api-key"] = "bearer"
+    query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    quirks: Quirks = Quirks()
+    models: tuple[str, ...] = ()
+    default_model: str | None = None
+    prefixed: bool = True
+    """Whether the public names of its models are `upstream/model`, or the bare names."""
+
+    def public_name(self, model: str) -> str:
+        """Give the name by which clients ask for a model."""
+        return f"{self.name}/{model}" if self.prefixed else model
+
+    def render_headers(self) -> dict[str, str]:
+        """Give the headers of a request, the key among them."""
+        headers = {
+            "accept": "text/event-stream, application/json",
+            # Several providers compress event streams when allowed to, which delays tokens.
+            "accept-encoding": "identity",
+            "user-agent": "seseragi",
+            **self.headers,
+        }
+        if self.key is not None:
+            key = self.key.reveal()
+            headers |= {"api-key": key} if self.auth == "api-key" else _bearer(key)
+        return headers
+
+
+def _bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+class Target(msgspec.Struct, frozen=True):
+    """An upstream and one of its models."""
+
+    upstream: Upstream
+    model: str
+
+    def build_request(self, client: httpx2.AsyncClient, chat: ChatRequest) -> httpx2.Request:
+        """Build the streaming call that answers a chat request."""
+        upstream = self.upstream
+        dialect = DIALECTS[upstream.dialect]
+        base_url = upstream.base_url.replace("{model}", self.model).rstrip("/")
+        body = dialect.render_request(chat, model=self.model, quirks=upstream.quirks)
+        return client.build_request(
+            "POST",
+            f"{base_url}/{dialect.path}",
+            params=dict(upstream.query) or None,
+            content=msgspec.json.encode(body),
+            headers={**upstream.render_headers(), "content-type": "application/json"},
+        )
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _ModelList(msgspec.Struct):
+    data: list[_Model]
+
+
+class Upstreams:
+    """Finds the target of a model name.
+
+    A name is one that an upstream lists, `upstream/model`, or, where just one upstream
+    takes any model, any name of that upstream's own.
+    """
+
+    def __init__(self, upstreams: Sequence[Upstream], *, default_model: str | None = None) -> None:
+        self.all = tuple(upstreams)
+        self._by_name = {upstream.name: upstream for upstream in upstreams}
+        self._listed = {
+            upstream.public_name(model): Target(upstream, model)
+            for upstream in upstreams
+            for model in upstream.models
+        }
+        self.default_model = default_model or self._first_default()
+        self._asked: dict[str, tuple[float, tuple[str, ...]]] = {}
+
+    def resolve(self, model: str | None) -> tuple[str, Target]:
+        """Find the target of a model name; None asks for the default.
+
+        Returns the name that stands for it, and the target.
+
+        Raises:
+            RequestError: `model_not_found`, with the names there are.
+        """
+        name = model or self.default_model
+        if name is None:
+            raise RequestError("invalid_request", f"model: name one of {self._known()}")
+        listed = self._listed.get(name)
+        if listed is not None:
+            return name, listed
+        prefix, _, rest = name.partition("/")
+        upstream = self._by_name.get(prefix)
+        if upstream is not None and rest and upstream.prefixed:
+            return name, Target(upstream, rest)
+        open_ended = [upstream for upstream in self.all if upstream.prefixed]
+        if len(open_ended) == 1:
+            return name, Target(open_ended[0], name)
+        raise RequestError(
+            "model_not_found", f"unknown model {name[:120]!r}; models: {self._known()}"
+        )
+
+    def listed(self) -> list[tuple[str, Target]]:
+        """List the models that are known without asking anyone, the default first."""
+        return sorted(self._listed.items(), key=lambda item: item[0] != self.default_model)
+
+    async def models(self, client: httpx2.AsyncClient) -> list[tuple[str, str]]:
+        """List the model names, each with its upstream's name, the default first.
+
+        An upstream that lists none in the settings is asked; one that does not answer has
+        none here, but still takes `upstream/model`.
+        """
+        names = {name: target.upstream.name for name, target in self._listed.items()}
+        open_ended = [upstream for upstream in self.all if not upstream.models]
+        answers = await asyncio.gather(*(self._ask(client, upstream) for upstream in open_ended))
+        for upstream, models in zip(open_ended, answers, strict=True):
+            names |= {upstream.public_name(model): upstream.name for model in models}
+        if self.default_model is not None:
+            default, target = self.resolve(None)
+            names = {default: target.upstream.name, **names}
+        return list(names.items())
+
+    async def _ask(self, client: httpx2.AsyncClient, upstream: Upstream) -> Sequence[str]:
+        """Ask an upstream for its models, at most every `LIST_S` seconds."""
+        asked_at, models = self._asked.get(upstream.name, (-LIST_S, ()))
+        now = asyncio.get_running_loop().time()
+        if now - asked_at < LIST_S:
+            return models
+        try:
+            async with asyncio.timeout(LIST_TIMEOUT_S):
+                reply = await client.get(
+                    f"{upstream.base_url}/models",
+                    params=dict(upstream.query) or None,
+                    headers=upstream.render_headers(),
+                )
+            found = msgspec.json.decode(reply.content, type=_ModelList)
+            models = tuple(sorted(model.id for model in found.data))
+        except (TimeoutError, OSError, httpx2.HTTPError, aiohttp.ClientError, msgspec.MsgspecError):
+            models = ()
+        self._asked[upstream.name] = (now, models)
+        return models
+
+    def _first_default(self) -> str | None:
+        for upstream in sorted(self.all, key=lambda upstream: not upstream.prefixed):
+            model = upstream.default_model or next(iter(upstream.models), None)
+            if model:
+                return upstream.public_name(model)
+        return None
+
+    def _known(self) -> str:
+        names = [repr(name) for name, _ in self.listed()]
+        names += [repr(f"{upstream.name}/...") for upstream in self.all if upstream.prefixed]
+        return ", ".join(names)
+
+
+def open_client(
+    *, connect_timeout_s: float, mounts: Mapping[str, httpx2.AsyncBaseTransport]
+) -> httpx2.AsyncClient:
+    """Open the HTTP client of all upstreams; `mounts` are transports for URL patterns."""
+    return Httpx2AiohttpClient(
+        mounts=dict(mounts),
+        timeout=httpx2.Timeout(None, connect=connect_timeout_s, pool=connect_timeout_s),
+        # 0 is aiohttp's "no limit": the hub bounds the streams in flight, and with None it
+        # would fall back to 100 connections.
+        limits=httpx2.Limits(max_connections=0, keepalive_expiry=KEEPALIVE_S),
+        follow_redirects=False,
+    )

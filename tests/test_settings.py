@@ -1,0 +1,117 @@
+"""The settings: where values come from, and what is said of bad ones."""
+
+import pytest
+
+from app.settings import Settings, SettingsError, load_settings
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_defaults_need_nothing():
+    assert Settings() == load_settings({})
+
+
+def test_later_sources_win(tmp_path):
+    file = tmp_path / "relay.toml"
+    file.write_text('port = 1000\ngate_s = 1\nhost = "::1"\n')
+    settings = load_settings(
+        {"SESERAGI_PORT": "2000", "SESERAGI_GATE_S": "2.5"},
+        config=str(file),
+        overrides={"port": "3000"},
+    )
+
+    assert (3000, 2.5, "::1") == (settings.port, settings.gate_s, settings.host)
+
+
+def test_file_is_found_by_name_and_by_variable(tmp_path):
+    (tmp_path / "seseragi.toml").write_text("port = 1")
+    (tmp_path / "other.toml").write_text("port = 2")
+
+    assert 1 == load_settings({}).port
+    assert 2 == load_settings({"SESERAGI_CONFIG": "other.toml"}).port
+
+
+def test_key_in_the_environment_adds_its_upstream():
+    settings = load_settings({"OPENAI_API_KEY": " sk-1\n", "DEEPSEEK_API_KEY": "sk-2"})
+    openai, deepseek = settings.upstreams
+
+    assert ("openai", "https://api.openai.com/v1") == (openai.name, openai.base_url)
+    assert openai.key is not None
+    assert "sk-1" == openai.key.reveal()
+    assert "https://api.deepseek.com" == deepseek.base_url
+    assert "sk-1" not in repr(settings)
+
+
+def test_base_url_alone_is_a_server_without_a_key():
+    (upstream,) = load_settings({"OPENAI_BASE_URL": "http://localhost:9000/v1/"}).upstreams
+
+    assert ("http://localhost:9000/v1", None) == (upstream.base_url, upstream.key)
+
+
+def test_upstream_of_the_file(tmp_path):
+    (tmp_path / "seseragi.toml").write_text(
+        """
+        [upstream.mine]
+        preset = "azure"
+        base_url = "https://res.example/openai/deployments/{model}"
+        key_file = "key.txt"
+        query = { api-version = "2024-10-21" }
+        models = ["gpt-a"]
+        """
+    )
+    (tmp_path / "key.txt").write_text("abc\n")
+    (upstream,) = load_settings({}).upstreams
+
+    assert "api-key" == upstream.auth
+    assert {"api-key": "abc"}.items() <= upstream.render_headers().items()
+    assert {"api-version": "2024-10-21"} == upstream.query
+
+
+BAD = [
+    ("unknown key", "prot = 1", {}, "seseragi.toml: unknown key 'prot'; did you mean 'port'?"),
+    ("bad type", 'port = "x"', {}, "seseragi.toml: port: 'x' cannot be used: expected `int`"),
+    ("out of range", "port = 99999", {}, "port: 99999 cannot be used: expected `int` <= 65535"),
+    ("negative time", "gate_s = -1", {}, "gate_s: -1 cannot be used"),
+    ("retry below its floor", "retry_ms = 100", {}, "retry_ms: 100 cannot be used: expected `int` >= 500"),
+    ("not TOML", "port = ", {}, "seseragi.toml: it is not valid TOML"),
+    ("upstream without URL", "[upstream.x]", {}, "upstream.x: base_url is missing"),
+    ("upstream with a bad URL", '[upstream.x]\nbase_url = "localhost:1"', {}, "upstream.x.base_url: it has to start with http"),
+    ("upstream with a key in the URL", '[upstream.x]\nbase_url = "http://a:b@c"', {}, "upstream.x.base_url: put the key into key_env"),
+    ("upstream's unknown key", "[upstream.x]\nurl = 1", {}, "upstream.x: object contains unknown field `url`"),
+    ("upstream's preset", '[upstream.x]\npreset = "y"', {}, "unknown preset 'y'; presets: openai"),
+    ("upstream's dialect", '[upstream.x]\nbase_url = "http://a"\ndialect = "y"', {}, "unknown dialect 'y'"),
+    ("key variable that is not set", '[upstream.x]\nbase_url = "http://a"\nkey_env = "NO_SUCH"', {}, "the environment variable NO_SUCH is not set"),
+    ("key file that is not there", '[upstream.x]\nbase_url = "http://a"\nkey_file = "no"', {}, "upstream.x.key_file: 'no' cannot be read"),
+    ("upstream called demo", '[upstream.demo]\nbase_url = "http://a"', {}, "is not 'demo'"),
+    ("unknown variable", "", {"SESERAGI_GATE": "1"}, "SESERAGI_GATE is unknown; did you mean 'SESERAGI_GATE_S'?"),
+    ("bad variable", "", {"SESERAGI_PORT": "web"}, "the environment variable SESERAGI_PORT: 'web' cannot be used"),
+    ("key that is none", "", {"OPENAI_API_KEY": "sk-\u3042"}, "OPENAI_API_KEY: a key has visible ASCII characters only"),
+    ("bad base URL", "", {"OPENAI_BASE_URL": "localhost"}, "OPENAI_BASE_URL: it has to start with http"),
+    ("missing file", "", {"SESERAGI_CONFIG": "no.toml"}, "no.toml: there is no such file"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "environ", "told"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])  # fmt: skip
+def test_bad_setting_is_named_in_one_line(file, environ, told, tmp_path):
+    if file:
+        (tmp_path / "seseragi.toml").write_text(file)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(environ)
+
+    assert told in str(caught.value)
+    assert "\u3042" not in str(caught.value)
+
+
+def test_kubernetes_service_variables_are_no_settings():
+    settings = load_settings(
+        {
+            "SESERAGI_SERVICE_HOST": "10.0.0.1",
+            "SESERAGI_PORT": "tcp://10.0.0.1:8000",
+            "SESERAGI_PORT_8000_TCP_PROTO": "tcp",
+        }
+    )
+
+    assert 8000 == settings.port
