@@ -1,0 +1,214 @@
+"""All running relays of this process: start, read, cancel, drain.
+
+Which streams run here and who reads them is known here only; what they said is in the log.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable, Sequence
+
+import httpx2
+import msgspec
+
+from app.errors import ServiceError
+from app.eventlog import EventLog, LogState
+from app.events import Event
+from app.relay import Limits, Relay, shut_down
+from app.requests import ChatRequest
+from app.upstreams import Upstreams
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    """How much this process takes on."""
+
+    max_streams: int = 2000
+    max_readers: int = 200
+    """Readers of one stream at once."""
+
+
+class _Run:
+    """A stream that is being produced here, and who reads it."""
+
+    def __init__(self, relay: Relay, *, linger_s: float | None) -> None:
+        self.relay = relay
+        self.linger_s = linger_s
+        self.timer: asyncio.TimerHandle | None = None
+        self.task = asyncio.create_task(relay.run(), name=f"relay {relay.stream}")
+
+
+class Reader:
+    """One reader of one stream; it counts as one until `leave`."""
+
+    def __init__(self, stream: str, event_log: EventLog, on_leave: Callable[[str], None]) -> None:
+        self.stream = stream
+        self._log = event_log
+        self._on_leave: Callable[[str], None] | None = on_leave
+
+    async def read(self, after: int, *, timeout_s: float) -> Sequence[Event]:
+        """Give the events after the cursor; see `EventLog.read`."""
+        return await self._log.read(self.stream, after, timeout_s=timeout_s)
+
+    async def state(self) -> LogState:
+        """Tell how far the stream is."""
+        return await self._log.state(self.stream)
+
+    def leave(self) -> None:
+        """Say that nobody reads here any more; only the first call counts."""
+        on_leave, self._on_leave = self._on_leave, None
+        if on_leave is not None:
+            on_leave(self.stream)
+
+
+class Hub:
+    """Starts relays, counts their readers, and ends what nobody waits for."""
+
+    def __init__(
+        self,
+        *,
+        upstreams: Upstreams,
+        client: httpx2.AsyncClient,
+        event_log: EventLog,
+        limits: Limits,
+        capacity: Capacity,
+    ) -> None:
+        self.upstreams = upstreams
+        self.draining = False
+        self._log = event_log
+        self._client = client
+        self._limits = limits
+        self._capacity = capacity
+        self._runs: dict[str, _Run] = {}
+        self._readers: dict[str, int] = {}
+        self._drained = asyncio.Event()
+
+    async def start(self, request: ChatRequest, *, linger_s: float | None) -> tuple[Relay, Reader]:
+        """Start a generation; the caller is its first reader.
+
+        Once its last reader has left, it is cancelled after `linger_s` seconds; None lets
+        it run to its end.
+
+        Raises:
+            RequestError: `model_not_found`.
+            ServiceError: `overloaded`, too many streams or about to stop.
+        """
+        if self.draining:
+            raise ServiceError(
+                "overloaded", "the relay is shutting down; try again", retry_after_s=2
+            )
+        if len(self._runs) >= self._capacity.max_streams:
+            raise ServiceError(
+                "overloaded",
+                f"{self._capacity.max_streams} streams are running, which is the limit; "
+                "try again shortly",
+                retry_after_s=2,
+            )
+        model, target = self.upstreams.resolve(request.model)
+        stream = f"st_{secrets.token_urlsafe(16)}"
+        await self._log.create(stream)
+        relay = Relay(
+            stream,
+            request,
+            model=model,
+            target=target,
+            client=self._client,
+            event_log=self._log,
+            limits=self._limits,
+        )
+        run = self._runs[stream] = _Run(relay, linger_s=linger_s)
+        run.task.add_done_callback(lambda _: self._ended(stream))
+        return relay, self._reader(stream)
+
+    async def attach(self, stream: str) -> Reader:
+        """Add a reader to a stream, which keeps a running one alive.
+
+        Raises:
+            RequestError: `not_found` or `stream_expired`.
+            ServiceError: `overloaded`, the stream has too many readers.
+        """
+        await self._log.state(stream)
+        readers = self._readers.get(stream, 0)
+        if readers >= self._capacity.max_readers:
+            raise ServiceError(
+                "overloaded",
+                f"the stream has {readers} readers, which is the limit",
+                retry_after_s=5,
+            )
+        return self._reader(stream)
+
+    async def events(self, stream: str) -> Sequence[Event]:
+        """Give all events so far, without waiting.
+
+        Raises:
+            RequestError: `not_found` or `stream_expired`.
+        """
+        return await self._log.read(stream, 0, timeout_s=0)
+
+    async def cancel(self, stream: str) -> None:
+        """Stop a generation; one that has ended stays as it is.
+
+        Returns when the `stream.end` is in the log.
+
+        Raises:
+            RequestError: `not_found` or `stream_expired`.
+        """
+        await self._log.state(stream)
+        run = self._runs.get(stream)
+        if run is not None:
+            run.relay.stop("cancelled")
+            await asyncio.wait({run.task})
+
+    async def models(self) -> list[tuple[str, str]]:
+        """List the public model names, each with its upstream's name, the default first."""
+        return await self.upstreams.models(self._client)
+
+    async def drain(self, drain_s: float) -> None:
+        """Take no new streams, let the running ones end, stop those that have not in time."""
+        self.draining = True
+        if self._runs:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(drain_s):
+                    await self._drained.wait()
+        await self._stop_all()
+
+    def hasten(self) -> None:
+        """Cut a running `drain` short."""
+        self._drained.set()
+
+    async def close(self) -> None:
+        """Stop everything and close the HTTP client."""
+        self.draining = True
+        await self._stop_all()
+        await self._client.aclose()
+
+    async def _stop_all(self) -> None:
+        runs = list(self._runs.values())
+        for run in runs:
+            run.relay.stop("interrupted", shut_down())
+        if runs:
+            await asyncio.wait([run.task for run in runs])
+
+    def _reader(self, stream: str) -> Reader:
+        self._readers[stream] = self._readers.get(stream, 0) + 1
+        run = self._runs.get(stream)
+        if run is not None and run.timer is not None:
+            run.timer.cancel()
+            run.timer = None
+        return Reader(stream, self._log, self._detach)
+
+    def _detach(self, stream: str) -> None:
+        self._readers[stream] -= 1
+        if self._readers[stream]:
+            return
+        del self._readers[stream]
+        run = self._runs.get(stream)
+        if run is not None and run.linger_s is not None:
+            loop = asyncio.get_running_loop()
+            run.timer = loop.call_later(run.linger_s, run.relay.stop, "cancelled")
+
+    def _ended(self, stream: str) -> None:
+        run = self._runs.pop(stream)
+        if run.timer is not None:
+            run.timer.cancel()
+        if self.draining and not self._runs:
+            self._drained.set()
