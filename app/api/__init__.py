@@ -1,0 +1,1 @@
+"""The HTTP interface: routes by protocol over one hub."""

@@ -1,0 +1,21 @@
+"""`GET /healthz` and `GET /readyz`, for whatever keeps the process running."""
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from app.hub import Hub
+
+
+def routes(hub: Hub) -> list[Route]:
+    async def healthz(request: Request) -> Response:
+        return JSONResponse({"status": "ok"}, headers={"cache-control": "no-store"})
+
+    async def readyz(request: Request) -> Response:
+        status, code = ("draining", 503) if hub.draining else ("ready", 200)
+        return JSONResponse({"status": status}, code, headers={"cache-control": "no-store"})
+
+    return [
+        Route("/healthz", healthz, methods=["GET"]),
+        Route("/readyz", readyz, methods=["GET"]),
+    ]

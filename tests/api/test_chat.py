@@ -1,0 +1,344 @@
+"""`POST /v1/chat` as a client meets it: the wire, bad requests, leaving, stopping."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from app.framing.sse import Decoder
+from tests.api.test_faults import check_form
+from tests.serving import HELLO, Relay, chat, events_of, read_messages, serve_relay, text_of
+from tests.upstream import (
+    DONE,
+    FINISH,
+    USAGE,
+    Hold,
+    head,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
+
+CLEAN = [head(), send(text("a") + text("b") + FINISH + USAGE + DONE)]
+
+
+async def test_stream_has_the_headers_and_frames_of_the_protocol():
+    async with serve_upstream() as upstream, serve_relay(upstream, retry_ms=1500) as relay:
+        upstream.script = CLEAN
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            raw = await response.aread()
+        stream = response.headers["stream-id"]
+
+        assert "text/event-stream; charset=utf-8" == response.headers["content-type"]
+        assert "no-store, no-transform" == response.headers["cache-control"]
+        assert "no" == response.headers["x-accel-buffering"]
+        assert "nosniff" == response.headers["x-content-type-options"]
+        assert f"/v1/streams/{stream}/events" == response.headers["content-location"]
+        assert response.headers["x-request-id"]
+        assert not {"content-length", "content-encoding"} & set(response.headers)
+
+        assert b"\r" not in raw
+        frames = raw.split(b"\n\n")
+        assert b"" == frames.pop()
+        for number, frame in enumerate(frames, 1):
+            lines = frame.decode().split("\n")
+            if number == 1:
+                assert "retry: 1500" == lines.pop(0)
+            identity, name, data = lines
+            event = json.loads(data.removeprefix("data: "))
+            assert f"id: {stream}.{number}" == identity
+            assert f"event: {event['type']}" == name
+            assert "type" == next(iter(event))
+        events = events_of(Decoder().feed(raw))
+        check_form(events)
+        assert {
+            "type": "stream.start",
+            "stream": stream,
+            "model": "openai/gpt-5-mini",
+            "created": events[0]["created"],
+        } == events[0]
+        assert {
+            "type": "stream.target",
+            "upstream": "openai",
+            "model": "m-1",
+            "attempt": 1,
+            "upstream_id": "up-1",
+        } == events[1]
+        usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+        assert {"type": "usage", **usage} == events[-2]
+        assert {
+            "type": "stream.end",
+            "status": "completed",
+            "finish_reason": "stop",
+            "usage": usage,
+        } == events[-1]
+
+
+async def test_demo_serves_without_a_key():
+    async with serve_relay() as relay:
+        hello = await chat(relay, max_tokens=20)
+        japanese = await chat(
+            relay, max_tokens=20, messages=[{"role": "user", "content": "こんにちは"}]
+        )
+
+        check_form(hello)
+        assert "completed" == hello[-1]["status"]
+        assert "demo" == hello[0]["model"]
+        assert any("ぁ" <= character <= "ん" for character in text_of(japanese))
+
+
+async def test_result_without_streaming():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = CLEAN
+        response = await relay.client.post("/v1/chat", json={**HELLO, "stream": False})
+        result = response.json()
+
+        assert 200 == response.status_code
+        assert "ab" == result["text"]
+        assert [{"type": "text", "block": 0, "text": "ab"}] == result["blocks"]
+        assert "completed" == result["status"]
+        assert "stop" == result["finish_reason"]
+        assert 5 == result["usage"]["total_tokens"]
+        assert response.headers["stream-id"] == result["stream"]
+
+
+async def test_result_of_a_cut_answer_is_an_error():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("half"))]
+        response = await relay.client.post("/v1/chat", json={**HELLO, "stream": False})
+
+        assert 502 == response.status_code
+        assert "upstream_truncated" == response.json()["code"]
+        kept = await relay.client.get(f"/v1/streams/{response.headers['stream-id']}")
+        assert "half" == kept.json()["text"]
+
+
+async def test_gate_opens_after_its_time_and_heartbeats_keep_the_line():
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, gate_s=0.2, heartbeat_s=0.1) as relay,
+    ):
+        upstream.script = [head(), wait(0.7), *CLEAN[1:]]
+        started = time.monotonic()
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            waited = time.monotonic() - started
+            raw = await response.aread()
+
+        assert 0.15 < waited < 0.6
+        start, rest = raw.split(b"\n\n", 1)
+        assert b"event: stream.start" in start
+        beats, rest = rest.split(b"id: ", 1)
+        assert 2 <= beats.count(b": hb\n") <= 6
+        assert b"" == beats.replace(b": hb\n", b"")
+        assert "ab" == text_of(events_of(Decoder().feed(raw)))
+
+
+async def test_failure_after_the_gate_is_in_the_stream():
+    async with serve_upstream() as upstream, serve_relay(upstream, gate_s=0.1) as relay:
+        upstream.script = [wait(0.4), head("429 Too Many"), send("{}")]
+        events = await chat(relay)
+
+        assert ["stream.start", "stream.end"] == [event["type"] for event in events]
+        assert "upstream_rate_limited" == events[-1]["error"]["code"]
+        assert True is events[-1]["error"]["retryable"]
+
+
+async def raw_request(relay: Relay, body: bytes, headers: str = "") -> tuple:
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    writer.write(
+        f"POST /v1/chat HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{headers}"
+        f"content-length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    return reader, writer
+
+
+@pytest.mark.parametrize("moment", ["before the head", "in the gate", "in the stream"])
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("how", ["close", "reset"])
+async def test_leaving_closes_the_upstream_within_a_second(moment, streaming, how):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = {
+            "before the head": [Hold()],
+            "in the gate": [head(), Hold()],
+            "in the stream": [head(), send(text("a")), Hold()],
+        }[moment]
+        _, writer = await raw_request(relay, json.dumps({**HELLO, "stream": streaming}).encode())
+        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.sleep(0.05)
+        (call,) = upstream.calls
+        assert not call.closed.is_set()
+        if how == "close":
+            writer.close()
+        else:
+            writer.transport.abort()
+        await asyncio.wait_for(call.closed.wait(), 1)
+
+
+async def test_on_disconnect_continue_reads_on():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("a")), wait(0.3), *CLEAN[1:]]
+        body = {**HELLO, "on_disconnect": "continue"}
+        async with relay.client.stream("POST", "/v1/chat", json=body) as response:
+            stream = response.headers["stream-id"]
+        await asyncio.sleep(0.5)
+        kept = (await relay.client.get(f"/v1/streams/{stream}")).json()
+
+        assert ("completed", "aab") == (kept["status"], kept["text"])
+
+
+BAD_REQUESTS = [
+    ("empty body", b"", "body is empty"),
+    ("blank body", b"  \n", "body is empty"),
+    ("malformed", b'{"messages": [', "not JSON"),
+    ("not JSON", b"messages=hi", "not JSON"),
+    ("bad UTF-8", b'{"messages":[{"role":"user","content":"\xff"}]}', "not UTF-8"),
+    ("array", b"[]", "expected `object`, got `array`"),
+    ("no messages", b"{}", "`messages`"),
+    ("empty messages", b'{"messages":[]}', "messages: expected `array` of length >= 1"),
+    ("messages as text", b'{"messages":"hi"}', "messages: expected `array`, got `str`"),
+    ("unknown field", b'{"messages":[{"role":"user","content":"a"}],"foo":1}', "unknown field `foo`"),
+    ("unknown field inside", b'{"messages":[{"role":"user","content":"a","bar":1}]}', "messages[0]: unknown field `bar`"),
+    ("unknown role", b'{"messages":[{"role":"robot","content":"a"}]}', "messages[0].role: invalid value 'robot'"),
+    ("no role", b'{"messages":[{"content":"a"}]}', "messages[0]"),
+    ("content as number", b'{"messages":[{"role":"user","content":5}]}', "messages[0].content"),
+    ("unknown part", b'{"messages":[{"role":"user","content":[{"type":"x"}]}]}', "messages[0].content[0].type"),
+    ("temperature as text", b'{"messages":[{"role":"user","content":"a"}],"temperature":"hot"}', "temperature"),
+    ("temperature too high", b'{"messages":[{"role":"user","content":"a"}],"temperature":3}', "temperature"),
+    ("n of 0", b'{"messages":[{"role":"user","content":"a"}],"n":0}', "n: expected"),
+    ("bad on_disconnect", b'{"messages":[{"role":"user","content":"a"}],"on_disconnect":"x"}', "on_disconnect"),
+    ("deep nesting", b'{"messages":[{"role":"user","content":"a"}],"provider_options":{"a":' + b"[" * 50_000, "nested too deeply"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "told"), [row[1:] for row in BAD_REQUESTS], ids=[row[0] for row in BAD_REQUESTS])  # fmt: skip
+async def test_bad_request_is_named(body, told):
+    async with serve_relay() as relay:
+        response = await relay.client.post(
+            "/v1/chat", content=body, headers={"content-type": "application/json"}
+        )
+
+        assert 400 == response.status_code
+        assert "invalid_request" == response.json()["code"]
+        assert told in response.json()["detail"]
+
+
+async def test_model_that_is_not_there_is_named():
+    async with serve_relay() as relay:
+        response = await relay.client.post("/v1/chat", json={**HELLO, "model": "gpt5"})
+
+        assert 404 == response.status_code
+        assert "model_not_found" == response.json()["code"]
+        assert "unknown model 'gpt5'" in response.json()["detail"]
+        assert "'demo'" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_large_body_is_refused(announced):
+    async with serve_relay() as relay:
+        body = json.dumps({"messages": [{"role": "user", "content": "x" * 10_000_000}]}).encode()
+
+        async def pieces():
+            for start in range(0, len(body), 65536):
+                yield body[start : start + 65536]
+
+        response = await relay.client.post(
+            "/v1/chat",
+            content=body if announced else pieces(),
+            headers={"content-type": "application/json"},
+        )
+
+        assert 413 == response.status_code
+        assert "request_too_large" == response.json()["code"]
+        assert "8388608 bytes" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain", ""])
+async def test_other_content_types_are_refused(content_type):
+    async with serve_relay() as relay:
+        headers = {"content-type": content_type} if content_type else {}
+        response = await relay.client.post("/v1/chat", content=json.dumps(HELLO), headers=headers)
+
+        assert 415 == response.status_code
+        assert "application/json" in response.json()["detail"]
+
+
+async def test_wrong_method_and_path_are_problems():
+    async with serve_relay() as relay:
+        method = await relay.client.get("/v1/chat")
+        path = await relay.client.get("/v1/chatt")
+
+        assert (405, "POST") == (method.status_code, method.headers["allow"])
+        assert "use POST" in method.json()["detail"]
+        assert (404, "not_found") == (path.status_code, path.json()["code"])
+        assert "application/problem+json" == path.headers["content-type"]
+
+
+async def test_leaving_in_the_body_harms_nobody():
+    async with serve_relay() as relay:
+        _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+        writer.write(
+            b"POST /v1/chat HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            b"content-length: 100\r\n\r\n{"
+        )
+        await asyncio.sleep(0.05)
+        writer.close()
+
+        assert 200 == (await relay.client.get("/healthz")).status_code
+
+
+async def test_too_many_streams_are_refused():
+    async with serve_upstream() as upstream, serve_relay(upstream, max_streams=1) as relay:
+        upstream.script = [head(), send(text("a")), Hold()]
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO):
+            refused = await relay.client.post("/v1/chat", json=HELLO)
+
+            assert 503 == refused.status_code
+            assert "overloaded" == refused.json()["code"]
+            assert refused.headers["retry-after"]
+        # Its place is free again once the reader has left.
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+        upstream.script = CLEAN
+        assert "ab" == text_of(await chat(relay))
+
+
+async def test_cors_for_development_servers_only():
+    async with serve_relay(cors_origins="https://app.example") as relay:
+        for origin, allowed in [
+            ("http://localhost:5173", True),
+            ("https://app.example", True),
+            ("https://evil.example", False),
+        ]:
+            response = await relay.client.options(
+                "/v1/chat",
+                headers={
+                    "origin": origin,
+                    "access-control-request-method": "POST",
+                    "access-control-request-headers": "content-type,last-event-id",
+                },
+            )
+            assert allowed is (response.headers.get("access-control-allow-origin") == origin)
+        reply = await relay.client.get("/healthz", headers={"origin": "http://localhost:5173"})
+        assert "stream-id" in reply.headers["access-control-expose-headers"].lower()
+
+
+async def test_request_id_is_kept_or_made():
+    async with serve_relay() as relay:
+        kept = await relay.client.get("/healthz", headers={"x-request-id": "abc-123"})
+        made = await relay.client.get("/healthz", headers={"x-request-id": "no spaces please"})
+
+        assert "abc-123" == kept.headers["x-request-id"]
+        assert made.headers["x-request-id"].startswith("req_")
+
+
+async def test_messages_read_as_a_stream():
+    async with serve_relay() as relay:
+        body = {**HELLO, "max_tokens": 20}
+        async with relay.client.stream("POST", "/v1/chat", json=body) as response:
+            messages = await read_messages(response)
+
+        assert [f"{response.headers['stream-id']}.{n}" for n in range(1, len(messages) + 1)] == [
+            message.id for message in messages
+        ]

@@ -1,0 +1,257 @@
+"""What a client sees when the upstream misbehaves: one row a fault, on real sockets."""
+
+import asyncio
+import gzip
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.serving import HELLO, events_of, read_messages, serve_relay, text_of
+from tests.upstream import (
+    DONE,
+    FINISH,
+    LAST_CHUNK,
+    USAGE,
+    Endless,
+    Hold,
+    Reset,
+    Step,
+    chunk,
+    chunked_head,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
+
+JSON_ANSWER = json.dumps(
+    {
+        "id": "up-1",
+        "object": "chat.completion",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
+        ],
+    }
+)
+OPENAI_429 = (
+    '{"error":{"message":"Slow down, org-abc123","type":"requests","code":"rate_limit_exceeded"}}'
+)
+SPLIT_CHARACTER = text("こ").encode()[: text("こ").encode().index("こ".encode()) + 2]
+
+
+@dataclass
+class Refused:
+    """A script that ends in an HTTP status."""
+
+    name: str
+    script: list[Step]
+    status: int
+    code: str
+    retry_after: str | None = None
+
+
+REFUSED = [
+    Refused("429 with retry-after", reply("429 Too Many", OPENAI_429, retry_after="7"), 429, "upstream_rate_limited", "7"),
+    Refused("401", reply("401 Unauthorized", '{"error":{"message":"bad key sk-test-0123456789"}}'), 502, "upstream_auth"),
+    Refused("402", reply("402 Payment", '{"error":{"message":"no money"}}'), 502, "upstream_billing"),
+    Refused("404", reply("404 Not Found", '{"error":{"message":"no","code":"model_not_found"}}'), 502, "upstream_not_found"),
+    Refused("400", reply("400 Bad Request", '{"error":{"message":"temperature is odd"}}'), 400, "upstream_invalid_request"),
+    Refused("500 with HTML", reply("500 Oops", "<html><h1>Oops</h1></html>", "text/html"), 502, "upstream_unavailable"),
+    Refused("503", reply("503 Busy", "{}"), 503, "upstream_overloaded"),
+    Refused("500 with an endless body", [head("500 Oops"), Endless(b"x" * 4096)], 502, "upstream_unavailable"),
+    Refused("200 with HTML", reply("200 OK", "<html>login</html>", "text/html"), 502, "upstream_invalid_response"),
+    Refused("200 with an error in JSON", reply("200 OK", OPENAI_429), 429, "upstream_rate_limited"),
+    Refused("200 with an error as first event", [head(), send(f"data: {OPENAI_429}\n\n")], 429, "upstream_rate_limited"),
+    Refused("redirect", reply("302 Found", "", location="http://127.0.0.1:1/"), 502, "upstream_invalid_response"),
+    Refused("204", [send("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")], 502, "upstream_invalid_response"),
+    Refused("empty stream", [head()], 502, "upstream_truncated"),
+    Refused("only comments", [head(), send(": hello\n\n: hello\n\n")], 502, "upstream_truncated"),
+    Refused("role, then nothing", [head(), send(text(""))], 502, "upstream_truncated"),
+    Refused("only [DONE]", [head(), send(DONE)], 502, "upstream_unavailable"),
+    Refused("no JSON", [head(), send("data: {oops\n\n")], 502, "upstream_invalid_response"),
+    Refused("hang up before the head", [], 502, "upstream_unavailable"),
+    Refused("reset before the head", [Reset()], 502, "upstream_unavailable"),
+    Refused("not HTTP", [send("SSH-2.0-OpenSSH\r\n\r\n")], 502, "upstream_unavailable"),
+    Refused("an endless line", [head(), send("data: "), Endless(b"x" * 4096)], 502, "upstream_invalid_response"),
+    Refused("an endless event", [head(), Endless(b"data: xxxxxxxxxxxxx\n" * 100)], 502, "upstream_invalid_response"),
+    Refused("brotli that is none", [head(content_encoding="gzip"), send(b"\0\1\2 not gzip")], 502, "upstream_invalid_response"),
+    Refused("no first event", [head(), Hold()], 504, "upstream_timeout"),
+    Refused("no head", [Hold()], 504, "upstream_timeout"),
+    Refused("comments for ever", [head(), *([send(": ping\n"), wait(0.05)] * 40), Hold()], 504, "upstream_timeout"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+async def test_failure_before_the_answer_is_a_status(case: Refused):
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(
+            upstream,
+            first_event_timeout_s=0.7,
+            max_line_bytes=100_000,
+            max_event_bytes=100_000,
+        ) as relay,
+    ):
+        upstream.script = case.script
+        response = await relay.client.post("/v1/chat", json=HELLO)
+        shown = response.text
+        problem = response.json()
+
+        assert (case.status, case.code) == (response.status_code, problem["code"]), shown
+        assert "application/problem+json" == response.headers["content-type"]
+        assert {"type", "title", "status", "detail", "code", "retryable", "request_id"} <= set(
+            problem
+        )
+        assert response.headers["x-request-id"] == problem["request_id"]
+        assert case.retry_after == response.headers.get("retry-after")
+        for secret in ("sk-test-0123456789", "org-abc123", str(upstream.port), "Traceback"):
+            assert secret not in shown
+
+        # The same failure stands in the log, for readers that come by its id.
+        again = await relay.client.get(f"/v1/streams/{response.headers['stream-id']}")
+        assert ("failed", case.code) == (again.json()["status"], again.json()["error"]["code"])
+
+
+@dataclass
+class Ended:
+    """A script that ends in the stream."""
+
+    name: str
+    script: list[Step]
+    status: str
+    text: str
+    code: str | None = None
+    finish_reason: str | None = None
+
+
+def gzipped(*parts: str) -> bytes:
+    return gzip.compress("".join(parts).encode())
+
+
+ENDED = [
+    Ended("clean", [head(), send(text("a") + text("b") + FINISH + USAGE + DONE)], "completed", "ab", None, "stop"),
+    Ended("two [DONE]", [head(), send(text("a") + FINISH + DONE + DONE)], "completed", "a", None, "stop"),
+    Ended("no [DONE]", [head(), send(text("a") + FINISH)], "completed", "a", None, "stop"),
+    Ended("no [DONE], chunked", [chunked_head(), chunk(text("a") + FINISH), LAST_CHUNK], "completed", "a", None, "stop"),
+    Ended("[DONE] without a blank line", [head(), send(text("a") + FINISH + "data: [DONE]")], "completed", "a", None, "stop"),
+    Ended("data after [DONE]", [head(), send(text("a") + FINISH + DONE + text("b"))], "completed", "a", None, "stop"),
+    Ended("CRLF", [head(), send((text("a") + FINISH + DONE).replace("\n", "\r\n"))], "completed", "a", None, "stop"),
+    Ended("CR", [head(), send((text("a") + FINISH + DONE).replace("\n", "\r"))], "completed", "a", None, "stop"),
+    Ended("gzip unasked", [head(content_encoding="gzip"), send(gzipped(text("a"), FINISH, DONE))], "completed", "a", None, "stop"),
+    Ended("200 with JSON", reply("200 OK", JSON_ANSWER), "completed", "hi", None, "stop"),
+    Ended("JSON called SSE", reply("200 OK", JSON_ANSWER, "text/event-stream"), "completed", "hi", None, "stop"),
+    Ended("SSE called JSON", [head(content_type="application/json"), send(text("a") + FINISH + DONE)], "completed", "a", None, "stop"),
+    Ended("no content type", [head(content_type=None), send(text("a") + FINISH + DONE)], "completed", "a", None, "stop"),
+    Ended("no end after the finish", [head(), send(text("a") + FINISH), Reset()], "completed", "a", None, "stop"),
+    Ended("cut between events", [head(), send(text("a"))], "failed", "a", "upstream_truncated", "error"),
+    Ended("cut between events, chunked", [chunked_head(), chunk(text("a"))], "failed", "a", "upstream_truncated", "error"),
+    Ended("cut in mid-event", [head(), send(text("a") + text("b")[:40])], "failed", "a", "upstream_truncated", "error"),
+    Ended("cut in a character", [head(), send(text("a")), send(SPLIT_CHARACTER)], "failed", "a", "upstream_truncated", "error"),
+    Ended("cut in the finish", [head(), send(text("a") + FINISH[:-12])], "failed", "a", "upstream_truncated", "error"),
+    Ended("reset", [head(), send(text("a")), wait(0.05), Reset()], "failed", "a", "upstream_truncated", "error"),
+    Ended("cut gzip", [head(content_encoding="gzip"), send(gzip.compress((text("a") * 999).encode())[:200])], "failed", "?", "upstream_truncated", "error"),
+    Ended("silence", [head(), send(text("a")), Hold()], "failed", "a", "upstream_timeout", "error"),
+    Ended("comments only", [head(), send(text("a")), *([send(": ping\n"), wait(0.1)] * 30), Hold()], "failed", "a", "upstream_timeout", "error"),
+    Ended("error event", [head(), send(text("a") + f"data: {OPENAI_429}\n\n" + DONE)], "failed", "a", "upstream_rate_limited", "error"),
+    Ended("error field of llama.cpp", [head(), send(text("a") + 'error: {"code":500,"message":"slot"}\n\n' + DONE)], "failed", "a", "upstream_unavailable", "error"),
+    Ended("an endless line later", [head(), send(text("a") + "data: "), Endless(b"x" * 4096)], "failed", "a", "upstream_invalid_response", "error"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ENDED, ids=lambda case: case.name)
+async def test_failure_after_the_first_event_is_the_stream_end(case: Ended):
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(
+            upstream,
+            first_event_timeout_s=1,
+            idle_timeout_s=0.5,
+            max_line_bytes=100_000,
+            heartbeat_s=0.2,
+        ) as relay,
+    ):
+        upstream.script = case.script
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            assert 200 == response.status_code, await response.aread()
+            events = events_of(await read_messages(response))
+
+        end = events[-1]
+        assert case.status == end["status"], end
+        assert case.code == end.get("error", {}).get("code")
+        assert case.finish_reason == end["finish_reason"]
+        if case.text != "?":
+            assert case.text == text_of(events)
+        check_form(events)
+
+
+def check_form(events: list[dict[str, Any]]) -> None:
+    """The invariants that every stream has."""
+    assert "stream.start" == events[0]["type"]
+    assert "stream.target" == events[1]["type"]
+    assert ["stream.end"] == [event["type"] for event in events if event["type"] == "stream.end"]
+    assert "stream.end" == events[-1]["type"]
+    opened: set[int] = set()
+    for event in events:
+        kind, _, action = event["type"].partition(".")
+        if kind not in ("text", "reasoning", "refusal", "tool_call"):
+            continue
+        match action:
+            case "start":
+                assert event["block"] not in opened
+                opened.add(event["block"])
+            case "end":
+                opened.remove(event["block"])
+            case _:
+                assert event["block"] in opened
+    assert not opened
+
+
+async def test_each_token_is_passed_on_at_once():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head()]
+        for number in range(10):
+            upstream.script += [send(text(f"{number}")), wait(0.04)]
+        upstream.script += [send(FINISH + DONE)]
+        arrivals = []
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            async for data in response.aiter_bytes():
+                if b"text.delta" in data:
+                    arrivals.append((time.monotonic(), data.count(b"event: text.delta")))
+
+        assert 10 == len(arrivals)
+        assert [1] * 10 == [count for _, count in arrivals]
+
+
+async def test_key_goes_to_the_upstream_only():
+    async with serve_upstream() as upstream, serve_relay(upstream, key="sk-secret-42") as relay:
+        upstream.script = [head(), send(text("a") + FINISH + DONE)]
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            body = await response.aread()
+        (call,) = upstream.calls
+
+        assert "Bearer sk-secret-42" == call.headers["authorization"]
+        assert "identity" == call.headers["accept-encoding"]
+        assert b"sk-secret-42" not in body
+        assert True is call.json["stream"]
+        assert HELLO["messages"] == call.json["messages"]
+
+
+async def test_gzip_is_decoded_as_it_comes():
+    packer = gzip.zlib.compressobj(wbits=31)  # type: ignore[attr-defined]
+    first = packer.compress(text("a").encode()) + packer.flush(gzip.zlib.Z_SYNC_FLUSH)  # type: ignore[attr-defined]
+    rest = packer.compress((FINISH + DONE).encode()) + packer.flush()
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        go_on = asyncio.Event()
+        upstream.script = [head(content_encoding="gzip"), send(first), wait(0.3), send(rest)]
+        started = time.monotonic()
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            async for data in response.aiter_bytes():
+                if b"text.delta" in data:
+                    go_on.set()
+                    assert time.monotonic() - started < 0.25
+        assert go_on.is_set()

@@ -1,0 +1,237 @@
+"""Reading a stream by its id: EventSource's way in."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from app.framing.sse import Decoder
+from tests.serving import HELLO, Relay, events_of, read_messages, serve_relay, text_of
+from tests.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text, wait
+
+SLOW = [
+    head(),
+    *(step for n in "abcd" for step in (send(text(n)), wait(0.05))),
+    send(FINISH + DONE),
+]
+
+
+async def start(relay: Relay, **fields) -> dict:
+    response = await relay.client.post(
+        "/v1/chat", json={**HELLO, **fields}, headers={"prefer": "wait=5, respond-async"}
+    )
+    assert 202 == response.status_code
+    assert "respond-async" == response.headers["preference-applied"]
+    accepted = response.json()
+    assert f"/v1/streams/{accepted['id']}" == response.headers["location"]
+    return accepted
+
+
+async def read(relay: Relay, url: str, *, after: str | None = None) -> list:
+    headers = {} if after is None else {"last-event-id": after}
+    async with relay.client.stream("GET", url, headers=headers) as response:
+        assert 200 == response.status_code, await response.aread()
+        return await read_messages(response)
+
+
+async def test_started_stream_is_read_live_and_again():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        accepted = await start(relay)
+        live = await read(relay, accepted["events_url"])
+        again = await read(relay, accepted["events_url"])
+
+        assert "abcd" == text_of(events_of(live))
+        assert live == again
+        assert 1 == len(upstream.calls)
+
+
+async def test_cursor_gives_the_rest_at_every_place():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        accepted = await start(relay)
+        whole = await read(relay, accepted["events_url"])
+        for message in whole[:-1]:
+            number = int(message.id.rpartition(".")[2])
+            by_header = await read(relay, accepted["events_url"], after=message.id)
+            by_query = await read(relay, f"{accepted['events_url']}?after={message.id}")
+            by_number = await read(relay, f"{accepted['events_url']}?after={number}")
+
+            assert whole[number:] == by_header == by_query == by_number
+
+
+async def test_end_of_a_stream_answers_204():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        accepted = await start(relay)
+        whole = await read(relay, accepted["events_url"])
+        response = await relay.client.get(
+            accepted["events_url"], headers={"last-event-id": whole[-1].id}
+        )
+
+        assert (204, b"") == (response.status_code, response.content)
+
+
+@pytest.mark.parametrize(
+    ("cursor", "status", "code"),
+    [
+        ("nonsense!", 400, "invalid_request"),
+        ("st_other.3", 400, "invalid_request"),
+        ("{id}.u3", 400, "invalid_request"),
+        ("{id}.", 400, "invalid_request"),
+        ("-1", 400, "invalid_request"),
+        ("{id}.9999", 409, "conflict"),
+    ],
+)
+async def test_cursor_that_cannot_be_is_refused(cursor, status, code):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        accepted = await start(relay)
+        response = await relay.client.get(
+            accepted["events_url"],
+            headers={"last-event-id": cursor.replace("{id}", accepted["id"])},
+        )
+
+        assert (status, code) == (response.status_code, response.json()["code"])
+
+
+async def test_unknown_and_removed_streams_differ():
+    async with serve_upstream() as upstream, serve_relay(upstream, retention_s=0) as relay:
+        upstream.script = SLOW
+        accepted = await start(relay)
+        await read(relay, accepted["events_url"])
+        await asyncio.sleep(0.01)
+        unknown = await relay.client.get("/v1/streams/st_nothing/events")
+        gone = await relay.client.get(accepted["events_url"])
+
+        assert (404, "not_found") == (unknown.status_code, unknown.json()["code"])
+        assert (410, "stream_expired") == (gone.status_code, gone.json()["code"])
+
+
+async def test_cancel_ends_the_stream_and_closes_the_upstream():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("a")), Hold()]
+        accepted = await start(relay)
+        reading = asyncio.create_task(read(relay, accepted["events_url"]))
+        await asyncio.sleep(0.1)
+        response = await relay.client.post(accepted["cancel_url"])
+        (call,) = upstream.calls
+        await asyncio.wait_for(call.closed.wait(), 1)
+        events = events_of(await reading)
+
+        assert (202, "cancelled") == (response.status_code, response.json()["status"])
+        assert "a" == response.json()["text"]
+        assert ("cancelled", "cancelled") == (events[-1]["status"], events[-1]["finish_reason"])
+        again = await relay.client.post(accepted["cancel_url"])
+        assert (202, "cancelled") == (again.status_code, again.json()["status"])
+
+
+async def test_cancel_after_the_end_changes_nothing():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        accepted = await start(relay)
+        await read(relay, accepted["events_url"])
+        response = await relay.client.post(accepted["cancel_url"])
+
+        assert (202, "completed") == (response.status_code, response.json()["status"])
+
+
+async def test_stream_that_nobody_reads_is_cancelled():
+    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=0.1) as relay:
+        upstream.script = [head(), send(text("a")), Hold()]
+        accepted = await start(relay)
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+        kept = (await relay.client.get(accepted["url"])).json()
+
+        assert ("cancelled", "a") == (kept["status"], kept["text"])
+
+
+async def test_reader_that_comes_back_in_time_keeps_it_running():
+    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=0.3) as relay:
+        upstream.script = [head(), *(s for n in "abcdefgh" for s in (send(text(n)), wait(0.1))), send(FINISH + DONE)]  # fmt: skip
+        accepted = await start(relay)
+        seen = []
+        decoder = Decoder()
+        async with relay.client.stream("GET", accepted["events_url"]) as response:
+            async for data in response.aiter_bytes():
+                seen += decoder.feed(data)
+                if len(seen) > 4:
+                    break
+        await asyncio.sleep(0.15)
+        rest = await read(relay, accepted["events_url"], after=seen[-1].id)
+
+        assert "abcdefgh" == text_of(events_of([*seen, *rest]))
+        assert "completed" == events_of(rest)[-1]["status"]
+
+
+async def test_failure_of_an_accepted_stream_is_in_the_stream():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head("401 No"), send("{}")]
+        accepted = await start(relay)
+        events = events_of(await read(relay, accepted["events_url"]))
+
+        assert ["stream.start", "stream.end"] == [event["type"] for event in events]
+        assert "upstream_auth" == events[-1]["error"]["code"]
+
+
+async def test_two_readers_see_the_same():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        accepted = await start(relay)
+        first, second = await asyncio.gather(
+            read(relay, accepted["events_url"]), read(relay, accepted["events_url"])
+        )
+
+        assert first == second
+
+
+async def test_too_many_readers_are_told_to_come_back():
+    async with serve_upstream() as upstream, serve_relay(upstream, max_readers=1) as relay:
+        upstream.script = [head(), send(text("a")), Hold()]
+        accepted = await start(relay)
+        async with relay.client.stream("GET", accepted["events_url"]):
+            plain = await relay.client.get(accepted["events_url"])
+            browser = await relay.client.get(
+                accepted["events_url"], headers={"accept": "text/event-stream"}
+            )
+
+        assert 503 == plain.status_code
+        assert (200, "retry: 5000\n\n") == (browser.status_code, browser.text)
+
+
+async def test_reader_that_takes_nothing_is_cut_off(capfd):
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, send_timeout_s=0.3, linger_s=30) as relay,
+    ):
+        upstream.script = [head(), *([send(text("x" * 100_000))] * 200), send(FINISH + DONE)]
+        accepted = await start(relay)
+        reader, writer = await asyncio.open_connection("127.0.0.1", relay.port, limit=1024)
+        writer.write(f"GET {accepted['events_url']} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+        await asyncio.sleep(1.2)
+        received = await read_until_cut(reader)
+        writer.close()
+
+        assert b"event: stream.end" not in received
+        assert not received.endswith(b"0\r\n\r\n")
+        assert "Traceback" not in capfd.readouterr().err
+        assert "completed" == (await relay.client.get(accepted["url"])).json()["status"]
+
+
+async def read_until_cut(reader: asyncio.StreamReader) -> bytes:
+    received = b""
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65536):
+            received += data
+    return received
+
+
+async def test_head_request_opens_no_stream():
+    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=5) as relay:
+        upstream.script = SLOW
+        accepted = await start(relay)
+        response = await relay.client.head(accepted["events_url"])
+
+        assert (200, b"") == (response.status_code, response.content)
+        assert "text/event-stream; charset=utf-8" == response.headers["content-type"]

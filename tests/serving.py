@@ -1,0 +1,89 @@
+"""The relay on a real socket, and readers of what it sends."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from app.framing.sse import Decoder, Message
+from app.main import build_hub, create_app
+from app.server import Server, bind
+from app.settings import load_settings
+from tests.upstream import Upstream as Script
+
+HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
+
+
+@dataclass
+class Relay:
+    url: str
+    port: int
+    server: Server
+    client: httpx2.AsyncClient
+
+
+@contextlib.asynccontextmanager
+async def serve_relay(
+    script: Script | None = None, *, key: str = "sk-test-0123456789", **settings: Any
+) -> AsyncIterator[Relay]:
+    """Run the relay on a free port; `script` is its upstream "openai"."""
+    environ = {f"SESERAGI_{name.upper()}": str(value) for name, value in settings.items()}
+    if script is not None:
+        environ |= {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": script.base_url}
+    built = load_settings(environ)
+    hub = build_hub(built)
+    listener = bind("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    listening = asyncio.Event()
+    server = Server(
+        create_app(built, hub),
+        on_listening=listening.set,
+        drain=lambda: hub.drain(built.drain_s),
+        hasten=hub.hasten,
+    )
+    task = asyncio.create_task(server._serve(sockets=[listener]))
+    await asyncio.wait_for(listening.wait(), 5)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        async with httpx2.AsyncClient(base_url=url, timeout=20) as client:
+            yield Relay(url, port, server, client)
+    finally:
+        await hub.drain(0)
+        server.should_exit = True
+        await asyncio.wait_for(task, 10)
+
+
+async def read_messages(response: httpx2.Response) -> list[Message]:
+    """Read a streamed response to its end as SSE."""
+    decoder = Decoder()
+    messages = []
+    async for chunk in response.aiter_bytes():
+        messages += decoder.feed(chunk)
+    assert decoder.close() is None
+    return messages
+
+
+def events_of(messages: list[Message]) -> list[dict[str, Any]]:
+    """The events, checked to be named by their type."""
+    events = [json.loads(message.data) for message in messages]
+    assert [event["type"] for event in events] == [message.event for message in messages]
+    return events
+
+
+async def chat(
+    relay: Relay, body: dict[str, Any] | None = None, **fields: Any
+) -> list[dict[str, Any]]:
+    """POST /v1/chat and give its events."""
+    async with relay.client.stream(
+        "POST", "/v1/chat", json={**HELLO, **fields, **(body or {})}
+    ) as reply:
+        assert reply.status_code == 200, await reply.aread()
+        return events_of(await read_messages(reply))
+
+
+def text_of(events: list[dict[str, Any]]) -> str:
+    return "".join(event["text"] for event in events if event["type"] == "text.delta")

@@ -1,0 +1,209 @@
+"""A scripted upstream on a real socket: faults are data.
+
+A script is a list of steps, such as `[head(), send(b"..."), wait(0.2), reset()]`, played to
+every connection. What the relay sent and how the connection ended are recorded.
+"""
+
+import asyncio
+import contextlib
+import json
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Call:
+    """One request as it came, and when its connection was closed by the relay."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Send:
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Wait:
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Reset:
+    """RST instead of FIN."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Stay silent until the relay closes the connection."""
+
+
+@dataclass(frozen=True)
+class Endless:
+    """Send the same bytes until the relay closes the connection, at most so many times."""
+
+    data: bytes
+    times: int = 100_000
+
+
+Step = Send | Wait | Reset | Hold | Endless
+
+
+def send(data: bytes | str) -> Send:
+    return Send(data.encode() if isinstance(data, str) else data)
+
+
+def wait(seconds: float) -> Wait:
+    return Wait(seconds)
+
+
+def head(
+    status: str = "200 OK", content_type: str | None = "text/event-stream", **headers: str
+) -> Send:
+    """The head of a reply whose body ends with the connection."""
+    lines = [f"HTTP/1.1 {status}", "connection: close"]
+    if content_type is not None:
+        lines.append(f"content-type: {content_type}")
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return send("\r\n".join(lines) + "\r\n\r\n")
+
+
+def chunked_head(**headers: str) -> Send:
+    """The head of a reply in chunks, whose end can be told from a cut."""
+    return Send(head(**headers).data.replace(b"connection: close", b"transfer-encoding: chunked"))
+
+
+def chunk(data: bytes | str) -> Send:
+    data = data.encode() if isinstance(data, str) else data
+    return Send(b"%x\r\n%b\r\n" % (len(data), data))
+
+
+LAST_CHUNK = Send(b"0\r\n\r\n")
+
+
+def reply(
+    status: str, body: bytes | str, content_type: str = "application/json", **headers: str
+) -> list[Step]:
+    """A whole reply."""
+    return [head(status, content_type, **headers), send(body)]
+
+
+def event(delta: dict[str, Any] | None = None, **fields: Any) -> str:
+    """One Chat Completions chunk as an SSE event."""
+    choice = {"index": 0, "delta": delta or {}, "finish_reason": None, **fields}
+    payload = {"id": "up-1", "object": "chat.completion.chunk", "model": "m-1", "choices": [choice]}
+    return f"data: {json.dumps(payload, ensure_ascii=False)}\n\n"
+
+
+def text(content: str) -> str:
+    return event({"content": content})
+
+
+FINISH = event(finish_reason="stop")
+USAGE = (
+    'data: {"id":"up-1","choices":[],"usage":'
+    '{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}\n\n'
+)
+DONE = "data: [DONE]\n\n"
+
+
+class Upstream:
+    """Serves `script`, or what `choose` gives for a call, on 127.0.0.1."""
+
+    def __init__(self) -> None:
+        self.script: list[Step] = []
+        self.choose: Callable[[Call], list[Step]] | None = None
+        self.calls: list[Call] = []
+        self.called = asyncio.Event()
+        self.port = 0
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        call = await _read_call(reader)
+        if call is None:
+            writer.close()
+            return
+        self.calls.append(call)
+        self.called.set()
+        watch = asyncio.create_task(_watch(reader, call.closed))
+        try:
+            for step in self.choose(call) if self.choose else self.script:
+                await _play(step, writer, call.closed)
+        except ConnectionError:
+            pass
+        finally:
+            watch.cancel()
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+async def _watch(reader: asyncio.StreamReader, closed: asyncio.Event) -> None:
+    with contextlib.suppress(ConnectionError):
+        await reader.read()
+    closed.set()
+
+
+async def _play(step: Step, writer: asyncio.StreamWriter, closed: asyncio.Event) -> None:
+    match step:
+        case Send(data):
+            writer.write(data)
+            await writer.drain()
+        case Wait(seconds):
+            await asyncio.sleep(seconds)
+        case Hold():
+            await closed.wait()
+        case Endless(data, times):
+            for _ in range(times):
+                if closed.is_set():
+                    return
+                writer.write(data)
+                await writer.drain()
+        case Reset():
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.transport.abort()
+
+
+async def _read_call(reader: asyncio.StreamReader) -> Call | None:
+    try:
+        raw = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    first, *lines = raw.decode("latin-1").split("\r\n")
+    method, path, _ = first.split(" ")
+    headers = {
+        name.lower(): value.strip()
+        for name, _, value in (line.partition(":") for line in lines)
+        if name
+    }
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Call(method, path, headers, body)
+
+
+@contextlib.asynccontextmanager
+async def serve_upstream() -> AsyncIterator[Upstream]:
+    """Run a scripted upstream on a free port."""
+    upstream = Upstream()
+    server = await asyncio.start_server(upstream._serve, "127.0.0.1", 0)
+    upstream.port = server.sockets[0].getsockname()[1]
+    try:
+        yield upstream
+    finally:
+        server.close()
+        for call in upstream.calls:
+            call.closed.set()
