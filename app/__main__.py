@@ -1,0 +1,111 @@
+"""The `seseragi` command."""
+
+import argparse
+import asyncio
+import os
+import socket
+import sys
+from typing import Any, NoReturn
+
+import structlog
+
+from app import __version__
+from app.hub import Hub
+from app.main import build_hub, create_app
+from app.server import Server, bind
+from app.settings import Settings, SettingsError, load_settings
+from app.telemetry.logs import configure_logs
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        fail(f"{message}; see seseragi --help")
+
+
+def fail(message: str) -> NoReturn:
+    """End with one line on stderr and exit code 2."""
+    print(f"seseragi: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the relay until it is stopped."""
+    options = _parse(arguments)
+    overrides = {
+        name: value for name in ("host", "port") if (value := getattr(options, name)) is not None
+    }
+    try:
+        settings = load_settings(os.environ, config=options.config, overrides=overrides)
+        hub = build_hub(settings)
+    except SettingsError as error:
+        fail(str(error))
+    listener = _listen(settings)
+    configure_logs(format=settings.log_format, level=settings.log_level)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner, listener:
+        runner.run(_serve(settings, hub, listener))
+
+
+async def _serve(settings: Settings, hub: Hub, listener: socket.socket) -> None:
+    def on_listening() -> None:
+        structlog.get_logger("seseragi").info(
+            "listening",
+            url=_url(listener),
+            upstreams=[upstream.name for upstream in hub.upstreams.all],
+            default_model=hub.upstreams.default_model,
+            version=__version__,
+        )
+
+    server = Server(
+        create_app(settings, hub),
+        on_listening=on_listening,
+        drain=lambda: hub.drain(settings.drain_s),
+        hasten=hub.hasten,
+    )
+    await server.serve(sockets=[listener])
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = _Parser(
+        prog="seseragi",
+        description="Relay LLM token streams to browsers. With no key and no file it serves a "
+        "built-in demo model; a key such as OPENAI_API_KEY in the environment adds a provider.",
+        epilog="Every setting is also an environment variable SESERAGI_..., such as "
+        "SESERAGI_PORT; the README lists them.",
+    )
+    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", help="port to listen on, 0 for any free one (default: 8000)")
+    parser.add_argument(
+        "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
+    )
+    parser.add_argument("--version", action="version", version=f"seseragi {__version__}")
+    return parser.parse_args(arguments)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    host, port = settings.host, settings.port
+    try:
+        return bind(host, port)
+    except socket.gaierror:
+        fail(f"{host!r} is not an address of this machine; choose another with --host")
+    except PermissionError:
+        fail(f"port {port} needs more rights; choose one above 1023 with --port")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        fail(f"cannot listen on {host} port {port}: {reason}; choose another with --port or --host")
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:  # it has no wheels for Windows
+        return None
+    return uvloop.new_event_loop
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The composition root: builds everything from the settings, and the app around it."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+import app
+from app.api import chat, health, models, page, problems, streams
+from app.api.middleware import CommonHeaders
+from app.api.wire import Wire
+from app.demo import MODELS, DemoTransport
+from app.errors import RelayError, RequestError
+from app.eventlog.memory import MemoryLog
+from app.hub import Capacity, Hub
+from app.relay import Limits
+from app.settings import Settings, SettingsError
+from app.upstreams import Upstream, Upstreams, open_client
+
+DEMO = Upstream("demo", "http://demo/v1", models=tuple(MODELS), prefixed=False)
+
+LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+"""Development servers on the same machine may call the relay from the browser."""
+
+EXPOSED_HEADERS = ("stream-id", "content-location", "location", "retry-after", "x-request-id")
+
+
+def build_hub(settings: Settings) -> Hub:
+    """Build what runs the generations.
+
+    Raises:
+        SettingsError: the default model is none that the settings know.
+    """
+    demo = (DEMO,) if settings.demo or not settings.upstreams else ()
+    upstreams = Upstreams((*demo, *settings.upstreams), default_model=settings.default_model)
+    if settings.default_model is not None:
+        try:
+            upstreams.resolve(None)
+        except RequestError as error:
+            raise SettingsError(f"default_model: {error}") from None
+    return Hub(
+        upstreams=upstreams,
+        client=open_client(
+            connect_timeout_s=settings.connect_timeout_s,
+            mounts={"all://demo": DemoTransport()} if demo else {},
+        ),
+        event_log=MemoryLog(
+            retention_s=settings.retention_s, max_bytes=settings.max_log_bytes, now=time.monotonic
+        ),
+        limits=Limits(
+            connect_timeout_s=settings.connect_timeout_s,
+            first_event_timeout_s=settings.first_event_timeout_s,
+            idle_timeout_s=settings.idle_timeout_s,
+            total_timeout_s=settings.total_timeout_s,
+            max_line=settings.max_line_bytes,
+            max_event=settings.max_event_bytes,
+        ),
+        capacity=Capacity(max_streams=settings.max_streams, max_readers=settings.max_readers),
+    )
+
+
+def create_app(settings: Settings, hub: Hub) -> Starlette:
+    """Build the app that serves a hub; it closes the hub when it is shut down."""
+    wire = Wire(
+        gate_s=settings.gate_s,
+        heartbeat_s=settings.heartbeat_s,
+        retry_ms=settings.retry_ms,
+        send_timeout_s=settings.send_timeout_s,
+        linger_s=settings.linger_s,
+        max_request_bytes=settings.max_request_bytes,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await hub.close()
+
+    return Starlette(
+        routes=[
+            *chat.routes(hub, wire),
+            *streams.routes(hub, wire),
+            *models.routes(hub),
+            *health.routes(hub),
+            *page.routes(static_folder()),
+        ],
+        middleware=[
+            Middleware(CommonHeaders),
+            Middleware(
+                CORSMiddleware,
+                allow_origins=settings.cors_origins,
+                allow_origin_regex=LOCAL_ORIGINS,
+                allow_methods=("GET", "POST", "DELETE"),
+                allow_headers=("*",),
+                expose_headers=EXPOSED_HEADERS,
+            ),
+        ],
+        exception_handlers={
+            RelayError: problems.on_relay_error,
+            HTTPException: problems.on_http_error,
+            Exception: problems.on_bug,
+        },
+        lifespan=lifespan,
+    )
+
+
+def static_folder() -> Path:
+    """Find the page's files: inside the package once installed, beside it in a checkout."""
+    package = Path(app.__file__).parent
+    installed = package / "static"
+    return installed if installed.is_dir() else package.parent / "static"

@@ -1,0 +1,113 @@
+"""Imports point one way; the pure layers do no I/O."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+APP = Path(__file__).parent.parent / "app"
+
+# Top first. A module may import from the layers below its own, and from its own package.
+LAYERS = [
+    ("app.__main__",),
+    ("app.main", "app.server"),
+    ("app.api", "app.settings"),
+    ("app.hub",),
+    ("app.relay",),
+    ("app.upstreams", "app.eventlog", "app.demo"),
+    ("app.dialects",),
+    ("app.framing", "app.limits", "app.telemetry"),
+    ("app.requests", "app.errors", "app.events"),
+]
+# The vocabulary knows itself in this order only.
+WITHIN = {("app.requests", "app.errors"), ("app.errors", "app.events")}
+# The command and the composition root are the only ones to meet settings, logs and server.
+ALSO = {("app.__main__", "app.main"), ("app.main", "app.settings"), ("app.server", "app.api")}
+
+PURE = ("framing", "dialects", "limits.py", "events.py", "requests.py", "errors.py")
+IMPURE = {"asyncio", "aiohttp", "httpx2", "starlette", "socket", "time", "uvicorn", "random", "os"}
+
+
+def modules() -> list[tuple[str, Path]]:
+    return [
+        (".".join(("app", *path.relative_to(APP).with_suffix("").parts)), path)
+        for path in sorted(APP.rglob("*.py"))
+    ]
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            assert node.module is not None
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def unit(module: str) -> str | None:
+    """The row's name that a module belongs to."""
+    names = [name for layer in LAYERS for name in layer]
+    return next((name for name in names if module == name or module.startswith(f"{name}.")), None)
+
+
+def level(name: str) -> int:
+    return next(index for index, layer in enumerate(LAYERS) if name in layer)
+
+
+def test_every_module_has_a_layer():
+    unplaced = [name for name, _ in modules() if unit(name) is None and name != "app.__init__"]
+
+    assert [] == unplaced
+
+
+def test_imports_point_down():
+    wrong = []
+    for name, path in modules():
+        source = unit(name)
+        if source is None:
+            continue
+        for target in {unit(imported) for imported in imports(path)} - {None, source}:
+            assert target is not None
+            down = level(target) > level(source)
+            if not down and (source, target) not in WITHIN | ALSO:
+                wrong.append(f"{name} imports {target}")
+
+    assert [] == wrong
+
+
+@pytest.mark.parametrize("part", PURE)
+def test_pure_layers_do_no_io(part):
+    path = APP / part
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    assert files
+    for file in files:
+        roots = {name.partition(".")[0] for name in imports(file)}
+
+        assert set() == roots & IMPURE, file
+
+
+def test_one_place_catches_everything():
+    broad = []
+    for name, path in modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ExceptHandler) and (
+                node.type is None
+                or (isinstance(node.type, ast.Name) and node.type.id == "Exception")
+            ):
+                broad.append(name)
+
+    assert ["app.relay"] == broad
+
+
+def test_only_the_settings_read_the_environment():
+    readers = [
+        name
+        for name, path in modules()
+        if "os" in {imported.partition(".")[0] for imported in imports(path)}
+    ]
+
+    assert ["app.__main__"] == readers

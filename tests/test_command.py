@@ -1,0 +1,179 @@
+"""The `seseragi` command as a process: start, bad starts, stop."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+COMMAND = [sys.executable, "-m", "app"]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    return {**kept, "PYTHONPATH": str(ROOT), **variables}
+
+
+@contextmanager
+def running(*arguments: str, cwd: Path, **variables: str):
+    """A running relay, with the address it says it listens on."""
+    process = subprocess.Popen(
+        [*COMMAND, "--port", "0", *arguments],
+        cwd=cwd,
+        env=environment(SESERAGI_LOG_FORMAT="json", **variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        started = json.loads(process.stderr.readline())
+        yield process, started["url"]
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_starts_serves_and_stops_cleanly(tmp_path):
+    with running(cwd=tmp_path) as (process, url):
+        with urllib.request.urlopen(f"{url}/healthz") as reply:
+            assert {"status": "ok"} == json.load(reply)
+        with urllib.request.urlopen(url) as reply:
+            assert b"<html" in reply.read()
+        process.send_signal(signal.SIGTERM)
+        started = time.monotonic()
+        out, err = process.communicate(timeout=10)
+
+        assert 0 == process.returncode
+        assert time.monotonic() - started < 3
+        assert "" == out
+        assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_stop_ends_open_streams_honestly(tmp_path, sent):
+    with running(cwd=tmp_path, SESERAGI_DRAIN_S="0.5") as (process, url):
+        request = urllib.request.Request(
+            f"{url}/v1/chat",
+            data=b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}',
+            headers={"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request) as reply:
+            first = reply.read(2000)
+            process.send_signal(sent)
+            body = first + reply.read()
+        _, err = process.communicate(timeout=10)
+
+        last = json.loads(body.strip().split(b"\n")[-1].removeprefix(b"data: "))
+        assert ("stream.end", "interrupted") == (last["type"], last["status"])
+        assert "producer_lost" == last["error"]["code"]
+        assert 0 == process.returncode
+        assert "Traceback" not in err
+        assert "without completing" not in err
+
+
+def test_draining_lets_streams_end(tmp_path):
+    with running(cwd=tmp_path, SESERAGI_DRAIN_S="30") as (process, url):
+        request = urllib.request.Request(
+            f"{url}/v1/chat",
+            data=b'{"max_tokens":30,"messages":[{"role":"user","content":"hi"}]}',
+            headers={"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request) as reply:
+            first = reply.read(300)
+            process.send_signal(signal.SIGTERM)
+            body = first + reply.read()
+        process.communicate(timeout=10)
+
+        assert b'"status":"completed"' in body
+        assert 0 == process.returncode
+
+
+def test_second_signal_hastens(tmp_path):
+    with running(cwd=tmp_path, SESERAGI_DRAIN_S="60") as (process, url):
+        request = urllib.request.Request(
+            f"{url}/v1/chat",
+            data=b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}',
+            headers={"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request) as reply:
+            reply.read(1000)
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.4)
+            assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+            body = reply.read()
+        process.communicate(timeout=5)
+
+        assert b'"status":"interrupted"' in body
+        assert 0 == process.returncode
+
+
+def test_version_and_help():
+    version = subprocess.run([*COMMAND, "--version"], cwd=ROOT, capture_output=True, text=True)
+    shown = subprocess.run([*COMMAND, "--help"], cwd=ROOT, capture_output=True, text=True)
+
+    assert (0, "seseragi ") == (version.returncode, version.stdout[:9])
+    assert 0 == shown.returncode
+    for option in ("--host", "--port", "--config", "--version"):
+        assert option in shown.stdout
+
+
+BAD_STARTS = [
+    ("unknown option", ["--prot", "1"], {}, "--prot"),
+    ("port as text", ["--port", "web"], {}, "--port: 'web' cannot be used"),
+    ("port too high", ["--port", "70000"], {}, "--port"),
+    ("missing file", ["--config", "no.toml"], {}, "no.toml: there is no such file"),
+    ("a folder as file", ["--config", "."], {}, "cannot be read"),
+    ("bad variable", [], {"SESERAGI_GATE_S": "soon"}, "SESERAGI_GATE_S"),
+    ("host of nobody", ["--host", "no.such.host.invalid"], {}, "'no.such.host.invalid'"),
+    ("host of another machine", ["--host", "192.0.2.1"], {}, "192.0.2.1"),
+    ("unknown default model", [], {"SESERAGI_DEFAULT_MODEL": "nope"}, "unknown model 'nope'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "variables", "told"), [row[1:] for row in BAD_STARTS], ids=[row[0] for row in BAD_STARTS])  # fmt: skip
+def test_bad_start_says_why_in_one_line(arguments, variables, told, tmp_path):
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=tmp_path,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+
+    assert 2 == done.returncode
+    assert "" == done.stdout
+    assert 1 == len(done.stderr.splitlines()), done.stderr
+    assert done.stderr.startswith("seseragi: ")
+    assert told in done.stderr
+
+
+def test_taken_port_is_named(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [*COMMAND, "--port", str(port)],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+
+    assert 2 == done.returncode
+    assert 1 == len(done.stderr.splitlines())
+    assert f"port {port}" in done.stderr
+    assert "--port" in done.stderr
