@@ -1,0 +1,26 @@
+FROM python:3.13-slim AS build
+WORKDIR /src
+RUN python -m venv /venv
+COPY requirements.lock .
+RUN /venv/bin/pip install --no-cache-dir --no-compile --require-hashes -r requirements.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY app app
+COPY static static
+RUN /venv/bin/pip install --no-cache-dir --no-compile --no-deps . \
+ && /venv/bin/pip uninstall --yes pip \
+ && find /venv -name '__pycache__' -prune -exec rm -r {} + \
+ && /venv/bin/python -m compileall -q /venv/lib
+
+FROM python:3.13-slim
+RUN useradd --system --no-create-home --uid 10001 seseragi
+COPY --from=build /venv /venv
+ENV PATH=/venv/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    SESERAGI_HOST=0.0.0.0 \
+    SESERAGI_LOG_FORMAT=json
+USER 10001
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
+  CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('SESERAGI_PORT', '8000') + '/healthz', timeout=2)"]
+CMD ["seseragi"]
