@@ -1,0 +1,142 @@
+"""How the tests of upstream dialects run bodies through a parser and judge the events."""
+
+import functools
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import events
+from app.dialects.openai_chat import Parser
+from app.errors import RelayError
+from app.events import (
+    ChoiceEnd,
+    Event,
+    LogProbs,
+    Media,
+    ProviderTool,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+)
+from app.framing.lenient import LenientDecoder
+
+STREAMS = Path(__file__).parents[3] / "shared" / "streams"
+"""Bodies recorded from providers, with the truth about them. Not part of the repository."""
+
+
+@functools.cache
+def index(name: str) -> Any:
+    """Read an index of the recordings; None where there are none."""
+    path = STREAMS / name
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def recordings(format: str) -> list[Any]:
+    """Parameters: the rows of one format, or one that skips the test."""
+    found = index("index.json")
+    if found is None:
+        return [absent()]
+    rows = [row for row in found["streams"] if row["format"] == format]
+    return [pytest.param(row, id=row["file"]) for row in rows]
+
+
+def absent() -> Any:
+    assert os.environ.get("CI") != "true", f"no recorded streams in {STREAMS}"
+    return pytest.param(None, marks=pytest.mark.skip(f"no recorded streams in {STREAMS}"))
+
+
+def body_of(row: dict[str, Any]) -> bytes:
+    path: Path = STREAMS / row["file"]
+    return path.read_bytes()
+
+
+def play(pieces: Iterable[bytes], *, cut: RelayError | None = None) -> list[Event]:
+    """Give the events of a body that comes in pieces, and then ends or is cut."""
+    decoder, parser = LenientDecoder(), Parser(upstream="u")
+    found = []
+    for piece in pieces:
+        for message in decoder.feed(piece):
+            found += parser.feed(message)
+    found += parser.cut(cut) if cut else parser.close(decoder.close())
+    assert parser.ended
+    return found
+
+
+def end_of(found: list[Event]) -> StreamEnd:
+    assert isinstance(found[-1], StreamEnd)
+    return found[-1]
+
+
+def kinds(found: list[Event]) -> list[str]:
+    return [events.type_of(event) for event in found]
+
+
+def joined(found: list[Event], kind: type, choice: int = 0) -> str:
+    """Give the text of a choice, joined from deltas of a kind."""
+    return "".join(
+        event.text
+        for event in found
+        if isinstance(event, TextDelta | ReasoningDelta | RefusalDelta)
+        and type(event) is kind
+        and event.choice == choice
+    )
+
+
+def tool_calls(found: list[Event]) -> list[dict[str, Any]]:
+    """Give the tool calls in the order in which they began."""
+    arguments = {e.block: e.arguments for e in found if isinstance(e, ToolCallEnd)}
+    return [
+        {"choice": e.choice, "id": e.id, "name": e.name, "arguments": arguments[e.block]}
+        for e in found
+        if isinstance(e, ToolCallStart)
+    ]
+
+
+def check(found: list[Event]) -> None:
+    """Assert the invariants that `app.events` states."""
+    assert kinds(found).count("stream.end") == 1
+    assert isinstance(found[-1], StreamEnd)
+    usages = [event for event in found if isinstance(event, Usage)]
+    assert len(usages) == (found[-1].usage is not None)
+    open_blocks: dict[int, str] = {}
+    used: set[int] = set()
+    pieces: dict[int, str] = {}
+    ended: set[int] = set()
+    for event in found:
+        assert events.decode(events.encode(event)) == event
+        kind, _, action = events.type_of(event).partition(".")
+        choice = getattr(event, "choice", None)
+        assert choice not in ended, f"{event} after the end of its choice"
+        block: Any = getattr(event, "block", None)
+        if isinstance(event, ChoiceEnd):
+            ended.add(event.choice)
+        elif action == "start":
+            assert block not in used
+            open_blocks[block] = kind
+            used.add(block)
+        elif action in ("delta", "end") and block is not None:
+            assert open_blocks[block] == kind
+            if action == "end":
+                del open_blocks[block]
+        elif isinstance(event, LogProbs):
+            assert event.block in open_blocks
+        elif isinstance(event, Media | ProviderTool):
+            used.add(event.block)
+        if isinstance(event, TextDelta | ReasoningDelta | RefusalDelta):
+            assert event.text
+        if isinstance(event, ToolCallDelta):
+            assert event.arguments
+            pieces[event.block] = pieces.get(event.block, "") + event.arguments
+        if isinstance(event, ToolCallEnd):
+            assert event.arguments == pieces.get(event.block) or event.arguments in ("{}", "")
+    assert not open_blocks
+    assert used == set(range(len(used)))

@@ -1,0 +1,158 @@
+"""What providers really sent, under every kind of cut, against the truth about it."""
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.dialects.openai_chat import Parser
+from app.errors import UpstreamError
+from app.events import (
+    ChoiceEnd,
+    ReasoningDelta,
+    RefusalDelta,
+    Source,
+    StreamEnd,
+    TextDelta,
+    TokenCounts,
+    Usage,
+)
+from app.framing.lenient import LenientDecoder
+from tests.dialects.streams import (
+    body_of,
+    check,
+    end_of,
+    joined,
+    play,
+    recordings,
+    tool_calls,
+)
+
+ALL = pytest.mark.parametrize("row", recordings("openai_chat"))
+CUT = UpstreamError("upstream_truncated", "the connection broke")
+EVERY_BYTE = 4_000
+"""Up to this size a body is cut at every byte, beyond it near line ends and at samples."""
+
+
+@ALL
+def test_the_events_say_what_the_provider_said(row: dict[str, Any]) -> None:
+    found = play([body_of(row)])
+
+    check(found)
+    truth = row["truth"]
+    ends = {event.choice: event for event in found if isinstance(event, ChoiceEnd)}
+    for choice in truth["choices"]:
+        number = choice["index"]
+        assert joined(found, TextDelta, number) == choice["text"]
+        assert joined(found, ReasoningDelta, number) == choice["reasoning"]
+        assert joined(found, RefusalDelta, number) == choice["refusal"]
+        calls = [call for call in tool_calls(found) if call["choice"] == number]
+        assert calls == [
+            {"choice": number, **{key: call[key] for key in ("id", "name", "arguments")}}
+            for call in choice["tool_calls"]
+        ]
+        if choice["finish_reason"] == "error":
+            assert number not in ends  # the error stands in stream.end
+        else:
+            assert ends[number].finish_reason == choice["finish_reason"]
+            assert ends[number].finish_reason_raw == choice["finish_reason_raw"]
+    usage = truth["usage"] and TokenCounts(**truth["usage"])
+    end = end_of(found)
+    assert end.usage == usage
+    assert [e for e in found if isinstance(e, Usage)] == (
+        [Usage(**truth["usage"])] if usage else []
+    )
+    assert end.status == ("failed" if truth["error"] else "completed")
+    assert end.finish_reason == truth["choices"][0]["finish_reason"]
+    if truth["error"]:
+        assert end.error is not None
+        assert truth["error"]["message"] in end.error.message
+    citations = truth.get("citations", [])
+    assert [e.url for e in found if isinstance(e, Source)] == citations
+
+
+@ALL
+def test_the_cuts_of_the_network_change_nothing(row: dict[str, Any]) -> None:
+    body = body_of(row)
+    whole = play([body])
+    randomly = random.Random(row["file"])
+
+    assert play(body[i : i + 1] for i in range(len(body))) == whole
+    for _ in range(10):
+        cuts = sorted(randomly.sample(range(len(body)), min(20, len(body))))
+        assert play(body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)) == whole
+
+
+@ALL
+def test_the_names_of_the_answer_are_known(row: dict[str, Any]) -> None:
+    parser = Parser(upstream="u")
+    for message in LenientDecoder().feed(body_of(row)):
+        parser.feed(message)
+
+    assert (parser.upstream_id, parser.model) == (row["truth"]["id"], row["truth"]["model"])
+
+
+@ALL
+def test_a_cut_answer_never_looks_complete(row: dict[str, Any]) -> None:
+    body = body_of(row)
+    for size in places(body):
+        for cut in (None, CUT):
+            found = play([body[:size]], cut=cut)
+            status = end_of(found).status
+            expected = is_complete(body[:size], tail=cut is None)
+            assert (status == "completed") == expected, f"cut at {size}: {found[-1]}"
+
+
+def test_every_place_of_a_short_answer_keeps_the_invariants() -> None:
+    body = b"".join(
+        b'data: {"choices":[{"index":%d,"delta":{"content":"\\ud83d\\ude00","tool_calls":'
+        b'[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]},'
+        b'"finish_reason":"stop"}]}\n\n' % choice
+        for choice in (0, 1)
+    )
+    for size in range(len(body) + 1):
+        check(play([body[:size]]))
+        check(play([body[:size]], cut=CUT))
+
+
+def places(body: bytes) -> Iterator[int]:
+    """Give the sizes at which to cut a body."""
+    near = {i + d for i, byte in enumerate(body) if byte == 0x0A for d in (-2, -1, 0, 1, 2, 9)}
+    step = 1 if len(body) <= EVERY_BYTE else len(body) // 200
+    yield from sorted((near | set(range(0, len(body), step))) & set(range(len(body) + 1)))
+
+
+def is_complete(body: bytes, *, tail: bool) -> bool:
+    """Say whether a body is a whole answer, by the rules and without the code under test."""
+    text = body.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    *blocks, rest = text.split("\n\n")
+    finished: dict[int, bool] = {}
+    for block in [*blocks, rest] if tail else blocks:
+        lines = block.split("\n")
+        data = "\n".join(line[6:] for line in lines if line.startswith("data: "))
+        if data == "[DONE]":
+            return True
+        if "event: error" in lines:
+            return False
+        try:
+            chunk = json.loads(data)
+        except ValueError:
+            continue
+        if chunk.get("error"):
+            return False
+        for choice in chunk["choices"]:
+            number = choice["index"]
+            finished[number] = finished.get(number, False) or bool(choice.get("finish_reason"))
+    return bool(finished) and all(finished.values())
+
+
+def test_the_judge_of_cuts_is_right() -> None:
+    chunk = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
+
+    assert is_complete(chunk, tail=True)
+    assert not is_complete(chunk, tail=False)
+    assert not is_complete(chunk[:-1], tail=True)
+    assert not is_complete(chunk.replace(b'"stop"', b"null"), tail=True)
+    assert isinstance(play([chunk])[-1], StreamEnd)
