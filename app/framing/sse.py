@@ -134,10 +134,6 @@ class Decoder:
 
     def _line(self, line: bytes) -> None:
         self._check_line(len(line))
-        if line.startswith(b"data:"):  # nearly every line; the general case is below
-            value = line[6:] if line[5:6] == b" " else line[5:]
-            self._append_data(value)
-            return
         if not line:
             self._dispatch()
             return
@@ -145,10 +141,10 @@ class Decoder:
         if value.startswith(b" "):
             value = value[1:]
         match name:
-            case b"":
-                pass  # a comment
             case b"data":
                 self._append_data(value)
+            case b"":
+                pass  # a comment
             case b"event":
                 self._event = value.decode(errors="replace")
             case b"id":
@@ -189,8 +185,9 @@ def encode(
 ) -> bytes:
     """Write one event, with LF line ends, so that a decoder gives the same values back.
 
-    `retry` is in milliseconds. `data` may hold any text but CR: the format has no way to
-    carry it (JSON text, which writes it as an escape, never holds one).
+    `retry` is in milliseconds; an empty event name is the same as none. `data` may hold any
+    text but CR: the format has no way to carry it (JSON text, which writes it as an escape,
+    never holds one).
 
     Raises:
         ValueError: a value holds what the format cannot carry.

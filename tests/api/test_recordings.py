@@ -1,0 +1,66 @@
+"""Recorded provider streams through the running relay: sockets, log, native frames."""
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.api.test_faults import check_form
+from tests.dialects.streams import body_of, recordings
+from tests.serving import HELLO, chat, serve_relay
+from tests.upstream import Step, chunk, chunked_head, send, serve_upstream
+
+
+def script(body: bytes, seed: int) -> list[Step]:
+    """The body in chunks cut at random places."""
+    cuts = sorted(random.Random(seed).sample(range(1, len(body)), min(40, len(body) - 1)))
+    edges = [0, *cuts, len(body)]
+    pieces = [chunk(body[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    return [chunked_head(), *pieces, send("0\r\n\r\n")]
+
+
+def joined(events: list[dict[str, Any]], kind: str, choice: int) -> str:
+    return "".join(
+        event["text"]
+        for event in events
+        if event["type"] == kind and event.get("choice", 0) == choice
+    )
+
+
+@pytest.mark.parametrize("row", recordings("openai_chat"))
+async def test_recorded_stream_comes_out_as_its_truth_says(row):
+    truth = row["truth"]
+    body = body_of(row)
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = script(body, seed=len(body))
+        if truth["error"] and not any(choice["text"] for choice in truth["choices"]):
+            response = await relay.client.post("/v1/chat", json=HELLO)
+            if response.status_code != 200:
+                assert response.json()["code"].startswith("upstream_")
+                return
+        events = await chat(relay)
+
+    check_form(events)
+    end = events[-1]
+    assert ("failed" if truth["error"] else "completed") == end["status"], end
+    for choice in truth["choices"]:
+        index = choice["index"]
+        assert choice["text"] == joined(events, "text.delta", index)
+        assert choice["reasoning"] == joined(events, "reasoning.delta", index)
+        assert choice["refusal"] == joined(events, "refusal.delta", index)
+        ends = {
+            event["block"]: event["arguments"]
+            for event in events
+            if event["type"] == "tool_call.end"
+        }
+        calls = [
+            (event["id"], event["name"], ends[event["block"]])
+            for event in events
+            if event["type"] == "tool_call.start" and event.get("choice", 0) == index
+        ]
+        assert [
+            (call["id"], call["name"], call["arguments"] or "{}") for call in choice["tool_calls"]
+        ] == calls
+    if truth["usage"]:
+        known = {name: value for name, value in truth["usage"].items() if value is not None}
+        assert known == end["usage"]

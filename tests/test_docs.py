@@ -1,0 +1,135 @@
+"""The documents say what is true: settings, events, codes, calls, and commands that run."""
+
+import asyncio
+import re
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from app.demo import MODELS
+from app.dialects.native import Renderer
+from app.errors import CODES
+from app.events import Event, TextDelta
+from app.main import build_hub, create_app
+from app.settings import SCALARS, Settings, UpstreamTable, load_settings
+from app.upstreams import PRESETS
+from tests.serving import serve_relay
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROTOCOL = (ROOT / "PROTOCOL.md").read_text(encoding="utf-8")
+
+
+def rows(document: str) -> dict[str, str]:
+    """Table rows by the first cell's words in backquotes."""
+    found = {}
+    for line in document.splitlines():
+        if line.startswith("| `"):
+            for name in re.findall(r"`([^`]+)`", line.split("|")[1]):
+                found[name] = line
+    return found
+
+
+def block(name: str) -> str:
+    """A code block of the README that is marked as one to run."""
+    match = re.search(rf"<!-- run: {name} -->\n```\w+\n(.*?)```", README, re.DOTALL)
+    assert match is not None, name
+    return match[1]
+
+
+def test_every_setting_is_documented_with_its_default():
+    defaults = msgspec.structs.asdict(Settings())
+    for name in SCALARS:
+        row = rows(README).get(name)
+        assert row is not None, name
+        default = defaults[name]
+        shown = {None: "", (): "`[]`", True: "`true`"}.get(default, f"`{default}`")
+        assert shown == row.split("|")[2].strip(), name
+
+
+def test_no_setting_is_documented_that_is_not_there():
+    section = README.split("## Settings")[1].split("## ")[0]
+
+    assert set(SCALARS) == set(rows(section))
+
+
+def test_every_key_of_an_upstream_is_documented():
+    assert set(UpstreamTable.__struct_fields__) <= set(rows(README))
+
+
+def test_every_preset_with_a_key_is_documented():
+    for name, preset in PRESETS.items():
+        assert preset.key_env is None or preset.key_env in README, name
+
+
+def test_every_demo_model_is_documented():
+    assert set(MODELS) <= set(rows(README))
+
+
+@pytest.mark.parametrize("kind", Event.__args__, ids=lambda kind: kind.__struct_config__.tag)
+def test_every_event_is_documented_with_its_fields(kind):
+    row = rows(PROTOCOL).get(kind.__struct_config__.tag)
+    assert row is not None
+    for field in kind.__struct_fields__:
+        assert f"`{field}`" in row, field
+
+
+def test_every_code_is_documented_with_its_status():
+    table = rows(PROTOCOL.split("## Errors")[1])
+
+    assert {code: f"{info.status}" for code, info in CODES.items()} == {
+        code: row.split("|")[2].strip() for code, row in table.items()
+    }
+
+
+async def test_every_call_is_documented():
+    settings = load_settings({})
+    hub = build_hub(settings)
+    app = create_app(settings, hub)
+    for route in app.routes:
+        path = getattr(route, "path", "").replace("{stream}", "{id}")
+        for method in sorted(getattr(route, "methods", None) or ()):
+            if method != "HEAD":
+                assert f"`{method} {path}`" in PROTOCOL
+    await hub.close()
+
+
+async def test_curl_of_the_readme_streams():
+    async with serve_relay() as relay:
+        command = block("curl").replace("localhost:8000", f"127.0.0.1:{relay.port}")
+        done = await run_in_shell(command.replace("curl -N", "curl -sN --max-time 20"))
+
+    assert b"event: stream.start\n" in done
+    assert b'"status":"completed"' in done
+
+
+async def run_in_shell(command: str) -> bytes:
+    process = await asyncio.create_subprocess_shell(command, stdout=subprocess.PIPE)
+    out, _ = await process.communicate()
+    return out
+
+
+def test_example_of_the_protocol_is_a_real_frame():
+    shown = re.search(r"((?:^    .+\n)+)", PROTOCOL.split("## Frames")[1], re.MULTILINE)
+    assert shown is not None
+    renderer = Renderer("st_4fJ9qXw0V1cT8mYbR2nZkQ", after=2, retry_ms=2000)
+    frame = renderer.feed(TextDelta(0, "こん")).decode()
+
+    assert frame.rstrip("\n") == re.sub(r"(?m)^    ", "", shown[1]).rstrip("\n")
+
+
+def test_documents_name_nothing_of_this_machine():
+    for path in ROOT.rglob("*.md"):
+        if "node_modules" in path.parts or ".venv" in path.parts:
+            continue
+        text = path.read_text(encoding="utf-8")
+        assert "/work/" not in text, path
+        assert "/tmp/" not in text, path
+
+
+def test_links_of_the_documents_lead_somewhere():
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        for link in re.findall(r"\]\((?!https?://|#)([^)]+)\)", path.read_text(encoding="utf-8")):
+            assert (path.parent / link).exists(), f"{path.name}: {link}"
