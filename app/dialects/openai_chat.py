@@ -14,7 +14,7 @@ import msgspec
 from app.dialects.failure import parse_error, parse_finish_error
 from app.dialects.openai_delta import Reader
 from app.dialects.shape import Shape
-from app.dialects.untyped import count, decode, mapping, mappings, words
+from app.dialects.untyped import count, decode, mapping, words
 from app.errors import RelayError, UpstreamError
 from app.events import Event, Status, TokenCounts
 from app.framing.sse import Message
@@ -108,17 +108,17 @@ class Parser:
             self.model = self.model or words(chunk.get("model"))
             self.upstream_id = self.upstream_id or words(chunk.get("id"))
         self._reader.feed(chunk)
-        x_groq = mapping(chunk.get("x_groq"))
-        usage = mapping(chunk.get("usage")) or mapping(x_groq.get("usage"))
+        usage = chunk.get("usage")
+        if "x_groq" in chunk:
+            x_groq = mapping(chunk["x_groq"])
+            usage = usage or x_groq.get("usage")
+            self._reader.error = self._reader.error or x_groq.get("error")
         if usage:
-            self._shape.usage(parse_usage(usage))
+            self._shape.usage(parse_usage(mapping(usage)))
         if chunk.get("error") or chunk.get("object") == "error" or chunk.get("type") == "error":
             self._end_with(parse_error(chunk, upstream=self._upstream))
-            return
-        for holder in (x_groq, *mappings(chunk.get("choices"))):
-            if error := holder.get("error"):
-                self._end_with(parse_error({"error": error}, upstream=self._upstream))
-                return
+        elif self._reader.error:
+            self._end_with(parse_error({"error": self._reader.error}, upstream=self._upstream))
 
     def _tail(self, tail: Message) -> None:
         data = tail.data.strip()

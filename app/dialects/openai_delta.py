@@ -12,15 +12,19 @@ from app.dialects.shape import Shape
 from app.dialects.untyped import count, decode, mapping, mappings, string, words
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]*,(.*)", re.DOTALL)
+_USUAL = frozenset(("role", "content", "reasoning", "reasoning_content", "refusal", "tool_calls"))
 _FUNCTION_CALL = -1
 """The index that stands for the one `function_call` of the time before `tool_calls`."""
 
 
 class Reader:
-    """Takes the chunks of one stream. `whole` tells that one was a complete answer."""
+    """Takes the chunks of one stream."""
 
     def __init__(self, shape: Shape) -> None:
         self.whole = False
+        """Whether a chunk was no piece of an answer but all of it."""
+        self.error: Any = None
+        """The error of a choice, where one had any."""
         self._shape = shape
         self._sounds: dict[int, int] = {}
         self._tools: dict[tuple[int, int], tuple[int, dict[str, Any]]] = {}
@@ -56,24 +60,30 @@ class Reader:
         """Take what stands beside the delta."""
         shape = self._shape
         shape.choice(index)
-        if logprobs := mapping(choice.get("logprobs")):
-            shape.logprobs(index, mappings(logprobs.get("content")))
-            shape.logprobs(index, mappings(logprobs.get("refusal")))
-        if verdict := mapping(choice.get("content_filter_results")):
-            shape.content_filter(index, "completion", verdict)
-        if reason := string(choice.get("finish_reason")):
+        if logprobs := choice.get("logprobs"):
+            shape.logprobs(index, mappings(mapping(logprobs).get("content")))
+            shape.logprobs(index, mappings(mapping(logprobs).get("refusal")))
+        if verdict := choice.get("content_filter_results"):
+            shape.content_filter(index, "completion", mapping(verdict))
+        reason = choice.get("finish_reason")
+        if reason and isinstance(reason, str):
             # vLLM names the stop string in `stop_reason`, or a token's number.
             shape.finish(index, reason, stop_sequence=words(choice.get("stop_reason")))
+        if "error" in choice:
+            self.error = self.error or choice["error"]
 
     def _delta(self, index: int, delta: dict[str, Any]) -> None:
         shape = self._shape
+        content = delta.get("content")
+        if len(delta) == 1 and isinstance(content, str):  # nearly every chunk
+            shape.text(index, content)
+            return
         # Both names were seen, in vLLM one after the other; together they say the same.
         reasoning = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
         if reasoning:
             shape.reasoning(index, reasoning)
         if details := delta.get("reasoning_details"):
             self._details(index, mappings(details), spoken=bool(reasoning))
-        content = delta.get("content")
         if isinstance(content, str):
             shape.text(index, content)
         elif content:
@@ -84,7 +94,7 @@ class Reader:
         if calls := delta.get("tool_calls"):
             for call in mappings(calls):
                 self._tool_call(index, call)
-        if len(delta) > 1:
+        if not _USUAL.issuperset(delta):
             self._rest(index, delta)
 
     def _rest(self, index: int, delta: dict[str, Any]) -> None:
