@@ -15,6 +15,7 @@ from app.events import Event, TextDelta
 from app.main import build_hub, create_app
 from app.settings import SCALARS, Settings, UpstreamTable, load_settings
 from app.upstreams import PRESETS
+from tests.needs import program
 from tests.serving import serve_relay
 
 ROOT = Path(__file__).parent.parent
@@ -97,6 +98,7 @@ async def test_every_call_is_documented():
 
 
 async def test_curl_of_the_readme_streams():
+    program("curl")
     async with serve_relay() as relay:
         command = block("curl").replace("localhost:8000", f"127.0.0.1:{relay.port}")
         done = await run_in_shell(command.replace("curl -N", "curl -sN --max-time 20"))

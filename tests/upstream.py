@@ -9,7 +9,7 @@ import contextlib
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,8 +122,8 @@ class Upstream:
     """Serves `script`, or what `choose` gives for a call, on 127.0.0.1."""
 
     def __init__(self) -> None:
-        self.script: list[Step] = []
-        self.choose: Callable[[Call], list[Step]] | None = None
+        self.script: Sequence[Step] = []
+        self.choose: Callable[[Call], Sequence[Step]] | None = None
         self.calls: list[Call] = []
         self.called = asyncio.Event()
         self.port = 0
@@ -135,6 +135,12 @@ class Upstream:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         call = await _read_call(reader)
         if call is None:
+            writer.close()
+            return
+        if call.method == "GET":  # for the list of models, which this one does not have
+            await _play(
+                send("HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n"), writer, call.closed
+            )
             writer.close()
             return
         self.calls.append(call)

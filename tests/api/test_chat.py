@@ -14,6 +14,7 @@ from tests.upstream import (
     FINISH,
     USAGE,
     Hold,
+    Step,
     head,
     send,
     serve_upstream,
@@ -155,16 +156,19 @@ async def raw_request(relay: Relay, body: bytes, headers: str = "") -> tuple:
     return reader, writer
 
 
-@pytest.mark.parametrize("moment", ["before the head", "in the gate", "in the stream"])
+MOMENTS: dict[str, list[Step]] = {
+    "before the head": [Hold()],
+    "in the gate": [head(), Hold()],
+    "in the stream": [head(), send(text("a")), Hold()],
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize("how", ["close", "reset"])
 async def test_leaving_closes_the_upstream_within_a_second(moment, streaming, how):
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = {
-            "before the head": [Hold()],
-            "in the gate": [head(), Hold()],
-            "in the stream": [head(), send(text("a")), Hold()],
-        }[moment]
+        upstream.script = MOMENTS[moment]
         _, writer = await raw_request(relay, json.dumps({**HELLO, "stream": streaming}).encode())
         await asyncio.wait_for(upstream.called.wait(), 5)
         await asyncio.sleep(0.05)

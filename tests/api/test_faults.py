@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,7 @@ JSON_ANSWER = json.dumps(
 OPENAI_429 = (
     '{"error":{"message":"Slow down, org-abc123","type":"requests","code":"rate_limit_exceeded"}}'
 )
+PINGS: list[Step] = [send(": ping\n"), wait(0.05)] * 40
 SPLIT_CHARACTER = text("こ").encode()[: text("こ").encode().index("こ".encode()) + 2]
 
 
@@ -49,7 +51,7 @@ class Refused:
     """A script that ends in an HTTP status."""
 
     name: str
-    script: list[Step]
+    script: Sequence[Step]
     status: int
     code: str
     retry_after: str | None = None
@@ -82,7 +84,7 @@ REFUSED = [
     Refused("brotli that is none", [head(content_encoding="gzip"), send(b"\0\1\2 not gzip")], 502, "upstream_invalid_response"),
     Refused("no first event", [head(), Hold()], 504, "upstream_timeout"),
     Refused("no head", [Hold()], 504, "upstream_timeout"),
-    Refused("comments for ever", [head(), *([send(": ping\n"), wait(0.05)] * 40), Hold()], 504, "upstream_timeout"),
+    Refused("comments for ever", [head(), *PINGS, Hold()], 504, "upstream_timeout"),
 ]  # fmt: skip
 
 
@@ -122,7 +124,7 @@ class Ended:
     """A script that ends in the stream."""
 
     name: str
-    script: list[Step]
+    script: Sequence[Step]
     status: str
     text: str
     code: str | None = None
@@ -156,7 +158,7 @@ ENDED = [
     Ended("reset", [head(), send(text("a")), wait(0.05), Reset()], "failed", "a", "upstream_truncated", "error"),
     Ended("cut gzip", [head(content_encoding="gzip"), send(gzip.compress((text("a") * 999).encode())[:200])], "failed", "?", "upstream_truncated", "error"),
     Ended("silence", [head(), send(text("a")), Hold()], "failed", "a", "upstream_timeout", "error"),
-    Ended("comments only", [head(), send(text("a")), *([send(": ping\n"), wait(0.1)] * 30), Hold()], "failed", "a", "upstream_timeout", "error"),
+    Ended("comments only", [head(), send(text("a")), *PINGS, Hold()], "failed", "a", "upstream_timeout", "error"),
     Ended("error event", [head(), send(text("a") + f"data: {OPENAI_429}\n\n" + DONE)], "failed", "a", "upstream_rate_limited", "error"),
     Ended("error field of llama.cpp", [head(), send(text("a") + 'error: {"code":500,"message":"slot"}\n\n' + DONE)], "failed", "a", "upstream_unavailable", "error"),
     Ended("an endless line later", [head(), send(text("a") + "data: "), Endless(b"x" * 4096)], "failed", "a", "upstream_invalid_response", "error"),

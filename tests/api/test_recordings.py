@@ -1,5 +1,6 @@
 """Recorded provider streams through the running relay: sockets, log, native frames."""
 
+import itertools
 import random
 from typing import Any
 
@@ -15,7 +16,7 @@ def script(body: bytes, seed: int) -> list[Step]:
     """The body in chunks cut at random places."""
     cuts = sorted(random.Random(seed).sample(range(1, len(body)), min(40, len(body) - 1)))
     edges = [0, *cuts, len(body)]
-    pieces = [chunk(body[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [chunk(body[start:end]) for start, end in itertools.pairwise(edges)]
     return [chunked_head(), *pieces, send("0\r\n\r\n")]
 
 
