@@ -136,12 +136,14 @@ _STATUSES: Final = {
 _SECRETS: Final = re.compile(
     r"(?<=//)[^/\s@]+@"  # credentials in a URL
     r"|\bbearer\s+\S+"
-    r"|\b(?:api[-_]?key|key|token|secret|password|sig|signature)[=:]\s*\S+"
-    r"|\b(?:sk|pk|rk|org|proj|gsk|xai|hf|pplx|nvapi|r8|key|user|acct)[-_][\w*-]{4,}"
+    r"|\b(?:key|token|secret|password|sig|signature)=[^\s&]+"
+    r"|\b(?:api[-_ ]?key|secret|password):\s*\S+"
+    r"|\b(?:sk|pk|rk|gsk|xai|pplx|nvapi)[-_][\w*-]{6,}"
+    r"|\b(?:org|proj|user|acct|key|hf|r8)[-_](?=[\w-]{0,40}\d)[\w-]{5,}"
+    r"|\b(?:AIza|AKIA|ASIA|eyJ|ya29\.)[\w.-]{8,}"
     r"|\bprojects/[\w-]+"
-    r"|\b(?:AIza|AKIA|ASIA|ya29\.)[\w.-]+"
     r"|\b\d{12}\b"  # an AWS account
-    r"|\b(?=[\w+/-]{0,80}\d)[\w+/-]{32,}={0,2}",
+    r"|\b(?=[\w+/]{0,80}\d)[A-Za-z0-9_+/]{32,}={0,2}",
     re.IGNORECASE,
 )
 

@@ -6,6 +6,7 @@ surrogates, which no event may: `words` and `clean` replace them.
 """
 
 import json
+import math
 from typing import Any
 
 import msgspec
@@ -26,9 +27,14 @@ def decode(text: str) -> Any:
     # msgspec refuses what the standard library takes: half a surrogate pair, which hosts
     # send when they cut an emoji in two, and the NaN and Infinity of Python servers.
     try:
-        return json.loads(text)
+        return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
 
 
 def mapping(value: object) -> dict[str, Any]:

@@ -1,0 +1,353 @@
+"""What a provider's error means, and what of it may be shown."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.dialects.failure import parse_error, parse_failure, parse_finish_error
+from app.errors import UpstreamError
+from tests.dialects.streams import absent, index
+
+AUTH = "upstream_auth"
+INVALID = "upstream_invalid_request"
+CONTEXT = "context_length_exceeded"
+NOT_FOUND = "upstream_not_found"
+LIMITED = "upstream_rate_limited"
+BILLING = "upstream_billing"
+FILTERED = "content_filtered"
+UNAVAILABLE = "upstream_unavailable"
+OVERLOADED = "upstream_overloaded"
+TIMEOUT = "upstream_timeout"
+TOOL = "upstream_tool_failed"
+
+# The recorded error bodies in the order of their index: host, status, and what the table of
+# errors makes of them.
+RECORDED = [
+    ("api.anthropic.com", 401, AUTH),
+    ("api.openai.com", 400, INVALID),
+    ("api.anthropic.com", 400, INVALID),
+    ("bedrock-runtime.us-east-1.amazonaws.com", 403, AUTH),  # an expired token
+    ("api.openai.com", 401, AUTH),
+    ("api.openai.com", 401, AUTH),
+    ("api.openai.com", 401, AUTH),
+    ("api.openai.com", 400, INVALID),
+    ("rubyllm.services.ai.azure.com", 401, AUTH),
+    ("bedrock-runtime.<AWS_REGION>.amazonaws.com", 403, AUTH),
+    ("api.cohere.com", 401, AUTH),
+    ("api.deepseek.com", 401, AUTH),
+    ("generativelanguage.googleapis.com", 400, AUTH),  # API_KEY_INVALID
+    ("api.mistral.ai", 401, AUTH),
+    ("ollama.com", 401, AUTH),
+    ("api.openai.com", 401, AUTH),
+    ("openrouter.ai", 401, AUTH),
+    ("api.perplexity.ai", 401, AUTH),
+    ("api.x.ai", 400, AUTH),  # "Incorrect API key"
+    ("api.anthropic.com", 400, CONTEXT),
+    ("rubyllm.services.ai.azure.com", 429, LIMITED),
+    ("bedrock-runtime.<AWS_REGION>.amazonaws.com", 400, CONTEXT),
+    ("api.cohere.com", 400, CONTEXT),
+    ("api.deepseek.com", 400, CONTEXT),
+    ("generativelanguage.googleapis.com", 429, LIMITED),
+    ("ollama.com", 400, CONTEXT),
+    ("api.openai.com", 400, CONTEXT),
+    ("openrouter.ai", 400, CONTEXT),
+    ("api.perplexity.ai", 400, CONTEXT),
+    ("aiplatform.googleapis.com", 400, CONTEXT),
+    ("api.openai.com", 401, AUTH),
+    ("api.openai.com", 404, NOT_FOUND),
+    ("api.openai.com", 400, NOT_FOUND),  # model_not_found
+    ("us-central1-aiplatform.googleapis.com", 400, INVALID),
+    ("us-central1-aiplatform.googleapis.com", 400, INVALID),
+    ("us-central1-aiplatform.googleapis.com", 404, NOT_FOUND),
+    ("bedrock-runtime.us-east-1.amazonaws.com", 400, NOT_FOUND),  # "identifier is invalid"
+    ("api.openai.com", 401, AUTH),
+    ("bedrock-runtime.us-east-1.amazonaws.com", 400, INVALID),
+    ("api.deepseek.com", 400, INVALID),
+    ("api.cohere.com", 404, NOT_FOUND),
+    ("api.cohere.com", 404, NOT_FOUND),
+    ("api.openai.com", 404, NOT_FOUND),
+    ("traceloop-stg.openai.azure.com", 404, NOT_FOUND),  # DeploymentNotFound
+    ("api.openai.com", 400, INVALID),
+    ("api.openai.com", 400, INVALID),
+]
+WAITS = {20: 1.0, 24: 48.0}
+
+
+def recorded() -> list[Any]:
+    found = index("errors/index.json")
+    if found is None:
+        return [absent()]
+    rows = zip(found["errors"], RECORDED, strict=True)
+    return [pytest.param((n, *row), id=f"{n}-{row[1][0]}") for n, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("case", recorded())
+def test_recorded_errors_have_the_code_of_the_table(case: Any) -> None:
+    number, row, (host, status, code) = case
+    assert (row["host"], row["status"]) == (host, status)
+    body = json.dumps(row["body"]).encode()
+    error = parse_failure(status, row["headers"], body, upstream="u")
+
+    assert error.code == code
+    assert error.retry_after_s == WAITS.get(number)
+    assert error.message.startswith("upstream 'u' ")
+    assert len(error.message) < 620
+
+
+def failure(status: int, body: Any, **headers: str) -> UpstreamError:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return parse_failure(status, names, data, upstream="u")
+
+
+def said(**fields: Any) -> dict[str, Any]:
+    return {"error": fields}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code"),
+    [
+        # The status alone.
+        *((status, b"", INVALID) for status in (400, 405, 413, 415, 418, 422)),
+        *((status, b"", AUTH) for status in (401, 403)),
+        *((status, b"", TIMEOUT) for status in (408, 504, 524)),
+        *((status, b"", OVERLOADED) for status in (498, 503, 529)),
+        *((status, b"", UNAVAILABLE) for status in (409, 424, 500, 501, 502, 520)),
+        (402, b"", BILLING),
+        (404, b"", NOT_FOUND),
+        (429, b"", LIMITED),
+        (302, b"", "upstream_invalid_response"),
+        (502, b"<html><title>502 Bad Gateway</title>", UNAVAILABLE),
+        (503, b"no healthy upstream", OVERLOADED),
+        (500, b"\xff\xfe", UNAVAILABLE),
+        (400, b'{"error":', INVALID),
+        (400, b"null", INVALID),
+        (400, b"[]", INVALID),
+        (400, b"5", INVALID),
+        # The shapes of bodies.
+        (400, {"error": "prompt is too long"}, CONTEXT),
+        (400, {"error": {"message": "Prompt is too long"}}, CONTEXT),
+        (400, {"type": "error", "error": {"type": "overloaded_error"}}, OVERLOADED),
+        (400, {"message": "too many tokens"}, CONTEXT),
+        (400, {"detail": "Invalid API Key"}, AUTH),
+        (422, {"detail": [{"loc": ["x"], "msg": "field required", "type": "missing"}]}, INVALID),
+        (400, {"code": "invalid-argument", "error": "Incorrect API key provided"}, AUTH),
+        (503, [{"error": {"status": "UNAVAILABLE"}}], OVERLOADED),
+        (400, {"object": "error", "type": "NotFoundError", "code": 404}, INVALID),
+        (400, {"success": False, "error": "too many tokens"}, CONTEXT),
+        (400, {"error": {"details": [{"reason": "API_KEY_INVALID"}]}}, AUTH),
+        # Words that overrule the status.
+        (429, said(code="insufficient_quota", type="insufficient_quota"), BILLING),
+        (429, said(message="You exceeded your current quota, check your billing"), LIMITED),
+        (429, said(message="too many tokens per minute"), LIMITED),
+        (400, said(message="Your credit balance is too low to access the API"), BILLING),
+        (400, said(type="billing_error"), BILLING),
+        (400, said(code="content_filter", innererror={"code": "x"}), FILTERED),
+        (400, said(code="x", innererror={"code": "ResponsibleAIPolicyViolation"}), FILTERED),
+        (403, said(code=403, metadata={"reasons": ["violence"]}), FILTERED),
+        (403, said(code=403, metadata={"provider_name": "x"}), AUTH),
+        (400, said(code="tool_use_failed", type="invalid_request_error"), TOOL),
+        (400, said(type="authentication_error", code="invalid_request_error"), AUTH),
+        (500, said(type="rate_limit_error"), LIMITED),
+        (500, said(status="DEADLINE_EXCEEDED"), TIMEOUT),
+        (500, said(code="server_is_overloaded"), OVERLOADED),
+        # 404: the model, unless it is plainly the request.
+        (404, {"message": "no Route matched with those values"}, NOT_FOUND),
+        (404, said(type="invalid_request_error", message="Invalid URL (POST /v1/x)"), INVALID),
+        (
+            404,
+            said(type="invalid_request_error", message="The model `x` does not exist"),
+            NOT_FOUND,
+        ),
+        (404, said(type="not_found_error", message="model: x"), NOT_FOUND),
+        (400, said(type="server_error"), INVALID),
+    ],
+)
+def test_an_error_reply_has_a_code(status: int, body: Any, code: str) -> None:
+    assert failure(status, body).code == code
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("ValidationException:http://x/", INVALID),
+        ("ThrottlingException:http://x/", LIMITED),
+        ("ModelNotReadyException", OVERLOADED),
+        ("AccessDeniedException", AUTH),
+        ("ResourceNotFoundException", NOT_FOUND),
+        ("ModelTimeoutException", TIMEOUT),
+        ("ServiceUnavailableException", OVERLOADED),
+    ],
+)
+def test_bedrock_names_the_error_in_a_header(kind: str, code: str) -> None:
+    assert failure(400, {"message": "x"}, X_Amzn_ErrorType=kind).code == code
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        ({"error": {"message": "x"}}, UNAVAILABLE),
+        ({"error": {"code": 429}}, LIMITED),
+        ({"error": {"code": 400, "message": "Token limit reached"}}, INVALID),
+        ({"error": {"code": "401", "status_code": 500}}, AUTH),
+        ({"error": {"type": "server_error", "code": None}}, UNAVAILABLE),
+        ({"error": {"type": "invalid_request_error"}}, INVALID),
+        ({"error": {"type": "overloaded_error"}}, OVERLOADED),
+        ({"error": True}, UNAVAILABLE),
+        ("Prompt is too long", CONTEXT),
+        ({"error": "Prompt is too long"}, CONTEXT),
+        (None, UNAVAILABLE),
+        ([], UNAVAILABLE),
+        ({}, UNAVAILABLE),
+    ],
+)
+def test_an_error_in_a_stream_has_a_code(document: object, code: str) -> None:
+    assert parse_error(document, upstream="u").code == code
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        ("error", UNAVAILABLE),
+        ("network_error", UNAVAILABLE),
+        ("insufficient_system_resource", OVERLOADED),
+        ("TIMEOUT", TIMEOUT),
+        ("MALFORMED_FUNCTION_CALL", TOOL),
+        ("malformed_tool_use", TOOL),
+        ("UNEXPECTED_TOOL_CALL", TOOL),
+    ],
+)
+def test_a_finish_reason_that_is_an_error_has_a_code(raw: str, code: str) -> None:
+    error = parse_finish_error(raw, upstream="u")
+
+    assert error.code == code
+    assert raw not in error.message
+
+
+RETRY_INFO = {
+    "error": {"code": 429, "details": [{"retryDelay": "48.5s"}, {"retryDelay": 5}, "x"]},
+}
+DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "seconds"),
+    [
+        (429, {}, b"", None),
+        (429, {"retry_after": "7"}, b"", 7),
+        (429, {"Retry_After": "1.5"}, b"", 1.5),
+        (503, {"retry_after": "7"}, b"", 7),
+        (429, {"retry_after_ms": "250", "retry_after": "1"}, b"", 0.25),
+        (429, {"retry_after_ms": "0", "retry_after": "1"}, b"", 1),  # Azure
+        (429, {"retry_after": "0"}, b"", None),
+        (429, {"retry_after": "-5"}, b"", None),
+        (429, {"retry_after": "nan"}, b"", None),
+        (429, {"retry_after": "99999999999999999999"}, b"", None),
+        (429, {"retry_after": "86400"}, b"", 3600),
+        (429, {"retry_after": "Wed, 21 Oct 2026 07:28:30 GMT", "date": DATE}, b"", 30),
+        (429, {"retry_after": "Wed, 21 Oct 2026 07:27:30 GMT", "date": DATE}, b"", None),
+        (429, {"retry_after": "Wed, 21 Oct 2026 07:28:30 -0000", "date": DATE}, b"", None),
+        (429, {"retry_after": "Wed, 21 Oct 2026 07:28:30 GMT"}, b"", None),
+        (429, {"retry_after": "soon", "date": DATE}, b"", None),
+        (429, {}, RETRY_INFO, 48.5),
+        (503, {}, RETRY_INFO, 48.5),
+        (429, {"retry_after": "5"}, RETRY_INFO, 5),
+        (429, {"x_ratelimit_reset_requests": "17ms"}, b"", 0.017),
+        (429, {"x_ratelimit_reset_tokens": "1m2s"}, b"", 62),
+        (429, {"x_ratelimit_reset_tokens": "1h"}, b"", 3600),
+        (429, {"x_ratelimit_reset_tokens": "10"}, b"", 10),
+        (429, {"x_ratelimit_reset_tokens": "tomorrow"}, b"", None),
+        (429, {"x_ratelimit_reset_tokens": "6m0s", "x_ratelimit_reset_requests": "2s"}, b"", 360),
+        (
+            429,
+            {
+                "x_ratelimit_reset_tokens": "6m0s",
+                "x_ratelimit_remaining_tokens": "5",
+                "x_ratelimit_reset_requests": "2s",
+                "x_ratelimit_remaining_requests": "0",
+            },
+            b"",
+            2,
+        ),
+        (503, {"x_ratelimit_reset_requests": "17ms"}, b"", None),
+    ],
+)
+def test_the_wait_that_a_reply_asks_for(
+    status: int, headers: dict[str, str], body: Any, seconds: float | None
+) -> None:
+    assert failure(status, body, **headers).retry_after_s == seconds
+
+
+def test_an_error_in_a_stream_may_ask_for_a_wait() -> None:
+    assert parse_error(RETRY_INFO, upstream="u").retry_after_s == 48.5
+
+
+def test_the_message_names_the_upstream_and_what_to_do() -> None:
+    assert str(failure(401, said(message="Incorrect API key provided: abc"))) == (
+        "upstream 'u' refused the relay's key; check its key on the server"
+    )
+    assert str(failure(400, said(message="top_k:\n  too\tlarge"))) == (
+        "upstream 'u' refused the request: top_k: too large"
+    )
+    assert str(failure(400, b"")) == "upstream 'u' refused the request"
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 408, 429, 500, 502, 503])
+def test_a_text_that_the_caller_cannot_use_is_not_shown(status: int) -> None:
+    assert "hush" not in str(failure(status, said(message="hush")))
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-proj-abcdefghij",
+        "sk-wrong****-key",
+        "org-AbCdEf12",
+        "proj_Ab12Cd34",
+        "user_2w02ZGxKw2KeeHUG",
+        "gsk_abcdefgh",
+        "xai-abcdefgh",
+        "Bearer abc.def",
+        "key=abc",
+        "api_key: abc",
+        "AIzaSyA1234567890",
+        "AKIAIOSFODNN7EXAMPLE",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx",
+        "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        "0123456789abcdef0123456789abcdef",
+        "123456789012",
+        "projects/my-project",
+    ],
+)
+def test_secrets_and_accounts_are_removed(secret: str) -> None:
+    error = failure(400, said(message=f"no {secret} here"))
+
+    assert str(error) == "upstream 'u' refused the request: no [removed] here"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "user_input is too long",
+        "us.anthropic.claude-sonnet-4-5-20250929-v1:0 has no tools",
+        "deepseek-ai/DeepSeek-R1-Distill-Llama-70B has no tools",
+        "key: expected a string",
+        "see https://docs.example.com/docs/models#command",
+        "こんにちは",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert str(failure(400, said(message=text))) == f"upstream 'u' refused the request: {text}"
+
+
+def test_a_url_loses_its_credentials_only() -> None:
+    error = failure(400, said(message="see https://me:pw@example.com/a?key=abc&x=1"))
+
+    assert str(error).endswith("see https://[removed]example.com/a?[removed]&x=1")
+
+
+def test_a_long_text_is_cut_and_a_broken_one_is_mended() -> None:
+    assert len(str(failure(400, said(message="ab " * 10_000)))) < 540
+    body = b'{"error":{"message":"a\\ud83d\\u0007\\u202eb"}}'
+    assert str(failure(400, body)).endswith(": a� b")
