@@ -16,7 +16,7 @@ from app.eventlog import EventLog, LogState
 from app.events import Event
 from app.relay import Limits, Relay, shut_down
 from app.requests import ChatRequest
-from app.upstreams import Upstreams
+from app.upstreams.routes import Upstreams
 
 
 class Capacity(msgspec.Struct, frozen=True):

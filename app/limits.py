@@ -36,14 +36,19 @@ class Deadlines:
         self._seen_event = False
         self._finished = False
 
-    def on_bytes(self, now: float) -> None:
-        self._bytes_at = now
+    def on_bytes(self, now: float, *, events: bool, finished: bool) -> bool:
+        """Note that bytes came; tell whether the time to wait may have become shorter.
 
-    def on_events(self, now: float, *, finished: bool) -> None:
-        """Note that events came; `finished`: all that can still come is the end marker."""
-        self._event_at = now
-        self._seen_event = True
+        `events`: there were events in them; `finished`: all that can still come is the end
+        marker.
+        """
+        shorter = (events and not self._seen_event) or (finished and not self._finished)
+        self._bytes_at = now
         self._finished = finished
+        if events:
+            self._event_at = now
+            self._seen_event = True
+        return shorter
 
     def next(self) -> tuple[float, str]:
         """Give the time at which to give up, and why, should nothing come until then."""

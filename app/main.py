@@ -20,7 +20,9 @@ from app.eventlog.memory import MemoryLog
 from app.hub import Capacity, Hub
 from app.relay import Limits
 from app.settings import Settings, SettingsError
-from app.upstreams import Upstream, Upstreams, open_client
+from app.upstreams.endpoints import Upstream
+from app.upstreams.http import open_client
+from app.upstreams.routes import Upstreams
 
 DEMO = Upstream("demo", "http://demo/v1", models=tuple(MODELS), prefixed=False)
 

@@ -11,13 +11,11 @@ become an HTTP status.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 
-import aiohttp
 import httpx2
 import structlog
 
-from app.dialects.failure import parse_failure
 from app.dialects.openai_chat import Parser
 from app.dialects.table import DIALECTS
 from app.errors import RelayError, ServiceError, UpstreamError
@@ -33,21 +31,51 @@ from app.events import (
     StreamTarget,
     Usage,
 )
-from app.framing.sse import FramingError
 from app.limits import Deadlines, Timeouts
 from app.requests import ChatRequest
-from app.upstreams import Target
-
-MAX_FAILURE_BYTES = 64 * 1024
-"""How much of an error reply is read."""
-
-FAILURE_WAIT_S = 5.0
-"""How long the body of an error reply may take."""
+from app.upstreams.http import FAILURES, explain, open_stream
+from app.upstreams.routes import Target
 
 REUSE_WAIT_S = 0.2
 """How long an answer that has ended may take to end its body too, to keep the connection."""
 
 log = structlog.get_logger("seseragi.relay")
+
+
+class Watch:
+    """Ends the wait for an upstream: expires `patience` when `deadlines` say so.
+
+    While tokens come, one timer stands and is looked at when it fires; it is set anew only
+    when the time to wait has become shorter.
+    """
+
+    def __init__(self, deadlines: Deadlines, patience: asyncio.Timeout) -> None:
+        self._deadlines = deadlines
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> "Watch":
+        self._check()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def saw(self, *, events: bool, finished: bool) -> None:
+        """Note that bytes came, and whether they held events."""
+        if self._deadlines.on_bytes(self._loop.time(), events=events, finished=finished):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._check()
+
+    def _check(self) -> None:
+        when, _ = self._deadlines.next()
+        if when <= self._loop.time():
+            self._patience.reschedule(when)
+        else:
+            self._timer = self._loop.call_at(when, self._check)
 
 
 class Limits(Timeouts, frozen=True):
@@ -92,7 +120,6 @@ class Relay:
         self._started_at = self._clock()
         self._deadlines = Deadlines(limits, now=self._started_at)
         self._first_event_s: float | None = None
-        self._answered = False
         self._count = 0
 
     async def run(self) -> None:
@@ -124,67 +151,28 @@ class Relay:
         return self._stop or ("interrupted", shut_down())
 
     async def _pump(self) -> None:
-        name = self._target.upstream.name
+        upstream = self._target.upstream.name
+        answered = False
         try:
             async with asyncio.timeout(None) as patience:
-                with _watch(self._deadlines, patience):
-                    response = await self._open()
+                with Watch(self._deadlines, patience) as watch:
+                    request = self._target.build_request(self._client, self._request)
+                    response = await open_stream(self._client, request, upstream=upstream)
+                    answered = True
                     try:
-                        await self._read(response)
+                        await self._read(response, watch)
                     finally:
                         await response.aclose()
         except TimeoutError:
             _, reason = self._deadlines.next()
-            await self._cut(UpstreamError("upstream_timeout", f"upstream {name!r} {reason}"))
-        except FramingError as error:
-            raise UpstreamError(
-                "upstream_invalid_response", f"upstream {name!r} sent what cannot be read: {error}"
-            ) from None
-        except httpx2.DecodingError:
-            raise UpstreamError(
-                "upstream_invalid_response",
-                f"upstream {name!r} sent a body that does not match its content-encoding",
-            ) from None
-        except (httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
-            log.warning("upstream connection failed", upstream=name, error=str(error)[:300])
-            connect_s = self._limits.connect_timeout_s
-            await self._cut(
-                _explain(error, name=name, answered=self._answered, connect_s=connect_s)
-            )
+            error = UpstreamError("upstream_timeout", f"upstream {upstream!r} {reason}")
+            await self._log_events(self._parser.cut(error))
+        except FAILURES as failure:
+            log.warning("upstream connection failed", upstream=upstream, error=str(failure)[:300])
+            error = explain(failure, upstream=upstream, answered=answered)
+            await self._log_events(self._parser.cut(error))
 
-    async def _open(self) -> httpx2.Response:
-        """Send the request; return a response that promises a stream.
-
-        Raises:
-            UpstreamError: the upstream refused, or answered with something else.
-        """
-        name = self._target.upstream.name
-        request = self._target.build_request(self._client, self._request)
-        response = await self._client.send(request, stream=True)
-        try:
-            if response.status_code >= 400:
-                body = await _read_some(response)
-                raise parse_failure(response.status_code, response.headers, body, upstream=name)
-            media_type = response.headers.get("content-type", "").partition(";")[0].strip()
-            if response.status_code >= 300 or response.status_code == 204:
-                raise UpstreamError(
-                    "upstream_invalid_response",
-                    f"upstream {name!r} answered with status {response.status_code} instead of a "
-                    "stream; check its base URL",
-                )
-            if media_type.lower() in ("text/html", "application/xhtml+xml"):
-                raise UpstreamError(
-                    "upstream_invalid_response",
-                    f"upstream {name!r} answered with {media_type} instead of a stream; "
-                    "check its base URL",
-                )
-        except BaseException:
-            await response.aclose()
-            raise
-        self._answered = True
-        return response
-
-    async def _read(self, response: httpx2.Response) -> None:
+    async def _read(self, response: httpx2.Response, watch: Watch) -> None:
         """Move bytes until the parser has seen the end, or there are no more."""
         decoder = self._dialect.decoder(
             max_line=self._limits.max_line, max_event=self._limits.max_event
@@ -193,29 +181,16 @@ class Relay:
         chunks = response.aiter_bytes()
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
-                self._deadlines.on_bytes(self._clock())
                 events: list[Event] = []
                 for message in decoder.feed(chunk):
                     events += parser.feed(message)
-                if events or parser.finished:
-                    self._deadlines.on_events(self._clock(), finished=parser.finished)
+                watch.saw(events=bool(events), finished=parser.finished)
                 if events:
                     await self._log_events(events)
                 if parser.ended:
-                    await self._finish_body(chunks)
+                    await _finish_body(chunks)
                     return
         await self._log_events(parser.close(decoder.close()))
-
-    async def _finish_body(self, chunks: AsyncIterator[bytes]) -> None:
-        """Read on to the end of a body whose answer has ended, so its connection can be reused."""
-        with contextlib.suppress(TimeoutError, httpx2.HTTPError):
-            async with asyncio.timeout(REUSE_WAIT_S):
-                async for _ in chunks:
-                    pass
-
-    async def _cut(self, error: UpstreamError) -> None:
-        """End after the connection broke; the parser knows whether all had come."""
-        await self._log_events(self._parser.cut(error))
 
     async def _log_events(self, events: Sequence[Event]) -> None:
         """Append a batch, or hold it while nothing visible has come."""
@@ -226,25 +201,21 @@ class Relay:
             return
         self._held += events
         end = events[-1] if isinstance(events[-1], StreamEnd) else None
-        failed = end is not None and end.status != "completed"
-        if any(_is_visible(event) for event in events) or (end is not None and not failed):
-            target = StreamTarget(
-                self._target.upstream.name,
-                self._parser.model or self._target.model,
-                1,
-                self._parser.upstream_id,
-            )
+        if any(map(_is_visible, events)) or (end is not None and end.status == "completed"):
             self._first_event_s = self._clock() - self._started_at
-            await self._append([target, *self._held])
+            await self._append([self._committed_target(), *self._held])
             self.committed.set_result(None)
         elif end is not None:
             await self._append(self._held)
-            assert end.error is not None or end.status == "cancelled"  # noqa: S101
             self.committed.set_result(
                 RelayError.of(end.error)
                 if end.error is not None
                 else ServiceError("cancelled", "the stream was cancelled before it began")
             )
+
+    def _committed_target(self) -> StreamTarget:
+        upstream, parser = self._target.upstream.name, self._parser
+        return StreamTarget(upstream, parser.model or self._target.model, 1, parser.upstream_id)
 
     async def _append(self, events: Sequence[Event]) -> None:
         self._count += len(events)
@@ -283,60 +254,9 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 4)
 
 
-async def _read_some(response: httpx2.Response) -> bytes:
-    """Read the start of an error reply; a broken or endless one is cut short."""
-    body = b""
-    with contextlib.suppress(httpx2.HTTPError, TimeoutError):
-        async with asyncio.timeout(FAILURE_WAIT_S):
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) >= MAX_FAILURE_BYTES:
-                    break
-    return body[:MAX_FAILURE_BYTES]
-
-
-@contextlib.contextmanager
-def _watch(deadlines: Deadlines, patience: asyncio.Timeout) -> Iterator[None]:
-    """Expire `patience` when `deadlines` say so.
-
-    The timer is set anew only when it fires, not at each event: what comes in a stream
-    costs two assignments here.
-    """
-    loop = asyncio.get_running_loop()
-    timer: asyncio.TimerHandle | None = None
-
-    def check() -> None:
-        nonlocal timer
-        when, _ = deadlines.next()
-        if when <= loop.time():
-            patience.reschedule(loop.time())
-        else:
-            timer = loop.call_at(when, check)
-
-    check()
-    try:
-        yield
-    finally:
-        if timer is not None:
-            timer.cancel()
-
-
-def _explain(error: Exception, *, name: str, answered: bool, connect_s: float) -> UpstreamError:
-    """Say what a failure of the connection means, without addresses or URLs."""
-    if answered:
-        return UpstreamError(
-            "upstream_truncated", f"upstream {name!r} closed the connection in mid-answer"
-        )
-    # The transport reports a server that hangs up as a connect timeout: the cause tells.
-    if isinstance(error, httpx2.TimeoutException) and isinstance(error.__cause__, TimeoutError):
-        return UpstreamError(
-            "upstream_timeout", f"upstream {name!r} could not be connected to in {connect_s:g} s"
-        )
-    if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
-        return UpstreamError(
-            "upstream_unavailable",
-            f"upstream {name!r} cannot be reached; check its base URL and that it is up",
-        )
-    return UpstreamError(
-        "upstream_unavailable", f"upstream {name!r} closed the connection without an answer"
-    )
+async def _finish_body(chunks: AsyncIterator[bytes]) -> None:
+    """Read to the end of a body whose answer has ended, so that its connection can be reused."""
+    with contextlib.suppress(TimeoutError, *FAILURES):
+        async with asyncio.timeout(REUSE_WAIT_S):
+            async for _ in chunks:
+                pass

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from app.dialects.table import DIALECTS
-from app.upstreams import PRESETS, Preset, Secret, Upstream
+from app.upstreams.endpoints import PRESETS, Preset, Secret, Upstream
 
 PREFIX = "SESERAGI_"
 CONFIG_FILE = "seseragi.toml"

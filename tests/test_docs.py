@@ -14,7 +14,7 @@ from app.errors import CODES
 from app.events import Event, TextDelta
 from app.main import build_hub, create_app
 from app.settings import SCALARS, Settings, UpstreamTable, load_settings
-from app.upstreams import PRESETS
+from app.upstreams.endpoints import PRESETS
 from tests.needs import program
 from tests.serving import serve_relay
 

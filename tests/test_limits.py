@@ -7,38 +7,45 @@ LIMITS = Timeouts(first_event_timeout_s=100, idle_timeout_s=20, total_timeout_s=
 
 def test_first_event_has_its_own_time_whatever_bytes_come():
     deadlines = Deadlines(LIMITS, now=0)
-    deadlines.on_bytes(90)
+    deadlines.on_bytes(90, events=False, finished=False)
 
     assert (100, "sent no event for 100 s") == deadlines.next()
 
 
 def test_silence_after_an_event_is_idle():
     deadlines = Deadlines(LIMITS, now=0)
-    deadlines.on_bytes(50)
-    deadlines.on_events(50, finished=False)
+    deadlines.on_bytes(50, events=True, finished=False)
 
     assert (70, "sent nothing for 20 s") == deadlines.next()
 
 
 def test_bytes_without_events_end_too():
     deadlines = Deadlines(LIMITS, now=0)
-    deadlines.on_events(50, finished=False)
-    deadlines.on_bytes(140)
+    deadlines.on_bytes(50, events=True, finished=False)
+    deadlines.on_bytes(140, events=False, finished=False)
 
     assert (150, "sent no further event for 100 s") == deadlines.next()
 
 
 def test_finished_answer_waits_shortly_for_its_end_marker():
     deadlines = Deadlines(LIMITS, now=0)
-    deadlines.on_bytes(50)
-    deadlines.on_events(50, finished=True)
+    deadlines.on_bytes(50, events=True, finished=True)
 
     assert 50 + FINISHED_IDLE_S == deadlines.next()[0]
 
 
 def test_total_time_is_the_last_word():
     deadlines = Deadlines(LIMITS, now=0)
-    deadlines.on_bytes(995)
-    deadlines.on_events(995, finished=False)
+    deadlines.on_bytes(995, events=True, finished=False)
 
     assert (1000, "did not finish within 1000 s") == deadlines.next()
+
+
+def test_it_is_told_when_the_wait_becomes_shorter():
+    deadlines = Deadlines(LIMITS, now=0)
+
+    assert not deadlines.on_bytes(1, events=False, finished=False)
+    assert deadlines.on_bytes(2, events=True, finished=False)
+    assert not deadlines.on_bytes(3, events=True, finished=False)
+    assert deadlines.on_bytes(4, events=True, finished=True)
+    assert not deadlines.on_bytes(5, events=False, finished=True)

@@ -171,7 +171,7 @@ async def test_failure_after_the_first_event_is_the_stream_end(case: Ended):
         serve_upstream() as upstream,
         serve_relay(
             upstream,
-            first_event_timeout_s=1,
+            first_event_timeout_s=3,
             idle_timeout_s=0.5,
             max_line_bytes=100_000,
             heartbeat_s=0.2,
@@ -257,3 +257,24 @@ async def test_gzip_is_decoded_as_it_comes():
                     go_on.set()
                     assert time.monotonic() - started < 0.25
         assert go_on.is_set()
+
+
+@pytest.mark.parametrize(
+    ("last", "status", "told"),
+    [("", "failed", "sent nothing for 0.3 s"), (FINISH, "completed", None)],
+)
+async def test_silence_is_noticed_when_its_time_is_over(last, status, told, monkeypatch):
+    monkeypatch.setattr("app.limits.FINISHED_IDLE_S", 0.3)
+    idle = 0.3 if status == "failed" else 30
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, first_event_timeout_s=30, idle_timeout_s=idle) as relay,
+    ):
+        upstream.script = [head(), send(text("a") + last), Hold()]
+        started = time.monotonic()
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            end = events_of(await read_messages(response))[-1]
+
+        assert time.monotonic() - started < 2
+        assert status == end["status"]
+        assert told is None or told in end["error"]["message"]
