@@ -6,10 +6,13 @@ Parts of unexpected types and unknown fields are ignored.
 """
 
 import re
-from typing import Any
+from typing import Any, Final
 
 from app.dialects.shape import Shape
 from app.dialects.untyped import count, decode, mapping, mappings, string, words
+
+MAX_CHOICES: Final = 128
+"""As many as can be asked for; the number of any other choice is taken for a mistake."""
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]*,(.*)", re.DOTALL)
 _USUAL = frozenset(("role", "content", "reasoning", "reasoning_content", "refusal", "tool_calls"))
@@ -33,7 +36,8 @@ class Reader:
         """Take all of a chunk but its usage, error and names."""
         for choice in mappings(chunk.get("choices")):
             index = choice.get("index")
-            index = index if type(index) is int else 0
+            if type(index) is not int or not 0 <= index < MAX_CHOICES:
+                index = 0
             delta = choice.get("delta")
             if not isinstance(delta, dict):
                 # Azure's annotations of the asynchronous filter have no delta at all.

@@ -142,6 +142,11 @@ COMPLETE: list[tuple[str, list[Any], list[Event]]] = [
         stopped(text("a")),
     ),
     (
+        "odd-choices-are-the-first",
+        [chunk({"content": str(i)}, index=i) for i in (0, -1, 128)] + [chunk({}, "stop", True)],
+        stopped(text("0", "-1", "128")),
+    ),
+    (
         "text-after-the-finish-reason",
         [chunk({"content": "a"}, "stop"), chunk({"content": "b"})],
         stopped(text("a", "b")),

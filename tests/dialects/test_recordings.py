@@ -32,7 +32,7 @@ from tests.dialects.streams import (
 
 ALL = pytest.mark.parametrize("row", recordings("openai_chat"))
 CUT = UpstreamError("upstream_truncated", "the connection broke")
-EVERY_BYTE = 3_000
+EVERY_BYTE = 5_000
 """Up to this size a body is cut at every byte, beyond it near line ends and at samples."""
 
 
@@ -119,8 +119,8 @@ def test_every_place_of_a_short_answer_keeps_the_invariants() -> None:
 
 def places(body: bytes) -> Iterator[int]:
     """Give the sizes at which to cut a body."""
-    near = {i + d for i, byte in enumerate(body) if byte == 0x0A for d in (-1, 0, 1)}
-    step = 1 if len(body) <= EVERY_BYTE else len(body) // 50
+    near = {i + d for i, byte in enumerate(body) if byte == 0x0A for d in (-2, -1, 0, 1)}
+    step = 1 if len(body) <= EVERY_BYTE else len(body) // 100
     yield from sorted((near | set(range(0, len(body), step))) & set(range(len(body) + 1)))
 
 
