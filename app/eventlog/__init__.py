@@ -10,33 +10,83 @@ from typing import NamedTuple, Protocol
 
 from app.events import Event
 
+PAGE = 1000
+"""How many events `read` gives at once, unless told otherwise."""
+
+
+class LogUnusable(Exception):
+    """The place of the log cannot be used; the text is one line that says what to do."""
+
 
 class LogState(NamedTuple):
     last: int
     """The number of the last event; 0 for an empty log."""
     ended: bool
     """Whether the last event is the `stream.end`."""
+    started_at: float = 0.0
+    """When the log was created, in unix seconds."""
+    ended_at: float | None = None
+    """When the `stream.end` was added, in unix seconds."""
+
+
+class Claim(NamedTuple):
+    """What an idempotency key stands for."""
+
+    stream: str
+    digest: str
+    """Of the body that the stream was asked for with."""
 
 
 class EventLog(Protocol):
     """Where streams are kept.
 
     Every call that names a stream raises `RequestError`: `not_found` where there never was
-    such a stream, `stream_expired` where it has been removed.
+    such a stream, `stream_expired` where it has been removed. Every call may raise
+    `ServiceError`: `internal` where the events are kept elsewhere and that place fails.
     """
+
+    async def open(self) -> None:
+        """Make ready; nothing else may be called before.
+
+        Raises:
+            LogUnusable: the place of the log cannot be used.
+        """
+
+    async def close(self) -> None:
+        """Write what waits and let go; nothing else may be called afterwards."""
 
     async def create(self, stream: str) -> None:
         """Open an empty log.
 
         Raises:
-            ServiceError: `overloaded`, all memory is taken by streams that still run.
+            ServiceError: `overloaded`, all room is taken by streams that still run.
         """
 
-    async def append(self, stream: str, events: Sequence[Event]) -> None:
-        """Add events at the end and wake the readers."""
+    async def claim(self, key: str, *, digest: str, stream: str) -> Claim:
+        """Bind an idempotency key to a stream unless it is bound; give what it is bound to.
 
-    async def read(self, stream: str, after: int, *, timeout_s: float) -> Sequence[Event]:
-        """Give the events after the cursor, all there are.
+        The stream has been created before. A key is bound as long as its stream is kept.
+        """
+
+    async def claimed(self, key: str) -> Claim | None:
+        """Tell what a key is bound to."""
+
+    async def append(self, stream: str, events: Sequence[Event]) -> None:
+        """Add events at the end and wake the readers.
+
+        All are added or, when this raises, none. A call that is cancelled adds them all
+        the same, before those of any later call.
+
+        Raises:
+            ServiceError: `overloaded`, the stream is as long as a stream may be; events
+                that end in a `stream.end` are taken even then.
+            ValueError: the stream has ended.
+        """
+
+    async def read(
+        self, stream: str, after: int, *, timeout_s: float, limit: int = PAGE
+    ) -> Sequence[Event]:
+        """Give the events after the cursor, at most `limit` of them.
 
         Waits up to `timeout_s` seconds for the first one. Empty when none came, and at once
         when the stream has ended and the cursor is at its end.
@@ -46,4 +96,12 @@ class EventLog(Protocol):
         """Tell how far the log goes."""
 
     async def delete(self, stream: str) -> None:
-        """Forget the stream."""
+        """Forget the stream and the keys that are bound to it."""
+
+
+async def read_all(event_log: EventLog, stream: str) -> list[Event]:
+    """Give all events so far, without waiting."""
+    events: list[Event] = []
+    while page := await event_log.read(stream, len(events), timeout_s=0):
+        events += page
+    return events

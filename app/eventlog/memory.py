@@ -1,105 +1,90 @@
 """The log in this process's memory: the default, gone with the process."""
 
-import asyncio
-import math
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from app.errors import RequestError, ServiceError
-from app.eventlog import LogState
-from app.events import Event, StreamEnd, encode
+from app.errors import RequestError
+from app.eventlog import PAGE, Claim, LogState
+from app.eventlog.entries import Entries, Entry
+from app.events import Event
 
 REMEMBERED_IDS = 10_000
 """How many removed streams are still told from unknown ones (about 150 bytes each)."""
-
-EVENT_OVERHEAD_BYTES = 140
-"""What an event costs beside its own text: the object, its strings' headers, the list slot."""
-
-
-class _Entry:
-    __slots__ = ("ended_at", "events", "size", "waiters")
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.size = 0
-        self.waiters: set[asyncio.Future[None]] = set()
-        self.ended_at: float | None = None
-
-    def wake(self) -> None:
-        for waiter in self.waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self.waiters.clear()
 
 
 class MemoryLog:
     """An `EventLog` in memory.
 
     Streams that have ended are kept for `retention_s` seconds. When all streams together
-    exceed `max_bytes`, the ended ones go first, oldest first; then `create` refuses.
-    `now` is a monotonic clock in seconds.
+    exceed `max_bytes`, the ended ones go first, oldest first; then `create` refuses. One
+    stream may have `max_stream_bytes` and `max_stream_events`. Bytes are those of memory,
+    estimated. `now` is a monotonic clock in seconds, `wall` tells unix seconds.
     """
 
-    def __init__(self, *, retention_s: float, max_bytes: int, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        retention_s: float,
+        max_bytes: int,
+        max_stream_bytes: int = 64 * 2**20,
+        max_stream_events: int = 1_000_000,
+        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._retention_s = retention_s
-        self._max_bytes = max_bytes
-        self._now = now
-        self._running: dict[str, _Entry] = {}
-        self._ended: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries = Entries(
+            keep_s=retention_s,
+            max_bytes=max_bytes,
+            max_stream_bytes=max_stream_bytes,
+            max_stream_events=max_stream_events,
+            now=now,
+            wall=wall,
+            on_drop=self._forget,
+        )
         self._gone: OrderedDict[str, None] = OrderedDict()
-        self._size = 0
+        self._claims: dict[str, Claim] = {}
+        self._keys: dict[str, list[str]] = {}
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
 
     async def create(self, stream: str) -> None:
-        self._evict(self._max_bytes)
-        if self._size > self._max_bytes:
-            raise ServiceError(
-                "overloaded",
-                "the event log is full of running streams; try again shortly",
-                retry_after_s=5,
-            )
-        self._running[stream] = _Entry()
+        self._entries.create(stream)
+
+    async def claim(self, key: str, *, digest: str, stream: str) -> Claim:
+        self._find(stream)
+        if key not in self._claims:
+            self._claims[key] = Claim(stream, digest)
+            self._keys.setdefault(stream, []).append(key)
+        return self._claims[key]
+
+    async def claimed(self, key: str) -> Claim | None:
+        claim = self._claims.get(key)
+        return claim if claim and self._entries.find(claim.stream) else None
 
     async def append(self, stream: str, events: Sequence[Event]) -> None:
-        entry = self._running.get(stream)
-        if entry is None:
-            self._find(stream)
-            raise ValueError(f"stream {stream} has ended; nothing can be added to it")
-        entry.events.extend(events)
-        size = sum(len(encode(event)) + EVENT_OVERHEAD_BYTES for event in events)
-        entry.size += size
-        self._size += size
-        if events and isinstance(events[-1], StreamEnd):
-            entry.ended_at = self._now()
-            self._ended[stream] = self._running.pop(stream)
-        entry.wake()
+        self._find(stream)
+        size = self._entries.measure(stream, events)
+        self._entries.add(stream, events, size=size)
 
-    async def read(self, stream: str, after: int, *, timeout_s: float) -> Sequence[Event]:
-        entry = self._find(stream)
-        if after >= len(entry.events) and entry.ended_at is None and timeout_s > 0:
-            loop = asyncio.get_running_loop()
-            waiter = loop.create_future()
-            entry.waiters.add(waiter)
-            timer = loop.call_later(timeout_s, _wake, waiter)
-            try:
-                await waiter
-            finally:
-                timer.cancel()
-                entry.waiters.discard(waiter)
-        return entry.events[after:]
+    async def read(
+        self, stream: str, after: int, *, timeout_s: float, limit: int = PAGE
+    ) -> Sequence[Event]:
+        return await self._find(stream).read(after, timeout_s=timeout_s, limit=limit)
 
     async def state(self, stream: str) -> LogState:
-        entry = self._find(stream)
-        return LogState(len(entry.events), entry.ended_at is not None)
+        return self._find(stream).state()
 
     async def delete(self, stream: str) -> None:
-        entry = self._find(stream)
-        self._running.pop(stream, None)
-        self._ended.pop(stream, None)
-        self._forget(stream, entry)
+        self._find(stream)
+        self._entries.drop(stream)
 
-    def _find(self, stream: str) -> _Entry:
-        self._evict()
-        entry = self._running.get(stream) or self._ended.get(stream)
+    def _find(self, stream: str) -> Entry:
+        entry = self._entries.find(stream)
         if entry is not None:
             return entry
         if stream in self._gone:
@@ -109,25 +94,9 @@ class MemoryLog:
             )
         raise RequestError("not_found", f"there is no stream {stream!r}")
 
-    def _evict(self, max_bytes: float = math.inf) -> None:
-        """Remove what has been kept for its time, then the oldest until so much is left."""
-        expired = self._now() - self._retention_s
-        while self._ended:
-            stream, entry = next(iter(self._ended.items()))
-            assert entry.ended_at is not None  # noqa: S101  (it is among the ended)
-            if entry.ended_at > expired and self._size <= max_bytes:
-                return
-            del self._ended[stream]
-            self._forget(stream, entry)
-
-    def _forget(self, stream: str, entry: _Entry) -> None:
-        self._size -= entry.size
-        entry.wake()
+    def _forget(self, stream: str) -> None:
+        for key in self._keys.pop(stream, ()):
+            del self._claims[key]
         self._gone[stream] = None
         while len(self._gone) > REMEMBERED_IDS:
             self._gone.popitem(last=False)
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

@@ -1,23 +1,49 @@
 """What every event log has to do, whatever it keeps the events in.
 
-A test module for one of them imports `*` from here and gives a fixture `event_log`.
+A test module for one of them imports `*` from here and gives a fixture `event_log`, which
+is open, has the `LIMITS`, and takes the time from the fixture `clock`.
 """
 
 import asyncio
+import random
 from collections.abc import Sequence
 
 import pytest
 
-from app.errors import RequestError
-from app.eventlog import EventLog, LogState
+from app.errors import RelayError, RequestError, ServiceError
+from app.eventlog import Claim, EventLog, read_all
 from app.events import Event, StreamEnd, StreamStart, TextDelta
 
 START = StreamStart("st_1", "demo", 0)
 END = StreamEnd("completed", "stop")
+LIMITS = {
+    "retention_s": 100,
+    "max_bytes": 1_000_000,
+    "max_stream_bytes": 400_000,
+    "max_stream_events": 2500,
+}
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 def deltas(*texts: str) -> list[Event]:
     return [TextDelta(0, text) for text in texts]
+
+
+def many(count: int) -> list[Event]:
+    return deltas(*map(str, range(count)))
 
 
 async def filled(event_log: EventLog, *batches: Sequence[Event]) -> None:
@@ -26,11 +52,44 @@ async def filled(event_log: EventLog, *batches: Sequence[Event]) -> None:
         await event_log.append("st_1", batch)
 
 
+async def ended(event_log: EventLog, stream: str, size: int = 1) -> None:
+    """Make a stream that has ended, with a text of so many characters."""
+    await event_log.create(stream)
+    await event_log.append(stream, [StreamStart(stream, "demo", 0), *deltas("x" * size), END])
+
+
+async def read_to_end(event_log: EventLog, after: int = 0) -> list[Event]:
+    seen: list[Event] = []
+    while not seen or seen[-1] != END:
+        seen += await event_log.read("st_1", after + len(seen), timeout_s=1, limit=50)
+    return seen
+
+
+async def code_of(event_log: EventLog, stream: str) -> str | None:
+    """Give the code of the error that a look at the stream ends in."""
+    try:
+        await event_log.state(stream)
+    except RelayError as error:
+        return error.code
+    return None
+
+
 async def test_events_come_back_in_order_after_the_cursor(event_log):
     events = [START, *deltas("a", "b", "c"), END]
     await filled(event_log, events[:2], events[2:])
     for after in range(len(events) + 1):
         assert events[after:] == list(await event_log.read("st_1", after, timeout_s=0))
+
+
+async def test_read_gives_no_more_than_asked_for(event_log):
+    events = [START, *many(1500), END]
+    await filled(event_log, events[:700], events[700:])
+    for after, limit in ((0, 1), (1, 2), (699, 2), (500, 500), (1500, 10), (1502, 1)):
+        page = list(await event_log.read("st_1", after, timeout_s=0, limit=limit))
+
+        assert events[after : after + limit] == page
+    assert 1000 == len(await event_log.read("st_1", 0, timeout_s=0))
+    assert events == await read_all(event_log, "st_1")
 
 
 async def test_read_waits_for_the_next_event(event_log):
@@ -71,34 +130,34 @@ async def test_reader_that_goes_away_harms_nobody(event_log):
 
 
 async def test_no_reader_misses_or_doubles_while_events_are_added(event_log):
-    await filled(event_log, [START])
-
-    async def read_all() -> list[Event]:
-        seen: list[Event] = []
-        while not seen or seen[-1] != END:
-            seen += await event_log.read("st_1", len(seen), timeout_s=1)
-        return seen
-
-    readers = [asyncio.create_task(read_all()) for _ in range(20)]
+    """Two hundred readers come at random places and times."""
+    chance = random.Random(7)
     expected: list[Event] = [START]
+    await filled(event_log, expected)
+    readers: list[tuple[int, asyncio.Task[list[Event]]]] = []
     for number in range(200):
-        batch = deltas(*(f"{number}.{part}" for part in range(number % 4)))
+        after = chance.randrange(len(expected) + 1)
+        readers.append((after, asyncio.create_task(read_to_end(event_log, after))))
+        batch = deltas(*(f"{number}.{part}" for part in range(chance.randrange(4))))
         if batch:
             await event_log.append("st_1", batch)
             expected += batch
         await asyncio.sleep(0)
     await event_log.append("st_1", [END])
-    for reader in readers:
-        assert [*expected, END] == await asyncio.wait_for(reader, 5)
+    expected.append(END)
+    for after, reader in readers:
+        assert expected[after:] == await asyncio.wait_for(reader, 5)
 
 
-async def test_state_tells_how_far_it_is(event_log):
+async def test_state_tells_how_far_it_is(event_log, clock):
+    start = clock.now
     await filled(event_log)
-    assert LogState(0, False) == await event_log.state("st_1")
+    assert (0, False, start, None) == await event_log.state("st_1")
     await event_log.append("st_1", [START])
-    assert LogState(1, False) == await event_log.state("st_1")
+    assert (1, False, start, None) == await event_log.state("st_1")
+    clock.now += 7
     await event_log.append("st_1", [END])
-    assert LogState(2, True) == await event_log.state("st_1")
+    assert (2, True, start, start + 7) == await event_log.state("st_1")
 
 
 async def test_read_at_the_end_of_an_ended_stream_does_not_wait(event_log):
@@ -113,17 +172,139 @@ async def test_nothing_is_added_after_the_end(event_log):
         await event_log.append("st_1", deltas("a"))
 
 
-async def test_unknown_stream_is_told(event_log):
-    with pytest.raises(RequestError) as caught:
-        await event_log.read("st_2", 0, timeout_s=0)
+async def test_cancelled_append_is_made_before_the_next_one(event_log):
+    await filled(event_log, [START])
+    cancelled = asyncio.create_task(event_log.append("st_1", deltas("a")))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await event_log.append("st_1", deltas("b"))
 
-    assert "not_found" == caught.value.code
+    assert [START, *deltas("a", "b")] == await read_all(event_log, "st_1")
+
+
+async def test_unknown_stream_is_told(event_log):
+    assert "not_found" == await code_of(event_log, "st_2")
+    with pytest.raises(RequestError):
+        await event_log.read("st_2", 0, timeout_s=0)
+    with pytest.raises(RequestError):
+        await event_log.append("st_2", [START])
+    with pytest.raises(RequestError):
+        await event_log.delete("st_2")
 
 
 async def test_deleted_stream_is_gone(event_log):
     await filled(event_log, [START, END])
     await event_log.delete("st_1")
+
+    assert "stream_expired" == await code_of(event_log, "st_1")
+
+
+async def test_stream_deleted_under_its_reader_and_its_producer(event_log):
+    await filled(event_log, [START])
+    reading = asyncio.create_task(event_log.read("st_1", 1, timeout_s=5))
+    await asyncio.sleep(0.01)
+    await event_log.delete("st_1")
+
+    assert [] == list(await asyncio.wait_for(reading, 1))
+    with pytest.raises(RequestError, match="is gone"):
+        await event_log.read("st_1", 1, timeout_s=5)
+    with pytest.raises(RequestError, match="is gone"):
+        await event_log.append("st_1", deltas("a"))
+
+
+async def test_ended_stream_is_kept_for_its_time(event_log, clock):
+    await ended(event_log, "st_1")
+    clock.now += 99
+    assert (await event_log.state("st_1")).ended
+    clock.now += 1
     with pytest.raises(RequestError) as caught:
-        await event_log.state("st_1")
+        await event_log.read("st_1", 0, timeout_s=0)
 
     assert "stream_expired" == caught.value.code
+    assert "100 s" in caught.value.message
+
+
+async def test_running_stream_does_not_expire(event_log, clock):
+    await event_log.create("st_1")
+    clock.now += 1e6
+
+    assert not (await event_log.state("st_1")).ended
+
+
+async def test_oldest_ended_streams_make_room(event_log, clock):
+    for number in range(5):
+        clock.now += 1
+        await ended(event_log, f"st_{number}", size=300_000)
+    codes = [await code_of(event_log, f"st_{number}") for number in range(5)]
+
+    assert ["stream_expired", None, None, None, None] == codes
+
+
+async def test_running_streams_that_fill_the_log_refuse_new_ones(event_log):
+    for number in range(4):
+        await event_log.create(f"st_{number}")
+        await event_log.append(f"st_{number}", deltas("x" * 300_000))
+    with pytest.raises(ServiceError) as caught:
+        await event_log.create("st_4")
+    assert "overloaded" == caught.value.code
+    await event_log.append("st_0", [END])
+    await event_log.create("st_4")
+
+
+@pytest.mark.parametrize(
+    ("batch", "limit"),
+    [(many(2501), "2500 events"), (deltas("x" * 400_001), "400000 bytes")],
+)
+async def test_stream_beyond_its_limit_takes_only_its_end(event_log, batch, limit):
+    await filled(event_log, [START])
+    with pytest.raises(ServiceError, match=limit) as caught:
+        await event_log.append("st_1", batch)
+    assert "overloaded" == caught.value.code
+    assert [START] == await read_all(event_log, "st_1")
+    await event_log.append("st_1", [*batch, END])
+
+    assert [START, *batch, END] == await read_all(event_log, "st_1")
+
+
+async def test_key_stays_with_its_first_stream(event_log):
+    for stream in ("st_1", "st_2"):
+        await event_log.create(stream)
+    assert await event_log.claimed("key") is None
+    first = await event_log.claim("key", digest="d1", stream="st_1")
+    second = await event_log.claim("key", digest="d2", stream="st_2")
+
+    assert Claim("st_1", "d1") == first == second == await event_log.claimed("key")
+    assert Claim("st_2", "d2") == await event_log.claim("other", digest="d2", stream="st_2")
+
+
+async def test_one_of_many_claims_wins(event_log):
+    streams = [f"st_{number}" for number in range(50)]
+    for stream in streams:
+        await event_log.create(stream)
+    claims = await asyncio.gather(
+        *(event_log.claim("key", digest=stream, stream=stream) for stream in streams)
+    )
+
+    assert 1 == len(set(claims))
+    assert claims[0].stream == claims[0].digest
+
+
+@pytest.mark.parametrize("how", ["delete", "retention"])
+async def test_key_is_free_when_its_stream_is_gone(event_log, clock, how):
+    await ended(event_log, "st_1")
+    await event_log.create("st_2")
+    await event_log.claim("key", digest="d1", stream="st_1")
+    clock.now += 99
+    assert Claim("st_1", "d1") == await event_log.claimed("key")
+    if how == "delete":
+        await event_log.delete("st_1")
+    clock.now += 1
+    assert await event_log.claimed("key") is None
+
+    assert Claim("st_2", "d2") == await event_log.claim("key", digest="d2", stream="st_2")
+
+
+async def test_key_needs_a_stream(event_log):
+    with pytest.raises(RequestError):
+        await event_log.claim("key", digest="d", stream="st_1")
+    assert await event_log.claimed("key") is None

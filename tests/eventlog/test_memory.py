@@ -1,72 +1,72 @@
-"""The log in memory: the contract, retention and its bound."""
+"""The log in memory: the contract, and what it says about its size."""
+
+import tracemalloc
 
 import pytest
 
-from app.errors import RequestError, ServiceError
+from app.eventlog.entries import STREAM_BYTES, size_of
 from app.eventlog.memory import MemoryLog
-from app.events import StreamEnd, StreamStart
+from app.events import (
+    Event,
+    LogProbs,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
+    Source,
+    TextDelta,
+    ToolCallDelta,
+    decode,
+    encode,
+)
 from tests.eventlog.contract import *  # noqa: F403
-from tests.eventlog.contract import deltas
+from tests.eventlog.contract import LIMITS, Clock
 
-END = StreamEnd("completed", "stop")
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+TOKEN = {"token": " sea", "logprob": -0.25, "bytes": [32, 115, 101, 97]}
 
 
 @pytest.fixture
 def event_log(clock: Clock) -> MemoryLog:
-    return MemoryLog(retention_s=100, max_bytes=1_000_000, now=clock)
+    return MemoryLog(**LIMITS, now=clock, wall=clock)
 
 
-async def ended(event_log: MemoryLog, stream: str, size: int = 1) -> None:
-    await event_log.create(stream)
-    await event_log.append(stream, [StreamStart(stream, "demo", 0), *deltas("x" * size), END])
+@pytest.mark.parametrize(
+    ("event", "tolerance"),
+    [
+        (TextDelta(0, " token"), 0.2),
+        (TextDelta(3, "せせらぎ", 1), 0.2),
+        (TextDelta(0, "🎉"), 0.2),
+        (ReasoningDelta(0, "x" * 300), 0.2),
+        (ToolCallDelta(1, '{"city":'), 0.2),
+        (Opaque("anthropic.signature", "x" * 400), 0.2),
+        (Source("https://example.org/a", None, "A title", "a cited text", 1, 300, 0), 0.25),
+        (LogProbs(0, [{**TOKEN, "top_logprobs": [TOKEN] * 5}]), 0.35),
+        (ProviderTool(1, "search", {"query": "sea"}, [{"url": "u", "title": "t"}] * 5), 0.35),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_size_of_an_event_is_what_it_takes(event: Event, tolerance: float) -> None:
+    data = encode(event)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    events = [decode(data) for _ in range(5_000)]
+    for decoded in events:
+        encode(decoded)  # as a reader's renderer does, which leaves UTF-8 behind
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert pytest.approx((after - before) / len(events), rel=tolerance) == size_of(event)
 
 
-async def test_ended_stream_is_kept_for_its_time(event_log, clock):
-    await ended(event_log, "st_1")
-    clock.now = 99
-    assert (await event_log.state("st_1")).ended
-    clock.now = 100
-    with pytest.raises(RequestError) as caught:
-        await event_log.state("st_1")
+async def test_size_of_a_stream_is_what_it_takes() -> None:
+    event_log = MemoryLog(retention_s=100, max_bytes=10**9)
+    event = TextDelta(0, "a")
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(2_000):
+        stream = f"st_{number:022}"
+        await event_log.create(stream)
+        await event_log.append(stream, [event])
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
 
-    assert "stream_expired" == caught.value.code
-    assert "100 s" in caught.value.message
-
-
-async def test_running_stream_does_not_expire(event_log, clock):
-    await event_log.create("st_1")
-    clock.now = 1e6
-
-    assert not (await event_log.state("st_1")).ended
-
-
-async def test_oldest_ended_streams_make_room(event_log):
-    for number in range(5):
-        await ended(event_log, f"st_{number}", size=300_000)
-    with pytest.raises(RequestError):
-        await event_log.state("st_0")
-
-    assert (await event_log.state("st_1")).ended
-    assert (await event_log.state("st_4")).ended
-
-
-async def test_running_streams_that_fill_the_memory_refuse_new_ones(event_log):
-    await event_log.create("st_1")
-    await event_log.append("st_1", deltas("x" * 1_100_000))
-    with pytest.raises(ServiceError) as caught:
-        await event_log.create("st_2")
-    assert "overloaded" == caught.value.code
-    await event_log.append("st_1", [END])
-    await event_log.create("st_2")
+    assert pytest.approx((after - before) / 2_000, rel=0.2) == STREAM_BYTES

@@ -1,0 +1,212 @@
+"""The events that are in memory: of running streams, and of ended ones for a while.
+
+Knows how much memory they take, who waits for more, and what has to go. All sync but for
+the wait of a reader.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from app.errors import ServiceError
+from app.eventlog import LogState
+from app.events import (
+    ContentFilter,
+    Event,
+    LogProbs,
+    ProviderTool,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
+    encode,
+)
+
+# Measured on CPython 3.11, in bytes; a test holds them against the allocator.
+STREAM_BYTES = 600
+"""What a stream costs beside its events: its name, its entry, its places in tables."""
+
+ASCII_BYTES = 110
+"""What a delta costs beside one byte a character: the object, its text's header, its place
+in the list."""
+
+WIDE_BYTES = 135
+"""The same for a text that has other characters, which cost `WIDE_FACTOR` each: two as text
+and three as UTF-8, which CPython keeps once the text has been written out."""
+
+WIDE_FACTOR = 5
+
+OTHER_BYTES = 116
+"""What any other event costs beside as many bytes as it has in JSON."""
+
+UNTYPED_FACTOR = 6
+"""How much larger lists and tables of small values are than their JSON."""
+
+_TEXTS = (TextDelta, ReasoningDelta, RefusalDelta)
+_UNTYPED = (LogProbs, ContentFilter, ProviderTool)
+
+
+def size_of(event: Event) -> int:
+    """Estimate the memory that an event takes, in bytes."""
+    if isinstance(event, _TEXTS):
+        text = event.text
+    elif isinstance(event, ToolCallDelta):
+        text = event.arguments
+    else:
+        size = len(encode(event))
+        return size * UNTYPED_FACTOR if isinstance(event, _UNTYPED) else size + OTHER_BYTES
+    return ASCII_BYTES + len(text) if text.isascii() else WIDE_BYTES + WIDE_FACTOR * len(text)
+
+
+class Entry:
+    """One stream."""
+
+    __slots__ = ("dropped_after", "ended_at", "events", "size", "started_at", "waiters")
+
+    def __init__(self, started_at: float) -> None:
+        self.events: list[Event] = []
+        self.size = STREAM_BYTES
+        self.waiters: set[asyncio.Future[None]] = set()
+        self.started_at = started_at
+        self.ended_at: float | None = None
+        self.dropped_after = 0.0
+        """When an ended stream has been kept for its time, by the clock of the entries."""
+
+    def state(self) -> LogState:
+        return LogState(len(self.events), self.ended_at is not None, self.started_at, self.ended_at)
+
+    async def read(self, after: int, *, timeout_s: float, limit: int) -> Sequence[Event]:
+        """Do what `EventLog.read` does."""
+        if after >= len(self.events) and self.ended_at is None and timeout_s > 0:
+            loop = asyncio.get_running_loop()
+            waiter = loop.create_future()
+            self.waiters.add(waiter)
+            timer = loop.call_later(timeout_s, _wake, waiter)
+            try:
+                await waiter
+            finally:
+                timer.cancel()
+                self.waiters.discard(waiter)
+        return self.events[after : after + limit]
+
+    def wake(self) -> None:
+        for waiter in self.waiters:
+            _wake(waiter)
+        self.waiters.clear()
+
+
+class Entries:
+    """All streams in memory.
+
+    An ended stream is dropped after `keep_s` seconds of the clock `now`. When all together
+    exceed `max_bytes`, ended ones go first, oldest first; then `create` refuses. `wall`
+    tells unix seconds, and `on_drop` is told of every stream that is dropped.
+    """
+
+    def __init__(
+        self,
+        *,
+        keep_s: float,
+        max_bytes: int,
+        max_stream_bytes: int,
+        max_stream_events: int,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+        on_drop: Callable[[str], None],
+    ) -> None:
+        self._keep_s = keep_s
+        self._max_bytes = max_bytes
+        self._max_stream_bytes = max_stream_bytes
+        self._max_stream_events = max_stream_events
+        self._now = now
+        self._wall = wall
+        self._on_drop = on_drop
+        self._running: dict[str, Entry] = {}
+        self._ended: OrderedDict[str, Entry] = OrderedDict()
+        self._size = 0
+
+    def create(self, stream: str) -> Entry:
+        """Hold a new stream.
+
+        Raises:
+            ServiceError: `overloaded`, all memory is taken by streams that still run.
+        """
+        self._make_room()
+        if self._size > self._max_bytes:
+            raise full()
+        entry = self._running[stream] = Entry(self._wall())
+        self._size += entry.size
+        return entry
+
+    def find(self, stream: str) -> Entry | None:
+        """Give the stream if it is here."""
+        self._drop_expired()
+        return self._running.get(stream) or self._ended.get(stream)
+
+    def measure(self, stream: str, events: Sequence[Event]) -> int:
+        """Give the size of events that are to be added to a stream here.
+
+        Raises what `EventLog.append` does if they cannot be added.
+        """
+        entry = self._running.get(stream)
+        if entry is None:
+            raise ValueError(f"stream {stream} has ended; nothing can be added to it")
+        size = sum(map(size_of, events))
+        if events and isinstance(events[-1], StreamEnd):
+            return size
+        if len(entry.events) + len(events) > self._max_stream_events:
+            raise _too_long(f"{self._max_stream_events} events")
+        if entry.size + size > self._max_stream_bytes:
+            raise _too_long(f"{self._max_stream_bytes} bytes")
+        return size
+
+    def add(self, stream: str, events: Sequence[Event], *, size: int) -> None:
+        """Add events that were measured, and wake the readers."""
+        entry = self._running[stream]
+        entry.events.extend(events)
+        entry.size += size
+        self._size += size
+        if events and isinstance(events[-1], StreamEnd):
+            entry.ended_at = self._wall()
+            entry.dropped_after = self._now() + self._keep_s
+            self._ended[stream] = self._running.pop(stream)
+        entry.wake()
+
+    def drop(self, stream: str) -> None:
+        """Let go of a stream; its readers wake up."""
+        entry = self._running.pop(stream, None) or self._ended.pop(stream)
+        self._size -= entry.size
+        entry.wake()
+        self._on_drop(stream)
+
+    def _drop_expired(self) -> None:
+        now = self._now()
+        while self._ended:
+            stream, entry = next(iter(self._ended.items()))
+            if entry.dropped_after > now:
+                return
+            self.drop(stream)
+
+    def _make_room(self) -> None:
+        self._drop_expired()
+        while self._size > self._max_bytes and self._ended:
+            self.drop(next(iter(self._ended)))
+
+
+def full() -> ServiceError:
+    """What a new stream is refused with when the running ones take all the room."""
+    return ServiceError(
+        "overloaded",
+        "the event log is full of running streams; try again shortly",
+        retry_after_s=5,
+    )
+
+
+def _too_long(limit: str) -> ServiceError:
+    return ServiceError("overloaded", f"the answer is longer than the limit of {limit}")
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
