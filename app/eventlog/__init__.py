@@ -65,11 +65,9 @@ class EventLog(Protocol):
     async def claim(self, key: str, *, digest: str, stream: str) -> Claim:
         """Bind an idempotency key to a stream unless it is bound; give what it is bound to.
 
-        The stream has been created before. A key is bound as long as its stream is kept.
+        A key is bound as long as its stream is kept. The stream may be created soon
+        after; until then another claim takes the key over.
         """
-
-    async def claimed(self, key: str) -> Claim | None:
-        """Tell what a key is bound to."""
 
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         """Add events at the end and wake the readers.

@@ -12,6 +12,9 @@ from app.events import Event
 REMEMBERED_IDS = 10_000
 """How many removed streams are still told from unknown ones (about 150 bytes each)."""
 
+EARLY_CLAIMS = 1_000
+"""How many keys may be bound to streams that have not been created."""
+
 
 class MemoryLog:
     """An `EventLog` in memory.
@@ -45,6 +48,9 @@ class MemoryLog:
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._claims: dict[str, Claim] = {}
         self._keys: dict[str, list[str]] = {}
+        """The keys of each stream that is kept."""
+        self._early: OrderedDict[str, Claim] = OrderedDict()
+        """The claims on streams that have not been created."""
 
     async def open(self) -> None:
         pass
@@ -54,17 +60,22 @@ class MemoryLog:
 
     async def create(self, stream: str) -> None:
         self._entries.create(stream)
+        for key in [key for key, claim in self._early.items() if claim.stream == stream]:
+            self._bind(key, self._early.pop(key))
 
     async def claim(self, key: str, *, digest: str, stream: str) -> Claim:
-        self._find(stream)
-        if key not in self._claims:
-            self._claims[key] = Claim(stream, digest)
-            self._keys.setdefault(stream, []).append(key)
-        return self._claims[key]
-
-    async def claimed(self, key: str) -> Claim | None:
-        claim = self._claims.get(key)
-        return claim if claim and self._entries.find(claim.stream) else None
+        kept = self._entries.find(stream)  # drops what has been kept for its time
+        if key in self._claims:
+            return self._claims[key]
+        claim = Claim(stream, digest)
+        self._early.pop(key, None)
+        if kept:
+            self._bind(key, claim)
+            return claim
+        self._early[key] = claim
+        if len(self._early) > EARLY_CLAIMS:
+            self._early.popitem(last=False)
+        return claim
 
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         self._find(stream)
@@ -93,6 +104,10 @@ class MemoryLog:
                 f"stream {stream} is gone; ended streams are kept for {self._retention_s:g} s",
             )
         raise RequestError("not_found", f"there is no stream {stream!r}")
+
+    def _bind(self, key: str, claim: Claim) -> None:
+        self._claims[key] = claim
+        self._keys.setdefault(claim.stream, []).append(key)
 
     def _forget(self, stream: str) -> None:
         for key in self._keys.pop(stream, ()):
