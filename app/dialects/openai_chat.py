@@ -4,7 +4,8 @@ Vendors differ in what they add, leave out and repeat, not in the format: the pa
 what any of them sends, and `Quirks` says what one of them wants in a request.
 
 An answer is complete with `[DONE]`, or at the end of input when every choice that was seen
-has a finish reason. Any other end is a truncation. What follows the end is ignored.
+has a finish reason. If the connection is lost instead, every choice that was asked for needs
+one. Any other end is a truncation. What follows the end is ignored.
 """
 
 from typing import Any, Literal
@@ -24,14 +25,16 @@ from app.requests import ChatRequest
 class Parser:
     """One answer: `feed` it messages, then `close`, `cut` or `stop` it.
 
-    `upstream` is the name that errors give the provider. Every call returns the events that
-    it completes. Once `ended` is true, `stream.end` was returned and nothing else comes.
+    `upstream` is the name that errors give the provider, `choices` how many answers were
+    asked for. Every call returns the events that it completes. Once `ended` is true,
+    `stream.end` was returned and nothing else comes.
     """
 
-    def __init__(self, *, upstream: str) -> None:
+    def __init__(self, *, upstream: str, choices: int = 1) -> None:
         self.upstream_id: str | None = None
         self.model: str | None = None
         self._upstream = upstream
+        self._choices = choices
         self._shape = Shape()
         self._reader = Reader(self._shape)
 
@@ -41,8 +44,8 @@ class Parser:
 
     @property
     def finished(self) -> bool:
-        """Whether every choice that was seen has a finish reason."""
-        return self._shape.finished
+        """Whether every choice has a finish reason, those too that were not seen yet."""
+        return self._shape.finished and self._shape.seen >= self._choices
 
     def feed(self, message: Message) -> list[Event]:
         """Take the next message."""
@@ -66,7 +69,7 @@ class Parser:
 
     def cut(self, error: RelayError) -> list[Event]:
         """Take the loss of the connection: too late to matter if `finished`, else a failure."""
-        if not self._shape.finished:
+        if not self.finished:
             return self.stop("failed", error)
         if not self._shape.ended:
             self._shape.notice(error.code, f"after the whole answer: {error.message}")
@@ -131,7 +134,7 @@ class Parser:
             if not isinstance(document, dict | list):
                 return  # such as the first digits of a number
         self._message(tail)
-        if not self._shape.ended and not self._shape.started:
+        if not self._shape.ended and not self._shape.seen:
             self._refuse(mapping(document))
 
     def _refuse(self, document: dict[str, Any]) -> None:

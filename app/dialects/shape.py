@@ -106,9 +106,9 @@ class Shape:
         return events
 
     @property
-    def started(self) -> bool:
-        """Whether a choice was seen."""
-        return bool(self._choices)
+    def seen(self) -> int:
+        """How many choices were seen."""
+        return len(self._choices)
 
     @property
     def finished(self) -> bool:

@@ -59,9 +59,11 @@ def body_of(row: dict[str, Any]) -> bytes:
     return path.read_bytes()
 
 
-def play(pieces: Iterable[bytes], *, cut: RelayError | None = None) -> list[Event]:
+def play(
+    pieces: Iterable[bytes], *, cut: RelayError | None = None, choices: int = 1
+) -> list[Event]:
     """Give the events of a body that comes in pieces, and then ends or is cut."""
-    decoder, parser = LenientDecoder(), Parser(upstream="u")
+    decoder, parser = LenientDecoder(), Parser(upstream="u", choices=choices)
     found = []
     for piece in pieces:
         for message in decoder.feed(piece):

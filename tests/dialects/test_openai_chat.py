@@ -679,6 +679,11 @@ ENDS: list[tuple[str, bytes, Any]] = [
     ),
     ("an-error-for-a-body", b'{"error":{"code":"model_not_found"}}', failed("upstream_not_found")),
     ("errors-for-a-body", b'[{"error":{"status":"UNAVAILABLE"}}]', failed("upstream_overloaded")),
+    (
+        "the-first-of-many-errors",
+        b'data: [{"error":{"code":429}},{"error":{"code":503}}]\n\n',
+        failed("upstream_rate_limited"),
+    ),
     ("words-for-a-body", b'{"detail":"Invalid API Key"}', failed("upstream_auth")),
     ("an-object-for-a-body", b'{"ok":true}', failed("upstream_invalid_response")),
     ("a-list-for-a-body", b"[]", failed("upstream_invalid_response")),
@@ -804,14 +809,25 @@ def test_a_cut_before_the_finish_is_a_failure_with_its_reason() -> None:
     assert outcome(play([], cut=CUT)) == ("failed", "upstream_timeout")
 
 
+def test_a_cut_before_the_other_choices_were_seen_is_a_failure() -> None:
+    both = [TEXT, STOP, chunk({"content": "b"}, "length", 1)]
+
+    assert outcome(play([sse(TEXT, STOP)], cut=CUT, choices=2)) == ("failed", "upstream_timeout")
+    assert outcome(play([sse(*both)], cut=CUT, choices=2)) == ("completed", "stop")
+
+
+def test_a_host_may_give_fewer_choices_than_were_asked_for() -> None:
+    assert outcome(play([sse(TEXT, STOP)], choices=2)) == ("completed", "stop")
+
+
 def test_a_cut_after_a_finish_with_an_error_is_a_failure() -> None:
     found = play([sse(TEXT, chunk({}, "error"))], cut=CUT)
 
     assert outcome(found) == ("failed", "upstream_unavailable")
 
 
-def parser_after(*chunks: Any) -> Parser:
-    parser = Parser(upstream="u")
+def parser_after(*chunks: Any, choices: int = 1) -> Parser:
+    parser = Parser(upstream="u", choices=choices)
     for item in chunks:
         parser.feed(Message("message", json.dumps(item)))
     return parser
@@ -847,6 +863,8 @@ def test_a_stream_is_finished_when_every_choice_is() -> None:
     parser = parser_after(TEXT, chunk({}, index=1), STOP, chunk({}, "stop", 1))
     assert parser.finished
     assert not parser.ended
+    assert not parser_after(TEXT, STOP, choices=2).finished
+    assert parser_after(TEXT, STOP, chunk({}, "stop", 1), choices=2).finished
 
 
 def test_the_names_come_from_the_first_chunk_that_has_them() -> None:

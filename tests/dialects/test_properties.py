@@ -87,10 +87,15 @@ messages = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(messages, max_size=8), st.none() | messages, st.sampled_from(("close", "cut", "stop"))
+    st.lists(messages, max_size=8),
+    st.none() | messages,
+    st.sampled_from(("close", "cut", "stop")),
+    st.integers(1, 3),
 )
-def test_any_messages_end_well_formed(sent: list[Message], tail: Message | None, end: str) -> None:
-    parser = Parser(upstream="u")
+def test_any_messages_end_well_formed(
+    sent: list[Message], tail: Message | None, end: str, choices: int
+) -> None:
+    parser = Parser(upstream="u", choices=choices)
     found = [event for message in sent for event in parser.feed(message)]
     found += {
         "close": lambda: parser.close(tail),
