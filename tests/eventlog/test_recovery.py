@@ -1,0 +1,145 @@
+"""The end of a stream whose producer is gone, wherever it was cut."""
+
+import pytest
+
+from app.eventlog.recovery import ending_of
+from app.events import (
+    ChoiceEnd,
+    ErrorInfo,
+    Event,
+    LogProbs,
+    Media,
+    Notice,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    TokenCounts,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+)
+from tests.dialects.streams import check
+
+LOST = ErrorInfo("producer_lost", "the relay that ran the stream is gone", True)
+HEAD: list[Event] = [StreamStart("st_1", "demo", 0), StreamTarget("demo", "demo", 1, "up_1")]
+
+STREAMS: dict[str, list[Event]] = {
+    "text": [
+        TextStart(0),
+        TextDelta(0, "so"),
+        LogProbs(0, [{"token": "so", "logprob": -0.5}]),
+        TextDelta(0, " far"),
+        TextEnd(0),
+        ChoiceEnd("stop", "stop"),
+        Usage(3, 2, 5),
+        StreamEnd("completed", "stop", TokenCounts(3, 2, 5)),
+    ],
+    "reasoning, then text and refusal": [
+        ReasoningStart(0),
+        ReasoningDelta(0, "hm"),
+        ReasoningEnd(0, signature="s"),
+        Opaque("anthropic.signature", "data", 0),
+        TextStart(1),
+        TextDelta(1, "no"),
+        TextEnd(1),
+        RefusalStart(2),
+        RefusalDelta(2, "I will not"),
+        RefusalEnd(2),
+        ChoiceEnd("refusal", "refusal"),
+        StreamEnd("completed", "refusal"),
+    ],
+    "parallel tool calls": [
+        TextStart(0),
+        TextDelta(0, "let me look"),
+        TextEnd(0),
+        ToolCallStart(1, "call_1", "weather"),
+        ToolCallDelta(1, '{"city":'),
+        ToolCallStart(2, "call_2", "time"),
+        ToolCallDelta(2, '{"zone"'),
+        ToolCallDelta(1, '"Kyoto"}'),
+        ToolCallDelta(2, ':"JST"}'),
+        ToolCallEnd(1, '{"city":"Kyoto"}'),
+        ToolCallEnd(2, '{"zone":"JST"}'),
+        ChoiceEnd("tool_calls", "tool_calls"),
+        StreamEnd("completed", "tool_calls"),
+    ],
+    "two choices": [
+        TextStart(0, 1),
+        TextDelta(0, "b", 1),
+        TextStart(1),
+        TextDelta(1, "a"),
+        TextEnd(1),
+        ChoiceEnd("length", "length"),
+        TextDelta(0, "c", 1),
+        TextEnd(0, 1),
+        ChoiceEnd("stop", "stop", choice=1),
+        StreamEnd("completed", "length"),
+    ],
+    "what has no end of its own": [
+        Media(0, "image/png", data="aaaa"),
+        ProviderTool(1, "search", {"query": "sea"}),
+        Notice("retry", "once more"),
+        TextStart(2),
+        TextDelta(2, "a"),
+        TextEnd(2),
+        ChoiceEnd("stop"),
+        StreamEnd("completed", "stop"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_every_prefix_ends_well(name: str) -> None:
+    events = [*HEAD, *STREAMS[name]]
+    for cut in range(1, len(events)):
+        ending = ending_of(iter(events[:cut]), status="interrupted", error=LOST)
+
+        check([*events[:cut], *ending])
+        end = ending[-1]
+        assert isinstance(end, StreamEnd)
+        assert ("interrupted", LOST) == (end.status, end.error)
+    assert [] == ending_of(events, status="interrupted", error=LOST)
+
+
+def test_open_blocks_end_in_the_order_they_began() -> None:
+    events = [*HEAD, *STREAMS["parallel tool calls"][:7]]
+
+    assert [
+        ToolCallEnd(1, '{"city":'),
+        ToolCallEnd(2, '{"zone"'),
+        StreamEnd("failed", "error", error=LOST),
+    ] == ending_of(events, status="failed", error=LOST)
+
+
+def test_call_without_arguments_does_not_look_whole() -> None:
+    ending = ending_of([*HEAD, ToolCallStart(0, "c", "f", 2)], status="interrupted", error=LOST)
+
+    assert ToolCallEnd(0, "", 2) == ending[0]
+
+
+def test_finish_reason_and_usage_are_those_that_were_told() -> None:
+    events = [*HEAD, *STREAMS["text"][:-1]]
+
+    assert [StreamEnd("interrupted", "stop", TokenCounts(3, 2, 5), LOST)] == ending_of(
+        events, status="interrupted", error=LOST
+    )
+
+
+def test_finish_reason_of_another_choice_is_not_the_streams() -> None:
+    events = [*HEAD, ChoiceEnd("stop", choice=1)]
+
+    assert [StreamEnd("cancelled", "cancelled")] == ending_of(
+        events, status="cancelled", error=None
+    )
