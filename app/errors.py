@@ -33,6 +33,7 @@ CODES: dict[str, CodeInfo] = {
     "stream_expired": CodeInfo(410, "The stream is gone"),
     "request_too_large": CodeInfo(413, "The request is too large"),
     "unsupported_media_type": CodeInfo(415, "The content type is not supported"),
+    "idempotency_mismatch": CodeInfo(422, "The Idempotency-Key was used for another request"),
     "rate_limited": CodeInfo(429, "Too many requests", retryable=True),
     # What the provider says about the request.
     "context_length_exceeded": CodeInfo(400, "The conversation is too long for the model"),

@@ -7,16 +7,24 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import httpx2
 import msgspec
 
-from app.errors import ServiceError
-from app.eventlog import EventLog, LogState
+from app.errors import RelayError, RequestError, ServiceError
+from app.eventlog import EventLog, LogState, read_all
 from app.events import Event
-from app.relay import Limits, Relay, shut_down
+from app.limits import Limits
+from app.relay import Relay, shut_down
 from app.requests import ChatRequest
 from app.upstreams.routes import Upstreams
+
+BATCH = 256
+"""How many events a reader that catches up is given at once."""
+
+STOP_S = 2.0
+"""How long relays may take to write their ends when everything stops."""
 
 
 class Capacity(msgspec.Struct, frozen=True):
@@ -40,24 +48,42 @@ class _Run:
 class Reader:
     """One reader of one stream; it counts as one until `leave`."""
 
-    def __init__(self, stream: str, event_log: EventLog, on_leave: Callable[[str], None]) -> None:
+    def __init__(
+        self, stream: str, event_log: EventLog, on_leave: Callable[[str, float | None], None]
+    ) -> None:
         self.stream = stream
         self._log = event_log
-        self._on_leave: Callable[[str], None] | None = on_leave
+        self._on_leave: Callable[[str, float | None], None] | None = on_leave
 
     async def read(self, after: int, *, timeout_s: float) -> Sequence[Event]:
-        """Give the events after the cursor; see `EventLog.read`."""
-        return await self._log.read(self.stream, after, timeout_s=timeout_s)
+        """Give events after the cursor; see `EventLog.read`."""
+        return await self._log.read(self.stream, after, timeout_s=timeout_s, limit=BATCH)
+
+    async def read_all(self) -> Sequence[Event]:
+        """Give all events so far."""
+        return await read_all(self._log, self.stream)
 
     async def state(self) -> LogState:
         """Tell how far the stream is."""
         return await self._log.state(self.stream)
 
-    def leave(self) -> None:
-        """Say that nobody reads here any more; only the first call counts."""
+    def leave(self, *, linger_s: float | None = None) -> None:
+        """Say that nobody reads here any more; only the first call counts.
+
+        `linger_s` is how long the stream goes on if this was its last reader, in place of
+        what it was started with. A stream that is to run to its end does so all the same.
+        """
         on_leave, self._on_leave = self._on_leave, None
         if on_leave is not None:
-            on_leave(self.stream)
+            on_leave(self.stream, linger_s)
+
+
+class Opened(NamedTuple):
+    """A stream that a request has started, or found."""
+
+    reader: Reader
+    outcome: "asyncio.Future[RelayError | None] | None"
+    """`Relay.committed`; None for a stream that is not produced here, or no longer."""
 
 
 class Hub:
@@ -81,17 +107,41 @@ class Hub:
         self._runs: dict[str, _Run] = {}
         self._readers: dict[str, int] = {}
         self._drained = asyncio.Event()
+        self._claiming = asyncio.Lock()
 
-    async def start(self, request: ChatRequest, *, linger_s: float | None) -> tuple[Relay, Reader]:
+    async def start(
+        self,
+        request: ChatRequest,
+        *,
+        linger_s: float | None,
+        key: str | None = None,
+        digest: str = "",
+    ) -> Opened:
         """Start a generation; the caller is its first reader.
 
         Once its last reader has left, it is cancelled after `linger_s` seconds; None lets
-        it run to its end.
+        it run to its end. A `key` that has started one already, for a body of the same
+        `digest`, is given that stream instead.
 
         Raises:
-            RequestError: `model_not_found`.
+            RequestError: `model_not_found`, or `idempotency_mismatch`.
             ServiceError: `overloaded`, too many streams or about to stop.
         """
+        stream = f"st_{secrets.token_urlsafe(16)}"
+        if key is None:
+            return await self._start(stream, request, linger_s=linger_s)
+        async with self._claiming:  # a key is free to others until its stream is created
+            claim = await self._log.claim(key, digest=digest, stream=stream)
+            if claim.stream == stream:
+                return await self._start(stream, request, linger_s=linger_s)
+        if claim.digest != digest:
+            raise RequestError(
+                "idempotency_mismatch",
+                f"the Idempotency-Key {key!r} was used with another body; take a new key",
+            )
+        return await self.attach(claim.stream)
+
+    async def _start(self, stream: str, request: ChatRequest, *, linger_s: float | None) -> Opened:
         if self.draining:
             raise ServiceError(
                 "overloaded", "the relay is shutting down; try again", retry_after_s=2
@@ -104,7 +154,6 @@ class Hub:
                 retry_after_s=2,
             )
         model, target = self.upstreams.resolve(request.model)
-        stream = f"st_{secrets.token_urlsafe(16)}"
         await self._log.create(stream)
         relay = Relay(
             stream,
@@ -117,9 +166,9 @@ class Hub:
         )
         run = self._runs[stream] = _Run(relay, linger_s=linger_s)
         run.task.add_done_callback(lambda _: self._ended(stream))
-        return relay, self._reader(stream)
+        return self._opened(stream)
 
-    async def attach(self, stream: str) -> Reader:
+    async def attach(self, stream: str) -> Opened:
         """Add a reader to a stream, which keeps a running one alive.
 
         Raises:
@@ -134,7 +183,7 @@ class Hub:
                 f"the stream has {readers} readers, which is the limit",
                 retry_after_s=5,
             )
-        return self._reader(stream)
+        return self._opened(stream)
 
     async def events(self, stream: str) -> Sequence[Event]:
         """Give all events so far, without waiting.
@@ -142,7 +191,7 @@ class Hub:
         Raises:
             RequestError: `not_found` or `stream_expired`.
         """
-        return await self._log.read(stream, 0, timeout_s=0)
+        return await read_all(self._log, stream)
 
     async def cancel(self, stream: str) -> None:
         """Stop a generation; one that has ended stays as it is.
@@ -157,6 +206,15 @@ class Hub:
         if run is not None:
             run.relay.stop("cancelled")
             await asyncio.wait({run.task})
+
+    async def delete(self, stream: str) -> None:
+        """Stop a generation and forget what it said.
+
+        Raises:
+            RequestError: `not_found` or `stream_expired`.
+        """
+        await self.cancel(stream)
+        await self._log.delete(stream)
 
     async def models(self) -> list[tuple[str, str]]:
         """List the public model names, each with its upstream's name, the default first."""
@@ -175,36 +233,48 @@ class Hub:
         """Cut a running `drain` short."""
         self._drained.set()
 
+    async def open(self) -> None:
+        """Make the log ready.
+
+        Raises:
+            LogUnusable: the place of the log cannot be used.
+        """
+        await self._log.open()
+
     async def close(self) -> None:
-        """Stop everything and close the HTTP client."""
+        """Stop everything, close the HTTP client and the log."""
         self.draining = True
         await self._stop_all()
         await self._client.aclose()
+        await self._log.close()
 
     async def _stop_all(self) -> None:
         runs = list(self._runs.values())
         for run in runs:
             run.relay.stop("interrupted", shut_down())
         if runs:
-            await asyncio.wait([run.task for run in runs])
+            await asyncio.wait([run.task for run in runs], timeout=STOP_S)
 
-    def _reader(self, stream: str) -> Reader:
+    def _opened(self, stream: str) -> Opened:
         self._readers[stream] = self._readers.get(stream, 0) + 1
+        reader = Reader(stream, self._log, self._detach)
         run = self._runs.get(stream)
-        if run is not None and run.timer is not None:
+        if run is None:
+            return Opened(reader, None)
+        if run.timer is not None:
             run.timer.cancel()
             run.timer = None
-        return Reader(stream, self._log, self._detach)
+        return Opened(reader, run.relay.committed)
 
-    def _detach(self, stream: str) -> None:
+    def _detach(self, stream: str, linger_s: float | None) -> None:
         self._readers[stream] -= 1
         if self._readers[stream]:
             return
         del self._readers[stream]
         run = self._runs.get(stream)
         if run is not None and run.linger_s is not None:
-            loop = asyncio.get_running_loop()
-            run.timer = loop.call_later(run.linger_s, run.relay.stop, "cancelled")
+            delay = run.linger_s if linger_s is None else linger_s
+            run.timer = asyncio.get_running_loop().call_later(delay, run.relay.stop, "cancelled")
 
     def _ended(self, stream: str) -> None:
         run = self._runs.pop(stream)

@@ -25,6 +25,13 @@ class Timeouts(msgspec.Struct, frozen=True):
     total_timeout_s: float = 1800
 
 
+class Limits(Timeouts, frozen=True):
+    """Timeouts in seconds and the sizes, in bytes, of what one upstream may send."""
+
+    max_line: int = 16 * 2**20
+    max_event: int = 16 * 2**20
+
+
 class Deadlines:
     """When the wait for one generation is over, and what it was waiting for."""
 

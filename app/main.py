@@ -7,18 +7,19 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 import app
 from app.api import chat, health, models, page, problems, streams
 from app.api.middleware import CommonHeaders
-from app.api.wire import Wire
+from app.api.policy import Policy
 from app.demo import MODELS, DemoTransport
 from app.errors import RelayError, RequestError
 from app.eventlog.memory import MemoryLog
 from app.hub import Capacity, Hub
-from app.relay import Limits
+from app.limits import Limits
 from app.settings import Settings, SettingsError
 from app.upstreams.endpoints import Upstream
 from app.upstreams.http import open_client
@@ -66,9 +67,33 @@ def build_hub(settings: Settings) -> Hub:
     )
 
 
-def create_app(settings: Settings, hub: Hub) -> Starlette:
-    """Build the app that serves a hub; it closes the hub when it is shut down."""
-    wire = Wire(
+def create_app(settings: Settings, hub: Hub) -> ASGIApp:
+    """Build the app that serves a hub; it opens the hub at its start and closes it at its end."""
+    app = Starlette(
+        routes=build_routes(settings, hub),
+        exception_handlers={
+            RelayError: problems.on_relay_error,
+            HTTPException: problems.on_http_error,
+            Exception: problems.on_bug,
+        },
+        lifespan=lambda _: _open(hub),
+    )
+    # Around Starlette and not in it, so that the answer to a bug has these headers too.
+    return CommonHeaders(
+        CORSMiddleware(
+            app,
+            allow_origins=settings.cors_origins,
+            allow_origin_regex=LOCAL_ORIGINS,
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=("*",),
+            expose_headers=EXPOSED_HEADERS,
+        )
+    )
+
+
+def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:
+    """List all routes of the HTTP interface."""
+    policy = Policy(
         gate_s=settings.gate_s,
         heartbeat_s=settings.heartbeat_s,
         retry_ms=settings.retry_ms,
@@ -76,40 +101,22 @@ def create_app(settings: Settings, hub: Hub) -> Starlette:
         linger_s=settings.linger_s,
         max_request_bytes=settings.max_request_bytes,
     )
+    return [
+        *chat.routes(hub, policy),
+        *streams.routes(hub, policy),
+        *models.routes(hub),
+        *health.routes(hub),
+        *page.routes(static_folder()),
+    ]
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await hub.close()
 
-    return Starlette(
-        routes=[
-            *chat.routes(hub, wire),
-            *streams.routes(hub, wire),
-            *models.routes(hub),
-            *health.routes(hub),
-            *page.routes(static_folder()),
-        ],
-        middleware=[
-            Middleware(CommonHeaders),
-            Middleware(
-                CORSMiddleware,
-                allow_origins=settings.cors_origins,
-                allow_origin_regex=LOCAL_ORIGINS,
-                allow_methods=("GET", "POST", "DELETE"),
-                allow_headers=("*",),
-                expose_headers=EXPOSED_HEADERS,
-            ),
-        ],
-        exception_handlers={
-            RelayError: problems.on_relay_error,
-            HTTPException: problems.on_http_error,
-            Exception: problems.on_bug,
-        },
-        lifespan=lifespan,
-    )
+@asynccontextmanager
+async def _open(hub: Hub) -> AsyncIterator[None]:
+    await hub.open()
+    try:
+        yield
+    finally:
+        await hub.close()
 
 
 def static_folder() -> Path:

@@ -31,58 +31,16 @@ from app.events import (
     StreamTarget,
     Usage,
 )
-from app.limits import Deadlines, Timeouts
+from app.limits import Deadlines, Limits
 from app.requests import ChatRequest
 from app.upstreams.http import FAILURES, explain, open_stream
 from app.upstreams.routes import Target
+from app.watch import Watch
 
 REUSE_WAIT_S = 0.2
 """How long an answer that has ended may take to end its body too, to keep the connection."""
 
 log = structlog.get_logger("seseragi.relay")
-
-
-class Watch:
-    """Ends the wait for an upstream: expires `patience` when `deadlines` say so.
-
-    While tokens come, one timer stands and is looked at when it fires; it is set anew only
-    when the time to wait has become shorter.
-    """
-
-    def __init__(self, deadlines: Deadlines, patience: asyncio.Timeout) -> None:
-        self._deadlines = deadlines
-        self._patience = patience
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __enter__(self) -> "Watch":
-        self._check()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def saw(self, *, events: bool, finished: bool) -> None:
-        """Note that bytes came, and whether they held events."""
-        if self._deadlines.on_bytes(self._loop.time(), events=events, finished=finished):
-            if self._timer is not None:
-                self._timer.cancel()
-            self._check()
-
-    def _check(self) -> None:
-        when, _ = self._deadlines.next()
-        if when <= self._loop.time():
-            self._patience.reschedule(when)
-        else:
-            self._timer = self._loop.call_at(when, self._check)
-
-
-class Limits(Timeouts, frozen=True):
-    """Timeouts in seconds and the sizes, in bytes, of what one upstream may send."""
-
-    max_line: int = 16 * 2**20
-    max_event: int = 16 * 2**20
 
 
 class Relay:
@@ -123,22 +81,33 @@ class Relay:
         self._count = 0
 
     async def run(self) -> None:
-        """Relay the whole answer; returns when the `stream.end` is in the log."""
+        """Relay the whole answer; returns when the `stream.end` is in the log.
+
+        Where not even that can be written the stream stays without an end, which is logged,
+        and which the log's own recovery mends.
+        """
         self._task = asyncio.current_task()
-        await self._append([StreamStart(self.stream, self._model, int(time.time()))])
         try:
+            await self._run()
+        except Exception as error:
+            log.exception("relay failed", stream=self.stream)
+            bug = ServiceError("internal", "the relay failed; its log tells more")
+            if not self._parser.ended and not isinstance(error, RelayError):
+                await self._log_events(self._parser.stop("failed", bug))
+        finally:
+            if not self.committed.done():
+                self.committed.set_result(ServiceError("internal", "the event log failed"))
+
+    async def _run(self) -> None:
+        try:
+            await self._append([StreamStart(self.stream, self._model, int(time.time()))])
             if self._stop is None:
                 await self._pump()
         except asyncio.CancelledError:
-            await self._log_events(self._parser.stop(*self._why_stopped()))
+            pass
         except RelayError as error:
             await self._log_events(self._parser.stop("failed", error))
-        except Exception:
-            log.exception("relay failed", stream=self.stream)
-            bug = ServiceError("internal", "the relay failed; its log tells more")
-            await self._log_events(self._parser.stop("failed", bug))
-        else:
-            await self._log_events(self._parser.stop(*self._why_stopped()))
+        await self._log_events(self._parser.stop(*self._why_stopped()))
 
     def stop(self, status: Status, error: RelayError | None = None) -> None:
         """End the generation from outside and close the upstream; the first call counts."""

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from app.dialects.openai_chat import Quirks
 from app.dialects.table import DIALECTS
 from app.upstreams.endpoints import PRESETS, Preset, Secret, Upstream
 
@@ -43,6 +44,7 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
     models: tuple[str, ...] = ()
     default_model: str | None = None
+    quirks: Quirks | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -235,7 +237,7 @@ def _upstream(
         auth=table.auth or preset.auth,
         query=table.query,
         headers=table.headers,
-        quirks=preset.quirks,
+        quirks=table.quirks or preset.quirks,
         models=table.models,
         default_model=table.default_model or preset.default_model,
     )

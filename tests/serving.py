@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,16 @@ class Relay:
 
 @contextlib.asynccontextmanager
 async def serve_relay(
-    script: Script | None = None, *, key: str = "sk-test-0123456789", **settings: Any
+    script: Script | None = None,
+    *,
+    key: str = "sk-test-0123456789",
+    environ: Mapping[str, str] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Relay]:
     """Run the relay on a free port; `script` is its upstream "openai"."""
-    environ = {f"SESERAGI_{name.upper()}": str(value) for name, value in settings.items()}
+    environ = {**(environ or {})} | {
+        f"SESERAGI_{name.upper()}": str(value) for name, value in settings.items()
+    }
     if script is not None:
         environ |= {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": script.base_url}
     built = load_settings(environ)

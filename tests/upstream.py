@@ -124,6 +124,8 @@ class Upstream:
     def __init__(self) -> None:
         self.script: Sequence[Step] = []
         self.choose: Callable[[Call], Sequence[Step]] | None = None
+        self.models: Sequence[Step] = reply("404 Not Found", "")
+        self.models_asked = 0
         self.calls: list[Call] = []
         self.called = asyncio.Event()
         self.port = 0
@@ -137,10 +139,10 @@ class Upstream:
         if call is None:
             writer.close()
             return
-        if call.method == "GET":  # for the list of models, which this one does not have
-            await _play(
-                send("HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n"), writer, call.closed
-            )
+        if call.method == "GET":
+            self.models_asked += 1
+            for step in self.models:
+                await _play(step, writer, call.closed)
             writer.close()
             return
         self.calls.append(call)

@@ -1,6 +1,8 @@
 """`POST /v1/chat`: start a generation and answer in native events."""
 
 import asyncio
+import hashlib
+import re
 from typing import Any
 
 import msgspec
@@ -9,92 +11,124 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.api.body import disconnected, read_json
+from app.api.policy import Policy
 from app.api.problems import problem
-from app.api.response import EventStream
-from app.api.wire import Wire
-from app.dialects.native import render_result
-from app.errors import RelayError
-from app.events import StreamEnd
-from app.hub import Hub, Reader
-from app.relay import Relay
+from app.api.response import EventStream, read_from
+from app.dialects.native import parse_event_id, render_result
+from app.errors import RelayError, RequestError
+from app.events import Event, StreamEnd
+from app.hub import Hub, Opened, Reader
 from app.requests import ChatRequest, parse_chat_request
 
 
 class Chat:
     """The endpoint; it holds what all its requests share."""
 
-    def __init__(self, hub: Hub, wire: Wire) -> None:
+    def __init__(self, hub: Hub, policy: Policy) -> None:
         self._hub = hub
-        self._wire = wire
+        self._policy = policy
 
     async def post(self, request: Request) -> Response:
         try:
             body = await read_json(
                 request,
-                max_bytes=self._wire.max_request_bytes,
-                timeout_s=self._wire.body_timeout_s,
+                max_bytes=self._policy.max_request_bytes,
+                timeout_s=self._policy.body_timeout_s,
             )
         except ClientDisconnect:
             return _nobody()
+        if (cursor := request.headers.get("last-event-id")) is not None:
+            return await self._read_on(cursor)
         chat = parse_chat_request(body)
+        key = _idempotency_key(request)
         respond_async = _prefers_async(request)
-        relay, reader = await self._hub.start(
-            chat, linger_s=self._linger_s(chat, respond_async=respond_async)
+        opened = await self._hub.start(
+            chat,
+            linger_s=self._linger_s(chat, can_return=chat.stream or respond_async or bool(key)),
+            key=key,
+            digest=hashlib.sha256(body).hexdigest(),
         )
+        reader = opened.reader
         if respond_async:
-            reader.leave()
-            return _accepted(relay.stream)
+            # However shortly it may go on without a reader: its first one needs time to come.
+            reader.leave(linger_s=self._policy.linger_s)
+            return _accepted(reader.stream)
+        # One that leaves before it knows the stream's id can come back by its key only.
+        unknown_s = None if key or chat.on_disconnect is not None else 0
         try:
             if chat.stream:
-                return await self._stream(request, relay, reader)
-            return await self._result(request, relay, reader)
+                return await self._stream(request, opened, linger_s=unknown_s)
+            return await self._result(request, opened, linger_s=unknown_s)
         except BaseException:
-            reader.leave()
+            reader.leave(linger_s=unknown_s)
             raise
 
-    def _linger_s(self, chat: ChatRequest, *, respond_async: bool) -> float | None:
+    def _linger_s(self, chat: ChatRequest, *, can_return: bool) -> float | None:
         match chat.on_disconnect:
             case "continue":
                 return None
             case "cancel":
                 return 0
             case None:
-                return self._wire.linger_s if respond_async else 0
+                return self._policy.linger_s if can_return else 0
             case seconds:
                 return seconds
 
-    async def _stream(self, request: Request, relay: Relay, reader: Reader) -> Response:
+    async def _stream(
+        self, request: Request, opened: Opened, *, linger_s: float | None
+    ) -> Response:
         """Hold the status until the outcome is known, or the gate's time is over."""
-        if not await _first(request, relay.committed, timeout_s=self._wire.gate_s):
+        reader, outcome = opened
+        if outcome is not None:
+            if not await _first(request, outcome, timeout_s=self._policy.gate_s):
+                reader.leave(linger_s=linger_s)
+                return _nobody()
+            error = outcome.result() if outcome.done() else None
+        else:
+            error = await self._failed_start(reader.stream)
+        if error is not None:
             reader.leave()
-            return _nobody()
-        if relay.committed.done() and (error := relay.committed.result()) is not None:
-            reader.leave()
-            return _failed(error, request, relay)
-        return EventStream(reader, after=0, wire=self._wire)
+            return _failed(error, request, reader.stream)
+        return EventStream(reader, after=0, policy=self._policy)
 
-    async def _result(self, request: Request, relay: Relay, reader: Reader) -> Response:
+    async def _failed_start(self, stream: str) -> RelayError | None:
+        """Tell why a stream that has ended never began; None if it did."""
+        result = render_result(stream, await self._hub.events(stream))
+        if result.error is None or result.target is not None:
+            return None
+        return RelayError.of(result.error)
+
+    async def _read_on(self, cursor: str) -> Response:
+        """Answer a POST that some client sent again after it had lost its connection."""
+        stream, after = parse_event_id(cursor)
+        reader, _ = await self._hub.attach(stream)
+        return await read_from(reader, after, policy=self._policy)
+
+    async def _result(
+        self, request: Request, opened: Opened, *, linger_s: float | None
+    ) -> Response:
         """Wait for the end and answer with the whole."""
-        end = asyncio.ensure_future(_wait_end(reader))
+        reader = opened.reader
+        reading = asyncio.ensure_future(_read_to_end(reader))
         try:
-            stayed = await _first(request, end, timeout_s=None)
+            stayed = await _first(request, reading, timeout_s=None)
         finally:
-            end.cancel()
-            reader.leave()
+            reading.cancel()
+            reader.leave(linger_s=linger_s)
         if not stayed:
             return _nobody()
-        result = render_result(relay.stream, await self._hub.events(relay.stream))
+        result = render_result(reader.stream, reading.result())
         if result.error is not None:
-            return _failed(RelayError.of(result.error), request, relay)
+            return _failed(RelayError.of(result.error), request, reader.stream)
         return Response(
             msgspec.json.encode(result),
-            headers={"cache-control": "no-store", "stream-id": relay.stream},
+            headers={"cache-control": "no-store", "stream-id": reader.stream},
             media_type="application/json",
         )
 
 
-def routes(hub: Hub, wire: Wire) -> list[Route]:
-    return [Route("/v1/chat", Chat(hub, wire).post, methods=["POST"])]
+def routes(hub: Hub, policy: Policy) -> list[Route]:
+    return [Route("/v1/chat", Chat(hub, policy).post, methods=["POST"])]
 
 
 async def _first(
@@ -109,18 +143,27 @@ async def _first(
         gone.cancel()
 
 
-async def _wait_end(reader: Reader) -> None:
-    after = 0
-    while not (events := await reader.read(after, timeout_s=60)) or not isinstance(
-        events[-1], StreamEnd
-    ):
-        after += len(events)
+async def _read_to_end(reader: Reader) -> list[Event]:
+    events: list[Event] = []
+    while not events or not isinstance(events[-1], StreamEnd):
+        events += await reader.read(len(events), timeout_s=60)
+    return events
 
 
 def _prefers_async(request: Request) -> bool:
     """RFC 7240: `Prefer: respond-async`, alone or in a list."""
     preferences = ",".join(request.headers.getlist("prefer")).split(",")
     return any(item.partition(";")[0].strip().lower() == "respond-async" for item in preferences)
+
+
+def _idempotency_key(request: Request) -> str | None:
+    """Read the header of draft-ietf-httpapi-idempotency-key-header."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and not re.fullmatch(r"[!-~]{1,255}", key):
+        raise RequestError(
+            "invalid_request", "Idempotency-Key: send 1 to 255 visible ASCII characters"
+        )
+    return key
 
 
 def _accepted(stream: str) -> Response:
@@ -139,8 +182,8 @@ def _accepted(stream: str) -> Response:
     )
 
 
-def _failed(error: RelayError, request: Request, relay: Relay) -> Response:
-    return problem(error, request, headers={"stream-id": relay.stream})
+def _failed(error: RelayError, request: Request, stream: str) -> Response:
+    return problem(error, request, headers={"stream-id": stream})
 
 
 def _nobody() -> Response:

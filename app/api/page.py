@@ -1,6 +1,7 @@
 """The demo page and the browser client: the files of `static/`."""
 
 from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
@@ -28,11 +29,20 @@ HEADERS = {
 }
 
 
+class _Static(StaticFiles):
+    """Files with the page's headers."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers.update(HEADERS)
+        return response
+
+
 def routes(static: Path) -> list[BaseRoute]:
     async def index(request: Request) -> Response:
         return FileResponse(static / "index.html", headers=HEADERS)
 
     return [
         Route("/", index, methods=["GET"]),
-        Mount("/static", StaticFiles(directory=static), name="static"),
+        Mount("/static", _Static(directory=static), name="static"),
     ]

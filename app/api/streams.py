@@ -5,9 +5,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.api.response import EventStream
-from app.api.wire import Wire
-from app.dialects.native import event_id, parse_cursor, render_result
+from app.api.policy import Policy
+from app.api.response import read_from
+from app.dialects.native import parse_cursor, render_result
 from app.errors import RequestError, ServiceError
 from app.hub import Hub
 
@@ -15,9 +15,9 @@ from app.hub import Hub
 class Streams:
     """The endpoints; they hold what all their requests share."""
 
-    def __init__(self, hub: Hub, wire: Wire) -> None:
+    def __init__(self, hub: Hub, policy: Policy) -> None:
         self._hub = hub
-        self._wire = wire
+        self._policy = policy
 
     async def events(self, request: Request) -> Response:
         """Send the events after the cursor: live, again, or both."""
@@ -25,31 +25,23 @@ class Streams:
         dialect = request.query_params.get("format", "native")
         if dialect != "native":
             raise RequestError("invalid_request", f"unknown format {dialect[:40]!r}; use 'native'")
+        start = request.query_params.get("from")
+        if start not in (None, "snapshot"):
+            raise RequestError("invalid_request", f"from: use 'snapshot', not {start[:40]!r}")
+        cursor = request.headers.get("last-event-id") or request.query_params.get("after")
+        after = parse_cursor(cursor, stream=stream) if cursor else 0
         try:
-            reader = await self._hub.attach(stream)
+            reader, _ = await self._hub.attach(stream)
         except ServiceError as error:
             # EventSource gives up for good at any status but 200.
             if "text/event-stream" not in request.headers.get("accept", ""):
                 raise
-            retry_ms = max(self._wire.retry_ms, int((error.retry_after_s or 0) * 1000))
+            retry_ms = max(self._policy.retry_ms, int((error.retry_after_s or 0) * 1000))
             return Response(f"retry: {retry_ms}\n\n", media_type="text/event-stream")
-        try:
-            cursor = request.headers.get("last-event-id") or request.query_params.get("after")
-            after = parse_cursor(cursor, stream=stream) if cursor else 0
-            state = await reader.state()
-            if after > state.last:
-                raise RequestError(
-                    "conflict",
-                    f"the stream has no event {event_id(stream, after)!r} yet; "
-                    f"its last is {event_id(stream, state.last)!r}",
-                )
-            if state.ended and after == state.last:
-                reader.leave()
-                return Response(status_code=204, headers={"cache-control": "no-store"})
-        except BaseException:
-            reader.leave()
-            raise
-        return EventStream(reader, after=after, wire=self._wire)
+        # A reader that has a cursor has had its snapshot.
+        return await read_from(
+            reader, after, policy=self._policy, snapshot=start is not None and not cursor
+        )
 
     async def show(self, request: Request) -> Response:
         """Tell of the stream so far in one JSON object."""
@@ -61,6 +53,11 @@ class Streams:
         await self._hub.cancel(stream)
         return await self._state(stream, status_code=202)
 
+    async def delete(self, request: Request) -> Response:
+        """Stop the generation and forget what it said."""
+        await self._hub.delete(request.path_params["stream"])
+        return Response(status_code=204, headers={"cache-control": "no-store"})
+
     async def _state(self, stream: str, *, status_code: int) -> Response:
         result = render_result(stream, await self._hub.events(stream))
         return Response(
@@ -71,10 +68,11 @@ class Streams:
         )
 
 
-def routes(hub: Hub, wire: Wire) -> list[Route]:
-    streams = Streams(hub, wire)
+def routes(hub: Hub, policy: Policy) -> list[Route]:
+    streams = Streams(hub, policy)
     return [
         Route("/v1/streams/{stream}/events", streams.events, methods=["GET"]),
         Route("/v1/streams/{stream}", streams.show, methods=["GET"]),
+        Route("/v1/streams/{stream}", streams.delete, methods=["DELETE"]),
         Route("/v1/streams/{stream}/cancel", streams.cancel, methods=["POST"]),
     ]

@@ -53,12 +53,16 @@ class Renderer:
 
     def feed(self, event: Event) -> bytes:
         """Give the frame of the next event."""
-        self._number += 1
+        return self.frame(self._number + 1, event)
+
+    def frame(self, number: int, event: Event) -> bytes:
+        """Give the frame of an event further on, those between being left out."""
+        self._number = number
         retry, self._retry = self._retry, b""
         return b"%b%b%d\nevent: %b\ndata: %b\n\n" % (
             retry,
             self._id_prefix,
-            self._number,
+            number,
             type_of(event).encode(),
             encode(event),
         )
@@ -69,20 +73,84 @@ def event_id(stream: str, number: int) -> str:
     return f"{stream}.{number}"
 
 
+def parse_event_id(text: str) -> tuple[str, int]:
+    """Read the id of a frame as its stream and the event's number.
+
+    Raises:
+        RequestError: `invalid_request`, it is no id of this dialect.
+    """
+    match = _EVENT_ID.fullmatch(text)
+    if match is None or match["stream"] is None:
+        raise _no_cursor(text)
+    return match["stream"], int(match["number"])
+
+
 def parse_cursor(text: str, *, stream: str) -> int:
     """Read the id of the last frame seen, or its bare number.
 
     Raises:
         RequestError: `invalid_request`, it is no cursor of this stream in this dialect.
     """
-    match = re.fullmatch(r"(?:(?P<stream>[\w-]+)\.)?(?P<number>\d{1,15})", text, re.ASCII)
+    match = _EVENT_ID.fullmatch(text)
     if match is None or match["stream"] not in (None, stream):
-        raise RequestError(
-            "invalid_request",
-            f"{text[:80]!r} is not the id of an event of this stream; "
-            f"ids look like {event_id(stream, 7)}",
-        )
+        raise _no_cursor(text)
     return int(match["number"])
+
+
+_EVENT_ID = re.compile(r"(?:(?P<stream>[\w-]{1,64})\.)?(?P<number>\d{1,15})", re.ASCII)
+
+
+def _no_cursor(text: str) -> RequestError:
+    return RequestError(
+        "invalid_request",
+        f"{text[:80]!r} is not the id of an event of this stream; "
+        f"ids look like {event_id('st_4fJ9qXw0V1cT8mYbR2nZkQ', 7)}",
+    )
+
+
+def compact(events: Iterable[Event], *, after: int = 0) -> list[tuple[int, Event]]:
+    """Join deltas that follow each other in one block; give the numbers the events go by.
+
+    A joined delta has the number of its last piece, so that its id is a cursor like any
+    other. `after` is the number of the event before the first.
+    """
+    found: list[tuple[int, Event]] = []
+    pieces: list[str] = []
+    for number, event in enumerate(events, after + 1):
+        last = found[-1][1] if found else None
+        piece = _piece(event)
+        if piece is not None and _continues(last, event):
+            pieces.append(piece)
+            found[-1] = (number, found[-1][1])
+            continue
+        _join(found, pieces)
+        pieces = [] if piece is None else [piece]
+        found.append((number, event))
+    _join(found, pieces)
+    return found
+
+
+def _piece(event: Event) -> str | None:
+    match event:
+        case TextDelta() | ReasoningDelta() | RefusalDelta():
+            return event.text
+        case ToolCallDelta():
+            return event.arguments
+        case _:
+            return None
+
+
+def _continues(last: Event | None, event: Event) -> bool:
+    return type(last) is type(event) and getattr(last, "block", None) == getattr(
+        event, "block", None
+    )
+
+
+def _join(found: list[tuple[int, Event]], pieces: list[str]) -> None:
+    if len(pieces) > 1:
+        number, event = found[-1]
+        field = "arguments" if isinstance(event, ToolCallDelta) else "text"
+        found[-1] = (number, msgspec.structs.replace(event, **{field: "".join(pieces)}))
 
 
 class TextBlock(msgspec.Struct, omit_defaults=True):

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
 
 import aiohttp
 import httpx2
-from httpx_aiohttp.httpx2 import Httpx2AiohttpClient
+from httpx_aiohttp.httpx2 import AiohttpTransport, Httpx2AiohttpClient
 
 from app.dialects.failure import parse_failure
 from app.errors import UpstreamError
@@ -18,8 +20,8 @@ MAX_FAILURE_BYTES = 64 * 1024
 FAILURE_WAIT_S = 5.0
 """How long the body of an error reply may take."""
 
-# Servers close idle connections after 5 s and more (uvicorn, Node). A connection that is
-# kept for less is never found closed by the request that wants it.
+# Many servers close idle connections after 5 s (uvicorn, Node). A connection that is kept for
+# less is not found closed by the request that wants it.
 KEEPALIVE_S = 4.0
 
 FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
@@ -30,14 +32,39 @@ def open_client(
     *, connect_timeout_s: float, mounts: Mapping[str, httpx2.AsyncBaseTransport]
 ) -> httpx2.AsyncClient:
     """Open the HTTP client of all upstreams; `mounts` are transports for URL patterns."""
-    return Httpx2AiohttpClient(
+    return _Client(
         mounts=dict(mounts),
         timeout=httpx2.Timeout(None, connect=connect_timeout_s, pool=connect_timeout_s),
-        # 0 is aiohttp's "no limit": the hub bounds the streams in flight, and with None it
-        # would fall back to 100 connections.
-        limits=httpx2.Limits(max_connections=0, keepalive_expiry=KEEPALIVE_S),
         follow_redirects=False,
+        # A cookie that one call was given must not go out with the next, somebody else's.
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
     )
+
+
+class _Transport(AiohttpTransport):
+    """aiohttp's, without its limit of 100 connections and its memory for cookies."""
+
+    def get_client(self) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=0,  # the hub bounds the streams in flight
+            keepalive_timeout=KEEPALIVE_S,
+            ssl=self.ssl_context,
+        )
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+
+
+class _Client(Httpx2AiohttpClient):
+    """Uses `_Transport`, also where the environment names a proxy."""
+
+    def _init_transport(  # type: ignore[override]  # called with keywords only
+        self, *, transport: httpx2.AsyncBaseTransport | None = None, **settings: Any
+    ) -> httpx2.AsyncBaseTransport:
+        return transport or _Transport(**settings)
+
+    def _init_proxy_transport(  # type: ignore[override]  # as above
+        self, proxy: httpx2.Proxy, **settings: Any
+    ) -> httpx2.AsyncBaseTransport:
+        return _Transport(proxy=proxy, **settings)
 
 
 async def open_stream(

@@ -6,6 +6,7 @@ model, any name of that upstream's own.
 
 import asyncio
 from collections.abc import Sequence
+from urllib.parse import quote
 
 import aiohttp
 import httpx2
@@ -19,7 +20,14 @@ from app.upstreams.endpoints import Upstream
 LIST_S = 300.0
 """How long an upstream's list of models is believed."""
 
+LIST_AGAIN_S = 10.0
+"""How long after it could not be had it is not asked for again."""
+
 LIST_TIMEOUT_S = 3.0
+LIST_BYTES = 4 * 2**20
+
+MODEL = "{model}"
+"""Where a base URL wants the model's name."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -32,7 +40,7 @@ class Target(msgspec.Struct, frozen=True):
         """Build the streaming call that answers a chat request."""
         upstream = self.upstream
         dialect = DIALECTS[upstream.dialect]
-        base_url = upstream.base_url.replace("{model}", self.model).rstrip("/")
+        base_url = upstream.base_url.replace(MODEL, _as_segment(self.model)).rstrip("/")
         body = dialect.render_request(chat, model=self.model, quirks=upstream.quirks)
         return client.build_request(
             "POST",
@@ -41,6 +49,38 @@ class Target(msgspec.Struct, frozen=True):
             content=msgspec.json.encode(body),
             headers={**upstream.render_headers(), "content-type": "application/json"},
         )
+
+
+def _as_segment(model: str) -> str:
+    """Quote a model's name so that it is one segment of a path, whoever wrote it."""
+    if model in (".", ".."):
+        raise RequestError("model_not_found", f"unknown model {model!r}")
+    return quote(model, safe="")
+
+
+async def _fetch_models(client: httpx2.AsyncClient, upstream: Upstream) -> tuple[str, ...]:
+    """Fetch an upstream's list of models, in OpenAI's form.
+
+    Raises:
+        ValueError: the answer is none, or too large.
+    """
+    request = client.build_request(
+        "GET",
+        f"{upstream.base_url}/models",
+        params=dict(upstream.query) or None,
+        headers=upstream.render_headers(),
+    )
+    response = await client.send(request, stream=True)
+    try:
+        body = b""
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > LIST_BYTES:
+                raise ValueError("the list of models is too long")
+    finally:
+        await response.aclose()
+    found = msgspec.json.decode(body, type=_ModelList)
+    return tuple(sorted(model.id for model in found.data))
 
 
 class _Model(msgspec.Struct):
@@ -90,10 +130,6 @@ class Upstreams:
             "model_not_found", f"unknown model {name[:120]!r}; models: {self._known()}"
         )
 
-    def listed(self) -> list[tuple[str, Target]]:
-        """List the models that are known without asking anyone, the default first."""
-        return sorted(self._listed.items(), key=lambda item: item[0] != self.default_model)
-
     async def models(self, client: httpx2.AsyncClient) -> list[tuple[str, str]]:
         """List the model names, each with its upstream's name, the default first.
 
@@ -111,23 +147,18 @@ class Upstreams:
         return list(names.items())
 
     async def _ask(self, client: httpx2.AsyncClient, upstream: Upstream) -> Sequence[str]:
-        """Ask an upstream for its models, at most every `LIST_S` seconds."""
-        asked_at, models = self._asked.get(upstream.name, (-LIST_S, ()))
+        """Ask an upstream for its models, unless its last answer is still believed."""
+        believed_until, models = self._asked.get(upstream.name, (0.0, ()))
         now = asyncio.get_running_loop().time()
-        if now - asked_at < LIST_S:
+        if now < believed_until or MODEL in upstream.base_url:
             return models
+        keep_s = LIST_S
         try:
             async with asyncio.timeout(LIST_TIMEOUT_S):
-                reply = await client.get(
-                    f"{upstream.base_url}/models",
-                    params=dict(upstream.query) or None,
-                    headers=upstream.render_headers(),
-                )
-            found = msgspec.json.decode(reply.content, type=_ModelList)
-            models = tuple(sorted(model.id for model in found.data))
-        except (TimeoutError, OSError, httpx2.HTTPError, aiohttp.ClientError, msgspec.MsgspecError):
-            models = ()
-        self._asked[upstream.name] = (now, models)
+                models = await _fetch_models(client, upstream)
+        except (TimeoutError, OSError, httpx2.HTTPError, aiohttp.ClientError, ValueError):
+            keep_s = LIST_AGAIN_S
+        self._asked[upstream.name] = (now + keep_s, models)
         return models
 
     def _first_default(self) -> str | None:
@@ -138,6 +169,6 @@ class Upstreams:
         return None
 
     def _known(self) -> str:
-        names = [repr(name) for name, _ in self.listed()]
+        names = [repr(name) for name in self._listed]
         names += [repr(f"{upstream.name}/...") for upstream in self.all if upstream.prefixed]
         return ", ".join(names)

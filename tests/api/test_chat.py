@@ -167,9 +167,13 @@ MOMENTS: dict[str, list[Step]] = {
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize("how", ["close", "reset"])
 async def test_leaving_closes_the_upstream_within_a_second(moment, streaming, how):
+    """Unless the reader can come back, which the next test is about."""
+    body = {**HELLO, "stream": streaming}
+    if moment == "in the stream":
+        body["on_disconnect"] = "cancel"
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = MOMENTS[moment]
-        _, writer = await raw_request(relay, json.dumps({**HELLO, "stream": streaming}).encode())
+        _, writer = await raw_request(relay, json.dumps(body).encode())
         await asyncio.wait_for(upstream.called.wait(), 5)
         await asyncio.sleep(0.05)
         (call,) = upstream.calls
@@ -178,6 +182,22 @@ async def test_leaving_closes_the_upstream_within_a_second(moment, streaming, ho
             writer.close()
         else:
             writer.transport.abort()
+        await asyncio.wait_for(call.closed.wait(), 1)
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+async def test_reader_that_can_come_back_is_waited_for(how):
+    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=0.5) as relay:
+        upstream.script = MOMENTS["in the stream"]
+        reader, writer = await raw_request(relay, json.dumps(HELLO).encode())
+        await reader.readuntil(b"text.delta")
+        (call,) = upstream.calls
+        if how == "close":
+            writer.close()
+        else:
+            writer.transport.abort()
+        await asyncio.sleep(0.25)
+        assert not call.closed.is_set()
         await asyncio.wait_for(call.closed.wait(), 1)
 
 
@@ -296,7 +316,8 @@ async def test_leaving_in_the_body_harms_nobody():
 async def test_too_many_streams_are_refused():
     async with serve_upstream() as upstream, serve_relay(upstream, max_streams=1) as relay:
         upstream.script = [head(), send(text("a")), Hold()]
-        async with relay.client.stream("POST", "/v1/chat", json=HELLO):
+        body = {**HELLO, "on_disconnect": "cancel"}
+        async with relay.client.stream("POST", "/v1/chat", json=body):
             refused = await relay.client.post("/v1/chat", json=HELLO)
 
             assert 503 == refused.status_code

@@ -81,7 +81,7 @@ REFUSED = [
     Refused("not HTTP", [send("SSH-2.0-OpenSSH\r\n\r\n")], 502, "upstream_unavailable"),
     Refused("an endless line", [head(), send("data: "), Endless(b"x" * 4096)], 502, "upstream_invalid_response"),
     Refused("an endless event", [head(), Endless(b"data: xxxxxxxxxxxxx\n" * 100)], 502, "upstream_invalid_response"),
-    Refused("brotli that is none", [head(content_encoding="gzip"), send(b"\0\1\2 not gzip")], 502, "upstream_invalid_response"),
+    Refused("gzip that is none", [head(content_encoding="gzip"), send(b"\0\1\2 not gzip")], 502, "upstream_invalid_response"),
     Refused("no first event", [head(), Hold()], 504, "upstream_timeout"),
     Refused("no head", [Hold()], 504, "upstream_timeout"),
     Refused("comments for ever", [head(), *PINGS, Hold()], 504, "upstream_timeout"),

@@ -113,7 +113,8 @@ async def test_cancel_ends_the_stream_and_closes_the_upstream():
         upstream.script = [head(), send(text("a")), Hold()]
         accepted = await start(relay)
         reading = asyncio.create_task(read(relay, accepted["events_url"]))
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.sleep(0.05)
         response = await relay.client.post(accepted["cancel_url"])
         (call,) = upstream.calls
         await asyncio.wait_for(call.closed.wait(), 1)
@@ -140,11 +141,20 @@ async def test_stream_that_nobody_reads_is_cancelled():
     async with serve_upstream() as upstream, serve_relay(upstream, linger_s=0.1) as relay:
         upstream.script = [head(), send(text("a")), Hold()]
         accepted = await start(relay)
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(upstream.called.wait(), 5)
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
         kept = (await relay.client.get(accepted["url"])).json()
 
         assert ("cancelled", "a") == (kept["status"], kept["text"])
+
+
+async def test_first_reader_of_an_accepted_stream_has_time_to_come():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        accepted = await start(relay, on_disconnect="cancel")
+        await asyncio.sleep(0.05)
+
+        assert "abcd" == text_of(events_of(await read(relay, accepted["events_url"])))
 
 
 async def test_reader_that_comes_back_in_time_keeps_it_running():
@@ -229,7 +239,7 @@ async def read_until_cut(reader: asyncio.StreamReader) -> bytes:
 
 async def test_head_request_opens_no_stream():
     async with serve_upstream() as upstream, serve_relay(upstream, linger_s=5) as relay:
-        upstream.script = SLOW
+        upstream.script = [head(), send(text("a")), Hold()]
         accepted = await start(relay)
         response = await relay.client.head(accepted["events_url"])
 

@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Wire(msgspec.Struct, frozen=True):
+class Policy(msgspec.Struct, frozen=True):
     """Seconds, milliseconds and bytes."""
 
     gate_s: float = 5

@@ -1,0 +1,192 @@
+"""Coming back to a stream: sent-again POSTs, idempotency keys, snapshots, deleting."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.serving import HELLO, Relay, events_of, read_messages, serve_relay, text_of
+from tests.upstream import DONE, FINISH, Hold, Step, head, send, serve_upstream, text, wait
+
+SLOW: list[Step] = [
+    head(),
+    *(step for n in "abcd" for step in (send(text(n)), wait(0.03))),
+    send(FINISH + DONE),
+]
+
+
+async def post(relay: Relay, body: dict | None = None, **headers: str) -> tuple[str, list]:
+    """POST and read all; gives the stream's id and the messages."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with relay.client.stream("POST", "/v1/chat", json=body or HELLO, headers=named) as reply:
+        assert reply.status_code == 200, await reply.aread()
+        return reply.headers["stream-id"], await read_messages(reply)
+
+
+async def test_post_sent_again_with_the_last_id_reads_on():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        stream, whole = await post(relay)
+        for message in whole[:-1]:
+            again, rest = await post(relay, last_event_id=message.id)
+            number = int(message.id.rpartition(".")[2])
+
+            assert (stream, whole[number:]) == (again, rest)
+        end = await relay.client.post(
+            "/v1/chat", json=HELLO, headers={"last-event-id": whole[-1].id}
+        )
+        assert 204 == end.status_code
+        assert 1 == len(upstream.calls)
+
+
+@pytest.mark.parametrize(
+    ("cursor", "status"),
+    [("st_unknown.3", 404), ("7", 400), ("nonsense", 400), ("x" * 60_000, 400)],
+)
+async def test_post_with_a_strange_last_id_starts_nothing(cursor, status):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        reply = await relay.client.post("/v1/chat", json=HELLO, headers={"last-event-id": cursor})
+
+        assert status == reply.status_code
+        assert [] == upstream.calls
+
+
+async def test_same_key_and_body_start_one_generation():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        replies = await asyncio.gather(*(post(relay, idempotency_key="key-1") for _ in range(5)))
+        later = await post(relay, idempotency_key="key-1")
+
+        assert [replies[0]] * 5 == replies
+        assert replies[0] == later
+        assert 1 == len(upstream.calls)
+
+
+async def test_same_key_with_another_body_is_refused():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        await post(relay, idempotency_key="key-1")
+        reply = await relay.client.post(
+            "/v1/chat", json={**HELLO, "seed": 1}, headers={"idempotency-key": "key-1"}
+        )
+
+        assert (422, "idempotency_mismatch") == (reply.status_code, reply.json()["code"])
+        assert 1 == len(upstream.calls)
+
+
+async def test_key_of_a_failed_start_gives_the_same_failure():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head("401 No"), send("{}")]
+        replies = [
+            await relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
+            for _ in range(2)
+        ]
+
+        assert [(502, "upstream_auth")] * 2 == [
+            (reply.status_code, reply.json()["code"]) for reply in replies
+        ]
+        assert 1 == len(upstream.calls)
+
+
+async def test_key_of_a_refused_start_is_free_again():
+    async with serve_upstream() as upstream, serve_relay(upstream, max_streams=1) as relay:
+        upstream.script = [head(), send(text("a")), Hold()]
+        busy = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
+        refused = await relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
+        assert 503 == refused.status_code
+        await relay.client.post(busy.json()["cancel_url"])
+        upstream.script = SLOW
+        await asyncio.sleep(0.05)
+        _, messages = await post(relay, idempotency_key="k")
+
+        assert "abcd" == text_of(events_of(messages))
+
+
+async def test_result_is_waited_for_again_by_its_key():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        body = {**HELLO, "stream": False}
+        headers = {"idempotency-key": "k"}
+        leaving = asyncio.create_task(relay.client.post("/v1/chat", json=body, headers=headers))
+        await asyncio.wait_for(upstream.called.wait(), 5)
+        leaving.cancel()
+        await asyncio.sleep(0.05)
+        reply = await relay.client.post("/v1/chat", json=body, headers=headers)
+
+        assert "abcd" == reply.json()["text"]
+        assert 1 == len(upstream.calls)
+
+
+async def test_bad_key_is_named():
+    async with serve_relay() as relay:
+        reply = await relay.client.post(
+            "/v1/chat", json=HELLO, headers={"idempotency-key": "x" * 256}
+        )
+
+        assert 400 == reply.status_code
+        assert "Idempotency-Key" in reply.json()["detail"]
+
+
+async def test_snapshot_gives_the_text_so_far_at_once():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), *(send(text(n)) for n in "abc"), wait(0.3), send(text("d") + FINISH + DONE)]  # fmt: skip
+        accepted = (
+            await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
+        ).json()
+        await asyncio.sleep(0.15)
+        async with relay.client.stream("GET", f"{accepted['events_url']}?from=snapshot") as reply:
+            messages = await read_messages(reply)
+        async with relay.client.stream("GET", accepted["events_url"]) as reply:
+            whole = await read_messages(reply)
+        texts = [event["text"] for event in events_of(messages) if event["type"] == "text.delta"]
+
+        assert ["abc", "d"] == texts
+        # Each id is a cursor of the whole stream.
+        assert {message.id for message in messages} < {message.id for message in whole}
+        for message in messages:
+            number = int(message.id.rpartition(".")[2])
+            rest = whole[number:]
+            seen = [other for other in messages if int(other.id.rpartition(".")[2]) <= number]
+            assert "abcd" == text_of(events_of([*seen, *rest]))
+
+
+async def test_unknown_start_is_named():
+    async with serve_relay() as relay:
+        reply = await relay.client.get("/v1/streams/st_x/events?from=end")
+
+        assert 400 == reply.status_code
+        assert "from: use 'snapshot'" in reply.json()["detail"]
+
+
+async def test_delete_stops_and_forgets():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("secret")), Hold()]
+        accepted = (
+            await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
+        ).json()
+        await asyncio.wait_for(upstream.called.wait(), 5)
+        deleted = await relay.client.delete(accepted["url"])
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+        after = await relay.client.get(accepted["url"])
+        twice = await relay.client.delete(accepted["url"])
+
+        assert (204, b"") == (deleted.status_code, deleted.content)
+        assert (410, "stream_expired") == (after.status_code, after.json()["code"])
+        assert 410 == twice.status_code
+
+
+async def test_cancel_is_taken_as_a_beacon_sends_it():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("a")), Hold()]
+        accepted = (
+            await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
+        ).json()
+        await asyncio.wait_for(upstream.called.wait(), 5)
+        reply = await relay.client.post(
+            accepted["cancel_url"],
+            content=json.dumps({"why": "left"}),
+            headers={"content-type": "text/plain;charset=UTF-8"},
+        )
+
+        assert (202, "cancelled") == (reply.status_code, reply.json()["status"])

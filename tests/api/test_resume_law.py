@@ -1,0 +1,140 @@
+"""The resume law: what was read up to a cut and what is read after it are the whole.
+
+Frames are compared as bytes. `retry:` stands in the first frame of every connection, so it
+is taken off before.
+"""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Sequence
+
+import httpx2
+import pytest
+
+from tests.api.test_recordings import script
+from tests.cutting import cutting_proxy, randomly
+from tests.dialects.streams import body_of, recordings
+from tests.serving import HELLO, Relay, serve_relay
+from tests.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
+
+RETRY = b"retry: 2000\n"
+
+
+def split(raw: bytes) -> tuple[list[bytes], bytes]:
+    """Whole frames without `retry:` and heartbeats, and what is left of a cut one."""
+    *frames, rest = raw.replace(b": hb\n", b"").split(b"\n\n")
+    return [frame.removeprefix(RETRY) + b"\n\n" for frame in frames], rest
+
+
+def id_of(frame: bytes) -> str:
+    return frame.split(b"\n", 1)[0].removeprefix(b"id: ").decode()
+
+
+async def start(relay: Relay) -> str:
+    reply = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
+    return reply.json()["events_url"]
+
+
+async def read(relay: Relay, url: str, *, after: str | None = None) -> list[bytes]:
+    headers = {} if after is None else {"last-event-id": after}
+    reply = await relay.client.get(url, headers=headers)
+    assert reply.status_code in (200, 204)
+    assert reply.status_code == 204 or reply.content.startswith(RETRY)
+    return split(reply.content)[0]
+
+
+@pytest.mark.parametrize("row", recordings("openai_chat"))
+async def test_law_holds_at_every_event_of_a_recorded_stream(row):
+    body = body_of(row)
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = script(body, seed=1)
+        url = await start(relay)
+        whole = await read(relay, url)
+        for k in range(1, len(whole) + 1):
+            rest = await read(relay, url, after=id_of(whole[k - 1]))
+
+            assert whole[k:] == rest
+        assert 1 == len(upstream.calls)
+
+
+def paced(count: int, *, seed: int) -> Sequence[Step]:
+    dice = random.Random(seed)
+    steps: list[Step] = [head()]
+    for number in range(count):
+        steps.append(send(text(f"{number} せせらぎ🌊 ")))
+        if dice.random() < 0.3:
+            steps.append(wait(dice.choice([0, 0.002, 0.01])))
+    return [*steps, send(FINISH + DONE)]
+
+
+async def read_with_cuts(port: int, path: str, *, seed: int) -> list[bytes]:
+    """A reader that is cut at random bytes and comes back with the last whole frame's id."""
+    dice = random.Random(seed)
+    seen: list[bytes] = []
+    async with httpx2.AsyncClient(timeout=20, verify=False) as client:
+        for _ in itertools.count():
+            headers = {"last-event-id": id_of(seen[-1])} if seen else {}
+            raw = b""
+            left = dice.randrange(1, 3000)
+            async with client.stream(
+                "GET", f"http://127.0.0.1:{port}{path}", headers=headers
+            ) as reply:
+                if reply.status_code == 204:
+                    return seen
+                assert 200 == reply.status_code
+                async for data in reply.aiter_bytes():
+                    raw += data[:left]
+                    left -= len(data)
+                    if left <= 0:
+                        break
+            seen += split(raw)[0]
+            if seen and b'"type":"stream.end"' in seen[-1]:
+                return seen
+    raise AssertionError
+
+
+async def test_two_hundred_readers_at_random_places_while_events_come():
+    async with serve_upstream() as upstream, serve_relay(upstream, max_readers=300) as relay:
+        upstream.script = paced(300, seed=1)
+        url = await start(relay)
+        readers = [
+            asyncio.create_task(read_with_cuts(relay.port, url, seed=seed)) for seed in range(200)
+        ]
+        all_seen = await asyncio.gather(*readers)
+        whole = await read(relay, url)
+
+        assert len(whole) > 300
+        assert all(whole == seen for seen in all_seen)
+        assert 1 == len(upstream.calls)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_connections_cut_on_the_way_lose_and_double_nothing(seed):
+    """FIN, RST and frozen connections, cut by a proxy inside frames and characters."""
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = paced(150, seed=seed)
+        url = await start(relay)
+        plan = randomly(seed, most=4000, hows=("fin", "rst", "freeze"))
+        seen: list[bytes] = []
+        async with (
+            cutting_proxy(relay.port, plan) as proxy,
+            httpx2.AsyncClient(timeout=5) as client,
+        ):
+            while not seen or b'"type":"stream.end"' not in seen[-1]:
+                headers = {"last-event-id": id_of(seen[-1])} if seen else {}
+                raw = b""
+                try:
+                    async with client.stream(
+                        "GET", f"http://127.0.0.1:{proxy.port}{url}", headers=headers
+                    ) as reply:
+                        if reply.status_code == 204:
+                            break
+                        async for data in reply.aiter_bytes():
+                            raw += data
+                except httpx2.HTTPError:
+                    pass
+                seen += split(raw)[0]
+            assert proxy.cuts > 3
+
+        assert await read(relay, url) == seen
