@@ -37,6 +37,7 @@ class Parser:
         self._choices = choices
         self._shape = Shape()
         self._reader = Reader(self._shape)
+        self._fed = False
 
     @property
     def ended(self) -> bool:
@@ -49,6 +50,7 @@ class Parser:
 
     def feed(self, message: Message) -> list[Event]:
         """Take the next message."""
+        self._fed = True
         if not self._shape.ended:
             self._message(message)
         return self._shape.take()
@@ -133,6 +135,8 @@ class Parser:
                 return
             if not isinstance(document, dict | list):
                 return  # such as the first digits of a number
+        # As the first message it is a body of one JSON document, not the rest of a stream.
+        self._reader.alone = not self._fed
         self._message(tail)
         if not self._shape.ended and not self._shape.seen:
             self._refuse(mapping(document))

@@ -26,9 +26,12 @@ class Reader:
     def __init__(self, shape: Shape) -> None:
         self.whole = False
         """Whether a chunk was no piece of an answer but all of it."""
+        self.alone = False
+        """Whether the chunk to come is all that the upstream sent."""
         self.error: Any = None
         """The error of a choice, where one had any."""
         self._shape = shape
+        self._messages: set[int] = set()
         self._sounds: dict[int, int] = {}
         self._tools: dict[tuple[int, int], tuple[int, dict[str, Any]]] = {}
 
@@ -52,12 +55,21 @@ class Reader:
             self._citations(chunk)
 
     def _message(self, chunk: dict[str, Any], choice: dict[str, Any], index: int) -> dict[str, Any]:
-        """Give the `message` of a choice without delta, {} if it only repeats the deltas."""
-        message = mapping(choice.get("message"))
-        if message and chunk.get("object") != "chat.completion.chunk":
+        """Give the `message` of a choice without delta, {} if it repeats what was said.
+
+        It is the answer, or a piece of one for hosts that know no deltas.
+        """
+        message, kind = mapping(choice.get("message")), chunk.get("object")
+        if not message:
+            return message
+        whole, piece = kind == "chat.completion", kind == "chat.completion.chunk"
+        if whole or (self.alone and not piece):
             self.whole = True
-            if self._shape.wrote(index):
-                return {}
+        # Perplexity's "chat.completion.done" repeats the deltas before it.
+        again = whole or (not piece and index not in self._messages)
+        if again and self._shape.wrote(index):
+            return {}
+        self._messages.add(index)
         return message
 
     def _choice(self, index: int, choice: dict[str, Any]) -> None:

@@ -796,6 +796,45 @@ def test_a_whole_answer_without_anything_is_a_failure() -> None:
     assert outcome(play([json.dumps(whole).encode()])) == ("failed", "upstream_unavailable")
 
 
+def said(content: str, finish: str | None = None, **more: Any) -> Any:
+    """A chunk whose choice has a message and no delta; `more` stands beside it."""
+    message = {"role": "assistant", "content": content}
+    return {"choices": [{"index": 0, "message": message, "finish_reason": finish}], **more}
+
+
+@pytest.mark.parametrize("more", [{}, {"object": "chat.completion.chunk"}, {"object": "message"}])
+def test_messages_for_deltas_are_pieces_of_an_answer(more: dict[str, Any]) -> None:
+    body = sse(said("", **more), said("a", **more), said("b", "stop", **more))
+
+    assert play([body]) == stopped(text("a", "b"))
+    for size in range(len(body) - 2):
+        assert end_of(play([body[:size]])).status == "failed"
+        assert end_of(play([body[:size]], cut=CUT)).status == "failed"
+
+
+def test_a_message_after_deltas_is_not_the_end() -> None:
+    # Perplexity's concise mode; the answer follows its reasoning.
+    done = said("a", object="chat.reasoning.done")
+    found = play([sse(TEXT, done)])
+
+    assert outcome(found) == failed("upstream_truncated")
+    assert kinds(found).count("text.delta") == 1
+
+
+def test_a_whole_answer_after_its_pieces_adds_nothing() -> None:
+    whole = said("ab", object="chat.completion")
+
+    assert play([sse(said("a"), said("b"), whole)])[:4] == text("a", "b")
+    assert outcome(play([sse(TEXT, whole)])) == ("completed", "unknown")
+
+
+def test_a_list_of_messages_for_a_body_is_a_whole_answer() -> None:
+    found = play([json.dumps([said("a"), said("b")]).encode()])
+
+    assert found[:4] == text("a", "b")
+    assert outcome(found) == ("completed", "unknown")
+
+
 def test_a_cut_after_the_finish_is_worth_a_notice_only() -> None:
     found = play([sse(TEXT, STOP)], cut=CUT)
 
