@@ -74,7 +74,7 @@ class Parser:
         if not self.finished:
             return self.stop("failed", error)
         if not self._shape.ended:
-            self._shape.notice(error.code, f"after the whole answer: {error.message}")
+            self._note(error)
             self._complete()
         return self._shape.take()
 
@@ -105,7 +105,20 @@ class Parser:
             if isinstance(chunk, dict):
                 self._chunk(chunk)
             elif message.event == "message":
-                self._fail("upstream_invalid_response", "sent a message that is no JSON object")
+                self._garbage()
+
+    def _garbage(self) -> None:
+        """Take a message that is no JSON object: it fails an answer that is not finished."""
+        what = f"upstream {self._upstream!r} sent a message that is no JSON object"
+        error = UpstreamError("upstream_invalid_response", what)
+        if self.finished:
+            self._note(error)
+        else:
+            self._end_with(error)
+
+    def _note(self, error: RelayError) -> None:
+        """Tell of a failure that came too late to matter."""
+        self._shape.notice(error.code, f"after the whole answer: {error.message}")
 
     def _chunk(self, chunk: dict[str, Any]) -> None:
         if self.model is None or self.upstream_id is None:

@@ -57,6 +57,7 @@ def chunk(delta: Any = None, finish: str | None = None, index: int = 0, **more: 
 
 
 STOP = chunk({}, "stop")
+USED = {"prompt_tokens": 1}
 COMPLETED = StreamEnd("completed", "stop")
 
 
@@ -841,6 +842,24 @@ def test_a_cut_after_the_finish_is_worth_a_notice_only() -> None:
     assert outcome(found) == ("completed", "stop")
     notice = Notice("upstream_timeout", "after the whole answer: upstream 'u' fell silent")
     assert [event for event in found if isinstance(event, Notice)] == [notice]
+
+
+@pytest.mark.parametrize("garbage", [b"data: bye\n\n", b"data: 5\n\n", b"data: [null]\n\n"])
+@pytest.mark.parametrize("end", [b"", DONE])
+def test_garbage_after_the_finish_is_worth_a_notice_only(garbage: bytes, end: bytes) -> None:
+    found = play([sse(TEXT, STOP) + garbage + sse({"choices": [], "usage": USED}) + end])
+
+    assert outcome(found) == ("completed", "stop")
+    assert end_of(found).usage == TokenCounts(input_tokens=1)
+    what = "after the whole answer: upstream 'u' sent a message that is no JSON object"
+    notices = [event for event in found if isinstance(event, Notice)]
+    assert notices == [Notice("upstream_invalid_response", what)]
+
+
+def test_garbage_before_the_last_finish_is_a_failure() -> None:
+    body = sse(TEXT, STOP) + b"data: bye\n\n" + DONE
+
+    assert outcome(play([body], choices=2)) == failed("upstream_invalid_response")
 
 
 def test_a_cut_before_the_finish_is_a_failure_with_its_reason() -> None:
