@@ -1,6 +1,5 @@
 """The composition root: builds everything from the settings, and the app around it."""
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -53,7 +52,10 @@ def build_hub(settings: Settings) -> Hub:
             mounts={"all://demo": DemoTransport()} if demo else {},
         ),
         event_log=MemoryLog(
-            retention_s=settings.retention_s, max_bytes=settings.max_log_bytes, now=time.monotonic
+            retention_s=settings.retention_s,
+            max_bytes=settings.max_log_bytes,
+            max_stream_bytes=settings.max_stream_bytes,
+            max_stream_events=settings.max_stream_events,
         ),
         limits=Limits(
             connect_timeout_s=settings.connect_timeout_s,

@@ -19,7 +19,8 @@ import structlog
 from app.dialects.openai_chat import Parser
 from app.dialects.table import DIALECTS
 from app.errors import RelayError, ServiceError, UpstreamError
-from app.eventlog import EventLog
+from app.eventlog import EventLog, read_all
+from app.eventlog.recovery import ending_of
 from app.events import (
     ChoiceEnd,
     ContentFilter,
@@ -78,6 +79,8 @@ class Relay:
         self._started_at = self._clock()
         self._deadlines = Deadlines(limits, now=self._started_at)
         self._first_event_s: float | None = None
+        self._refused = False
+        """Whether the log did not take what it was given."""
         self._count = 0
 
     async def run(self) -> None:
@@ -106,7 +109,13 @@ class Relay:
         except asyncio.CancelledError:
             pass
         except RelayError as error:
-            await self._log_events(self._parser.stop("failed", error))
+            ending = self._parser.stop("failed", error)
+            if self._refused:
+                # The parser is ahead of the log: only the log knows what has to be closed.
+                written = await read_all(self._log, self.stream)
+                ending = ending_of(written, status="failed", error=error.info())
+                self._held.clear()
+            await self._log_events(ending)
         await self._log_events(self._parser.stop(*self._why_stopped()))
 
     def stop(self, status: Status, error: RelayError | None = None) -> None:
@@ -187,8 +196,12 @@ class Relay:
         return StreamTarget(upstream, parser.model or self._target.model, 1, parser.upstream_id)
 
     async def _append(self, events: Sequence[Event]) -> None:
+        try:
+            await self._log.append(self.stream, events)
+        except RelayError:
+            self._refused = True
+            raise
         self._count += len(events)
-        await self._log.append(self.stream, events)
         if isinstance(events[-1], StreamEnd):
             self._report(events[-1])
 

@@ -75,6 +75,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     max_line_bytes: Bytes = 16 * 2**20
     max_event_bytes: Bytes = 16 * 2**20
     max_log_bytes: Bytes = 512 * 2**20
+    max_stream_bytes: Bytes = 64 * 2**20
+    max_stream_events: Count = 1_000_000
     max_streams: Count = 2000
     max_readers: Count = 200
 

@@ -278,3 +278,19 @@ async def test_silence_is_noticed_when_its_time_is_over(last, status, told, monk
         assert time.monotonic() - started < 2
         assert status == end["status"]
         assert told is None or told in end["error"]["message"]
+
+
+async def test_answer_that_is_too_long_for_the_log_ends_well():
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, max_stream_events=50, linger_s=0) as relay,
+    ):
+        upstream.script = [head(), *(step for n in range(99) for step in (send(text(f"{n} ")), wait(0.001))), Hold()]  # fmt: skip
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            events = events_of(await read_messages(response))
+
+        check_form(events)
+        assert ("failed", "overloaded") == (events[-1]["status"], events[-1]["error"]["code"])
+        assert "longer than the limit" in events[-1]["error"]["message"]
+        assert 40 < len(events) <= 52
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
