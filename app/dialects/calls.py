@@ -18,6 +18,8 @@ class Call:
     id: str = ""
     name: str = ""
     block: int | None = None
+    free: bool = False
+    """Whether the arguments are any text, as a custom tool takes it, and not JSON."""
     pieces: list[str] = field(default_factory=list)
     halves: Halves = field(default_factory=Halves)
 
@@ -32,6 +34,11 @@ class Call:
         except ValueError:
             return False
         return True
+
+    @property
+    def torn(self) -> bool:
+        """Whether the arguments are a part of JSON only; none at all stand for {}."""
+        return bool(self.pieces) and not self.free and not self.is_whole()
 
 
 class Calls:

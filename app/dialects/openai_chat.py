@@ -4,8 +4,9 @@ Vendors differ in what they add, leave out and repeat, not in the format: the pa
 what any of them sends, and `Quirks` says what one of them wants in a request.
 
 An answer is complete with `[DONE]`, or at the end of input when every choice that was seen
-has a finish reason. If the connection is lost instead, every choice that was asked for needs
-one. Any other end is a truncation. What follows the end is ignored.
+has a finish reason, and whole tool calls unless the reason explains it. If the connection is
+lost instead, this holds for every choice that was asked for. Any other end is a truncation.
+What follows the end is ignored.
 """
 
 from typing import Any, Literal
@@ -45,7 +46,7 @@ class Parser:
 
     @property
     def finished(self) -> bool:
-        """Whether every choice has a finish reason, those too that were not seen yet."""
+        """Whether every choice is finished, those too that were not seen yet."""
         return self._shape.finished and self._shape.seen >= self._choices
 
     def feed(self, message: Message) -> list[Event]:

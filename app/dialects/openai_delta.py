@@ -180,6 +180,7 @@ class Reader:
             id=id,
             name=string(function.get("name")),
             arguments=function.get("arguments", function.get("input")),
+            free="input" in function and "arguments" not in function,
         )
 
     def _audio(self, index: int, audio: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from app.dialects.calls import Calls
+from app.dialects.calls import Call, Calls
 from app.dialects.finish import parse_finish
 from app.dialects.surrogates import Halves, well_formed
 from app.dialects.untyped import clean
@@ -60,6 +60,9 @@ class _Kind(NamedTuple):
     end: Callable[..., Event]
 
 
+_TEARING = ("length", "content_filter", "error")
+"""The finish reasons that may leave a tool call half-written."""
+
 _TEXT = _Kind(TextStart, TextDelta, TextEnd)
 _REASONING = _Kind(ReasoningStart, ReasoningDelta, ReasoningEnd)
 _REFUSAL = _Kind(RefusalStart, RefusalDelta, RefusalEnd)
@@ -87,6 +90,16 @@ class _Choice:
     raw: str | None = None
     stop_sequence: str | None = None
 
+    @property
+    def told(self) -> list[Call]:
+        """The tool calls that were begun, which the nameless are not."""
+        return [call for call in self.calls.all if call.block is not None]
+
+    @property
+    def torn(self) -> bool:
+        """Whether a tool call is torn, and no finish reason explains it."""
+        return self.finish not in _TEARING and any(call.torn for call in self.told)
+
 
 class Shape:
     """The events of one upstream answer, but for `stream.start` and `stream.target`."""
@@ -112,8 +125,9 @@ class Shape:
 
     @property
     def finished(self) -> bool:
-        """Whether every choice that was seen has a finish reason."""
-        return bool(self._choices) and all(c.finish for c in self._choices.values())
+        """Whether every choice that was seen has a finish reason, and none is torn."""
+        states = self._choices.values()
+        return bool(states) and all(c.finish and not c.torn for c in states)
 
     @property
     def empty(self) -> bool:
@@ -174,17 +188,26 @@ class Shape:
             self._events.append(Opaque(well_formed(format), well_formed(data), block, choice))
 
     def tool_call(
-        self, choice: int, *, index: int | None, id: str, name: str, arguments: object
+        self,
+        choice: int,
+        *,
+        index: int | None,
+        id: str,
+        name: str,
+        arguments: object,
+        free: bool = False,
     ) -> int | None:
         """Take a fragment of a tool call; give its block, None until its name is known.
 
-        `arguments` is a piece of JSON text, or the whole as an object.
+        `arguments` is a piece of JSON text, or of any text if `free`, or the whole as an
+        object.
         """
         state = self._choice(choice)
         piece = _json_text(arguments)
         call = state.calls.find(index=index, id=id, name=name, piece=piece)
         call.id = call.id or well_formed(id)
         call.name = call.name or well_formed(name)
+        call.free = call.free or free
         piece = call.halves.feed(piece)
         if piece:
             call.pieces.append(piece)
@@ -373,10 +396,9 @@ def _json_text(arguments: object) -> str:
 
 def _reason(state: _Choice, *, completed: bool) -> FinishReason | None:
     """The finish reason to tell, None for a choice that did not get to it."""
-    calls = [call for call in state.calls.all if call.block is not None]
+    calls = state.told
     if state.finish is None:
         if not completed:
             return None
-        whole = all(call.is_whole() or not call.pieces for call in calls)
-        return "tool_calls" if calls and whole else "unknown"
+        return "tool_calls" if calls and not any(call.torn for call in calls) else "unknown"
     return "tool_calls" if state.finish == "stop" and calls else state.finish

@@ -738,6 +738,59 @@ def test_an_error_keeps_what_its_chunk_says_before_it() -> None:
     assert found[-3] == ChoiceEnd("error", "error")
 
 
+TORN = [chunk(tool(0, "i", "f", '{"a":')), chunk({"content": "b"})]
+
+
+@pytest.mark.parametrize("reason", ["stop", "tool_calls", "bored"])
+def test_a_torn_call_needs_an_end_marker(reason: str) -> None:
+    body = sse(*TORN, chunk({}, reason))
+
+    assert outcome(play([body])) == failed("upstream_truncated")
+    assert outcome(play([body], cut=CUT)) == failed("upstream_timeout")
+    assert outcome(play([body + DONE]))[0] == "completed"
+    assert not parser_after(*TORN, chunk({}, reason)).finished
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_a_torn_call_may_be_explained_by_the_finish_reason(reason: str) -> None:
+    body = sse(*TORN, chunk({}, reason))
+
+    assert outcome(play([body])) == ("completed", reason)
+    assert outcome(play([body], cut=CUT)) == ("completed", reason)
+
+
+def test_a_torn_call_that_the_provider_gave_up_on_is_its_error() -> None:
+    body = sse(*TORN, chunk({}, "MALFORMED_FUNCTION_CALL"))
+
+    assert outcome(play([body])) == failed("upstream_tool_failed")
+
+
+def test_the_reason_of_one_choice_explains_no_call_of_another() -> None:
+    other = chunk({}, "length", 1)
+
+    assert outcome(play([sse(*TORN, STOP, other)])) == failed("upstream_truncated")
+
+
+@pytest.mark.parametrize("arguments", [None, "", "{}", '{"a":1}'])
+def test_a_whole_call_needs_no_end_marker(arguments: str | None) -> None:
+    body = sse(chunk(tool(0, "i", "f", arguments)), STOP)
+
+    assert outcome(play([body])) == ("completed", "tool_calls")
+    assert outcome(play([body], cut=CUT)) == ("completed", "tool_calls")
+
+
+def test_the_input_of_a_custom_tool_need_not_be_json() -> None:
+    pieces = [{"custom": {"name": "f", "input": ""}}, {"custom": {"input": "x = {"}}]
+    chunks = [chunk({"tool_calls": [{"index": 0, **piece}]}) for piece in pieces]
+
+    assert outcome(play([sse(*chunks, STOP)])) == ("completed", "tool_calls")
+    assert tool_calls(play([sse(*chunks, STOP)]))[0]["arguments"] == "x = {"
+
+
+def test_a_call_that_was_never_begun_holds_nothing_up() -> None:
+    assert outcome(play([sse(chunk(tool(0, "i", None, "{")), STOP)])) == ("completed", "stop")
+
+
 def test_a_cut_call_does_not_look_like_one_without_arguments() -> None:
     found = play([sse(chunk(tool(0, "i", "f", "")))])
 
