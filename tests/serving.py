@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 
 from app.framing.sse import Decoder, Message
+from app.hub import Hub
 from app.main import build_hub, create_app
 from app.server import Server, bind
 from app.settings import load_settings
@@ -23,6 +24,7 @@ class Relay:
     url: str
     port: int
     server: Server
+    hub: Hub
     client: httpx2.AsyncClient
 
 
@@ -56,7 +58,7 @@ async def serve_relay(
     url = f"http://127.0.0.1:{port}"
     try:
         async with httpx2.AsyncClient(base_url=url, timeout=20) as client:
-            yield Relay(url, port, server, client)
+            yield Relay(url, port, server, hub, client)
     finally:
         await hub.drain(0)
         server.should_exit = True

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from app.api.body import disconnected, read_json
 from app.api.policy import Policy
 from app.api.problems import problem
-from app.api.response import EventStream, read_from
+from app.api.response import EventStream, last_event_id, read_from
 from app.dialects.native import parse_event_id, render_result
 from app.errors import RelayError, RequestError
 from app.events import Event, StreamEnd
@@ -37,7 +37,7 @@ class Chat:
             )
         except ClientDisconnect:
             return _nobody()
-        if (cursor := request.headers.get("last-event-id")) is not None:
+        if (cursor := last_event_id(request)) is not None:
             return await self._read_on(cursor)
         chat = parse_chat_request(body)
         key = _idempotency_key(request)

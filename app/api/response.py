@@ -6,6 +6,7 @@ from itertools import starmap
 
 import structlog
 from sse_starlette import EventSourceResponse
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -127,6 +128,12 @@ class SendWatch:
             self._give_up()
         else:
             self._timer = self._loop.call_at(since + self._timeout_s, self._check)
+
+
+def last_event_id(request: Request) -> str | None:
+    """Give the header `Last-Event-ID`; the server leaves the white space after it in."""
+    value = request.headers.get("last-event-id")
+    return value if value is None else value.strip(" \t")
 
 
 async def read_from(

@@ -6,7 +6,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.api.policy import Policy
-from app.api.response import read_from
+from app.api.response import last_event_id, read_from
 from app.dialects.native import parse_cursor, render_result
 from app.errors import RequestError, ServiceError
 from app.hub import Hub
@@ -28,7 +28,7 @@ class Streams:
         start = request.query_params.get("from")
         if start not in (None, "snapshot"):
             raise RequestError("invalid_request", f"from: use 'snapshot', not {start[:40]!r}")
-        cursor = request.headers.get("last-event-id") or request.query_params.get("after")
+        cursor = last_event_id(request) or request.query_params.get("after")
         after = parse_cursor(cursor, stream=stream) if cursor else 0
         try:
             reader, _ = await self._hub.attach(stream)

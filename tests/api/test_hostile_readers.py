@@ -1,0 +1,150 @@
+"""Readers that are slow, frozen, greedy or talk nonsense, beside others who are not."""
+
+import asyncio
+import contextlib
+import socket
+import time
+
+import pytest
+
+from app.events import StreamEnd, StreamStart, TextDelta, TextEnd, TextStart
+from tests.serving import HELLO, Relay, chat, events_of, read_messages, serve_relay, text_of
+from tests.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
+
+
+async def fill(relay: Relay, stream: str, count: int) -> None:
+    """Put a long ended stream into the log."""
+    log = relay.hub._log
+    await log.create(stream)
+    await log.append(stream, [StreamStart(stream, "m", 0), TextStart(0)])
+    for start in range(0, count, 1000):
+        await log.append(stream, [TextDelta(0, f"{n} ") for n in range(start, start + 1000)])
+    await log.append(stream, [TextEnd(0), StreamEnd("completed", "stop")])
+
+
+async def slowest_ping(relay: Relay, until: asyncio.Task) -> float:
+    slowest = 0.0
+    while not until.done():
+        started = time.monotonic()
+        assert 200 == (await relay.client.get("/healthz")).status_code
+        slowest = max(slowest, time.monotonic() - started)
+        await asyncio.sleep(0.005)
+    return slowest
+
+
+async def drop(port: int, path: str) -> int:
+    """Ask for a stream and read none of it into memory at once; gives its bytes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+    size = 0
+    while data := await reader.read(1 << 20):
+        size += len(data)
+        await asyncio.sleep(0)
+    writer.close()
+    return size
+
+
+async def test_long_replay_does_not_starve_the_others():
+    async with serve_relay(max_stream_bytes=2**30) as relay:
+        await fill(relay, "st_long", 200_000)
+        replay = asyncio.create_task(drop(relay.port, "/v1/streams/st_long/events"))
+        slowest = await slowest_ping(relay, replay)
+
+        assert await replay > 200_000 * 80
+        assert slowest < 0.25
+
+
+async def test_replay_to_a_client_that_has_gone_does_not_starve_the_others():
+    async with serve_relay(max_stream_bytes=2**30) as relay:
+        await fill(relay, "st_long", 200_000)
+        for _ in range(5):
+            _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+            writer.write(b"GET /v1/streams/st_long/events HTTP/1.1\r\nhost: x\r\n\r\n")
+            await asyncio.sleep(0.02)
+            writer.transport.abort()
+        pinging = asyncio.create_task(asyncio.sleep(0.5))
+
+        assert await slowest_ping(relay, pinging) < 0.25
+
+
+async def test_frozen_readers_cost_the_others_nothing():
+    count = 60
+    steps: list[Step] = [head()]
+    for number in range(count):
+        steps += [send(text(f"{number} " + "x" * 200_000)), wait(0.005)]
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, send_timeout_s=1, heartbeat_s=0.5) as relay,
+    ):
+        upstream.script = [*steps, send(FINISH + DONE)]
+        reply = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
+        url = reply.json()["events_url"]
+        frozen = []
+        for _ in range(50):
+            narrow = socket.socket()
+            narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            narrow.connect(("127.0.0.1", relay.port))
+            reader, writer = await asyncio.open_connection(sock=narrow, limit=1024)
+            writer.write(f"GET {url} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+            frozen.append((reader, writer))
+        started = time.monotonic()
+        async with relay.client.stream("GET", url) as response:
+            events = events_of(await read_messages(response))
+        took = time.monotonic() - started
+
+        assert "completed" == events[-1]["status"]
+        assert count == sum(event["type"] == "text.delta" for event in events)
+        assert took < 10
+        await asyncio.sleep(1.5)
+        # All of them are dropped, and by a cut, not by an end.
+        for reader, writer in frozen:
+            received = b""
+            with contextlib.suppress(ConnectionError):
+                while data := await asyncio.wait_for(reader.read(1 << 20), 10):
+                    received = received[-100:] + data
+            assert b"stream.end" not in received
+            assert not received.endswith(b"\r\n0\r\n\r\n")
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        b"x" * 60_000,
+        b"st_" + b"\xe3\x81\x82" + b".3",
+        b"st_long.u3",
+        b"st_long.3 ",
+        b"st_long.-3",
+        b"st_long.1e3",
+        b"st_long.\xd9\xa3",
+        b"st_long.99999999999999999999999",
+        b"../../etc/passwd.1",
+        b"0x10",
+    ],
+)
+async def test_cursors_that_are_none_are_refused(cursor):
+    async with serve_relay() as relay:
+        await fill(relay, "st_long", 1000)
+        status = {}
+        for kind in (b"GET /v1/streams/st_long/events", b"POST /v1/chat"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+            writer.write(
+                kind + b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n"
+                b"content-type: application/json\r\nlast-event-id: " + cursor + b"\r\n\r\n"
+            )
+            status[kind] = int((await reader.readuntil(b"\r\n")).split()[1])
+            writer.close()
+        # White space around a header's value is not part of it.
+        expected = 200 if cursor.endswith(b" ") else 400
+
+        assert {expected} == set(status.values())
+
+
+async def test_relay_serves_on_after_all_that():
+    async with serve_relay() as relay:
+        for _ in range(50):
+            _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+            writer.write(b"GET /v1/streams/x/events HTTP/1.1\r\n\x00\xff\r\n\r\n")
+            writer.close()
+
+        assert text_of(await chat(relay, max_tokens=5))
