@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from app.dialects.failure import parse_error, parse_finish_error
-from app.dialects.openai_delta import Reader
+from app.dialects.openai_delta import Deltas
 from app.dialects.shape import Shape
 from app.dialects.untyped import count, decode, mapping, words
 from app.errors import RelayError, UpstreamError
@@ -37,7 +37,7 @@ class Parser:
         self._upstream = upstream
         self._choices = choices
         self._shape = Shape()
-        self._reader = Reader(self._shape)
+        self._deltas = Deltas(self._shape)
         self._fed = False
 
     @property
@@ -64,7 +64,7 @@ class Parser:
         if tail is not None and not self._shape.ended:
             self._tail(tail)
         if not self._shape.ended:
-            if self._shape.finished or self._reader.whole:
+            if self._shape.finished or self._deltas.whole:
                 self._complete()
             else:
                 self._fail("upstream_truncated", "ended its answer before it was complete")
@@ -126,18 +126,18 @@ class Parser:
             # Both are "" in Azure's first chunk [azure-openai/chat-gpt52-usage].
             self.model = self.model or words(chunk.get("model"))
             self.upstream_id = self.upstream_id or words(chunk.get("id"))
-        self._reader.feed(chunk)
+        self._deltas.feed(chunk)
         usage = chunk.get("usage")
         if "x_groq" in chunk:
             x_groq = mapping(chunk["x_groq"])
             usage = usage or x_groq.get("usage")
-            self._reader.error = self._reader.error or x_groq.get("error")
+            self._deltas.error = self._deltas.error or x_groq.get("error")
         if usage:
             self._shape.usage(parse_usage(mapping(usage)))
         if chunk.get("error") or chunk.get("object") == "error" or chunk.get("type") == "error":
             self._end_with(parse_error(chunk, upstream=self._upstream))
-        elif self._reader.error:
-            self._end_with(parse_error({"error": self._reader.error}, upstream=self._upstream))
+        elif self._deltas.error:
+            self._end_with(parse_error({"error": self._deltas.error}, upstream=self._upstream))
 
     def _tail(self, tail: Message) -> None:
         data = tail.data.strip()
@@ -150,7 +150,7 @@ class Parser:
             if not isinstance(document, dict | list):
                 return  # such as the first digits of a number
         # As the first message it is a body of one JSON document, not the rest of a stream.
-        self._reader.alone = not self._fed
+        self._deltas.alone = not self._fed
         self._message(tail)
         if not self._shape.ended and not self._shape.seen:
             self._refuse(mapping(document))

@@ -20,7 +20,7 @@ _FUNCTION_CALL = -1
 """The index that stands for the one `function_call` of the time before `tool_calls`."""
 
 
-class Reader:
+class Deltas:
     """Takes the chunks of one stream."""
 
     def __init__(self, shape: Shape) -> None:
