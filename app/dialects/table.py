@@ -13,11 +13,8 @@ class Dialect(NamedTuple):
 
     path: str
     """Appended to the upstream's base URL."""
-    accept: str
-    """The content type to ask for."""
     decoder: type[LenientDecoder]
     parser: type[openai_chat.Parser]
-    quirks: type[openai_chat.Quirks]
     render_request: Callable[..., dict[str, Any]]
 
 
@@ -25,10 +22,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
     {
         "openai_chat": Dialect(
             path="chat/completions",
-            accept="text/event-stream",
             decoder=LenientDecoder,
             parser=openai_chat.Parser,
-            quirks=openai_chat.Quirks,
             render_request=openai_chat.render_request,
         )
     }

@@ -137,8 +137,7 @@ def test_the_table_names_the_dialect() -> None:
     dialect = DIALECTS["openai_chat"]
 
     assert dialect.path == "chat/completions"
-    parser = dialect.parser(upstream="u")
+    parser = dialect.parser(upstream="u", choices=2)
     assert not parser.ended
     assert dialect.decoder(max_line=10, max_event=10).feed(b"data: a\n\n")[0].data == "a"
     assert dialect.render_request is render_request
-    assert dialect.quirks() == Quirks()
