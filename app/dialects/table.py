@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from app.dialects import openai_chat
+from app.dialects.parser import Decoder, Parser
 from app.framing.lenient import LenientDecoder
 
 
@@ -13,8 +14,8 @@ class Dialect(NamedTuple):
 
     path: str
     """Appended to the upstream's base URL."""
-    decoder: type[LenientDecoder]
-    parser: type[openai_chat.Parser]
+    decoder: type[Decoder]
+    parser: type[Parser]
     render_request: Callable[..., dict[str, Any]]
 
 
