@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import structlog
 
 from app import __version__
+from app.eventlog import LogUnusable
 from app.hub import Hub
 from app.main import build_hub, create_app
 from app.server import Server, bind
@@ -32,7 +33,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the relay until it is stopped."""
     options = _parse(arguments)
     overrides = {
-        name: value for name in ("host", "port") if (value := getattr(options, name)) is not None
+        name: value
+        for name in ("host", "port", "log")
+        if (value := getattr(options, name)) is not None
     }
     try:
         settings = load_settings(os.environ, config=options.config, overrides=overrides)
@@ -61,6 +64,10 @@ async def _serve(settings: Settings, hub: Hub, listener: socket.socket) -> None:
         drain=lambda: hub.drain(settings.drain_s),
         hasten=hub.hasten,
     )
+    try:
+        await hub.open()
+    except LogUnusable as error:
+        fail(str(error))
     await server.serve(sockets=[listener])
 
 
@@ -74,6 +81,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", help="port to listen on, 0 for any free one (default: 8000)")
+    parser.add_argument(
+        "--log",
+        metavar="URL",
+        help="where streams are kept: memory, or sqlite:///PATH to survive a restart "
+        "(default: memory)",
+    )
     parser.add_argument(
         "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -16,7 +17,9 @@ from app.api.middleware import CommonHeaders
 from app.api.policy import Policy
 from app.demo import MODELS, DemoTransport
 from app.errors import RelayError, RequestError
+from app.eventlog import EventLog
 from app.eventlog.memory import MemoryLog
+from app.eventlog.sqlite import SqliteLog
 from app.hub import Capacity, Hub
 from app.limits import Limits
 from app.settings import Settings, SettingsError
@@ -51,12 +54,7 @@ def build_hub(settings: Settings) -> Hub:
             connect_timeout_s=settings.connect_timeout_s,
             mounts={"all://demo": DemoTransport()} if demo else {},
         ),
-        event_log=MemoryLog(
-            retention_s=settings.retention_s,
-            max_bytes=settings.max_log_bytes,
-            max_stream_bytes=settings.max_stream_bytes,
-            max_stream_events=settings.max_stream_events,
-        ),
+        event_log=build_log(settings),
         limits=Limits(
             connect_timeout_s=settings.connect_timeout_s,
             first_event_timeout_s=settings.first_event_timeout_s,
@@ -69,8 +67,20 @@ def build_hub(settings: Settings) -> Hub:
     )
 
 
+def build_log(settings: Settings) -> EventLog:
+    """Build the event log, which is opened with the hub."""
+    kind, _, path = settings.log.partition(":///")
+    build = partial(SqliteLog, path) if kind == "sqlite" else MemoryLog
+    return build(
+        retention_s=settings.retention_s,
+        max_bytes=settings.max_log_bytes,
+        max_stream_bytes=settings.max_stream_bytes,
+        max_stream_events=settings.max_stream_events,
+    )
+
+
 def create_app(settings: Settings, hub: Hub) -> ASGIApp:
-    """Build the app that serves a hub; it opens the hub at its start and closes it at its end."""
+    """Build the app that serves a hub that is open; it closes the hub at its end."""
     app = Starlette(
         routes=build_routes(settings, hub),
         exception_handlers={
@@ -78,7 +88,7 @@ def create_app(settings: Settings, hub: Hub) -> ASGIApp:
             HTTPException: problems.on_http_error,
             Exception: problems.on_bug,
         },
-        lifespan=lambda _: _open(hub),
+        lifespan=lambda _: _close_at_end(hub),
     )
     # Around Starlette and not in it, so that the answer to a bug has these headers too.
     return CommonHeaders(
@@ -113,8 +123,7 @@ def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:
 
 
 @asynccontextmanager
-async def _open(hub: Hub) -> AsyncIterator[None]:
-    await hub.open()
+async def _close_at_end(hub: Hub) -> AsyncIterator[None]:
     try:
         yield
     finally:

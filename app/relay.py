@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 import httpx2
 import structlog
 
-from app.dialects.openai_chat import Parser
+from app.dialects.parser import Parser
 from app.dialects.table import DIALECTS
 from app.errors import RelayError, ServiceError, UpstreamError
 from app.eventlog import EventLog, read_all
@@ -71,7 +71,9 @@ class Relay:
         self._log = event_log
         self._limits = limits
         self._dialect = DIALECTS[target.upstream.dialect]
-        self._parser: Parser = self._dialect.parser(upstream=target.upstream.name)
+        self._parser: Parser = self._dialect.parser(
+            upstream=target.upstream.name, choices=request.n or 1
+        )
         self._held: list[Event] = []
         self._stop: tuple[Status, RelayError | None] | None = None
         self._task: asyncio.Task[None] | None = None

@@ -27,6 +27,10 @@ Count = Annotated[int, Meta(ge=1)]
 Bytes = Annotated[int, Meta(ge=1024)]
 
 
+LOG = r"^(memory|sqlite:///.+)$"
+"""Where the event log may be."""
+
+
 class SettingsError(Exception):
     """A setting cannot be used; the text is one line that says where and what to do."""
 
@@ -52,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    log: Annotated[str, Meta(pattern=LOG)] = "memory"
     log_format: Literal["auto", "console", "json"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     demo: bool = True
@@ -150,6 +155,8 @@ def _convert(name: str, value: Any, where: str) -> Any:
         return msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError as error:
         reason = str(error).partition(" - at")[0]
+        if name == "log":
+            reason = "use 'memory' or 'sqlite:///PATH'"
         raise SettingsError(
             f"{where}: {value!r} cannot be used: {reason[0].lower()}{reason[1:]}"
         ) from None

@@ -53,6 +53,7 @@ async def serve_relay(
         drain=lambda: hub.drain(built.drain_s),
         hasten=hub.hasten,
     )
+    await hub.open()
     task = asyncio.create_task(server._serve(sockets=[listener]))
     await asyncio.wait_for(listening.wait(), 5)
     url = f"http://127.0.0.1:{port}"

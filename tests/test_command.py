@@ -35,8 +35,8 @@ def running(*arguments: str, cwd: Path, **variables: str):
     )
     try:
         assert process.stderr is not None
-        started = json.loads(process.stderr.readline())
-        yield process, started["url"]
+        lines = map(json.loads, process.stderr)
+        yield process, next(line["url"] for line in lines if line["event"] == "listening")
     finally:
         if process.poll() is None:
             process.kill()

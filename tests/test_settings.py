@@ -76,6 +76,7 @@ BAD = [
     ("out of range", "port = 99999", {}, "port: 99999 cannot be used: expected `int` <= 65535"),
     ("negative time", "gate_s = -1", {}, "gate_s: -1 cannot be used"),
     ("retry below its floor", "retry_ms = 100", {}, "retry_ms: 100 cannot be used: expected `int` >= 500"),
+    ("log of another kind", 'log = "redis://x"', {}, "log: 'redis://x' cannot be used: use 'memory' or 'sqlite:///PATH'"),
     ("not TOML", "port = ", {}, "seseragi.toml: it is not valid TOML"),
     ("upstream without URL", "[upstream.x]", {}, "upstream.x: base_url is missing"),
     ("upstream with a bad URL", '[upstream.x]\nbase_url = "localhost:1"', {}, "upstream.x.base_url: it has to start with http"),
