@@ -1,5 +1,5 @@
 /**
- * The browser client of Seseragi: one async iterator of events over `fetch`.
+ * The browser client of Seseragi: one async iterator of events that outlives its connections.
  *
  *     import { chat } from './seseragi.js';
  *
@@ -9,12 +9,26 @@
  *     }
  *
  * An ES module without dependencies, for browsers and Node 20 or later: copy it where you need it.
- * Its rule: a stream that was cut never looks finished. The loop ends by itself only after
- * `stream.end`; a body that ends before it throws a SeseragiError with the code `connection_lost`.
- * It reads a stream once. It does not reconnect and does not touch the document.
+ * The types are in seseragi.d.ts beside it.
+ *
+ * Its rules: each event is handed over once and in order, whatever happens to the connection.
+ * A stream that was cut never looks finished: the loop ends by itself only after `stream.end`.
+ * A generation is never started twice: a lost connection is continued by GET from the last id,
+ * and a POST is sent again only under an `idempotencyKey`. The document is not touched.
  *
  * @module seseragi
  */
+
+/** @typedef {import('./seseragi.d.ts').CallOptions} CallOptions */
+/** @typedef {import('./seseragi.d.ts').ChatOptions} ChatOptions */
+/** @typedef {import('./seseragi.d.ts').ChatRequest} ChatRequest */
+/** @typedef {import('./seseragi.d.ts').ClientStorage} ClientStorage */
+/** @typedef {import('./seseragi.d.ts').Message} Message */
+/** @typedef {import('./seseragi.d.ts').ReadyState} ReadyState */
+/** @typedef {import('./seseragi.d.ts').Received} Received */
+/** @typedef {import('./seseragi.d.ts').ResumeOptions} ResumeOptions */
+/** @typedef {import('./seseragi.d.ts').StartedStream} StartedStream */
+/** @typedef {import('./seseragi.d.ts').StreamEvent} StreamEvent */
 
 // ---- The events ---------------------------------------------------------------------------------
 
@@ -29,89 +43,6 @@ export const EVENT_TYPES = Object.freeze(/** @type {const} */ ([
   'choice.end', 'usage', 'stream.end',
 ]));
 
-/** @typedef {'stop'|'length'|'tool_calls'|'content_filter'|'refusal'|'pause'|'error'|'cancelled'|'unknown'} FinishReason */
-/** @typedef {'completed'|'cancelled'|'failed'|'interrupted'} Status */
-
-/**
- * What a stream cost. A number that the provider did not give is absent, never 0.
- * @typedef {object} Usage
- * @property {number} [input_tokens]
- * @property {number} [output_tokens]
- * @property {number} [total_tokens]
- * @property {number} [cached_input_tokens]
- * @property {number} [cache_write_tokens]
- * @property {number} [reasoning_tokens]
- */
-
-/** @typedef {{code: string, message: string, retryable: boolean, retry_after_s?: number}} StreamFailure */
-
-/**
- * `choice` is absent for choice 0; blocks are numbered across the whole stream.
- * @typedef {{block: number, choice?: number}} InBlock
- */
-
-/** @typedef {{type: 'stream.start', stream: string, model: string, created: number}} StreamStart */
-/** @typedef {{type: 'stream.target', upstream: string, model: string, attempt: number, upstream_id?: string}} StreamTarget */
-/** @typedef {InBlock & {type: 'text.start'}} TextStart */
-/** @typedef {InBlock & {type: 'text.delta', text: string}} TextDelta */
-/** @typedef {InBlock & {type: 'text.end'}} TextEnd */
-/** @typedef {InBlock & {type: 'reasoning.start'}} ReasoningStart */
-/** @typedef {InBlock & {type: 'reasoning.delta', text: string}} ReasoningDelta */
-/** @typedef {InBlock & {type: 'reasoning.end', signature?: string, encrypted?: string}} ReasoningEnd */
-/** @typedef {InBlock & {type: 'refusal.start'}} RefusalStart */
-/** @typedef {InBlock & {type: 'refusal.delta', text: string}} RefusalDelta */
-/** @typedef {InBlock & {type: 'refusal.end'}} RefusalEnd */
-/** @typedef {InBlock & {type: 'tool_call.start', id: string, name: string}} ToolCallStart */
-/** @typedef {InBlock & {type: 'tool_call.delta', arguments: string}} ToolCallDelta a piece of JSON text */
-/** @typedef {InBlock & {type: 'tool_call.end', arguments: string}} ToolCallEnd the whole JSON text */
-/** @typedef {Partial<InBlock> & {type: 'opaque', format: string, data: unknown}} Opaque to be sent back on the next turn */
-/** @typedef {Partial<InBlock> & {type: 'source', url?: string, document?: unknown, title?: string, cited_text?: string, start?: number, end?: number}} Source */
-/** @typedef {InBlock & {type: 'media', media_type: string, url?: string, data?: string}} Media `data` is base64 */
-/** @typedef {InBlock & {type: 'logprobs', content: unknown}} Logprobs */
-/** @typedef {{type: 'content_filter', choice?: number, scope: 'prompt'|'completion', categories: unknown, filtered: boolean}} ContentFilter */
-/** @typedef {InBlock & {type: 'provider_tool', name: string, input?: unknown, output?: unknown}} ProviderTool a tool that the provider ran itself */
-/** @typedef {{type: 'notice', code: string, message: string}} Notice */
-/** @typedef {{type: 'choice.end', choice?: number, finish_reason: FinishReason, finish_reason_raw?: string, stop_sequence?: string}} ChoiceEnd */
-/** @typedef {Usage & {type: 'usage'}} UsageEvent */
-/** @typedef {{type: 'stream.end', status: Status, finish_reason?: FinishReason, usage?: Usage, error?: StreamFailure}} StreamEnd always the last */
-
-/**
- * Every native event, told apart by `type`.
- * @typedef {StreamStart | StreamTarget
- *   | TextStart | TextDelta | TextEnd
- *   | ReasoningStart | ReasoningDelta | ReasoningEnd
- *   | RefusalStart | RefusalDelta | RefusalEnd
- *   | ToolCallStart | ToolCallDelta | ToolCallEnd
- *   | Opaque | Source | Media | Logprobs | ContentFilter | ProviderTool | Notice
- *   | ChoiceEnd | UsageEvent | StreamEnd} StreamEvent
- */
-
-/**
- * One event as it was received. The id is opaque: the cursor to read on from.
- * (It stands beside the event and not in it: `tool_call.start` has an `id` of its own.)
- * @typedef {object} Received
- * @property {string} id
- * @property {StreamEvent} event
- * @property {string} data the event's JSON as it stood on the wire
- */
-
-/**
- * The body of POST /v1/chat: a Chat Completions request and two fields of our own.
- * @typedef {object} ChatFields
- * @property {{role: string, content?: unknown, [field: string]: unknown}[]} messages
- * @property {string} [model]
- * @property {'continue'|'cancel'|number} [on_disconnect]
- * @property {Record<string, unknown>} [provider_options]
- */
-/** @typedef {ChatFields & Record<string, unknown>} ChatRequest */
-
-/**
- * @typedef {object} CallOptions
- * @property {AbortSignal} [signal]
- * @property {typeof globalThis.fetch} [fetch] in place of the global one
- * @property {HeadersInit} [headers] sent with the request, an `authorization` for instance
- */
-
 // ---- Errors -------------------------------------------------------------------------------------
 
 /**
@@ -119,7 +50,8 @@ export const EVENT_TYPES = Object.freeze(/** @type {const} */ ([
  * `model_not_found`, ...) or one of the client's own:
  *
  *     connection_failed   no answer came at all
- *     connection_lost     the body ended or broke before `stream.end`
+ *     connection_lost     the body ended or broke before `stream.end`, and did not come back
+ *     events_missing      a number was left out between two events
  *     invalid_response    an answer that is not what a relay sends
  *     http_error          an error status without a problem document, from a proxy perhaps
  *
@@ -169,12 +101,23 @@ function retryAfter(value) {
   return Number.isFinite(seconds) ? Math.max(0, seconds) : null;
 }
 
-// ---- Server-sent events -------------------------------------------------------------------------
-
 /**
- * One decoded message. `id` and `retry` are those in force when it was dispatched.
- * @typedef {{event: string, data: string, id: string, retry: number|null}} Message
+ * Whether the same call may succeed later. The status decides: the body may be a proxy's.
+ * (A status below 200 is what Chromium reads in a head that was cut.)
+ * @param {SeseragiError} error
  */
+function mayPass({ code, status }) {
+  if (code === 'connection_failed' || code === 'connection_lost') return true;
+  return status < 200 ? code === 'http_error' : status >= 500 || [408, 425, 429].includes(status);
+}
+
+/** @param {number} count @param {ConstructorParameters<typeof SeseragiError>[2]} about */
+function lost(count, about) {
+  const message = `the connection was lost before the end of the stream, after ${count} event${count === 1 ? '' : 's'}`;
+  return new SeseragiError('connection_lost', message, { ...about, retryable: true });
+}
+
+// ---- Server-sent events -------------------------------------------------------------------------
 
 const LF = 10;
 const CR = 13;
@@ -199,6 +142,11 @@ export class SseDecoder {
   #id = '';
   /** @type {number|null} */
   #retry = null;
+
+  /** The last `retry:` in milliseconds, also one that came without a message. */
+  get retry() {
+    return this.#retry;
+  }
 
   /**
    * @param {Uint8Array} bytes
@@ -284,26 +232,38 @@ export class SseDecoder {
   }
 }
 
-// ---- Calls --------------------------------------------------------------------------------------
+// ---- One call, one response ---------------------------------------------------------------------
 
 /**
  * @param {string|URL} url
- * @param {unknown} body
- * @param {Record<string, string>} fixed
+ * @param {RequestInit} init
+ * @param {Record<string, string|undefined>} fixed headers
  * @param {CallOptions} options
  */
-async function post(url, body, fixed, { signal, headers, fetch = globalThis.fetch }) {
-  const all = new Headers(headers);
-  for (const [name, value] of Object.entries(fixed)) all.set(name, value);
+async function call(url, init, fixed, { signal, headers, fetch = globalThis.fetch }) {
+  const all = new Headers(await (typeof headers === 'function' ? headers() : headers));
+  for (const [name, value] of Object.entries(fixed)) if (value !== undefined) all.set(name, value);
   let response;
   try {
-    response = await fetch(url, { method: 'POST', headers: all, body: body === undefined ? undefined : JSON.stringify(body), signal });
+    response = await fetch(url, { ...init, headers: all, signal });
   } catch (cause) {
     if (signal?.aborted) throw signal.reason;
+    if (/** @type {any} */ (cause)?.cause?.code === 'ERR_INVALID_URL') throw cause; // Node: no attempt will change it
     throw new SeseragiError('connection_failed', `no answer from ${url}`, { retryable: true, cause });
   }
   if (!response.ok) throw await errorOf(response);
   return response;
+}
+
+/**
+ * @param {string|URL} url
+ * @param {unknown} body
+ * @param {Record<string, string|undefined>} fixed
+ * @param {CallOptions} options
+ */
+function post(url, body, fixed, options) {
+  if (body === undefined) return call(url, { method: 'POST' }, fixed, options);
+  return call(url, { method: 'POST', body: JSON.stringify(body) }, { 'content-type': 'application/json', ...fixed }, options);
 }
 
 /** @param {string} data @returns {StreamEvent} */
@@ -318,8 +278,42 @@ function parseEvent(data) {
   return event;
 }
 
+/** The messages of one response, in the batches in which its bytes come. */
+class Connection {
+  #reader;
+  #decoder = new SseDecoder();
+
+  /** @param {Response} response */
+  constructor(response) {
+    this.about = { status: response.status, requestId: response.headers.get('x-request-id') };
+    const type = response.headers.get('content-type') ?? '';
+    if (!response.body || !/^text\/event-stream\b/i.test(type)) {
+      response.body?.cancel().catch(() => {});
+      // Chromium takes a head that was cut for a whole one.
+      if ('text/event-stream'.startsWith(type.toLowerCase())) throw lost(0, this.about);
+      throw new SeseragiError('invalid_response', `expected text/event-stream, got ${type}`, this.about);
+    }
+    this.#reader = response.body.getReader();
+  }
+
+  get retryMs() {
+    return this.#decoder.retry;
+  }
+
+  /** @returns {Promise<Message[]|null>} null at the end of the body */
+  async read() {
+    const { done, value } = await this.#reader.read();
+    return done ? null : this.#decoder.feed(value);
+  }
+
+  /** Close it; a read that waits gets the end of the body. */
+  close() {
+    return this.#reader.cancel().catch(() => {}); // rejects when the body broke, which its reader was told
+  }
+}
+
 /**
- * Read the events of a response, up to and including `stream.end`.
+ * Read the events of one response, up to and including `stream.end`. It does not reconnect.
  *
  * Leaving the loop early cancels the body. An abort of the signal throws its reason.
  *
@@ -329,107 +323,481 @@ function parseEvent(data) {
  */
 export async function* readEvents(response, { signal } = {}) {
   if (!response.ok) throw await errorOf(response);
-  const about = { status: response.status, requestId: response.headers.get('x-request-id') };
-  const type = response.headers.get('content-type') ?? 'nothing';
-  if (!response.body || !/^text\/event-stream\b/i.test(type)) {
-    await response.body?.cancel();
-    throw new SeseragiError('invalid_response', `expected text/event-stream, got ${type}`, about);
-  }
-  const reader = response.body.getReader();
-  const decoder = new SseDecoder();
+  const connection = new Connection(response);
   let count = 0;
   try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      signal?.throwIfAborted();
-      if (done) break;
-      for (const { id, data } of decoder.feed(value)) {
+    for (let messages; (messages = await connection.read()); ) {
+      for (const { id, data } of messages) {
+        signal?.throwIfAborted();
         const event = parseEvent(data);
         count += 1;
         yield { id, event, data };
         if (event.type === 'stream.end') return;
-        signal?.throwIfAborted();
       }
     }
   } catch (cause) {
     if (signal?.aborted) throw signal.reason;
     if (cause instanceof SeseragiError) throw cause;
-    throw lost(count, { ...about, cause });
+    throw lost(count, { ...connection.about, cause });
   } finally {
-    await reader.cancel().catch(() => {}); // rejects when the body broke, which has been told above
+    await connection.close();
   }
-  throw lost(count, about);
+  signal?.throwIfAborted();
+  throw lost(count, connection.about);
 }
 
-/** @param {number} count @param {object} about */
-function lost(count, about) {
-  const message = `the connection was lost before the end of the stream, after ${count} event${count === 1 ? '' : 's'}`;
-  return new SeseragiError('connection_lost', message, { ...about, retryable: true });
-}
+// ---- A stream over any number of connections ----------------------------------------------------
+
+const RETRY_MS = 1000; // the floor until the relay has named its own
+const LONGEST_DELAY_MS = 30_000;
+const STALL_MS = 45_000; // four heartbeats of the relay
+const PROBATION_MS = 12_000; // a heartbeat, after a sign that the network has changed
+const STEADY_MS = 10_000; // a connection that held so long counts as a success
+const GONE = new Set([400, 404, 409, 410]); // with these there is nothing to come back to
+const STORAGE_KEY = 'seseragi';
 
 /**
  * One generation, read while it runs. Iterating it sends the request; it can be iterated once.
+ *
+ * It dispatches `statechange` whenever `readyState` has changed.
+ *
  * @implements {AsyncIterable<Received>}
  */
-export class ChatStream {
-  #events;
-  #taken = false;
+export class ChatStream extends EventTarget {
   /** The stream's id, once the answer has begun. @type {string|null} */
   streamId = null;
-  /** The id of the last event read: the cursor. @type {string|null} */
+  /** The id of the last event handed over: the cursor. @type {string|null} */
   lastEventId = null;
   /** @type {string|null} */
   requestId = null;
+  /** How often a lost connection was replaced. */
+  reconnects = 0;
+  /** Why it is reconnecting, else null. @type {SeseragiError|null} */
+  problem = null;
+
+  #request;
+  #options;
+  #streamsUrl;
+  /** @type {ReadyState} */
+  #state = 'connecting';
+  #taken = false;
+  #ended = false;
+  #confirmed = false; // the id of the stream is not only from a head, which may have been cut
+  #opened = false; // there was a connection once
+  #openedAt = 0;
+  #count = 0;
+  #last = 0; // the number of the last event, of those of the form `<stream id>.<number>`
+  #attempts = 0; // since the last success
+  #waitedMs = 0;
+  #retryMs;
+  /** @type {{reason: unknown}|null} */
+  #left = null;
+  #attempt = new AbortController();
+  /** @type {Connection|null} */
+  #connection = null;
+  /** @type {ReturnType<typeof setTimeout>|undefined} */
+  #watchdog;
+  /** @type {(() => void)|null} */
+  #wake = null;
+  #identify = () => {};
+  /** Resolves when the stream's id is known, or never will be. */
+  #identified = new Promise((resolve) => { this.#identify = () => resolve(undefined); });
 
   /**
-   * @param {ChatRequest} request
-   * @param {CallOptions & {url?: string|URL}} [options]
+   * @param {ChatRequest|null} request null to read a stream that exists
+   * @param {ChatOptions & ResumeOptions & {stream?: string}} [options]
    */
   constructor(request, options = {}) {
-    this.#events = this.#read(request, options);
+    super();
+    const { url = '/v1/chat', streamsUrl = besides(`${url}`), stream, after, retryMs = RETRY_MS } = options;
+    this.#request = request;
+    this.#options = options;
+    this.#streamsUrl = streamsUrl;
+    this.#retryMs = retryMs;
+    if (stream !== undefined) this.#pointTo(stream, after);
+  }
+
+  /** `connecting`, `open`, `reconnecting` or `closed`. */
+  get readyState() {
+    return this.#state;
   }
 
   [Symbol.asyncIterator]() {
     // A second loop would end at once, and so make a stream that was left look finished.
-    if (this.#taken) throw new TypeError('a ChatStream is read once: call chat() again for another answer');
+    if (this.#taken) throw new TypeError('a ChatStream is read once: call chat() or resume() again');
     this.#taken = true;
-    return this.#events;
+    return this.#read();
   }
 
   /**
-   * @param {ChatRequest} request
-   * @param {CallOptions & {url?: string|URL}} options
-   * @returns {AsyncGenerator<Received, void, void>}
+   * Stop the generation, wherever it is read. The loop goes on to its `stream.end`.
+   *
+   * Before the answer has begun it waits for the id, and for the network if that is away.
    */
-  async *#read(request, { url = '/v1/chat', ...options }) {
-    const response = await post(url, request, { 'content-type': 'application/json', accept: 'text/event-stream' }, options);
-    this.streamId = response.headers.get('stream-id');
-    this.requestId = response.headers.get('x-request-id');
-    for await (const received of readEvents(response, options)) {
-      if (received.event.type === 'stream.start') this.streamId = received.event.stream;
-      this.lastEventId = received.id;
-      yield received;
+  async cancel() {
+    if (!this.#taken) return this.disconnect();
+    await this.#identified;
+    const { headers, fetch, maxAttempts = 20 } = this.#options;
+    for (let attempt = 0; this.streamId !== null && !this.#ended; attempt++) {
+      try {
+        await cancel(this.#urlTo('cancel'), { headers, fetch });
+        this.#wake?.(); // there is a network
+        return;
+      } catch (error) {
+        if (!(error instanceof SeseragiError) || !mayPass(error) || attempt >= maxAttempts) throw error;
+        const delay = Math.max(this.#delay(attempt), (error.retryAfterS ?? 0) * 1000);
+        await new Promise((resolve) => { setTimeout(resolve, Math.min(delay, LONGEST_TIMEOUT_MS)); });
+      }
     }
   }
+
+  /**
+   * Stop reading and leave the generation to the relay, which keeps it going for a while.
+   * The loop throws the reason, by default an AbortError; `resume()` reads on later.
+   * @param {unknown} [reason]
+   */
+  disconnect(reason = new DOMException('the stream was disconnected', 'AbortError')) {
+    if (this.#left || this.#ended || this.#state === 'closed') return;
+    this.#left = { reason };
+    this.#drop();
+    this.#wake?.();
+    this.#enter('closed');
+  }
+
+  /** @returns {AsyncGenerator<Received, void, void>} */
+  async *#read() {
+    const unlisten = this.#listen();
+    try {
+      for (;;) {
+        let failure;
+        try {
+          await this.#connect();
+          for (let messages; (messages = await this.#receive()); ) {
+            for (const message of messages) {
+              const received = this.#accept(message);
+              if (!received) continue;
+              yield received;
+              if (this.#ended) return;
+              this.#throwIfLeft();
+            }
+          }
+          if (this.#ended) return;
+          failure = this.#lost(this.#attempt.signal.reason);
+        } catch (error) {
+          if (this.#left || !(error instanceof SeseragiError)) throw error;
+          failure = error.status === 404 && this.streamId !== null && !this.#confirmed ? this.#unknown(error) : error;
+        } finally {
+          clearTimeout(this.#watchdog);
+          this.#connection?.close();
+          this.#connection = null;
+        }
+        await this.#recover(failure);
+      }
+    } catch (error) {
+      this.#throwIfLeft();
+      if (error instanceof SeseragiError && GONE.has(error.status) && this.streamId !== null) this.#forget();
+      throw error;
+    } finally {
+      unlisten();
+      this.#enter('closed');
+      this.#identify();
+    }
+  }
+
+  /** Open the next connection: by POST until the id of the stream is known, then by GET. */
+  async #connect() {
+    this.#throwIfLeft();
+    this.#attempt = new AbortController();
+    const { headers, fetch, stallMs = STALL_MS, idempotencyKey } = this.#options;
+    const options = { headers, fetch, signal: this.#attempt.signal };
+    const accept = 'text/event-stream';
+    let response;
+    if (this.streamId === null) {
+      // Not watched: a long request takes its time on a slow network, and the relay to answer.
+      response = await post(this.#options.url ?? '/v1/chat', this.#request, { accept, 'idempotency-key': idempotencyKey }, options);
+      this.#identifyAs(response.headers.get('stream-id'));
+    } else {
+      this.#watch(stallMs);
+      response = await call(this.#urlTo('events'), { cache: 'no-store' }, { accept, 'last-event-id': this.lastEventId ?? undefined }, options);
+    }
+    this.requestId = response.headers.get('x-request-id');
+    if (response.status === 204) {
+      this.#ended = true;
+      this.#forget();
+    } else {
+      this.#connection = new Connection(response);
+    }
+    if (this.#opened) this.reconnects += 1;
+    this.#opened = true;
+    if (!this.#ended) this.#enter('open');
+    this.#openedAt = performance.now();
+  }
+
+  /** Wait for bytes. @returns {Promise<Message[]|null>} null when there will be no more */
+  async #receive() {
+    const connection = this.#connection;
+    if (!connection) return null; // 204
+    this.#throwIfLeft();
+    this.#watch(this.#options.stallMs ?? STALL_MS);
+    let messages;
+    try {
+      messages = await connection.read();
+    } catch (cause) {
+      throw this.#lost(this.#attempt.signal.reason ?? cause);
+    } finally {
+      clearTimeout(this.#watchdog);
+    }
+    this.#throwIfLeft();
+    this.#retryMs = connection.retryMs ?? this.#retryMs;
+    if (performance.now() - this.#openedAt > STEADY_MS) this.#succeed();
+    return messages;
+  }
+
+  /** Check a message's number. @param {Message} message @returns {Received|null} null if it was seen before */
+  #accept({ id, data }) {
+    const event = parseEvent(data);
+    const [, stream, digits] = /^(.+)\.(\d+)$/.exec(id) ?? [];
+    if (!stream || (this.streamId ?? stream) !== stream) {
+      throw new SeseragiError('invalid_response', `an event has the id ${JSON.stringify(id)}, which is not of this stream`);
+    }
+    const number = Number(digits);
+    if (number <= this.#last) return null;
+    if (number !== this.#last + 1) {
+      throw new SeseragiError('events_missing', `event ${number} of the stream came after event ${this.#last}`);
+    }
+    this.#identifyAs(stream);
+    this.#confirmed = true;
+    this.#last = number;
+    this.#count += 1;
+    this.#succeed();
+    this.lastEventId = id;
+    this.#ended = event.type === 'stream.end';
+    if (this.#ended) this.#forget();
+    else this.#remember();
+    return { id, event, data };
+  }
+
+  /** Wait for the time of the next attempt, or throw what makes one useless. @param {SeseragiError} failure */
+  async #recover(failure) {
+    const { maxAttempts = 20, maxWaitMs = 600_000 } = this.#options;
+    if (this.#left || !this.#mayRetry(failure) || maxAttempts === 0) throw failure;
+    const askedMs = (failure.retryAfterS ?? 0) * 1000;
+    const delay = Math.max(askedMs, this.#delay(this.#attempts));
+    if (this.#attempts >= maxAttempts || this.#waitedMs + delay > maxWaitMs) throw this.#givenUp(failure);
+    this.#attempts += 1;
+    this.#waitedMs += delay;
+    this.problem = failure;
+    this.#enter(this.#opened ? 'reconnecting' : 'connecting');
+    await this.#sleep(askedMs); // what the relay asked for holds even when the network comes back
+    await this.#sleep(delay - askedMs, { wakeable: true });
+  }
+
+  /**
+   * A GET is repeated whatever happened. A POST is not, unless a key makes it safe and no stream
+   * has failed by it: what the relay says of an upstream would be the same again.
+   * @param {SeseragiError} failure
+   */
+  #mayRetry(failure) {
+    if (this.streamId !== null) return mayPass(failure);
+    const begun = !['connection_failed', 'connection_lost', 'http_error', 'overloaded'].includes(failure.code);
+    return this.#options.idempotencyKey !== undefined && mayPass(failure) && !begun;
+  }
+
+  /** @param {SeseragiError} failure */
+  #givenUp(failure) {
+    if (!this.#opened) return failure;
+    const { message, status, requestId, retryAfterS } = failure;
+    return new SeseragiError('connection_lost', `${message}; gave up after ${this.#attempts} more attempts`,
+      { status, requestId, retryAfterS, retryable: true, cause: failure });
+  }
+
+  /** Any time between the floor, which is the relay's `retry:`, and a ceiling that doubles. @param {number} attempts */
+  #delay(attempts) {
+    const { maxDelayMs = LONGEST_DELAY_MS } = this.#options;
+    const ceiling = Math.min(maxDelayMs, 1.5 * Math.max(1, this.#retryMs) * 2 ** attempts);
+    return this.#retryMs + Math.random() * Math.max(0, ceiling - this.#retryMs);
+  }
+
+  /** @param {number} ms @param {{wakeable?: boolean}} [how] */
+  async #sleep(ms, { wakeable = false } = {}) {
+    if (ms <= 0 || this.#left) return;
+    await new Promise((resolve) => {
+      const timer = setTimeout(resolve, Math.min(ms, LONGEST_TIMEOUT_MS));
+      this.#wake = () => {
+        if (!wakeable && !this.#left) return;
+        clearTimeout(timer);
+        resolve(undefined);
+      };
+    });
+    this.#wake = null;
+  }
+
+  /** Give up the connection unless a byte comes within so long. @param {number} ms */
+  #watch(ms) {
+    clearTimeout(this.#watchdog);
+    if (ms > LONGEST_TIMEOUT_MS) return;
+    this.#watchdog = setTimeout(() => this.#drop(new SeseragiError('connection_lost', `not a byte came for ${ms} ms`, { retryable: true })), ms);
+  }
+
+  /** @param {unknown} [reason] */
+  #drop(reason) {
+    this.#attempt.abort(reason);
+    this.#connection?.close(); // also where a fetch of the caller's own knows no signals
+  }
+
+  /** Follow the caller's signal and the signs that the network is back. @returns {() => void} */
+  #listen() {
+    const { signal, stallMs = STALL_MS } = this.#options;
+    const { document } = globalThis;
+    const leave = () => this.disconnect(signal?.reason);
+    const hurry = () => {
+      if (document?.visibilityState === 'hidden') return;
+      if (this.#wake) {
+        this.#succeed(); // another network, another try
+        this.#wake();
+      } else if (this.streamId !== null) {
+        this.#watch(Math.min(stallMs, PROBATION_MS)); // a connection that did not survive the change does not tell
+      }
+    };
+    if (signal?.aborted) leave();
+    signal?.addEventListener('abort', leave);
+    globalThis.addEventListener?.('online', hurry);
+    document?.addEventListener('visibilitychange', hurry);
+    return () => {
+      clearTimeout(this.#watchdog);
+      signal?.removeEventListener('abort', leave);
+      globalThis.removeEventListener?.('online', hurry);
+      document?.removeEventListener('visibilitychange', hurry);
+    };
+  }
+
+  /** There is no such stream: the head that named it was cut within the name. @param {SeseragiError} cause */
+  #unknown(cause) {
+    this.#forget();
+    this.streamId = null;
+    return this.#lost(cause);
+  }
+
+  #throwIfLeft() {
+    if (this.#left) throw this.#left.reason;
+  }
+
+  /** @param {unknown} cause */
+  #lost(cause) {
+    return lost(this.#count, { ...this.#connection?.about, cause });
+  }
+
+  #succeed() {
+    this.#attempts = this.#waitedMs = 0;
+  }
+
+  /** @param {ReadyState} state */
+  #enter(state) {
+    if (state !== 'reconnecting') this.problem = null;
+    if (state === this.#state || this.#state === 'closed') return;
+    this.#state = state;
+    this.dispatchEvent(new Event('statechange'));
+  }
+
+  /** @param {string} stream an id, or an events_url @param {string|number|null} [after] */
+  #pointTo(stream, after) {
+    const [, base, id] = /^(.*)\/([^/?#]+)\/events(?:[?#].*)?$/.exec(stream) ?? [];
+    if (base !== undefined) this.#streamsUrl = base;
+    else if (stream.includes('/')) throw new TypeError(`${stream} is neither the id of a stream nor its events_url`);
+    this.streamId = id === undefined ? stream : decodeURIComponent(id);
+    this.#confirmed = true;
+    this.#identify();
+    const cursor = `${after ?? ''}`;
+    this.#last = Number(/(?:^|\.)(\d+)$/.exec(cursor)?.[1] ?? 0);
+    if (cursor && cursor !== '0') this.lastEventId = /^\d+$/.test(cursor) ? `${this.streamId}.${cursor}` : cursor;
+  }
+
+  /** @param {string|null} stream */
+  #identifyAs(stream) {
+    if (stream === null || this.streamId !== null) return;
+    this.streamId = stream;
+    this.#remember();
+    this.#identify();
+  }
+
+  /** @param {'events'|'cancel'} what */
+  #urlTo(what) {
+    return `${this.#streamsUrl}/${encodeURIComponent(this.streamId ?? '')}/${what}`;
+  }
+
+  // A storage that is full or forbidden costs the resumption after a reload, not the answer.
+  #remember() {
+    const { storage, storageKey = STORAGE_KEY } = this.#options;
+    try {
+      storage?.setItem(storageKey, JSON.stringify({ id: this.streamId, cursor: this.lastEventId }));
+    } catch {}
+  }
+
+  #forget() {
+    const { storage, storageKey = STORAGE_KEY } = this.#options;
+    try {
+      storage?.removeItem(storageKey);
+    } catch {}
+  }
 }
+
+/** Where the streams are, seen from where the chat is: `v1/streams` besides `v1/chat`. @param {string} url */
+function besides(url) {
+  const path = url.replace(/[?#].*$/s, '');
+  if (/(^|\/)chat$/.test(path)) return path.replace(/chat$/, 'streams');
+  return /^https?:/i.test(path) ? new URL('/v1/streams', path).href : '/v1/streams';
+}
+
+// ---- Calls --------------------------------------------------------------------------------------
 
 /**
  * Ask for an answer and read it as it comes.
  * @param {ChatRequest} request
- * @param {CallOptions & {url?: string|URL}} [options]
+ * @param {ChatOptions} [options]
  */
 export function chat(request, options) {
   return new ChatStream(request, options);
 }
 
 /**
+ * Read a stream that exists, from its beginning or after a cursor, and on while it runs.
+ * @param {string} stream its id, or its `events_url`
+ * @param {ResumeOptions} [options] `after`: the id of the last event seen, or its number
+ */
+export function resume(stream, options = {}) {
+  return new ChatStream(null, { ...options, stream });
+}
+
+/**
+ * Read on what a `storage` option has kept, after a reload for instance.
+ *
+ * The cursor is that of the last event handed over before. A page that has not kept what those
+ * events said passes `after: null` to have them all again.
+ *
+ * @param {ClientStorage} storage
+ * @param {string} [key]
+ * @param {ResumeOptions} [options]
+ * @returns {ChatStream|null} null if nothing was running
+ */
+export function resumeFrom(storage, key = STORAGE_KEY, options = {}) {
+  let kept;
+  try {
+    kept = JSON.parse(storage.getItem(key) ?? 'null');
+  } catch {
+    return null; // not ours
+  }
+  if (typeof kept?.id !== 'string') return null;
+  return resume(kept.id, { after: kept.cursor, ...options, storage, storageKey: key });
+}
+
+/**
  * Start a generation without reading it: for an EventSource, another tab, or later.
  * @param {ChatRequest} request
- * @param {CallOptions & {url?: string|URL}} [options]
- * @returns {Promise<{id: string, events_url: string, cancel_url: string}>} the URLs resolved
+ * @param {CallOptions & {url?: string|URL, idempotencyKey?: string}} [options]
+ * @returns {Promise<StartedStream>} the URLs resolved
  */
-export async function startAsync(request, { url = '/v1/chat', ...options } = {}) {
-  const fixed = { 'content-type': 'application/json', accept: 'application/json', prefer: 'respond-async' };
+export async function startAsync(request, { url = '/v1/chat', idempotencyKey, ...options } = {}) {
+  const fixed = { accept: 'application/json', prefer: 'respond-async', 'idempotency-key': idempotencyKey };
   const response = await post(url, request, fixed, options);
   const started = await response.json().catch(() => null);
   if (response.status !== 202 || typeof started?.events_url !== 'string') {

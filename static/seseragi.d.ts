@@ -1,0 +1,269 @@
+/**
+ * The types of seseragi.js, the browser client of Seseragi, written by hand.
+ */
+
+// ---- The events ---------------------------------------------------------------------------------
+
+/** The name of every native event: what an EventSource has to listen for, one by one. */
+export const EVENT_TYPES: readonly StreamEvent['type'][];
+
+export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter' | 'refusal' | 'pause' | 'error' | 'cancelled' | 'unknown';
+export type Status = 'completed' | 'cancelled' | 'failed' | 'interrupted';
+
+/** What a stream cost. A number that the provider did not give is absent, never 0. */
+export interface Usage {
+  input_tokens?: number;
+  output_tokens?: number;
+  total_tokens?: number;
+  cached_input_tokens?: number;
+  cache_write_tokens?: number;
+  reasoning_tokens?: number;
+}
+
+export interface StreamFailure {
+  code: string;
+  message: string;
+  retryable: boolean;
+  retry_after_s?: number;
+}
+
+/** `choice` is absent for choice 0; blocks are numbered across the whole stream. */
+export interface InBlock {
+  block: number;
+  choice?: number;
+}
+
+export type StreamStart = { type: 'stream.start'; stream: string; model: string; created: number };
+export type StreamTarget = { type: 'stream.target'; upstream: string; model: string; attempt: number; upstream_id?: string };
+export type TextStart = InBlock & { type: 'text.start' };
+export type TextDelta = InBlock & { type: 'text.delta'; text: string };
+export type TextEnd = InBlock & { type: 'text.end' };
+export type ReasoningStart = InBlock & { type: 'reasoning.start' };
+export type ReasoningDelta = InBlock & { type: 'reasoning.delta'; text: string };
+export type ReasoningEnd = InBlock & { type: 'reasoning.end'; signature?: string; encrypted?: string };
+export type RefusalStart = InBlock & { type: 'refusal.start' };
+export type RefusalDelta = InBlock & { type: 'refusal.delta'; text: string };
+export type RefusalEnd = InBlock & { type: 'refusal.end' };
+export type ToolCallStart = InBlock & { type: 'tool_call.start'; id: string; name: string };
+/** `arguments` is a piece of JSON text. */
+export type ToolCallDelta = InBlock & { type: 'tool_call.delta'; arguments: string };
+/** `arguments` is the whole JSON text. */
+export type ToolCallEnd = InBlock & { type: 'tool_call.end'; arguments: string };
+/** To be sent back to the provider on the next turn. */
+export type Opaque = Partial<InBlock> & { type: 'opaque'; format: string; data: unknown };
+export type Source = Partial<InBlock> & {
+  type: 'source'; url?: string; document?: unknown; title?: string; cited_text?: string; start?: number; end?: number;
+};
+/** `data` is base64. */
+export type Media = InBlock & { type: 'media'; media_type: string; url?: string; data?: string };
+export type Logprobs = InBlock & { type: 'logprobs'; content: unknown };
+export type ContentFilter = { type: 'content_filter'; choice?: number; scope: 'prompt' | 'completion'; categories: unknown; filtered: boolean };
+/** A tool that the provider ran itself. */
+export type ProviderTool = InBlock & { type: 'provider_tool'; name: string; input?: unknown; output?: unknown };
+/** For developers; no part of the answer. */
+export type Notice = { type: 'notice'; code: string; message: string };
+export type ChoiceEnd = { type: 'choice.end'; choice?: number; finish_reason: FinishReason; finish_reason_raw?: string; stop_sequence?: string };
+export type UsageEvent = Usage & { type: 'usage' };
+/** Always the last. */
+export type StreamEnd = { type: 'stream.end'; status: Status; finish_reason?: FinishReason; usage?: Usage; error?: StreamFailure };
+
+/** Every native event, told apart by `type`. */
+export type StreamEvent =
+  | StreamStart | StreamTarget
+  | TextStart | TextDelta | TextEnd
+  | ReasoningStart | ReasoningDelta | ReasoningEnd
+  | RefusalStart | RefusalDelta | RefusalEnd
+  | ToolCallStart | ToolCallDelta | ToolCallEnd
+  | Opaque | Source | Media | Logprobs | ContentFilter | ProviderTool | Notice
+  | ChoiceEnd | UsageEvent | StreamEnd;
+
+/**
+ * One event as it was received. It stands beside its id and not around it: `tool_call.start` has
+ * an `id` of its own.
+ */
+export interface Received {
+  /** The cursor to read on from. Take it as opaque. */
+  id: string;
+  event: StreamEvent;
+  /** The event's JSON as it stood on the wire. */
+  data: string;
+}
+
+// ---- The request and the options ----------------------------------------------------------------
+
+/** The body of POST /v1/chat: a Chat Completions request and two fields of Seseragi's own. */
+export interface ChatRequest {
+  messages: { role: string; content?: unknown; [field: string]: unknown }[];
+  model?: string;
+  on_disconnect?: 'continue' | 'cancel' | number;
+  provider_options?: Record<string, unknown>;
+  [field: string]: unknown;
+}
+
+export interface CallOptions {
+  signal?: AbortSignal;
+  /** In place of the global one. */
+  fetch?: typeof globalThis.fetch;
+  /** Sent with every request, an `authorization` for instance; a function is asked each time anew. */
+  headers?: HeadersInit | (() => HeadersInit | Promise<HeadersInit>);
+}
+
+/** What a client keeps `{id, cursor}` in; `sessionStorage` is one. */
+export type ClientStorage = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
+
+export interface ReadOptions extends CallOptions {
+  /** Where the streams are. Default: `streams` besides the `url`, so `/v1/streams`. */
+  streamsUrl?: string;
+  /** Attempts in a row, without an event between them, before it gives up: 20. 0: never reconnect. */
+  maxAttempts?: number;
+  /** The waiting before all those attempts together: 600000. */
+  maxWaitMs?: number;
+  /** The least wait before the relay has named one by `retry:`: 1000. */
+  retryMs?: number;
+  /** The longest wait, unless the relay asks for more: 30000. */
+  maxDelayMs?: number;
+  /** A connection on which no byte came for so long is lost: 45000. The relay sends one every 10 s. */
+  stallMs?: number;
+  /** Keeps `{id, cursor}` while the stream runs, for `resumeFrom`. */
+  storage?: ClientStorage;
+  /** Where in it: `seseragi`. */
+  storageKey?: string;
+}
+
+export interface ChatOptions extends ReadOptions {
+  /** `/v1/chat` */
+  url?: string | URL;
+  /** Sent as `Idempotency-Key`: with it, a POST that got no answer is sent again. */
+  idempotencyKey?: string;
+}
+
+export interface ResumeOptions extends ReadOptions {
+  /** The id of the last event seen, or its number; without it, the stream from its beginning. */
+  after?: string | number | null;
+}
+
+// ---- Errors -------------------------------------------------------------------------------------
+
+/** The codes that are the client's own. */
+export type ClientErrorCode = 'connection_failed' | 'connection_lost' | 'events_missing' | 'invalid_response' | 'http_error';
+
+/** The codes of the relay that can come before a stream begins, or instead of one. */
+export type RelayErrorCode =
+  | 'invalid_request' | 'unauthenticated' | 'forbidden' | 'not_found' | 'model_not_found' | 'method_not_allowed'
+  | 'conflict' | 'stream_expired' | 'request_too_large' | 'unsupported_media_type' | 'rate_limited'
+  | 'context_length_exceeded' | 'content_filtered' | 'upstream_invalid_request' | 'upstream_auth' | 'upstream_billing'
+  | 'upstream_not_found' | 'upstream_rate_limited' | 'upstream_unavailable' | 'upstream_overloaded' | 'upstream_timeout'
+  | 'upstream_invalid_response' | 'upstream_tool_failed' | 'upstream_truncated' | 'overloaded' | 'producer_lost'
+  | 'cancelled' | 'internal';
+
+/** A code that a later version knows is a string too. */
+export type ErrorCode = ClientErrorCode | RelayErrorCode | (string & {});
+
+/**
+ * What went wrong outside the stream of events.
+ * A failure inside a stream is no exception: it is `stream.end` with its `status` and `error`.
+ */
+export class SeseragiError extends Error {
+  constructor(code: ErrorCode, message: string, about?: {
+    status?: number; retryable?: boolean; retryAfterS?: number | null; requestId?: string | null; cause?: unknown;
+  });
+  readonly name: 'SeseragiError';
+  readonly code: ErrorCode;
+  /** The HTTP status, 0 when there was none. */
+  readonly status: number;
+  /** Whether the same request may succeed later. */
+  readonly retryable: boolean;
+  /** Seconds to wait before that, where the relay said so. */
+  readonly retryAfterS: number | null;
+  readonly requestId: string | null;
+}
+
+// ---- Server-sent events -------------------------------------------------------------------------
+
+/** One decoded message. `id` and `retry` are those in force when it was dispatched. */
+export interface Message {
+  event: string;
+  data: string;
+  id: string;
+  retry: number | null;
+}
+
+/** Bytes in, messages out: the event stream format of WHATWG HTML 9.2.6, fed in any pieces. */
+export class SseDecoder {
+  /** The last `retry:` in milliseconds, also one that came without a message. */
+  get retry(): number | null;
+  /** Give the messages that these bytes complete. */
+  feed(bytes: Uint8Array): Message[];
+  /** End the input and give the unfinished message, which the standard does not dispatch. */
+  close(): Message | null;
+}
+
+// ---- Reading ------------------------------------------------------------------------------------
+
+/** Read the events of one response, up to and including `stream.end`. It does not reconnect. */
+export function readEvents(response: Response, options?: { signal?: AbortSignal }): AsyncGenerator<Received, void, void>;
+
+/**
+ * `connecting`: no answer yet. `open`: reading. `reconnecting`: the connection was lost, and the
+ * next is being waited for or made. `closed`: ended, failed or left.
+ */
+export type ReadyState = 'connecting' | 'open' | 'reconnecting' | 'closed';
+
+/**
+ * One generation, read over any number of connections. Iterating it sends the request; it can be
+ * iterated once. It dispatches `statechange` whenever `readyState` has changed.
+ *
+ * The loop ends after `stream.end`, or when the relay says that the stream has ended and there is
+ * nothing after the cursor. It throws a SeseragiError when it cannot go on, and an AbortError (or
+ * the reason given) after `disconnect()` or an abort of the signal.
+ */
+export class ChatStream extends EventTarget implements AsyncIterable<Received> {
+  constructor(request: ChatRequest | null, options?: ChatOptions & ResumeOptions & { stream?: string });
+  /** The stream's id, once the answer has begun. */
+  readonly streamId: string | null;
+  /** The id of the last event handed over: the cursor. */
+  readonly lastEventId: string | null;
+  readonly requestId: string | null;
+  readonly readyState: ReadyState;
+  /** How often a lost connection was replaced. */
+  readonly reconnects: number;
+  /** Why it is reconnecting, else null. */
+  readonly problem: SeseragiError | null;
+  [Symbol.asyncIterator](): AsyncGenerator<Received, void, void>;
+  /** Stop the generation, wherever it is read. The loop goes on to its `stream.end`. */
+  cancel(): Promise<void>;
+  /** Stop reading and leave the generation to the relay; the loop throws the reason. */
+  disconnect(reason?: unknown): void;
+  addEventListener(type: 'statechange', listener: ((event: Event) => void) | null, options?: boolean | AddEventListenerOptions): void;
+  removeEventListener(type: 'statechange', listener: ((event: Event) => void) | null, options?: boolean | EventListenerOptions): void;
+}
+
+/** Ask for an answer and read it as it comes. */
+export function chat(request: ChatRequest, options?: ChatOptions): ChatStream;
+
+/** Read a stream that exists, by its id or its `events_url`, and on while it runs. */
+export function resume(stream: string, options?: ResumeOptions): ChatStream;
+
+/**
+ * Read on what the `storage` option has kept; null if nothing was running.
+ *
+ * The cursor is that of the last event handed over. A page that has not kept what those events
+ * said passes `after: null` to have them all again.
+ */
+export function resumeFrom(storage: ClientStorage, key?: string, options?: ResumeOptions): ChatStream | null;
+
+// ---- Calls --------------------------------------------------------------------------------------
+
+export interface StartedStream {
+  id: string;
+  events_url: string;
+  cancel_url: string;
+}
+
+/** Start a generation without reading it: for an EventSource, another tab, or later. The URLs are resolved. */
+export function startAsync(
+  request: ChatRequest, options?: CallOptions & { url?: string | URL; idempotencyKey?: string },
+): Promise<StartedStream>;
+
+/** Stop a generation by its id or its `cancel_url`. Readers still get its `stream.end`, `cancelled`. */
+export function cancel(stream: string, options?: CallOptions & { streamsUrl?: string }): Promise<void>;
