@@ -23,8 +23,8 @@ async def post(relay: Relay, body: dict | None = None, **headers: str) -> tuple[
         return reply.headers["stream-id"], await read_messages(reply)
 
 
-async def test_post_sent_again_with_the_last_id_reads_on():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+async def test_post_sent_again_with_the_last_id_reads_on(log):
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
         upstream.script = SLOW
         stream, whole = await post(relay)
         for message in whole[:-1]:
@@ -43,8 +43,8 @@ async def test_post_sent_again_with_the_last_id_reads_on():
     ("cursor", "status"),
     [("st_unknown.3", 404), ("7", 400), ("nonsense", 400), ("x" * 60_000, 400)],
 )
-async def test_post_with_a_strange_last_id_starts_nothing(cursor, status):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+async def test_post_with_a_strange_last_id_starts_nothing(log, cursor, status):
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
         upstream.script = SLOW
         reply = await relay.client.post("/v1/chat", json=HELLO, headers={"last-event-id": cursor})
 
@@ -52,8 +52,8 @@ async def test_post_with_a_strange_last_id_starts_nothing(cursor, status):
         assert [] == upstream.calls
 
 
-async def test_same_key_and_body_start_one_generation():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+async def test_same_key_and_body_start_one_generation(log):
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
         upstream.script = SLOW
         replies = await asyncio.gather(*(post(relay, idempotency_key="key-1") for _ in range(5)))
         later = await post(relay, idempotency_key="key-1")
@@ -63,8 +63,8 @@ async def test_same_key_and_body_start_one_generation():
         assert 1 == len(upstream.calls)
 
 
-async def test_same_key_with_another_body_is_refused():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+async def test_same_key_with_another_body_is_refused(log):
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
         upstream.script = SLOW
         await post(relay, idempotency_key="key-1")
         reply = await relay.client.post(
@@ -75,8 +75,8 @@ async def test_same_key_with_another_body_is_refused():
         assert 1 == len(upstream.calls)
 
 
-async def test_key_of_a_failed_start_gives_the_same_failure():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+async def test_key_of_a_failed_start_gives_the_same_failure(log):
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
         upstream.script = [head("401 No"), send("{}")]
         replies = [
             await relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
@@ -89,8 +89,8 @@ async def test_key_of_a_failed_start_gives_the_same_failure():
         assert 1 == len(upstream.calls)
 
 
-async def test_key_of_a_refused_start_is_free_again():
-    async with serve_upstream() as upstream, serve_relay(upstream, max_streams=1) as relay:
+async def test_key_of_a_refused_start_is_free_again(log):
+    async with serve_upstream() as upstream, serve_relay(upstream, max_streams=1, log=log) as relay:
         upstream.script = [head(), send(text("a")), Hold()]
         busy = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         refused = await relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
@@ -103,8 +103,8 @@ async def test_key_of_a_refused_start_is_free_again():
         assert "abcd" == text_of(events_of(messages))
 
 
-async def test_result_is_waited_for_again_by_its_key():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+async def test_result_is_waited_for_again_by_its_key(log):
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
         upstream.script = SLOW
         body = {**HELLO, "stream": False}
         headers = {"idempotency-key": "k"}
@@ -118,8 +118,8 @@ async def test_result_is_waited_for_again_by_its_key():
         assert 1 == len(upstream.calls)
 
 
-async def test_bad_key_is_named():
-    async with serve_relay() as relay:
+async def test_bad_key_is_named(log):
+    async with serve_relay(log=log) as relay:
         reply = await relay.client.post(
             "/v1/chat", json=HELLO, headers={"idempotency-key": "x" * 256}
         )
@@ -128,8 +128,8 @@ async def test_bad_key_is_named():
         assert "Idempotency-Key" in reply.json()["detail"]
 
 
-async def test_snapshot_gives_the_text_so_far_at_once():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+async def test_snapshot_gives_the_text_so_far_at_once(log):
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
         upstream.script = [head(), *(send(text(n)) for n in "abc"), wait(0.3), send(text("d") + FINISH + DONE)]  # fmt: skip
         accepted = (
             await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
@@ -151,16 +151,16 @@ async def test_snapshot_gives_the_text_so_far_at_once():
             assert "abcd" == text_of(events_of([*seen, *rest]))
 
 
-async def test_unknown_start_is_named():
-    async with serve_relay() as relay:
+async def test_unknown_start_is_named(log):
+    async with serve_relay(log=log) as relay:
         reply = await relay.client.get("/v1/streams/st_x/events?from=end")
 
         assert 400 == reply.status_code
         assert "from: use 'snapshot'" in reply.json()["detail"]
 
 
-async def test_delete_stops_and_forgets():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+async def test_delete_stops_and_forgets(log):
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
         upstream.script = [head(), send(text("secret")), Hold()]
         accepted = (
             await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
@@ -176,8 +176,8 @@ async def test_delete_stops_and_forgets():
         assert 410 == twice.status_code
 
 
-async def test_cancel_is_taken_as_a_beacon_sends_it():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+async def test_cancel_is_taken_as_a_beacon_sends_it(log):
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
         upstream.script = [head(), send(text("a")), Hold()]
         accepted = (
             await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})

@@ -94,8 +94,11 @@ async def read_with_cuts(port: int, path: str, *, seed: int) -> list[bytes]:
     raise AssertionError
 
 
-async def test_two_hundred_readers_at_random_places_while_events_come():
-    async with serve_upstream() as upstream, serve_relay(upstream, max_readers=300) as relay:
+async def test_two_hundred_readers_at_random_places_while_events_come(log):
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, max_readers=300, log=log) as relay,
+    ):
         upstream.script = paced(300, seed=1)
         url = await start(relay)
         readers = [
