@@ -1,0 +1,1 @@
+"""The benchmark; it needs Linux and sends everything over loopback."""
