@@ -8,7 +8,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from app.errors import ServiceError
+from app.errors import RequestError, ServiceError
 from app.eventlog import LogState
 from app.events import (
     ContentFilter,
@@ -161,14 +161,19 @@ class Entries:
             raise _too_long(f"{self._max_stream_bytes} bytes")
         return size
 
-    def add(self, stream: str, events: Sequence[Event], *, size: int) -> None:
-        """Add events that were measured, and wake the readers."""
+    def add(
+        self, stream: str, events: Sequence[Event], *, size: int, ended_at: float | None = None
+    ) -> None:
+        """Add events that were measured, and wake the readers.
+
+        If they end the stream, it ended just now, unless the time is given.
+        """
         entry = self._running[stream]
         entry.events.extend(events)
         entry.size += size
         self._size += size
         if events and isinstance(events[-1], StreamEnd):
-            entry.ended_at = self._wall()
+            entry.ended_at = self._wall() if ended_at is None else ended_at
             entry.dropped_after = self._now() + self._keep_s
             self._ended[stream] = self._running.pop(stream)
         entry.wake()
@@ -200,6 +205,19 @@ def full() -> ServiceError:
         "overloaded",
         "the event log is full of running streams; try again shortly",
         retry_after_s=5,
+    )
+
+
+def unknown(stream: str) -> RequestError:
+    """What a stream is answered with that there never was."""
+    return RequestError("not_found", f"there is no stream {stream!r}")
+
+
+def expired(stream: str, retention_s: float) -> RequestError:
+    """What a stream is answered with that has been removed."""
+    return RequestError(
+        "stream_expired",
+        f"stream {stream} is gone; ended streams are kept for {retention_s:g} s",
     )
 
 

@@ -4,9 +4,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from app.errors import RequestError
 from app.eventlog import PAGE, Claim, LogState
-from app.eventlog.entries import Entries, Entry
+from app.eventlog.entries import Entries, Entry, expired, unknown
 from app.events import Event
 
 REMEMBERED_IDS = 10_000
@@ -99,11 +98,8 @@ class MemoryLog:
         if entry is not None:
             return entry
         if stream in self._gone:
-            raise RequestError(
-                "stream_expired",
-                f"stream {stream} is gone; ended streams are kept for {self._retention_s:g} s",
-            )
-        raise RequestError("not_found", f"there is no stream {stream!r}")
+            raise expired(stream, self._retention_s)
+        raise unknown(stream)
 
     def _bind(self, key: str, claim: Claim) -> None:
         self._claims[key] = claim

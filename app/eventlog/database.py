@@ -1,0 +1,374 @@
+"""What a SQLite file of a log is asked and told. All sync, for one thread.
+
+What running streams append goes to the end of `tail`, for all of them the same place, so
+that a commit writes a page or two however many streams take part in it. The events of a
+stream are filed into `pages` of up to a thousand, and with its end the last of them; ended
+streams are read from there only. Rows of `tail` that are filed are dead and swept from its
+front; the few live ones there move to its end. (One clustered table instead made an append
+seven times dearer with a hundred streams, since each touched a page of its own.)
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+
+from app.errors import CODES
+from app.eventlog import Claim, LogUnusable
+from app.eventlog.recovery import ending_of
+from app.eventlog.schema import connect, reason
+from app.events import ErrorInfo, Event, decode, encode
+
+PAGE_BYTES = 2**18
+"""How much of a stream is read at once, at most one row more."""
+
+TAIL_ROWS = 10_000
+"""So many dead rows may stand in the tail before any is swept."""
+
+# How many streams, pages and rows of the tail one transaction deals with.
+RECOVERED_AT_ONCE = 500
+PURGED_AT_ONCE = 32
+SWEPT_AT_ONCE = 1_000
+
+REMEMBERED_IDS = 100_000
+"""How many removed streams are still told from unknown ones, and for how long."""
+REMEMBERED_S = 86_400
+
+EARLY_CLAIM_S = 60
+"""How long a claim may wait for its stream."""
+
+log = structlog.get_logger("seseragi.eventlog")
+
+
+class Row(NamedTuple):
+    key: int
+    started_at: float
+    ended_at: float | None
+    last: int
+    gone: bool
+
+
+class Gone(NamedTuple):
+    """Streams that have been removed, and the bytes they had."""
+
+    ids: list[str]
+    size: int
+
+
+class Database:
+    """An open file. All that write are called by `transact`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+        self._oldest = self._next = 1
+        """The first key of the tail and the one after its last."""
+        self._filed: dict[int, int] = {}
+        """The last event that is in `pages`, for each running stream."""
+        self._rows: dict[int, int] = {}
+        """How many live rows each running stream has in the tail, and all of them."""
+        self._live = 0
+        self._staged: list[Callable[[], None]] = []
+
+    @classmethod
+    def open(cls, path: Path, *, now: float) -> "Database":
+        """Open or make the file; end the streams that had no end.
+
+        Raises:
+            LogUnusable: it cannot be used, which the text tells why.
+        """
+        connection = connect(path)
+        try:
+            database = cls(connection)
+            database.recover(now)
+        except sqlite3.Error as error:
+            connection.close()
+            raise LogUnusable(f"{path}: {reason(error)}") from None
+        return database
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def transact(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Do the works in one transaction: all or none."""
+        self._staged = []
+        with self._connection:
+            self._execute("BEGIN IMMEDIATE")
+            results = [work() for work in works]
+            surplus = self._next - self._oldest - 2 * self._live - TAIL_ROWS
+            if surplus > 0:
+                self.sweep_tail(surplus + SWEPT_AT_ONCE)
+        for change in self._staged:
+            change()
+        return results
+
+    # Streams
+
+    def create(self, id: str, *, now: float) -> int:
+        """Add a running stream and give its key."""
+        key = self._execute(
+            "INSERT INTO streams (id, started_at) VALUES (?, ?)", (id, now)
+        ).lastrowid
+        assert key is not None  # noqa: S101  (it is an INSERT)
+        self._execute("UPDATE claims SET early_at = NULL WHERE stream = ?", (id,))
+        self._staged.append(lambda: self._filed.update({key: 0}))
+        return key
+
+    def append(self, key: int, first: int, events: Sequence[Event]) -> int:
+        """Add events of a running stream, the first of which has this number; give the size."""
+        if key not in self._filed:  # it has been removed
+            return 0
+        data = _pack(events)
+        self._execute("INSERT INTO tail VALUES (?, ?, ?, ?)", (self._next, key, first, data))
+        self._next += 1
+        self._rows[key] = self._rows.get(key, 0) + 1
+        self._live += 1
+        return len(data)
+
+    def file(self, key: int, first: int, events: Sequence[Event]) -> None:
+        """File events that were appended, and are all there are from the first on."""
+        if key not in self._filed:  # it has been removed
+            return
+        self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, first, _pack(events)))
+        last = first + len(events) - 1
+
+        def filed() -> None:
+            self._filed[key] = last
+            self._live -= self._rows.pop(key, 0)
+
+        self._staged.append(filed)
+
+    def end(self, key: int, *, at: float, last: int, size: int) -> None:
+        """Note that a stream has ended; all its events have been filed."""
+        self._execute(
+            "UPDATE streams SET ended_at = ?, last = ?, size = ? WHERE key = ?",
+            (at, last, size, key),
+        )
+        self._staged.append(lambda: self._settle(key))
+
+    def _settle(self, key: int) -> None:
+        """All rows that the stream has in the tail are dead."""
+        self._filed.pop(key, None)
+        self._live -= self._rows.pop(key, 0)
+
+    def find(self, id: str) -> Row | None:
+        row = self._execute(
+            "SELECT key, started_at, ended_at, last, gone_at IS NOT NULL FROM streams WHERE id = ?",
+            (id,),
+        ).fetchone()
+        return None if row is None else Row(*row)
+
+    def read(self, key: int, after: int, limit: int) -> list[Event]:
+        """Give events of an ended stream after the cursor: some, if there are any."""
+        lines: list[bytes] = []
+        size = 0
+        for first, data in self._execute(
+            "SELECT first, events FROM pages WHERE stream = :key AND first >= "
+            "(SELECT max(first) FROM pages WHERE stream = :key AND first <= :after + 1) "
+            "ORDER BY first",
+            {"key": key, "after": after},
+        ):
+            lines += data.split(b"\n")[max(after + 1 - first, 0) :]
+            size += len(data)
+            if len(lines) >= limit or size > PAGE_BYTES:
+                break
+        return [decode(line) for line in lines[:limit]]
+
+    def kept(self) -> int:
+        """Add up the sizes of the ended streams that are kept."""
+        size = self._execute("SELECT total(size) FROM streams WHERE gone_at IS NULL").fetchone()[0]
+        return int(size)
+
+    # Idempotency keys
+
+    def claim(self, key: str, claim: Claim, *, now: float, kept_after: float) -> Claim:
+        """Bind a key unless it is bound to a stream that is kept; give what it is bound to."""
+        bound = self._execute(
+            "SELECT claims.stream, digest FROM claims JOIN streams ON streams.id = claims.stream "
+            "WHERE claims.key = ? AND gone_at IS NULL AND (ended_at IS NULL OR ended_at > ?)",
+            (key, kept_after),
+        ).fetchone()
+        if bound is not None:
+            return Claim(*bound)
+        is_there = self._execute("SELECT 1 FROM streams WHERE id = ?", (claim.stream,)).fetchone()
+        self._execute(
+            "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)",
+            (key, *claim, None if is_there else now),
+        )
+        return claim
+
+    # Removal
+
+    def forget(self, id: str, *, now: float) -> Gone:
+        """Remove one stream, running or ended, and what the tail holds of it."""
+        rows = self._execute(
+            "SELECT key, id, size FROM streams WHERE id = ? AND gone_at IS NULL", (id,)
+        ).fetchall()
+        for key, *_ in rows:
+            self._execute("DELETE FROM tail WHERE stream = ?", (key,))
+        return self._forget(rows, now=now)
+
+    def forget_ended(self, until: float, *, now: float) -> Gone:
+        """Remove streams that ended by then, some at a time."""
+        return self._forget(
+            self._execute(
+                "SELECT key, id, size FROM streams "
+                "WHERE gone_at IS NULL AND ended_at <= ? ORDER BY ended_at LIMIT 500",
+                (until,),
+            ).fetchall(),
+            now=now,
+        )
+
+    def forget_oldest(self, size: int, *, now: float) -> Gone:
+        """Remove the streams that ended first until so many bytes are free."""
+        rows = []
+        for row in self._execute(
+            "SELECT key, id, size FROM streams "
+            "WHERE gone_at IS NULL AND ended_at IS NOT NULL ORDER BY ended_at, key"
+        ):
+            if size <= 0:
+                break
+            rows.append(row)
+            size -= row[2]
+        return self._forget(rows, now=now)
+
+    def _forget(self, rows: Sequence[tuple[int, str, int]], *, now: float) -> Gone:
+        for key, stream, _ in rows:
+            self._execute(
+                "UPDATE streams SET gone_at = ?, size = max(size, 1) WHERE key = ?", (now, key)
+            )
+            self._execute("DELETE FROM claims WHERE stream = ?", (stream,))
+            self._staged.append(partial(self._settle, key))
+        return Gone([stream for _, stream, _ in rows], sum(size for *_, size in rows))
+
+    def purge(self) -> bool:
+        """Take the events of removed streams out of the file, some; tell if there may be more."""
+        room = PURGED_AT_ONCE
+        for (key,) in self._execute(
+            "SELECT key FROM streams WHERE gone_at IS NOT NULL AND size > 0 LIMIT ?", (room,)
+        ).fetchall():
+            room -= self._execute(
+                "DELETE FROM pages WHERE rowid IN "
+                "(SELECT rowid FROM pages WHERE stream = ? LIMIT ?)",
+                (key, room),
+            ).rowcount
+            if room <= 0:
+                return True
+            self._execute("UPDATE streams SET size = 0 WHERE key = ?", (key,))
+            room -= 1
+        return room < PURGED_AT_ONCE
+
+    def tidy(self, *, now: float) -> None:
+        """Forget the names of streams long removed, and claims whose stream never came."""
+        self._execute("DELETE FROM streams WHERE gone_at <= ? AND size = 0", (now - REMEMBERED_S,))
+        self._execute(
+            "DELETE FROM streams WHERE key IN (SELECT key FROM streams WHERE gone_at IS NOT NULL "
+            "ORDER BY gone_at DESC LIMIT -1 OFFSET ?) AND size = 0",
+            (REMEMBERED_IDS,),
+        )
+        self._execute("DELETE FROM claims WHERE early_at <= ?", (now - EARLY_CLAIM_S,))
+
+    def tail_end(self) -> int:
+        """Give the key that the next row of the tail has, if any row there is dead; else 0."""
+        return self._next if self._next - self._oldest > self._live else 0
+
+    def sweep_tail(self, count: int) -> int:
+        """Remove so many rows from the tail's front, but move live ones to its end.
+
+        Gives the key of the first row that is left in place.
+        """
+        end = min(self._oldest + count, self._next)
+        for stream, first, data in self._execute(
+            "SELECT stream, first, events FROM tail WHERE key < ? ORDER BY key", (end,)
+        ).fetchall():
+            if first > self._filed.get(stream, first):
+                self._execute(
+                    "INSERT INTO tail VALUES (?, ?, ?, ?)", (self._next, stream, first, data)
+                )
+                self._next += 1
+        self._execute("DELETE FROM tail WHERE key < ?", (end,))
+
+        def swept() -> None:
+            self._oldest = end
+
+        self._staged.append(swept)
+        return end
+
+    # After a process that ended without ending its streams
+
+    def recover(self, now: float) -> None:
+        """End the streams that nobody produces any more, and empty the tail."""
+        keys = [
+            key
+            for (key,) in self._execute(
+                "SELECT key FROM streams WHERE ended_at IS NULL AND gone_at IS NULL"
+            )
+        ]
+        if keys:
+            self._execute("CREATE INDEX IF NOT EXISTS tail_stream ON tail (stream, first)")
+        for start in range(0, len(keys), RECOVERED_AT_ONCE):
+            some = keys[start : start + RECOVERED_AT_ONCE]
+            self.transact([partial(self._recover_stream, key, now) for key in some])
+        with self._connection:
+            self._execute("BEGIN IMMEDIATE")
+            self._execute("DROP INDEX IF EXISTS tail_stream")
+            self._execute("DELETE FROM tail")
+        if keys:
+            log.warning("streams of a lost process ended", streams=len(keys))
+
+    def _recover_stream(self, key: int, now: float) -> None:
+        try:
+            ending = ending_of(self._logged(key), status="interrupted", error=LOST)
+        except msgspec.MsgspecError as error:
+            log.error("stream cannot be read and is removed", key=key, error=str(error))
+            ending = []
+        pages = self._execute(
+            "SELECT first, events FROM pages WHERE stream = ? ORDER BY first DESC LIMIT 1", (key,)
+        ).fetchone()
+        filed = 0 if pages is None else pages[0] + pages[1].count(b"\n")
+        tail = [data for _, data in self._tail_of(key, filed)]
+        if not ending or not (filed or tail):  # nobody has seen anything of it
+            row = self._execute("SELECT key, id, size FROM streams WHERE key = ?", (key,))
+            self._forget(row.fetchall(), now=now)
+            return
+        data = b"\n".join([*tail, _pack(ending)])
+        self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, filed + 1, data))
+        last = filed + data.count(b"\n") + 1
+        size = self._execute(
+            "SELECT sum(length(events)) FROM pages WHERE stream = ?", (key,)
+        ).fetchone()[0]
+        self.end(key, at=now, last=last, size=size)
+
+    def _logged(self, key: int) -> Iterator[Event]:
+        """Give all events of a stream that had no end."""
+        last = 0
+        for first, data in self._execute(
+            "SELECT first, events FROM pages WHERE stream = ? ORDER BY first", (key,)
+        ):
+            lines = data.split(b"\n")
+            last = first + len(lines) - 1
+            yield from map(decode, lines)
+        for _, data in self._tail_of(key, last):
+            yield from map(decode, data.split(b"\n"))
+
+    def _tail_of(self, key: int, filed: int) -> Iterator[tuple[int, bytes]]:
+        return self._execute(
+            "SELECT first, events FROM tail WHERE stream = ? AND first > ? ORDER BY first",
+            (key, filed),
+        )
+
+
+LOST = ErrorInfo(
+    "producer_lost",
+    "the relay stopped before the answer was complete",
+    CODES["producer_lost"].retryable,
+)
+
+
+def _pack(events: Iterable[Event]) -> bytes:
+    """JSON has no line end of its own, so one stands between two events."""
+    return b"\n".join(map(encode, events))

@@ -1,0 +1,93 @@
+"""One thread that a database lives in, and transactions that hold all that waits.
+
+While a transaction runs, what is submitted waits and becomes the next one, in order.
+Reads take turns, one at a time, so that a commit never waits for more than one of them.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+Work = Callable[[], Any]
+Then = Callable[[Any, BaseException | None], None]
+
+
+class _Job(NamedTuple):
+    work: Work
+    then: Then
+
+
+class Writer:
+    """Runs work in its thread; `transact` does a list of it as a whole and gives the results."""
+
+    def __init__(self, transact: Callable[[Sequence[Work]], Sequence[Any]]) -> None:
+        self._transact = transact
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="event-log")
+        self._waiting: list[_Job] = []
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._turn = asyncio.Lock()
+
+    def submit(self, work: Work, then: Then) -> None:
+        """Put work into the next transaction; `then` hears its result or why there is none."""
+        self._waiting.append(_Job(work, then))
+        if self._idle.is_set():
+            self._idle.clear()
+            # Once the loop has come round, whatever else it had to submit has joined.
+            asyncio.get_running_loop().call_soon(self._start)
+
+    async def write(
+        self, work: Callable[[], T], on_commit: Callable[[T], None] = lambda _: None
+    ) -> T:
+        """Do work in the next transaction; a caller that is cancelled does not stop it.
+
+        `on_commit` hears the result in the order of the work.
+        """
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def then(result: T, error: BaseException | None) -> None:
+            if error is None:
+                on_commit(result)
+            if done.done():
+                return
+            if error is None:
+                done.set_result(result)
+            else:
+                done.set_exception(error)
+
+        self.submit(work, then)
+        return await done
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """Do work that changes nothing."""
+        async with self._turn:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def close(self, work: Work) -> None:
+        """Do what waits, then this, and end the thread."""
+        await self._idle.wait()
+        async with self._turn:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            finally:
+                self._thread.shutdown(wait=False)
+
+    def _start(self) -> None:
+        jobs, self._waiting = self._waiting, []
+        future = asyncio.get_running_loop().run_in_executor(
+            self._thread, self._transact, [job.work for job in jobs]
+        )
+        future.add_done_callback(partial(self._finish, jobs))
+
+    def _finish(self, jobs: Sequence[_Job], future: "asyncio.Future[Sequence[Any]]") -> None:
+        error = future.exception()
+        results = [None] * len(jobs) if error else future.result()
+        for job, result in zip(jobs, results, strict=True):
+            job.then(result, error)
+        if self._waiting:
+            self._start()
+        else:
+            self._idle.set()

@@ -1,0 +1,524 @@
+"""The log in a SQLite file: the contract, restarts, kills, and what a disk may do."""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import ServiceError
+from app.eventlog import Claim, LogUnusable, database, read_all, sqlite
+from app.eventlog.database import Database
+from app.eventlog.recovery import ending_of
+from app.eventlog.sqlite import SqliteLog
+from app.events import (
+    Event,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallDelta,
+    ToolCallEnd,
+)
+from tests.dialects.streams import end_of
+from tests.eventlog.contract import *  # noqa: F403
+from tests.eventlog.contract import END, LIMITS, START, Clock, code_of, deltas, ended, filled, many
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=[10, 0], ids=["from memory", "from the file"])
+async def event_log(request, path, clock: Clock, monkeypatch):
+    monkeypatch.setattr(sqlite, "KEEP_S", request.param)
+    event_log = SqliteLog(path, **LIMITS, wall=clock)
+    await event_log.open()
+    yield event_log
+    await event_log.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+@asynccontextmanager
+async def opened(path: Path, clock: Callable[[], float] = time.time, **limits: Any):
+    """A log of one process's life."""
+    given = {"retention_s": 100, "max_bytes": 10**9, **limits}
+    event_log = SqliteLog(path, **given, wall=clock)
+    await event_log.open()
+    try:
+        yield event_log
+    finally:
+        await event_log.close()
+
+
+async def on_file(event_log: SqliteLog, statement: str) -> Any:
+    """Run a statement where the file is open."""
+    connection = event_log._database._connection
+    return await event_log._writer.read(lambda: connection.execute(statement).fetchone()[0])
+
+
+# Restarts
+
+
+async def test_ended_streams_and_their_keys_survive(path, clock):
+    events = [START, *many(2_300), END]
+    async with opened(path, clock) as event_log:
+        await filled(event_log, events[:900], events[900:901], events[901:])
+        await event_log.claim("key", digest="d", stream="st_1")
+        state = await event_log.state("st_1")
+    clock.now += 50
+    async with opened(path, clock) as event_log:
+        assert state == await event_log.state("st_1")
+        assert (2_302, True, clock.now - 50, clock.now - 50) == state
+        assert events == await read_all(event_log, "st_1")
+        assert events[2_299:2_301] == await event_log.read("st_1", 2_299, timeout_s=0, limit=2)
+        assert [] == await event_log.read("st_1", 2_302, timeout_s=60)
+        assert Claim("st_1", "d") == await event_log.claim("key", digest="e", stream="st_2")
+
+
+async def test_retention_counts_on_over_a_restart(path, clock):
+    async with opened(path, clock) as event_log:
+        await ended(event_log, "st_1")
+    clock.now += 100
+    async with opened(path, clock) as event_log:
+        assert "stream_expired" == await code_of(event_log, "st_1")
+        assert "not_found" == await code_of(event_log, "st_2")
+        await event_log.sweep()
+        assert 0 == await on_file(event_log, "SELECT count(*) FROM pages")
+    clock.now += database.REMEMBERED_S - 1
+    async with opened(path, clock) as event_log:
+        assert "stream_expired" == await code_of(event_log, "st_1")
+        clock.now += 1
+        await event_log.sweep()
+        assert "not_found" == await code_of(event_log, "st_1")
+
+
+async def test_deleted_stream_is_gone_after_a_restart_too(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        await event_log.delete("st_1")
+    async with opened(path) as event_log:
+        assert "stream_expired" == await code_of(event_log, "st_1")
+
+
+async def test_what_was_deleted_is_not_in_the_file(path):
+    async with opened(path) as event_log:
+        for stream, end in (("st_1", [END]), ("st_2", [])):
+            await event_log.create(stream)
+            await event_log.append(stream, deltas(*(["a secret"] * 3_000)))
+            await event_log.append(stream, [*deltas("a secret"), *end])
+            await event_log.delete(stream)
+        await event_log.sweep()
+
+    assert b"a secret" not in path.read_bytes()
+
+
+async def test_stream_that_was_running_is_ended(path, clock):
+    head: list[Event] = [START, TextStart(0)]
+    gathered: list[Event] = [TextDelta(0, str(number)) for number in range(2_500)]
+    async with opened(path, clock) as event_log:
+        await filled(event_log, head, *([event] for event in gathered))
+        await event_log.create("st_2")
+        await event_log.append("st_2", head)
+        await event_log.create("st_3")  # nobody has seen anything of it
+    clock.now += 1000
+    async with opened(path, clock) as event_log:
+        events = await read_all(event_log, "st_1")
+
+        assert [*head, *gathered, TextEnd(0)] == events[:-1]
+        end = end_of(events)
+        assert ("interrupted", database.LOST) == (end.status, end.error)
+        assert (2_504, True, clock.now - 1000, clock.now) == await event_log.state("st_1")
+        assert [*head, TextEnd(0), events[-1]] == await read_all(event_log, "st_2")
+        assert "stream_expired" == await code_of(event_log, "st_3")
+        with pytest.raises(ValueError, match="has ended"):
+            await event_log.append("st_1", deltas("a"))
+    async with opened(path, clock) as event_log:
+        assert events == await read_all(event_log, "st_1")
+
+
+async def test_stream_that_cannot_be_read_is_removed(path):
+    async with opened(path) as event_log:
+        for stream in ("st_1", "st_2"):
+            await event_log.create(stream)
+            await event_log.append(stream, [START])
+        statement = "UPDATE tail SET events = x'7b' WHERE stream = 1 RETURNING 1"
+        await on_file(event_log, statement)
+    async with opened(path) as event_log:
+        assert "stream_expired" == await code_of(event_log, "st_1")
+        assert 2 == (await event_log.state("st_2")).last
+
+
+async def test_thousands_of_lost_streams_are_ended_in_a_moment(path):
+    async with opened(path) as event_log:
+        for number in range(3_000):
+            event_log._writer.submit(
+                lambda number=number: event_log._database.create(f"st_{number}", now=0),
+                lambda *_: None,
+            )
+        await event_log._writer.write(lambda: None)
+        batch = [START, TextStart(0), *many(50)]
+        for number in range(3_000):
+            event_log._writer.submit(
+                lambda number=number: event_log._database.append(number + 1, 1, batch),
+                lambda *_: None,
+            )
+    begin = time.perf_counter()
+    async with opened(path) as event_log:
+        took = time.perf_counter() - begin
+
+        assert 54 == (await event_log.state("st_2999")).last
+        assert 54 == len(await read_all(event_log, "st_0"))
+    assert took < 3
+
+
+@pytest.mark.parametrize("streams", [1, 30])
+@pytest.mark.parametrize("acknowledged", [1, 40, 1_500])
+async def test_kill_takes_nothing_back(path, streams, acknowledged):
+    said = kill_producer(path, streams=streams, acknowledged=acknowledged)
+    taken = {stream: int(number) for stream, number in map(str.split, said)}
+    async with opened(path) as event_log:
+        for stream, number in taken.items():
+            events = await read_all(event_log, stream)
+
+            assert len(events) - 3 in (number, number + 2)
+            for position, event in enumerate(events[3:-3], start=4):
+                text = str(position)
+                assert event in (TextDelta(0, text), ToolCallDelta(1, f"{text},"))
+            pieces = [event.arguments for event in events if isinstance(event, ToolCallDelta)]
+            assert [TextEnd(0), ToolCallEnd(1, "".join(pieces))] == events[-3:-1]
+            assert ("interrupted", database.LOST) == (end_of(events).status, end_of(events).error)
+
+
+# The cost
+
+
+async def test_what_waits_is_one_transaction(path, monkeypatch):
+    sizes = []
+    transact = Database.transact
+
+    def counting(self: Database, works: Any) -> Any:
+        sizes.append(len(works))
+        return transact(self, works)
+
+    async with opened(path) as event_log:
+        streams = [f"st_{number}" for number in range(100)]
+        monkeypatch.setattr(Database, "transact", counting)
+        await asyncio.gather(*map(event_log.create, streams))
+        await event_log._writer.write(lambda: None)  # behind the first sweep
+        sizes.clear()
+        await asyncio.gather(*(event_log.append(stream, [START]) for stream in streams))
+
+        assert 100 == max(sizes)
+
+
+async def test_long_stream_is_read_in_pages(path):
+    count = 200_000
+    async with opened(path) as event_log:
+        await event_log.create("st_1")
+        for start in range(0, count, 500):
+            await event_log.append("st_1", deltas(*(str(start + number) for number in range(500))))
+        await event_log.append("st_1", [END])
+    async with opened(path) as event_log:
+        await event_log.state("st_1")
+        tracemalloc.start(1)
+        after = 0
+        while events := await event_log.read("st_1", after, timeout_s=0):
+            assert TextDelta(0, str(after)) == events[0] or after == count
+            after += len(events)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+    assert count + 1 == after
+    assert peak < 2_000_000
+
+
+async def test_page_of_large_events_is_short(path):
+    events = deltas(*(f"{number}" * 100_000 for number in range(10)))
+    async with opened(path) as event_log:
+        await filled(event_log, *([event] for event in events), [END])
+    async with opened(path) as event_log:
+        assert 3 == len(await event_log.read("st_1", 0, timeout_s=0))
+        assert [*events, END] == await read_all(event_log, "st_1")
+
+
+async def test_slow_stream_does_not_hold_the_tail_back(path, monkeypatch):
+    monkeypatch.setattr(database, "TAIL_ROWS", 50)
+    monkeypatch.setattr(database, "SWEPT_AT_ONCE", 7)
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        for number in range(40):
+            await ended(event_log, f"st_a{number}")
+            await event_log.append("st_1", deltas(str(number)))
+            for text in "abc":
+                await event_log.append("st_1", deltas(text))
+            await event_log.create(f"st_b{number}")
+            for text in "xyz":
+                await event_log.append(f"st_b{number}", deltas(text))
+            if number % 2:
+                await event_log.append(f"st_b{number}", [END])
+        rows = await on_file(event_log, "SELECT count(*) FROM tail")
+        live = event_log._database._live
+
+        assert 161 + 60 == live
+        assert rows <= 2 * live + 50 + 7
+        await event_log.sweep()
+        assert live == await on_file(event_log, "SELECT count(*) FROM tail")
+        await event_log.append("st_1", deltas("last"))
+    expected: list[Event] = [START]
+    for number in range(40):
+        expected += deltas(str(number), "a", "b", "c")
+    async with opened(path) as event_log:
+        assert [*expected, *deltas("last")] == (await read_all(event_log, "st_1"))[:-1]
+        for number in range(40):
+            events = await read_all(event_log, f"st_b{number}")
+            assert deltas("x", "y", "z") == events[:3]
+            assert ("completed" if number % 2 else "interrupted") == end_of(events).status
+
+
+async def test_many_streams_at_once(path):
+    async def produce(event_log: SqliteLog, stream: str, count: int) -> None:
+        await event_log.create(stream)
+        for number in range(count):
+            await event_log.append(stream, deltas(f"{stream}.{number}"))
+        await event_log.append(stream, [END])
+
+    async def follow(event_log: SqliteLog, stream: str) -> list[Event]:
+        seen: list[Event] = []
+        while not seen or seen[-1] != END:
+            seen += await event_log.read(stream, len(seen), timeout_s=5)
+        return seen
+
+    counts = {f"st_{number}": 10 * number for number in range(120)}
+    async with opened(path) as event_log:
+        producing = [asyncio.create_task(produce(event_log, *item)) for item in counts.items()]
+        await asyncio.sleep(0)
+        live = await asyncio.gather(*(follow(event_log, stream) for stream in counts))
+        await asyncio.gather(*producing)
+    async with opened(path) as event_log:
+        for stream, seen in zip(counts, live, strict=True):
+            assert [*deltas(*(f"{stream}.{n}" for n in range(counts[stream]))), END] == seen
+            assert seen == await read_all(event_log, stream)
+
+
+# The file
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda path: path.write_text("a text\n" * 1000), "no SQLite database"),
+        (lambda path: run_sql(path, "CREATE TABLE t (a)"), "database of another program"),
+        (lambda path: path.mkdir(), "cannot be opened"),
+        (lambda path: path.parent.rmdir(), "directory .* does not exist"),
+    ],
+    ids=["a text", "another program's", "a directory", "no directory"],
+)
+async def test_file_that_cannot_be_used_is_told(tmp_path, make, reason):
+    path = tmp_path / "folder" / "log.db"
+    path.parent.mkdir()
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(LogUnusable, match=reason) as caught:
+        await SqliteLog(path, retention_s=100, max_bytes=1000).open()
+
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+    assert before == (path.read_bytes() if path.is_file() else None)
+
+
+async def test_file_of_a_newer_version_is_told(path):
+    async with opened(path):
+        pass
+    run_sql(path, "PRAGMA user_version = 2")
+    with pytest.raises(LogUnusable, match="newer version"):
+        await SqliteLog(path, retention_s=100, max_bytes=1000).open()
+
+
+async def test_file_that_cannot_be_made_is_told():
+    with pytest.raises(LogUnusable, match="cannot be made"):
+        await SqliteLog("/proc/log.db", retention_s=100, max_bytes=1000).open()
+
+
+@pytest.mark.parametrize("what", ["file", "directory"])
+async def test_place_that_cannot_be_written_is_told(path, what):
+    async with opened(path):
+        pass
+    place, mode = (path, 0o400) if what == "file" else (path.parent, 0o500)
+    place.chmod(mode)
+    try:
+        if os.access(place, os.W_OK):
+            pytest.skip("this user may write everywhere")
+        with pytest.raises(LogUnusable, match="cannot be opened for writing"):
+            await SqliteLog(path, retention_s=100, max_bytes=1000).open()
+    finally:
+        place.chmod(0o700)
+
+
+async def test_file_serves_one_process(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        other = run_producer(path)
+        assert other.returncode == 1
+        assert "another process uses it" in other.stderr.splitlines()[-1]
+        await event_log.append("st_1", deltas("a"))
+
+
+async def test_file_is_for_its_owner(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+
+    assert {"log.db": 0o600, "log.db-wal": 0o600} == modes
+
+
+async def test_room_of_removed_streams_is_used_again(path, clock):
+    sizes = []
+    async with opened(path, clock, max_bytes=1_000_000) as event_log:
+        for number in range(60):
+            clock.now += 1
+            await ended(event_log, f"st_{number}", size=200_000)
+            await event_log.sweep()
+            sizes.append(await on_file(event_log, "PRAGMA page_count"))
+
+    assert sizes[-1] < 1.5 * sizes[10]
+
+
+async def test_cancelled_create_leaves_nothing(path):
+    async with opened(path) as event_log:
+        creating = asyncio.create_task(event_log.create("st_1"))
+        await asyncio.sleep(0)
+        creating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+        await event_log.sweep()
+
+        assert "stream_expired" == await code_of(event_log, "st_1")
+
+
+# A disk that is full, and then is not
+
+
+async def fill_disk(event_log: SqliteLog) -> None:
+    await on_file(event_log, "PRAGMA max_page_count = 1")  # as many as there are
+
+
+async def empty_disk(event_log: SqliteLog) -> None:
+    await on_file(event_log, "PRAGMA max_page_count = 1000000")
+
+
+LARGE = deltas("x" * 100_000)
+
+
+async def test_full_disk_fails_the_stream_and_not_its_readers(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START, TextStart(0)])
+        reading = asyncio.create_task(event_log.read("st_1", 2, timeout_s=5))
+        await fill_disk(event_log)
+        with pytest.raises(ServiceError, match="could not be written") as caught:
+            await event_log.append("st_1", LARGE)
+        assert "internal" == caught.value.code
+        assert 2 == (await event_log.state("st_1")).last
+        ending = ending_of(
+            await read_all(event_log, "st_1"), status="failed", error=caught.value.info()
+        )
+        await event_log.append("st_1", [*LARGE, *ending])  # the disk is still full
+
+        assert [*LARGE, *ending] == await asyncio.wait_for(reading, 1)
+        assert (await event_log.state("st_1")).ended
+        assert ending[-1:] == await event_log.read("st_1", 4, timeout_s=5)
+        with pytest.raises(ValueError, match="has ended"):
+            await event_log.append("st_1", LARGE)
+        await empty_disk(event_log)
+        await event_log.sweep()
+    async with opened(path) as event_log:
+        assert [START, TextStart(0), *LARGE, *ending] == await read_all(event_log, "st_1")
+
+
+async def test_end_that_never_reached_the_file_is_made_up(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        await fill_disk(event_log)
+        await event_log.append("st_1", [*LARGE, END])
+        assert [START, *LARGE, END] == await read_all(event_log, "st_1")
+    async with opened(path) as event_log:
+        events = await read_all(event_log, "st_1")
+
+        assert [START] == events[:-1]
+        assert "interrupted" == end_of(events).status
+
+
+async def test_loss_that_nobody_heard_of_is_told_to_the_next(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        await fill_disk(event_log)
+        cancelled = asyncio.create_task(event_log.append("st_1", LARGE))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with pytest.raises(ServiceError):  # not written: it would stand behind a gap
+            await event_log.append("st_1", [END])
+        cancelled = asyncio.create_task(event_log.append("st_1", LARGE))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await event_log._writer._idle.wait()
+        await empty_disk(event_log)
+        with pytest.raises(ServiceError):
+            await event_log.append("st_1", [END])
+        await event_log.append("st_1", [END])
+
+        assert [START, END] == await read_all(event_log, "st_1")
+
+
+async def test_full_disk_takes_no_new_stream(path):
+    async with opened(path) as event_log:
+        await fill_disk(event_log)
+        streams = [event_log.create(f"st_{number}") for number in range(1_000)]
+        with pytest.raises(ServiceError, match="could not be written"):
+            await asyncio.gather(*streams)
+        await empty_disk(event_log)
+        await event_log.create("st_x")
+        await event_log.append("st_x", [START])
+
+
+async def test_damaged_page_is_told(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START, END])
+    run_sql(path, "UPDATE pages SET events = x'7b'")
+    async with opened(path) as event_log:
+        with pytest.raises(ServiceError, match="could not be read"):
+            await event_log.read("st_1", 0, timeout_s=0)
+
+
+def run_sql(path: Path, statement: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(statement)
+    connection.close()
+
+
+PRODUCER = [sys.executable, "-m", "tests.eventlog.producer"]
+
+
+def run_producer(path: Path) -> "subprocess.CompletedProcess[str]":
+    command = [*PRODUCER, str(path), "1"]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False
+    )
+
+
+def kill_producer(path: Path, *, streams: int, acknowledged: int) -> list[str]:
+    """Kill a process that appends once it has said so many lines; give all it said."""
+    command = [*PRODUCER, str(path), str(streams)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as producer:
+        assert producer.stdout
+        said = [producer.stdout.readline() for _ in range(acknowledged)]
+        producer.kill()
+        return [*said, *(line for line in producer.stdout if line.endswith("\n"))]
