@@ -193,6 +193,14 @@ class Hub:
         """
         return await read_all(self._log, stream)
 
+    async def state(self, stream: str) -> LogState:
+        """Tell how far a stream is.
+
+        Raises:
+            RequestError: `not_found` or `stream_expired`.
+        """
+        return await self._log.state(stream)
+
     async def cancel(self, stream: str) -> None:
         """Stop a generation; one that has ended stays as it is.
 

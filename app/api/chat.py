@@ -89,7 +89,8 @@ class Chat:
         if error is not None:
             reader.leave()
             return _failed(error, request, reader.stream)
-        return EventStream(reader, after=0, policy=self._policy)
+        retry_ms = self._policy.retry(spread=self._hub.draining)
+        return EventStream(reader, after=0, policy=self._policy, retry_ms=retry_ms)
 
     async def _failed_start(self, stream: str) -> RelayError | None:
         """Tell why a stream that has ended never began; None if it did."""
@@ -102,7 +103,8 @@ class Chat:
         """Answer a POST that some client sent again after it had lost its connection."""
         stream, after = parse_event_id(cursor)
         reader, _ = await self._hub.attach(stream)
-        return await read_from(reader, after, policy=self._policy)
+        retry_ms = self._policy.retry(spread=self._hub.draining)
+        return await read_from(reader, after, policy=self._policy, retry_ms=retry_ms)
 
     async def _result(
         self, request: Request, opened: Opened, *, linger_s: float | None

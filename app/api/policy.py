@@ -1,5 +1,7 @@
 """The settings of the HTTP side, as values."""
 
+import random
+
 import msgspec
 
 
@@ -13,3 +15,11 @@ class Policy(msgspec.Struct, frozen=True):
     linger_s: float = 60
     max_request_bytes: int = 8 * 2**20
     body_timeout_s: float = 30
+
+    def retry(self, *, spread: bool, least_s: float = 0) -> int:
+        """Give the milliseconds that a client is told to wait before it reconnects.
+
+        `spread` lets many clients that are sent away at once come back one by one.
+        """
+        retry_ms = max(self.retry_ms, least_s * 1000)
+        return int(retry_ms * random.uniform(1, 2) if spread else retry_ms)  # noqa: S311

@@ -39,11 +39,18 @@ class EventStream(EventSourceResponse):
     """
 
     def __init__(
-        self, reader: Reader, *, after: int, policy: Policy, snapshot: bool = False
+        self,
+        reader: Reader,
+        *,
+        after: int,
+        policy: Policy,
+        retry_ms: int,
+        snapshot: bool = False,
     ) -> None:
         self._reader = reader
         self._after = after
         self._policy = policy
+        self._retry_ms = retry_ms
         self._snapshot = snapshot
         self._complete = False
         super().__init__(
@@ -73,7 +80,7 @@ class EventStream(EventSourceResponse):
             await asyncio.sleep(0.01)  # let the server see the loss before the app returns
 
     async def _frames(self) -> AsyncIterator[bytes]:
-        renderer = Renderer(self._reader.stream, after=self._after, retry_ms=self._policy.retry_ms)
+        renderer = Renderer(self._reader.stream, after=self._after, retry_ms=self._retry_ms)
         after = self._after
         if self._snapshot:
             events = await self._reader.read_all()
@@ -137,7 +144,7 @@ def last_event_id(request: Request) -> str | None:
 
 
 async def read_from(
-    reader: Reader, after: int, *, policy: Policy, snapshot: bool = False
+    reader: Reader, after: int, *, policy: Policy, retry_ms: int, snapshot: bool = False
 ) -> Response:
     """Answer with the events after a cursor; 204 when there are and will be none.
 
@@ -158,4 +165,4 @@ async def read_from(
     if state.ended and after == state.last:
         reader.leave()
         return Response(status_code=204, headers={"cache-control": "no-store"})
-    return EventStream(reader, after=after, policy=policy, snapshot=snapshot)
+    return EventStream(reader, after=after, policy=policy, retry_ms=retry_ms, snapshot=snapshot)

@@ -7,7 +7,7 @@ from starlette.routing import Route
 
 from app.api.policy import Policy
 from app.api.response import last_event_id, read_from
-from app.dialects.native import parse_cursor, render_result
+from app.dialects.native import Timings, parse_cursor, render_result
 from app.errors import RequestError, ServiceError
 from app.hub import Hub
 
@@ -36,11 +36,15 @@ class Streams:
             # EventSource gives up for good at any status but 200.
             if "text/event-stream" not in request.headers.get("accept", ""):
                 raise
-            retry_ms = max(self._policy.retry_ms, int((error.retry_after_s or 0) * 1000))
+            retry_ms = self._policy.retry(spread=True, least_s=error.retry_after_s or 0)
             return Response(f"retry: {retry_ms}\n\n", media_type="text/event-stream")
         # A reader that has a cursor has had its snapshot.
         return await read_from(
-            reader, after, policy=self._policy, snapshot=start is not None and not cursor
+            reader,
+            after,
+            policy=self._policy,
+            retry_ms=self._policy.retry(spread=self._hub.draining),
+            snapshot=start is not None and not cursor,
         )
 
     async def show(self, request: Request) -> Response:
@@ -59,7 +63,9 @@ class Streams:
         return Response(status_code=204, headers={"cache-control": "no-store"})
 
     async def _state(self, stream: str, *, status_code: int) -> Response:
-        result = render_result(stream, await self._hub.events(stream))
+        state = await self._hub.state(stream)
+        timings = Timings(round(state.started_at, 3), state.ended_at and round(state.ended_at, 3))
+        result = render_result(stream, await self._hub.events(stream), timings=timings)
         return Response(
             msgspec.json.encode(result),
             status_code=status_code,

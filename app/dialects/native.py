@@ -173,6 +173,13 @@ class ToolCallBlock(msgspec.Struct, omit_defaults=True):
     choice: int = 0
 
 
+class Timings(msgspec.Struct, omit_defaults=True):
+    """Unix seconds."""
+
+    started_at: float
+    ended_at: float | None = None
+
+
 class Result(msgspec.Struct, omit_defaults=True):
     """A stream as one JSON object: the answer so far, or all of it."""
 
@@ -189,9 +196,12 @@ class Result(msgspec.Struct, omit_defaults=True):
     finish_reason: FinishReason | None = None
     usage: TokenCounts | None = None
     error: ErrorInfo | None = None
+    timings: Timings | None = None
 
 
-def render_result(stream: str, events: Iterable[Event]) -> Result:
+def render_result(
+    stream: str, events: Iterable[Event], *, timings: Timings | None = None
+) -> Result:
     """Fold the events of a stream into one object."""
     result = Result(stream, "running", "", 0, event_id(stream, 0), "", [], [])
     blocks: dict[int, Any] = {}
@@ -247,4 +257,5 @@ def render_result(stream: str, events: Iterable[Event]) -> Result:
         block.text for block in blocks.values() if block.type == "text" and block.choice == 0
     )
     result.last_event_id = event_id(stream, count)
+    result.timings = timings
     return result
