@@ -117,14 +117,9 @@ export class Answer {
     }
   }
 
-  /** The reader stopped it here. */
-  stop() {
-    this.#end({ type: 'stream.end', status: 'cancelled' });
-  }
-
   /**
    * It failed outside the stream of events.
-   * @param {import('./seseragi.js').SeseragiError} error
+   * @param {Pick<import('./seseragi.js').SeseragiError, 'code'|'message'|'retryable'|'retryAfterS'|'requestId'>} error
    */
   fail({ code, message, retryable, retryAfterS, requestId }) {
     const failure = { code, message, retryable, retry_after_s: retryAfterS ?? undefined };

@@ -10,17 +10,21 @@
  *   .message.assistant[data-status]          streaming | completed | cancelled | failed | interrupted
  *   #events li[data-type]                    the inspector's rows, a row an event
  *   #stats [data-stat], #status              the figures; what is going on in words
+ *   #cut                                     while busy: breaks the connection, which comes back by itself
+ *   #tab                                     once the stream is known: the link `#stream=<id>` that shows it
+ *                                            live in a second tab
  *   body[data-state]                         `busy` from sending to the answer's end, else `idle`
+ *   body[data-ready]                         the readyState: connecting | open | reconnecting | closed
+ *
+ * A reload brings the conversation back and reads the running answer on.
  */
 
-import { Answer } from './answer.js';
+import { Turn, keep, recall } from './conversation.js';
 import { byId, copyText, element, follow } from './dom.js';
 import { Inspector } from './inspector.js';
 import { SeseragiError } from './seseragi.js';
-import { TRANSPORTS } from './transports.js';
+import { CHAT_URL, TRANSPORTS } from './transports.js';
 
-// Relative to the page, so that it works below a path prefix too.
-const CHAT_URL = new URL('v1/chat', document.baseURI).href;
 const MODELS_URL = new URL('v1/models', document.baseURI).href;
 
 const PROMPTS = [
@@ -44,10 +48,12 @@ const transport = byId('transport', HTMLSelectElement);
 const log = byId('log', HTMLElement);
 const welcome = byId('welcome', HTMLElement);
 const status = byId('status', HTMLElement);
+const cut = byId('cut', HTMLButtonElement);
+const tab = byId('tab', HTMLAnchorElement);
 const scroll = follow(byId('scroller', HTMLElement));
 const inspector = new Inspector();
 
-/** @type {{prompt: string, answer: Answer}[]} */
+/** @type {Turn[]} */
 let turns = [];
 /** @type {import('./transports.js').Reading|null} */
 let reading = null;
@@ -60,59 +66,125 @@ let lastRequest = null;
  * @returns {import('./seseragi.js').ChatRequest}
  */
 function requestFor(text) {
-  const history = turns.filter(({ answer }) => answer.text).flatMap(({ prompt: content, answer }) => [
-    { role: 'user', content },
+  const history = turns.filter(({ kept, answer }) => kept.prompt && answer.text).flatMap(({ kept, answer }) => [
+    { role: 'user', content: kept.prompt },
     { role: 'assistant', content: answer.text },
   ]);
   return { ...(model.value ? { model: model.value } : {}), messages: [...history, { role: 'user', content: text }] };
 }
 
 /** @param {string} text */
-async function ask(text) {
+function ask(text) {
   if (reading) return;
-  const request = requestFor(text);
-  const answer = new Answer(model.value, () => ask(text));
-  lastRequest = request;
-  turns.push({ prompt: text, answer });
-  welcome.hidden = true;
-  log.append(element('article', { className: 'message user' }, element('h3', { className: 'hidden' }, 'You'), element('p', {}, text)), answer.article);
-  scroll.jump();
-
+  const request = lastRequest = requestFor(text);
+  if (location.hash) history.replaceState(null, '', location.pathname + location.search);
+  const turn = addTurn({ prompt: text, model: model.value, transport: transport.value, key: newKey(), request });
+  keep(turns);
   inspector.begin();
-  reading = TRANSPORTS[transport.value](request, CHAT_URL, () => { status.textContent = 'Connection lost, reconnecting…'; });
-  setBusy(true);
-  try {
-    await read(reading, answer);
-  } finally {
-    reading = null;
-    setBusy(false);
-  }
+  read(turn, (onState) => TRANSPORTS[turn.kept.transport].ask(request, turn.kept.key, onState), 'Sent, waiting for the answer…');
+}
+
+/** @param {Partial<import('./conversation.js').Kept>} kept */
+function addTurn(kept) {
+  const turn = new Turn(kept, () => (kept.prompt ? ask(kept.prompt) : location.reload()));
+  turns.push(turn);
+  welcome.hidden = true;
+  log.append(element('article', { className: 'message user' }, element('h3', { className: 'hidden' }, 'You'),
+    kept.prompt ? element('p', {}, kept.prompt) : element('p', { className: 'elsewhere' }, 'Asked in another tab')), turn.answer.article);
+  scroll.jump();
+  return turn;
 }
 
 /**
- * @param {import('./transports.js').Reading} from
- * @param {Answer} answer
+ * Read a turn's answer to its end, over whatever connections that takes.
+ * @param {Turn} turn
+ * @param {(onState: import('./transports.js').OnState) => import('./transports.js').Reading} begin
+ * @param {string} waiting what to say until something comes
  */
-async function read({ events }, answer) {
+async function read(turn, begin, waiting) {
+  /** @param {import('./seseragi.js').ReadyState} state */
+  const onState = (state) => {
+    if (mine !== reading) return;
+    if (state === 'reconnecting') status.textContent = 'Reconnecting…';
+    if (state === 'open' && document.body.dataset.ready === 'reconnecting') {
+      inspector.reconnected();
+      status.textContent = 'Back, answering…';
+    }
+    showReady(state);
+  };
+  const mine = reading = begin(onState);
+  setBusy(true);
+  showReady('connecting');
+  showTab(turn.kept.stream);
+  status.textContent = waiting;
   let problem = '';
   try {
-    for await (const received of events) {
-      if (received.event.type === 'stream.start') status.textContent = 'Answering…';
+    for await (const received of mine.events) {
+      if (mine !== reading) continue; // the conversation was left: only its end is waited for
+      if (status.textContent === waiting) status.textContent = 'Answering…';
       inspector.receive(received);
-      answer.receive(received.event);
+      turn.receive(received);
       scroll.keep();
+      if (received.event.type === 'stream.start') {
+        showTab(received.event.stream);
+        keep(turns);
+      }
       if (received.event.type === 'stream.end') problem = received.event.error?.message ?? '';
     }
   } catch (error) {
-    if (error instanceof SeseragiError) answer.fail(error);
-    else if (error instanceof DOMException && error.name === 'AbortError') answer.stop();
-    else throw error;
-    if (error instanceof SeseragiError) problem = error.message;
+    if (mine !== reading) return;
+    if (!(error instanceof SeseragiError)) throw error;
+    turn.fail(error);
+    problem = error.message;
   } finally {
-    scroll.keep();
-    inspector.end(problem && `No events: ${problem}.`);
-    status.textContent = problem ? `${ENDINGS[answer.status]}: ${problem}` : ENDINGS[answer.status];
+    if (mine === reading) {
+      reading = null;
+      scroll.keep();
+      keep(turns);
+      inspector.end(problem && `No events: ${problem}.`);
+      status.textContent = problem ? `${ENDINGS[turn.answer.status]}: ${problem}` : ENDINGS[turn.answer.status];
+      showReady('closed');
+      setBusy(false);
+    }
   }
+}
+
+/** Show a stream that another tab began, or what this one had before a reload; nothing if there is nothing. */
+function comeBack() {
+  const elsewhere = /^#stream=([\w.~-]+)$/.exec(location.hash)?.[1];
+  for (const kept of elsewhere ? [{ stream: elsewhere, model: 'Shared stream', transport: transport.value }] : recall()) addTurn(kept);
+  const last = turns.at(-1);
+  if (!last) return;
+  const { stream, cursor, request, key } = last.kept;
+  const over = TRANSPORTS[last.kept.transport] ?? TRANSPORTS.fetch;
+  lastRequest = request;
+  transport.value = last.kept.transport;
+  if (last.running && stream) {
+    inspector.begin();
+    read(last, (onState) => over.resume(stream, cursor, onState), elsewhere ? 'Joining the stream…' : 'Reading on after the reload…');
+  } else if (last.running && request) {
+    inspector.begin();
+    read(last, (onState) => over.ask(request, key, onState), 'Looking for the answer after the reload…');
+  } else {
+    showTab(stream);
+  }
+}
+
+/** A name for one request, under which it can be sent again. (`randomUUID` is for https only.) */
+function newKey() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** @param {import('./seseragi.js').ReadyState} state */
+function showReady(state) {
+  document.body.dataset.ready = state;
+  byId('ready', HTMLElement).textContent = state;
+}
+
+/** @param {string|null} stream */
+function showTab(stream) {
+  tab.hidden = stream === null;
+  if (stream !== null) tab.href = `#stream=${stream}`;
 }
 
 /** @param {boolean} busy */
@@ -121,8 +193,8 @@ function setBusy(busy) {
   document.body.dataset.state = busy ? 'busy' : 'idle';
   send.hidden = busy;
   stop.hidden = !busy;
-  if (busy) status.textContent = 'Sent, waiting for the answer…';
-  if (focused === stop) prompt.focus(); // its button has gone
+  cut.hidden = !busy;
+  if (focused === stop || focused === cut) prompt.focus(); // its button has gone
   if (focused === send) stop.focus();
 }
 
@@ -203,9 +275,18 @@ stop.addEventListener('click', () => {
   status.textContent = 'Stopping…';
   reading?.stop().catch((error) => { status.textContent = `Could not stop: ${error.message}`; });
 });
+cut.addEventListener('click', () => reading?.cut());
 byId('new-chat', HTMLButtonElement).addEventListener('click', () => {
-  reading?.stop().catch(() => {});
+  const left = reading;
+  reading = null;
+  left?.stop().catch(() => {}).finally(left.leave);
+  setBusy(false);
+  showReady('closed');
+  showTab(null);
+  status.textContent = 'Ready';
   turns = [];
+  keep(turns);
+  history.replaceState(null, '', location.pathname + location.search);
   log.replaceChildren();
   welcome.hidden = false;
   show('chat');
@@ -217,10 +298,18 @@ byId('clear-events', HTMLButtonElement).addEventListener('click', () => inspecto
 byId('copy-events', HTMLButtonElement).addEventListener('click', () => tellCopied(inspector.copy(), 'the events as JSON'));
 byId('copy-curl', HTMLButtonElement).addEventListener('click', () => tellCopied(copyText(asCurl()), 'the request as a curl command'));
 
+// A phone may end a page that is hidden without another word.
+addEventListener('pagehide', () => keep(turns));
+document.addEventListener('visibilitychange', () => keep(turns));
+addEventListener('hashchange', () => location.reload());
+
+comeBack();
 loadModels().then(() => {
   offerPrompts();
-  status.textContent = 'Ready';
+  const used = turns.at(-1)?.kept.model;
+  if ([...model.options].some(({ value }) => value === used)) model.value = used ?? '';
+  if (!reading) status.textContent = 'Ready';
 }, (error) => {
   model.replaceChildren(element('option', { value: '' }, 'default'));
-  status.textContent = `Could not load the models: ${error.message}`;
+  if (!reading) status.textContent = `Could not load the models: ${error.message}`;
 });

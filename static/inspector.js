@@ -23,6 +23,7 @@ export class Inspector {
   #deltas = 0;
   #firstDelta = 0;
   #lastDelta = 0;
+  #reconnects = 0;
   #drawing = false;
   #encoder = new TextEncoder();
 
@@ -51,7 +52,7 @@ export class Inspector {
 
   clear() {
     this.#entries = [];
-    this.#bytes = this.#deltas = this.#firstDelta = this.#lastDelta = 0;
+    this.#bytes = this.#deltas = this.#firstDelta = this.#lastDelta = this.#reconnects = 0;
     this.#note.textContent = 'Each event of the next answer is listed here.';
     this.#relist();
     this.#draw();
@@ -71,6 +72,12 @@ export class Inspector {
     if (this.#drawing) return;
     this.#drawing = true;
     requestAnimationFrame(() => this.#draw());
+  }
+
+  /** A lost connection was replaced. */
+  reconnected() {
+    this.#reconnects += 1;
+    this.#draw();
   }
 
   /** The answer is over. @param {string} [problem] why there are no events */
@@ -139,6 +146,7 @@ export class Inspector {
     this.#stats.events.textContent = this.#entries.length.toLocaleString('en');
     this.#stats.bytes.textContent = this.#bytes < 1000 ? `${this.#bytes} B` : `${(this.#bytes / 1000).toFixed(1)} kB`;
     this.#stats.time.textContent = this.#entries.length ? inSeconds(this.#entries.at(-1)?.at_ms ?? 0) : '–';
+    this.#stats.reconnects.textContent = String(this.#reconnects);
     this.#drawCadence();
   }
 

@@ -1,80 +1,187 @@
 /**
- * Two ways to read one generation: a streaming fetch, and an EventSource on a stream started before.
+ * Two ways to read one generation: the client over `fetch`, and an EventSource on a stream started before.
  *
- * Both give the same events; they differ in how they stop. An aborted fetch ends here at once,
- * while a cancelled stream is read on until the relay says `stream.end` with `cancelled`.
+ * Both give each event once over any number of connections, and can be cut on purpose. Both stop by
+ * asking the relay: the events then go on to a `stream.end` with `cancelled`.
  */
 
-import { EVENT_TYPES, SeseragiError, cancel, chat, startAsync } from './seseragi.js';
+import { EVENT_TYPES, cancel, chat, resume, startAsync } from './seseragi.js';
 
+// Relative to the page, so that it works below a path prefix too.
+export const CHAT_URL = new URL('v1/chat', document.baseURI).href;
+const STREAMS_URL = new URL('v1/streams', document.baseURI).href;
+const RETRY_MS = 2000; // how long an EventSource that was cut stays away; it does not tell the relay's own
+
+/** @typedef {import('./seseragi.js').ChatOptions} ChatOptions */
 /** @typedef {import('./seseragi.js').ChatRequest} ChatRequest */
+/** @typedef {import('./seseragi.js').ChatStream} ChatStream */
+/** @typedef {import('./seseragi.js').ReadyState} ReadyState */
 /** @typedef {import('./seseragi.js').Received} Received */
-/** @typedef {{events: AsyncIterable<Received>, stop: () => Promise<void>}} Reading */
-/** @typedef {(request: ChatRequest, url: string, onReconnect: () => void) => Reading} Transport */
+/** @typedef {(state: ReadyState) => void} OnState */
 
-/** @type {Transport} */
-function byFetch(request, url) {
-  const abort = new AbortController();
-  // Else the relay may go on for a while after the abort, for a reader who comes back.
-  const body = { ...request, on_disconnect: /** @type {const} */ ('cancel') };
-  return {
-    events: chat(body, { url, signal: abort.signal }),
-    stop: async () => abort.abort(),
-  };
+/**
+ * `stop` ends the generation, `leave` only the reading, `cut` breaks the connection.
+ * @typedef {{events: AsyncIterable<Received>, stop(): Promise<void>, leave(): void, cut(): void}} Reading
+ */
+
+/**
+ * `ask` sends a request; asked again under the same key, it finds the generation that it started.
+ * `resume` reads a stream that exists, after a cursor.
+ * @typedef {object} Transport
+ * @property {(request: ChatRequest, key: string, onState: OnState) => Reading} ask
+ * @property {(stream: string, after: string|null, onState: OnState) => Reading} resume
+ */
+
+/**
+ * @param {(options: ChatOptions) => ChatStream} begin
+ * @param {OnState} onState
+ * @returns {Reading}
+ */
+function overFetch(begin, onState) {
+  let connection = new AbortController();
+  const stream = begin({
+    url: CHAT_URL,
+    streamsUrl: STREAMS_URL,
+    // The client is not told of a cut: it finds its connection broken, as on any bad network.
+    fetch: (url, init = {}) => {
+      if (!init.signal) return fetch(url, init); // the call that stops
+      const own = connection = new AbortController();
+      init.signal.addEventListener('abort', ({ target }) => own.abort(/** @type {AbortSignal} */ (target).reason));
+      return fetch(url, { ...init, signal: own.signal });
+    },
+  });
+  stream.addEventListener('statechange', () => onState(stream.readyState));
+  return { events: stream, stop: () => stream.cancel(), leave: () => stream.disconnect(), cut: () => connection.abort() };
 }
 
-/** @type {Transport} */
-function byEventSource(request, url, onReconnect) {
-  const started = startAsync(request, { url });
-  return {
-    events: (async function* () {
-      yield* listen((await started).events_url, onReconnect);
-    })(),
-    stop: async () => cancel((await started).cancel_url),
-  };
+/** An EventSource that can be cut. It ends after `stream.end`, or when it was closed for good. */
+class Listening {
+  /** @type {MessageEvent<string>[]} */
+  #messages = [];
+  #closed = false;
+  #wake = () => {};
+  #url;
+  #onState;
+  #source;
+  #cut = 0;
+
+  /**
+   * @param {string} url
+   * @param {string|null} after
+   * @param {OnState} onState
+   */
+  constructor(url, after, onState) {
+    this.#url = url;
+    this.lastEventId = after;
+    this.#onState = onState;
+    this.#source = this.#open();
+  }
+
+  cut() {
+    if (this.#closed || this.#cut) return;
+    // A page cannot break an EventSource: it closes it, and opens another where that one was.
+    this.#source.close();
+    this.#onState('reconnecting');
+    this.#cut = setTimeout(() => {
+      this.#cut = 0;
+      this.#source = this.#open();
+    }, RETRY_MS);
+  }
+
+  close() {
+    this.#closed = true;
+    clearTimeout(this.#cut);
+    this.#source.close(); // or the browser reconnects when the finished stream ends its body
+    this.#wake();
+  }
+
+  /** @returns {AsyncGenerator<Received, void, void>} */
+  async *[Symbol.asyncIterator]() {
+    for (;;) {
+      const message = this.#messages.shift();
+      if (message) {
+        const { data, lastEventId: id } = message;
+        this.lastEventId = id;
+        yield { id, event: JSON.parse(data), data };
+      } else if (this.#closed) {
+        return;
+      } else {
+        await new Promise((resolve) => { this.#wake = () => resolve(undefined); });
+      }
+    }
+  }
+
+  #open() {
+    // What has come but has not been taken yet counts: the new one begins behind it.
+    const after = this.#messages.at(-1)?.lastEventId ?? this.lastEventId;
+    const source = new EventSource(after ? `${this.#url}?after=${encodeURIComponent(after)}` : this.#url);
+    // Every native event is a named event, so that EventSource's own `message` and `error` stay apart.
+    for (const type of EVENT_TYPES) {
+      source.addEventListener(type, (message) => {
+        this.#messages.push(message);
+        if (type === 'stream.end') this.close();
+        else this.#wake();
+      });
+    }
+    source.addEventListener('open', () => this.#onState('open'));
+    source.addEventListener('error', () => {
+      if (source.readyState === EventSource.CLOSED) this.close();
+      else this.#onState('reconnecting'); // by itself, with the last id it has seen
+    });
+    return source;
+  }
 }
 
 /**
- * @param {string} url
- * @param {() => void} onReconnect
- * @returns {AsyncGenerator<Received, void, void>}
+ * @param {Promise<string>} id of a stream that was started
+ * @param {string|null} after
+ * @param {OnState} onState
+ * @returns {Reading}
  */
-async function* listen(url, onReconnect) {
-  const source = new EventSource(url);
-  /** @type {MessageEvent<string>[]} */
-  const messages = [];
-  let closed = false;
-  let wake = () => {};
-  // Every native event is a named event, so that EventSource's own `message` and `error` stay apart.
-  for (const type of EVENT_TYPES) {
-    source.addEventListener(type, (message) => {
-      messages.push(message);
-      wake();
-    });
-  }
-  source.addEventListener('error', () => {
-    closed = source.readyState === EventSource.CLOSED;
-    if (closed) wake();
-    else onReconnect(); // by itself, with the last id it has seen
-  });
-  try {
-    for (;;) {
-      const message = messages.shift();
-      if (message) {
-        const { data, lastEventId: id } = message;
-        const event = JSON.parse(data);
-        yield { id, event, data };
-        if (event.type === 'stream.end') return;
-      } else if (closed) {
-        throw new SeseragiError('connection_lost', 'the EventSource was closed before the end of the stream', { retryable: true });
-      } else {
-        await new Promise((resolve) => { wake = () => resolve(undefined); });
+function overEventSource(id, after, onState) {
+  /** @type {{cut(): void, close(): void}|null} */
+  let current = null;
+  let left = false;
+  async function* events() {
+    const stream = await id;
+    const listening = current = new Listening(`${STREAMS_URL}/${stream}/events`, after, onState);
+    let ended = false;
+    try {
+      for await (const received of listening) {
+        ended = received.event.type === 'stream.end';
+        yield received;
       }
+    } finally {
+      listening.close();
     }
-  } finally {
-    source.close(); // or the browser reconnects when the finished stream ends its body
+    if (!ended) {
+      // It was closed for good, and does not say why. The client asks, and knows what to do.
+      const { events: behind, cut, leave } = TRANSPORTS.fetch.resume(stream, listening.lastEventId, onState);
+      current = { cut, close: leave };
+      if (left) leave();
+      yield* behind;
+    }
+    onState('closed');
   }
+  return {
+    events: events(),
+    stop: async () => cancel(await id, { streamsUrl: STREAMS_URL }),
+    leave() {
+      left = true;
+      current?.close();
+    },
+    cut: () => current?.cut(),
+  };
 }
 
 /** @type {Record<string, Transport>} */
-export const TRANSPORTS = { fetch: byFetch, eventsource: byEventSource };
+export const TRANSPORTS = {
+  fetch: {
+    ask: (request, key, onState) => overFetch((options) => chat(request, { ...options, idempotencyKey: key }), onState),
+    resume: (stream, after, onState) => overFetch((options) => resume(stream, { ...options, after }), onState),
+  },
+  eventsource: {
+    ask: (request, key, onState) => overEventSource(startAsync(request, { url: CHAT_URL, idempotencyKey: key }).then(({ id }) => id), null, onState),
+    resume: (stream, after, onState) => overEventSource(Promise.resolve(stream), after, onState),
+  },
+};

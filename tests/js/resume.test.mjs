@@ -225,7 +225,7 @@ for (const [name, answer, posts] of [
   ['503 overloaded', problem(503, 'overloaded'), 2],
   ['502 of the upstream', problem(502, 'upstream_unavailable'), 1],
   ['404 model_not_found', problem(404, 'model_not_found'), 1],
-  ['422 for another body', problem(422, 'invalid_request'), 1],
+  ['422 for another body', problem(422, 'idempotency_mismatch'), 1],
 ]) {
   test(`${name}: ${posts} POST under a key, one without`, async () => {
     const keyed = scripted(answer, sse(FRAMES));
@@ -667,4 +667,12 @@ test('the declared events are those of EVENT_TYPES', () => {
   const types = [...DECLARED.matchAll(/\btype: '([\w.]+)'[; ]/g)].map(([, type]) => type);
 
   assert.deepEqual(types, [...client.EVENT_TYPES]);
+});
+
+test('every error code of the wire is declared', () => {
+  const [, errors] = readFileSync(new URL('../../PROTOCOL.md', import.meta.url), 'utf8').split('## Errors');
+  const codes = [...errors.matchAll(/^\| `([a-z_]+)` \| \d/gm)].map(([, code]) => code);
+
+  assert.ok(codes.length > 20);
+  assert.deepEqual(codes.filter((code) => !DECLARED.includes(`'${code}'`)), []);
 });
