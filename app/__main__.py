@@ -98,7 +98,7 @@ def _listen(settings: Settings) -> socket.socket:
     host, port = settings.host, settings.port
     try:
         return bind(host, port)
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):
         fail(f"{host!r} is not an address of this machine; choose another with --host")
     except PermissionError:
         fail(f"port {port} needs more rights; choose one above 1023 with --port")

@@ -106,6 +106,8 @@ class Hub:
         self._capacity = capacity
         self._runs: dict[str, _Run] = {}
         self._readers: dict[str, int] = {}
+        self.stopping = asyncio.Event()
+        """Set once nothing is waited for any more."""
         self._drained = asyncio.Event()
         self._claiming = asyncio.Lock()
 
@@ -257,6 +259,7 @@ class Hub:
         await self._log.close()
 
     async def _stop_all(self) -> None:
+        self.stopping.set()
         runs = list(self._runs.values())
         for run in runs:
             run.relay.stop("interrupted", shut_down())

@@ -7,13 +7,13 @@ Three clocks run over one generation, next to the connect timeout of the HTTP cl
 - after the first event, at most `idle_timeout_s` without a single byte;
 - `total_timeout_s` over everything.
 
-Once every choice has its finish reason only an end marker can follow, and many hosts send
-none: then `FINISHED_IDLE_S` of silence are enough.
+Once every choice has its finish reason only usage and an end marker can follow, and many
+hosts send none: then `FINISHED_WAIT_S` are enough, whatever else comes.
 """
 
 import msgspec
 
-FINISHED_IDLE_S = 5.0
+FINISHED_WAIT_S = 5.0
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Deadlines:
         self._bytes_at = now
         self._event_at = now
         self._seen_event = False
-        self._finished = False
+        self._finished_at: float | None = None
 
     def on_bytes(self, now: float, *, events: bool, finished: bool) -> bool:
         """Note that bytes came; tell whether the time to wait may have become shorter.
@@ -49,9 +49,13 @@ class Deadlines:
         `events`: there were events in them; `finished`: all that can still come is the end
         marker.
         """
-        shorter = (events and not self._seen_event) or (finished and not self._finished)
+        ends_now = finished and self._finished_at is None
+        shorter = ends_now or (events and not self._seen_event)
         self._bytes_at = now
-        self._finished = finished
+        if ends_now:
+            self._finished_at = now
+        elif not finished:
+            self._finished_at = None
         if events:
             self._event_at = now
             self._seen_event = True
@@ -69,8 +73,9 @@ class Deadlines:
             ),
         ]
         if self._seen_event:
-            idle = limits.idle_timeout_s
-            if self._finished:
-                idle = min(idle, FINISHED_IDLE_S)
-            candidates.append((self._bytes_at + idle, f"sent nothing for {idle:g} s"))
+            idle_s = limits.idle_timeout_s
+            candidates.append((self._bytes_at + idle_s, f"sent nothing for {idle_s:g} s"))
+        if self._finished_at is not None:
+            when = self._finished_at + FINISHED_WAIT_S
+            candidates.append((when, f"did not end within {FINISHED_WAIT_S:g} s of its finish"))
         return min(candidates)

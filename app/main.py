@@ -90,6 +90,7 @@ def create_app(settings: Settings, hub: Hub) -> ASGIApp:
         },
         lifespan=lambda _: _close_at_end(hub),
     )
+    app.router.redirect_slashes = False  # an absolute URL, wrong behind a proxy
     # Around Starlette and not in it, so that the answer to a bug has these headers too.
     return CommonHeaders(
         CORSMiddleware(

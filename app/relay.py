@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 
 import httpx2
+import msgspec
 import structlog
 
 from app.dialects.parser import Parser
@@ -94,11 +95,11 @@ class Relay:
         self._task = asyncio.current_task()
         try:
             await self._run()
-        except Exception as error:
+        except Exception as failure:
             log.exception("relay failed", stream=self.stream)
-            bug = ServiceError("internal", "the relay failed; its log tells more")
-            if not self._parser.ended and not isinstance(error, RelayError):
-                await self._log_events(self._parser.stop("failed", bug))
+            error = ServiceError("internal", "the relay failed; its log tells more")
+            with contextlib.suppress(RelayError):
+                await self._end_by_log(failure if isinstance(failure, RelayError) else error)
         finally:
             if not self.committed.done():
                 self.committed.set_result(ServiceError("internal", "the event log failed"))
@@ -109,16 +110,21 @@ class Relay:
             if self._stop is None:
                 await self._pump()
         except asyncio.CancelledError:
-            pass
+            if not self.committed.done() and self._first_event_s is not None:
+                self.committed.set_result(None)  # a cancelled append is made all the same
         except RelayError as error:
-            ending = self._parser.stop("failed", error)
             if self._refused:
-                # The parser is ahead of the log: only the log knows what has to be closed.
-                written = await read_all(self._log, self.stream)
-                ending = ending_of(written, status="failed", error=error.info())
-                self._held.clear()
-            await self._log_events(ending)
+                await self._end_by_log(error)
+            else:
+                await self._log_events(self._parser.stop("failed", error))
         await self._log_events(self._parser.stop(*self._why_stopped()))
+
+    async def _end_by_log(self, error: RelayError) -> None:
+        """End as failed when the parser is ahead of the log: it knows what has to be closed."""
+        self._parser.stop("failed", error)
+        self._held = []
+        written = await read_all(self._log, self.stream)
+        await self._log_events(ending_of(written, status="failed", error=error.info()))
 
     def stop(self, status: Status, error: RelayError | None = None) -> None:
         """End the generation from outside and close the upstream; the first call counts."""
@@ -176,22 +182,33 @@ class Relay:
         """Append a batch, or hold it while nothing visible has come."""
         if not events:
             return
+        events = self._redacted(events)
         if self.committed.done():
             await self._append(events)
             return
-        self._held += events
+        held, self._held = [*self._held, *events], []
         end = events[-1] if isinstance(events[-1], StreamEnd) else None
         if any(map(_is_visible, events)) or (end is not None and end.status == "completed"):
             self._first_event_s = self._clock() - self._started_at
-            await self._append([self._committed_target(), *self._held])
+            await self._append([self._committed_target(), *held])
             self.committed.set_result(None)
         elif end is not None:
-            await self._append(self._held)
+            await self._append(held)
             self.committed.set_result(
                 RelayError.of(end.error)
                 if end.error is not None
                 else ServiceError("cancelled", "the stream was cancelled before it began")
             )
+        else:
+            self._held = held
+
+    def _redacted(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Take the upstream's key out of the error, which may quote what the provider said."""
+        end, key = events[-1], self._target.upstream.key
+        if key is None or not isinstance(end, StreamEnd) or end.error is None:
+            return events
+        error = msgspec.structs.replace(end.error, message=key.redact(end.error.message))
+        return [*events[:-1], msgspec.structs.replace(end, error=error)]
 
     def _committed_target(self) -> StreamTarget:
         upstream, parser = self._target.upstream.name, self._parser

@@ -151,7 +151,7 @@ class ChatRequest(Body, frozen=True):
     messages: Annotated[list[Message], Meta(min_length=1)]
     model: str | None = None
     """A route, or `upstream/model`; None is the relay's default."""
-    stream: bool = True
+    stream: bool | None = None
     max_tokens: Natural | None = None
     max_completion_tokens: Natural | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
@@ -173,6 +173,11 @@ class ChatRequest(Body, frozen=True):
     provider_options: dict[str, Any] | None = None
     on_disconnect: Literal["continue", "cancel"] | Annotated[float, Meta(ge=0)] | None = None
     """When the last reader leaves: go on, stop, or stop after so many seconds."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether the answer is wanted as it comes, which it is unless `stream` says no."""
+        return self.stream is not False
 
 
 _decoder = msgspec.json.Decoder(ChatRequest)

@@ -7,20 +7,62 @@ from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.api.response import ABORT
+
+MAX_HEAD_BYTES = 128 * 1024
+HEAD_S = 30
+"""How long the head of a request may take, and a connection may be open without one."""
 
 GRACE_S = 3
 """How long readers get to take what is left after the drain."""
 
 
 class Protocol(HttpToolsProtocol):
-    """Offers `ABORT` to the app: closing a connection without ending its response."""
+    """Offers `ABORT` to the app, and bounds what uvicorn leaves unbounded.
+
+    `ABORT` closes a connection without ending its response. The head of a request may have
+    `MAX_HEAD_BYTES` and `HEAD_S`.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._cycles: list[RequestResponseCycle] = []
+        self._head_bytes = 0
+        self._in_head = True
+        self._head_timer = self.loop.call_later(HEAD_S, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_timer.cancel()
+        super().connection_lost(exc)
+        # uvicorn tells the latest of pipelined requests only, and the one that is being
+        # answered would go on writing to a closed connection.
+        for cycle in self._cycles:
+            cycle.disconnected = cycle.disconnected or not cycle.response_complete
+            cycle.message_event.set()
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > MAX_HEAD_BYTES:
+            self.send_400_response("The head of the request is too large.")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
+        self._in_head = True
+        self._head_timer.cancel()
+        self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._in_head = False
+        self._head_bytes = 0
+        self._head_timer.cancel()
+        self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete]
+        self._cycles.append(self.cycle)
 
 
 class Server(uvicorn.Server):

@@ -8,15 +8,17 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
+import httpx2
 import msgspec
 from msgspec import Meta
 
 from app.dialects.openai_chat import Quirks
 from app.dialects.table import DIALECTS
 from app.upstreams.endpoints import PRESETS, Preset, Secret, Upstream
+from app.upstreams.routes import MODEL
 
 PREFIX = "SESERAGI_"
 CONFIG_FILE = "seseragi.toml"
@@ -105,6 +107,7 @@ def load_settings(
     Raises:
         SettingsError: a file, a key or a value that cannot be used.
     """
+    environ = {name: value for name, value in environ.items() if value.strip()}
     path = config or environ.get(f"{PREFIX}CONFIG")
     table: dict[str, Any] = {}
     if path is not None or Path(CONFIG_FILE).is_file():
@@ -129,8 +132,10 @@ def _read_file(path: str) -> dict[str, Any]:
         raise SettingsError(f"{path}: there is no such file; check --config") from None
     except OSError as error:
         raise SettingsError(f"{path}: it cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # bad TOML, bad UTF-8, a number of thousands of digits
         raise SettingsError(f"{path}: it is not valid TOML: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: it is nested too deeply") from None
 
 
 def _check_keys(table: Mapping[str, Any], where: str) -> None:
@@ -157,6 +162,8 @@ def _convert(name: str, value: Any, where: str) -> Any:
         reason = str(error).partition(" - at")[0]
         if name == "log":
             reason = "use 'memory' or 'sqlite:///PATH'"
+        elif get_origin(kind) is Literal:
+            reason = f"use {' or '.join(map(repr, get_args(kind)))}"
         raise SettingsError(
             f"{where}: {value!r} cannot be used: {reason[0].lower()}{reason[1:]}"
         ) from None
@@ -245,7 +252,7 @@ def _upstream(
         key=_key(table, preset, environ, place=place),
         auth=table.auth or preset.auth,
         query=table.query,
-        headers=table.headers,
+        headers=_checked_headers(table.headers, f"{place}.headers"),
         quirks=table.quirks or preset.quirks,
         models=table.models,
         default_model=table.default_model or preset.default_model,
@@ -253,12 +260,33 @@ def _upstream(
 
 
 def _checked_url(url: str, source: str) -> str:
-    parts = urlsplit(url.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    url = url.strip().rstrip("/")
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname or ""
+        host.encode("idna")
+        httpx2.URL(url.replace(MODEL, "model"))
+    except (ValueError, httpx2.InvalidURL) as error:
+        raise SettingsError(f"{source}: it is no URL: {error}") from None
+    if parts.scheme not in ("http", "https") or not host or port == 0:
         raise SettingsError(f"{source}: it has to start with http:// or https:// and name a host")
     if parts.username or parts.password:
         raise SettingsError(f"{source}: put the key into key_env, not into the URL")
-    return url.strip().rstrip("/")
+    if parts.query or parts.fragment or not re.fullmatch(r"[!-~]+", url):
+        raise SettingsError(
+            f"{source}: it must have no query, fragment, spaces or special characters; "
+            "what every request needs goes into query"
+        )
+    return url
+
+
+def _checked_headers(headers: Mapping[str, str], source: str) -> Mapping[str, str]:
+    for name, value in headers.items():
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
+            raise SettingsError(f"{source}: {name!r} is no name of a header")
+        if not re.fullmatch(r"[ -~]*", value):
+            raise SettingsError(f"{source}.{name}: a header has visible ASCII characters only")
+    return headers
 
 
 def _key(

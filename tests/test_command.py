@@ -136,6 +136,7 @@ BAD_STARTS = [
     ("a folder as file", ["--config", "."], {}, "cannot be read"),
     ("bad variable", [], {"SESERAGI_GATE_S": "soon"}, "SESERAGI_GATE_S"),
     ("host of nobody", ["--host", "no.such.host.invalid"], {}, "'no.such.host.invalid'"),
+    ("host that is no name", ["--host", "a..b"], {}, "'a..b'"),
     ("host of another machine", ["--host", "192.0.2.1"], {}, "192.0.2.1"),
     ("unknown default model", [], {"SESERAGI_DEFAULT_MODEL": "nope"}, "unknown model 'nope'"),
 ]
@@ -177,3 +178,23 @@ def test_taken_port_is_named(tmp_path):
     assert 1 == len(done.stderr.splitlines())
     assert f"port {port}" in done.stderr
     assert "--port" in done.stderr
+
+
+def test_stop_does_not_wait_for_half_a_request(tmp_path):
+    with running(cwd=tmp_path) as (process, url):
+        port = int(url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(
+                b"POST /v1/chat HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+                b"content-length: 100\r\n\r\n{"
+            )
+            time.sleep(0.1)
+            process.send_signal(signal.SIGTERM)
+            answer = client.recv(65536)
+        _, err = process.communicate(timeout=10)
+
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b'"code":"overloaded"' in answer
+    assert 0 == process.returncode
+    assert "Traceback" not in err
+    assert '"level": "error"' not in err

@@ -1,6 +1,6 @@
 """The clocks over one generation, without a clock."""
 
-from app.limits import FINISHED_IDLE_S, Deadlines, Timeouts
+from app.limits import FINISHED_WAIT_S, Deadlines, Timeouts
 
 LIMITS = Timeouts(first_event_timeout_s=100, idle_timeout_s=20, total_timeout_s=1000)
 
@@ -31,7 +31,7 @@ def test_finished_answer_waits_shortly_for_its_end_marker():
     deadlines = Deadlines(LIMITS, now=0)
     deadlines.on_bytes(50, events=True, finished=True)
 
-    assert 50 + FINISHED_IDLE_S == deadlines.next()[0]
+    assert 50 + FINISHED_WAIT_S == deadlines.next()[0]
 
 
 def test_total_time_is_the_last_word():

@@ -91,6 +91,18 @@ BAD = [
     ("bad variable", "", {"SESERAGI_PORT": "web"}, "the environment variable SESERAGI_PORT: 'web' cannot be used"),
     ("key that is none", "", {"OPENAI_API_KEY": "sk-\u3042"}, "OPENAI_API_KEY: a key has visible ASCII characters only"),
     ("bad base URL", "", {"OPENAI_BASE_URL": "localhost"}, "OPENAI_BASE_URL: it has to start with http"),
+    ("base URL that is none", "", {"OPENAI_BASE_URL": "http://[::1/v1"}, "OPENAI_BASE_URL: it is no URL"),
+    ("base URL with a bad port", "", {"OPENAI_BASE_URL": "http://127.0.0.1:abc/v1"}, "OPENAI_BASE_URL: it is no URL"),
+    ("base URL with a high port", "", {"OPENAI_BASE_URL": "http://127.0.0.1:99999/v1"}, "OPENAI_BASE_URL: it is no URL"),
+    ("base URL with an empty label", "", {"OPENAI_BASE_URL": "http://a..b/v1"}, "OPENAI_BASE_URL: it is no URL"),
+    ("base URL with control characters", "", {"OPENAI_BASE_URL": "http://a/\x01v1"}, "OPENAI_BASE_URL: it "),
+    ("base URL with a space", "", {"OPENAI_BASE_URL": "http://a b/v1"}, "OPENAI_BASE_URL: it "),
+    ("base URL with a query", "", {"OPENAI_BASE_URL": "http://h/v1?a=b"}, "it must have no query"),
+    ("base URL with a fragment", "", {"OPENAI_BASE_URL": "http://h/v1#f"}, "it must have no query"),
+    ("header with a line end", '[upstream.x]\nbase_url = "http://a"\nheaders = { a = "x\\r\\ny: z" }', {}, "upstream.x.headers.a: a header has visible ASCII"),
+    ("number of many digits", "gate_s = " + "9" * 5000, {}, "seseragi.toml: it is not valid TOML"),
+    ("deep nesting", "gate_s = " + "[" * 3000, {}, "seseragi.toml: it is nested too deeply"),
+    ("unknown level", "", {"SESERAGI_LOG_LEVEL": "LOUD"}, "use 'debug' or 'info' or 'warning' or 'error'"),
     ("missing file", "", {"SESERAGI_CONFIG": "no.toml"}, "no.toml: there is no such file"),
 ]  # fmt: skip
 
@@ -104,6 +116,18 @@ def test_bad_setting_is_named_in_one_line(file, environ, told, tmp_path):
 
     assert told in str(caught.value)
     assert "\u3042" not in str(caught.value)
+
+
+def test_empty_variable_is_none():
+    names = (
+        "SESERAGI_CONFIG",
+        "SESERAGI_PORT",
+        "SESERAGI_HOST",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+    )
+
+    assert Settings() == load_settings(dict.fromkeys(names, ""))
 
 
 def test_kubernetes_service_variables_are_no_settings():

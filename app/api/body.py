@@ -4,23 +4,26 @@ import asyncio
 
 from starlette.requests import Request
 
-from app.errors import RequestError
+from app.errors import RequestError, ServiceError
 
 
-async def read_json(request: Request, *, max_bytes: int, timeout_s: float) -> bytes:
+async def read_json(
+    request: Request, *, max_bytes: int, timeout_s: float, stopping: asyncio.Event
+) -> bytes:
     """Read the body of a request that has to be JSON.
 
     Raises:
         RequestError: `unsupported_media_type`, `request_too_large`, or `invalid_request`
             for one that takes longer than `timeout_s` to come.
+        ServiceError: `overloaded`, the relay stops and will not wait for it.
         ClientDisconnect: the client went away before it was complete.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
         raise RequestError(
             "unsupported_media_type",
-            f"the content type is {media_type or 'missing'!r}; "
-            "send the header 'content-type: application/json'",
+            f"the content type is {repr(media_type) if media_type else 'missing'}; send "
+            "the header 'content-type: application/json'",
         )
     too_large = RequestError(
         "request_too_large", f"the body is larger than the limit of {max_bytes} bytes"
@@ -28,17 +31,28 @@ async def read_json(request: Request, *, max_bytes: int, timeout_s: float) -> by
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length[:15]) > max_bytes:
         raise too_large
-    body = bytearray()
+    reading = asyncio.ensure_future(_read(request, max_bytes, too_large))
+    stopped = asyncio.ensure_future(stopping.wait())
     try:
-        async with asyncio.timeout(timeout_s):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > max_bytes:
-                    raise too_large
-    except TimeoutError:
-        raise RequestError(
-            "invalid_request", f"the body did not come within {timeout_s:g} s"
-        ) from None
+        await asyncio.wait(
+            {reading, stopped}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        if reading.done():
+            return reading.result()
+    finally:
+        reading.cancel()
+        stopped.cancel()
+    if stopping.is_set():
+        raise ServiceError("overloaded", "the relay is shutting down; try again", retry_after_s=2)
+    raise RequestError("invalid_request", f"the body did not come within {timeout_s:g} s")
+
+
+async def _read(request: Request, max_bytes: int, too_large: RequestError) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise too_large
     return bytes(body)
 
 

@@ -34,6 +34,7 @@ class Chat:
                 request,
                 max_bytes=self._policy.max_request_bytes,
                 timeout_s=self._policy.body_timeout_s,
+                stopping=self._hub.stopping,
             )
         except ClientDisconnect:
             return _nobody()
@@ -44,7 +45,7 @@ class Chat:
         respond_async = _prefers_async(request)
         opened = await self._hub.start(
             chat,
-            linger_s=self._linger_s(chat, can_return=chat.stream or respond_async or bool(key)),
+            linger_s=self._linger_s(chat, can_return=chat.streams or respond_async or bool(key)),
             key=key,
             digest=hashlib.sha256(body).hexdigest(),
         )
@@ -56,7 +57,7 @@ class Chat:
         # One that leaves before it knows the stream's id can come back by its key only.
         unknown_s = None if key or chat.on_disconnect is not None else 0
         try:
-            if chat.stream:
+            if chat.streams:
                 return await self._stream(request, opened, linger_s=unknown_s)
             return await self._result(request, opened, linger_s=unknown_s)
         except BaseException:

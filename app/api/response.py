@@ -65,6 +65,7 @@ class EventStream(EventSourceResponse):
             # Streams are ended by the hub before the server stops; this is the backstop.
             shutdown_grace_period=1,
         )
+        del self.headers["connection"]  # the server knows better
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         abort: Callable[[], None] = scope["extensions"][ABORT]

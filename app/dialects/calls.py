@@ -47,6 +47,7 @@ class Calls:
     def __init__(self) -> None:
         self.all: list[Call] = []
         self._by_index: dict[int, Call] = {}
+        self._by_id: dict[str, Call] = {}
 
     def find(self, *, index: int | None, id: str, name: str, piece: str) -> Call:
         """Find the call that a fragment belongs to, or begin it."""
@@ -56,6 +57,8 @@ class Calls:
             self.all.append(call)
         if index is not None:
             self._by_index[index] = call
+        if id and call.id in ("", id):
+            self._by_id.setdefault(id, call)
         return call
 
     def _known(self, *, index: int | None, id: str, name: str, piece: str) -> Call | None:
@@ -64,9 +67,8 @@ class Calls:
             if call is not None and _is_another(call, id=id, name=name, piece=piece):
                 return None
             return call
-        for call in self.all:
-            if id and call.id == id:
-                return call
+        if id in self._by_id:
+            return self._by_id[id]
         return self.all[-1] if self.all and not name else None
 
 

@@ -20,6 +20,9 @@ from app.errors import UpstreamError
 MAX_WAIT_S: Final = 3600.0
 MAX_TEXT: Final = 500
 
+MAX_READ: Final = 8192
+"""How much of what a provider says is looked at: patterns over megabytes hold up everybody."""
+
 _ADVICE: Final = {
     "upstream_invalid_request": "refused the request",
     "context_length_exceeded": "finds the conversation too long for the model; shorten it",
@@ -232,7 +235,7 @@ def _words(document: object) -> Iterator[str]:
 def _text(document: object) -> str:
     """Give what the provider says in words, "" where it says nothing."""
     if isinstance(document, str):
-        return document
+        return document[:MAX_READ]
     for error in (*_errors(document),)[1::-1]:
         for key in ("message", "error", "detail", "msg"):
             value = error.get(key)
@@ -240,7 +243,7 @@ def _text(document: object) -> str:
                 value = item.get("msg")
                 break
             if isinstance(value, str) and value.strip():
-                return value
+                return value[:MAX_READ]
     return ""
 
 

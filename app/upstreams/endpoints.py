@@ -4,11 +4,15 @@ A dialect is a wire format and lives in `dialects`; a provider is a row of `PRES
 """
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Literal
 
 import msgspec
 
 from app.dialects.openai_chat import Quirks
+
+PIECE = 8
+"""Less of a key than that gives nothing away, and may stand in a text by chance."""
 
 
 class Secret:
@@ -21,6 +25,17 @@ class Secret:
 
     def reveal(self) -> str:
         return self._value
+
+    def redact(self, text: str) -> str:
+        """Take the key, and every piece of it of `PIECE` characters and more, out of a text."""
+        size = min(PIECE, len(self._value))
+        pieces = {self._value[at : at + size] for at in range(len(self._value) - size + 1)}
+        hidden = [False] * len(text)
+        for at in range(len(text) - size + 1):
+            if text[at : at + size] in pieces:
+                hidden[at : at + size] = [True] * size
+        runs = groupby(zip(hidden, text, strict=True), key=lambda pair: pair[0])
+        return "".join("[key]" if hide else "".join(c for _, c in run) for hide, run in runs)
 
     def __repr__(self) -> str:
         return "Secret('...')"

@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from contextvars import ContextVar
+from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import aiohttp
 import httpx2
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
 from httpx_aiohttp.httpx2 import AiohttpTransport, Httpx2AiohttpClient
 
 from app.dialects.failure import parse_failure
@@ -17,12 +21,18 @@ from app.framing.sse import FramingError
 MAX_FAILURE_BYTES = 64 * 1024
 """How much of an error reply is read."""
 
-FAILURE_WAIT_S = 5.0
-"""How long the body of an error reply may take."""
+FAILURE_WAIT_S = 2.0
+"""How long the body of an error reply may take: less than the gate, or its status is lost."""
+
+KEPT_TRIES = 5
+"""How many kept connections may be found closed before the last try."""
 
 # Many servers close idle connections after 5 s (uvicorn, Node). A connection that is kept for
 # less is not found closed by the request that wants it.
 KEEPALIVE_S = 4.0
+
+CODINGS = ("", "identity", "gzip", "deflate")
+"""What can be decoded, though only the first two are asked for."""
 
 FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
 """What a call may fail with beside `UpstreamError`; `explain` says what it means."""
@@ -41,6 +51,20 @@ def open_client(
     )
 
 
+class _Connection(ResponseHandler):
+    """Ends the body that is being read when the connection fails.
+
+    aiohttp 3.14 tells only who waits for the next response: a body whose chunks are
+    malformed would never end for its reader, though the connection is closed.
+    """
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        payload = self._payload
+        super().set_exception(exc, *cause)
+        if payload is not None and not payload.is_eof() and payload.exception() is None:
+            payload.set_exception(aiohttp.ClientPayloadError("the body is malformed"))
+
+
 class _Transport(AiohttpTransport):
     """aiohttp's, without its limit of 100 connections and its memory for cookies."""
 
@@ -50,7 +74,26 @@ class _Transport(AiohttpTransport):
             keepalive_timeout=KEEPALIVE_S,
             ssl=self.ssl_context,
         )
-        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        loop = asyncio.get_running_loop()
+        connector._factory = partial(_Connection, loop=loop)  # type: ignore[assignment]
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(_on_reused)
+        trace.on_connection_create_start.append(_on_created)
+        return aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[trace]
+        )
+
+
+_reused: ContextVar[bool] = ContextVar("reused", default=False)
+"""Whether the connection that this task uses had served before."""
+
+
+async def _on_reused(*_: object) -> None:
+    _reused.set(True)
+
+
+async def _on_created(*_: object) -> None:
+    _reused.set(False)
 
 
 class _Client(Httpx2AiohttpClient):
@@ -76,7 +119,7 @@ async def open_stream(
         UpstreamError: the upstream refused, or answered with something else.
         FAILURES: the connection failed.
     """
-    response = await client.send(request, stream=True)
+    response = await _send(client, request)
     try:
         await _check(response, upstream)
     except BaseException:
@@ -85,15 +128,35 @@ async def open_stream(
     return response
 
 
+async def _send(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+    """Send a request, again if a kept connection turns out to have been closed meanwhile.
+
+    A server that closes an idle connection has not read the request: nothing runs twice. On
+    a connection of its own a request is sent once.
+    """
+    for _ in range(KEPT_TRIES):
+        _reused.set(False)
+        try:
+            return await client.send(request, stream=True)
+        except httpx2.HTTPError as error:
+            lost = isinstance(error.__cause__, aiohttp.ClientConnectionError)
+            if not (lost and _reused.get()):
+                raise
+    return await client.send(request, stream=True)
+
+
 async def _check(response: httpx2.Response, upstream: str) -> None:
     if response.status_code >= 400:
         body = await _read_some(response)
         raise parse_failure(response.status_code, response.headers, body, upstream=upstream)
+    coding = response.headers.get("content-encoding", "identity").strip().lower()
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status_code >= 300 or response.status_code == 204:
         instead = f"with status {response.status_code}"
     elif media_type in ("text/html", "application/xhtml+xml"):
         instead = f"with {media_type}"
+    elif coding not in CODINGS:
+        instead = f"in the content-encoding {coding[:40]!r}, which was not asked for,"
     else:
         return
     raise UpstreamError(
@@ -131,12 +194,24 @@ def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError
         )
     if answered:
         return UpstreamError("upstream_truncated", f"{name} closed the connection in mid-answer")
-    # The transport reports a server that hangs up as a connect timeout: the cause tells.
-    if isinstance(error, httpx2.TimeoutException) and isinstance(error.__cause__, TimeoutError):
-        return UpstreamError("upstream_timeout", f"{name} could not be connected to in time")
-    if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
-        return UpstreamError(
-            "upstream_unavailable",
-            f"{name} cannot be reached; check its base URL and that it is up",
-        )
-    return UpstreamError("upstream_unavailable", f"{name} closed the connection without an answer")
+    # The transport gives most of them as a connect timeout: the cause tells.
+    match error.__cause__ or error:
+        case aiohttp.ClientConnectorDNSError():
+            told = "has a host name that cannot be resolved; check its base URL"
+        case aiohttp.ClientConnectorCertificateError():
+            told = "has a certificate that cannot be trusted"
+        case aiohttp.ClientSSLError():
+            told = "does not speak TLS at its address; check its base URL"
+        case aiohttp.ClientProxyConnectionError():
+            told = "cannot be reached through the proxy that the environment names"
+        case aiohttp.ClientConnectorError():
+            told = "cannot be reached; check its base URL and that it is up"
+        case TimeoutError():
+            return UpstreamError("upstream_timeout", f"{name} could not be connected to in time")
+        case aiohttp.ClientResponseError() | HttpProcessingError():
+            return UpstreamError(
+                "upstream_invalid_response", f"{name} did not answer in HTTP; check its base URL"
+            )
+        case _:
+            told = "closed the connection without an answer"
+    return UpstreamError("upstream_unavailable", f"{name} {told}")

@@ -1,6 +1,7 @@
 """`POST /v1/chat` as a client meets it: the wire, bad requests, leaving, stopping."""
 
 import asyncio
+import contextlib
 import json
 import time
 
@@ -367,3 +368,56 @@ async def test_messages_read_as_a_stream():
         assert [f"{response.headers['stream-id']}.{n}" for n in range(1, len(messages) + 1)] == [
             message.id for message in messages
         ]
+
+
+async def test_null_is_the_same_as_not_there():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = CLEAN
+        events = await chat(relay, stream=None, temperature=None, tools=None, model=None)
+
+        assert "ab" == text_of(events)
+        assert {"temperature", "tools"}.isdisjoint(upstream.calls[0].json)
+
+
+async def test_connection_header_is_sent_once():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = CLEAN
+        for value in ("close", "keep-alive"):
+            headers = {"connection": value}
+            async with relay.client.stream(
+                "POST", "/v1/chat", json=HELLO, headers=headers
+            ) as reply:
+                await reply.aread()
+            expected = ["close"] if value == "close" else []
+
+            assert expected == reply.headers.get_list("connection")
+
+
+async def test_leaving_with_a_request_in_the_pipeline_is_a_leave(caplog):
+    async with serve_relay() as relay:
+        for _ in range(5):
+            body = json.dumps({**HELLO, "on_disconnect": "cancel"}).encode()
+            reader, writer = await raw_request(relay, body)
+            writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            await reader.readuntil(b"text.delta")
+            writer.close()
+        await asyncio.sleep(0.2)
+
+    assert "Traceback" not in caplog.text
+    assert "Exception in ASGI" not in caplog.text
+
+
+async def test_head_without_end_is_refused():
+    async with serve_relay() as relay:
+        _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nx: ")
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while sent < 50_000_000 and not writer.is_closing():
+                writer.write(b"a" * 65536)
+                sent += 65536
+                await writer.drain()
+                await asyncio.sleep(0)
+        writer.close()
+
+        assert sent < 10_000_000

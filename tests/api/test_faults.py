@@ -78,7 +78,11 @@ REFUSED = [
     Refused("no JSON", [head(), send("data: {oops\n\n")], 502, "upstream_invalid_response"),
     Refused("hang up before the head", [], 502, "upstream_unavailable"),
     Refused("reset before the head", [Reset()], 502, "upstream_unavailable"),
-    Refused("not HTTP", [send("SSH-2.0-OpenSSH\r\n\r\n")], 502, "upstream_unavailable"),
+    Refused("not HTTP", [send("SSH-2.0-OpenSSH\r\n\r\n")], 502, "upstream_invalid_response"),
+    Refused("a key in its words", reply("400 Bad Request", '{"error":{"message":"token sk-test-0123456789, or 0123456789, is odd"}}'), 400, "upstream_invalid_request"),
+    Refused("429 with a body that stalls", [head("429 Too Many", content_length="1000", retry_after="9"), send("{"), Hold()], 429, "upstream_rate_limited", "9"),
+    Refused("an encoding that was not asked for", [head(content_encoding="br"), send(b"\x0b\x02\x80")], 502, "upstream_invalid_response"),
+    Refused("a chunk that is none, at once", [chunked_head(), wait(0.05), send("zz\r\nhello"), Hold()], 502, "upstream_truncated"),
     Refused("an endless line", [head(), send("data: "), Endless(b"x" * 4096)], 502, "upstream_invalid_response"),
     Refused("an endless event", [head(), Endless(b"data: xxxxxxxxxxxxx\n" * 100)], 502, "upstream_invalid_response"),
     Refused("gzip that is none", [head(content_encoding="gzip"), send(b"\0\1\2 not gzip")], 502, "upstream_invalid_response"),
@@ -94,7 +98,7 @@ async def test_failure_before_the_answer_is_a_status(case: Refused):
         serve_upstream() as upstream,
         serve_relay(
             upstream,
-            first_event_timeout_s=0.7,
+            first_event_timeout_s=0.7 if case.status == 504 else 20,
             max_line_bytes=100_000,
             max_event_bytes=100_000,
         ) as relay,
@@ -111,7 +115,13 @@ async def test_failure_before_the_answer_is_a_status(case: Refused):
         )
         assert response.headers["x-request-id"] == problem["request_id"]
         assert case.retry_after == response.headers.get("retry-after")
-        for secret in ("sk-test-0123456789", "org-abc123", str(upstream.port), "Traceback"):
+        for secret in (
+            "sk-test-0123456789",
+            "0123456789",
+            "org-abc123",
+            str(upstream.port),
+            "Traceback",
+        ):
             assert secret not in shown
 
         # The same failure stands in the log, for readers that come by its id.
@@ -157,6 +167,8 @@ ENDED = [
     Ended("cut in the finish", [head(), send(text("a") + FINISH[:-12])], "failed", "a", "upstream_truncated", "error"),
     Ended("reset", [head(), send(text("a")), wait(0.05), Reset()], "failed", "a", "upstream_truncated", "error"),
     Ended("cut gzip", [head(content_encoding="gzip"), send(gzip.compress((text("a") * 999).encode())[:200])], "failed", "?", "upstream_truncated", "error"),
+    Ended("a chunk that is none", [chunked_head(), chunk(text("a")), wait(0.05), send("zz\r\nhello"), Hold()], "failed", "a", "upstream_truncated", "error"),
+    Ended("a chunk size below zero", [chunked_head(), chunk(text("a")), wait(0.05), send("-5\r\nhello"), Hold()], "failed", "a", "upstream_truncated", "error"),
     Ended("silence", [head(), send(text("a")), Hold()], "failed", "a", "upstream_timeout", "error"),
     Ended("comments only", [head(), send(text("a")), *PINGS, Hold()], "failed", "a", "upstream_timeout", "error"),
     Ended("error event", [head(), send(text("a") + f"data: {OPENAI_429}\n\n" + DONE)], "failed", "a", "upstream_rate_limited", "error"),
@@ -264,7 +276,7 @@ async def test_gzip_is_decoded_as_it_comes():
     [("", "failed", "sent nothing for 0.3 s"), (FINISH, "completed", None)],
 )
 async def test_silence_is_noticed_when_its_time_is_over(last, status, told, monkeypatch):
-    monkeypatch.setattr("app.limits.FINISHED_IDLE_S", 0.3)
+    monkeypatch.setattr("app.limits.FINISHED_WAIT_S", 0.3)
     idle = 0.3 if status == "failed" else 30
     async with (
         serve_upstream() as upstream,
@@ -294,3 +306,74 @@ async def test_answer_that_is_too_long_for_the_log_ends_well():
         assert "longer than the limit" in events[-1]["error"]["message"]
         assert 40 < len(events) <= 52
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+
+
+async def test_pings_after_the_finish_do_not_hold_the_end_up(monkeypatch):
+    monkeypatch.setattr("app.limits.FINISHED_WAIT_S", 0.3)
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("a") + FINISH), *PINGS, *PINGS, Hold()]
+        started = time.monotonic()
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            end = events_of(await read_messages(response))[-1]
+
+        assert time.monotonic() - started < 1.5
+        assert "completed" == end["status"]
+
+
+@pytest.mark.parametrize(
+    ("base_url", "told"),
+    [
+        ("http://127.0.0.1:1/v1", "cannot be reached; check its base URL"),
+        ("http://no-such-host.invalid/v1", "cannot be resolved; check its base URL"),
+        ("https://127.0.0.1:{port}/v1", "does not speak TLS"),
+    ],
+)
+async def test_upstream_that_cannot_be_reached_is_told_apart(base_url, told):
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        environ = {"OPENAI_BASE_URL": base_url.format(port=port)}
+        async with serve_relay(environ=environ) as relay:
+            response = await relay.client.post("/v1/chat", json=HELLO)
+
+    assert (502, "upstream_unavailable") == (response.status_code, response.json()["code"])
+    assert told in response.json()["detail"]
+
+
+async def test_kept_connection_that_was_closed_meanwhile_fails_nobody():
+    body = text("a") + FINISH + DONE
+    reply_ = (
+        f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        # A whole answer with nothing said of closing, and then the connection is closed.
+        upstream.choose = lambda call: [send(reply_ + body), wait(len(upstream.calls) % 10 / 500)]
+        for _ in range(100):
+            response = await relay.client.post("/v1/chat", json={**HELLO, "stream": False})
+            assert 200 == response.status_code, response.text
+
+
+async def test_fresh_connection_that_is_closed_is_not_tried_again():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = []
+        await relay.client.post("/v1/chat", json=HELLO)
+
+        assert 1 == len(upstream.calls)
+
+
+async def test_endless_words_of_an_error_hold_up_nobody():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        words = json.dumps({"error": {"message": "model " * 1_000_000}})
+        upstream.script = [head(), send(text("a")), send(f"data: {words}\n\n")]
+        answer = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO))
+        slowest = 0.0
+        while not answer.done():
+            started = time.monotonic()
+            await relay.client.get("/healthz")
+            slowest = max(slowest, time.monotonic() - started)
+
+        assert b'"status":"failed"' in (await answer).content
+        assert slowest < 0.5

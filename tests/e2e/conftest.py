@@ -33,7 +33,8 @@ async def page(request: pytest.FixtureRequest) -> AsyncIterator[Page]:
     executable = program("chromium", "chromium-browser", variable="CHROMIUM")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=executable, args=flags)
-        page = await browser.new_page()
+        context = await browser.new_context()
+        page = await context.new_page()
         page.set_default_timeout(10_000)
         wrong: list[str] = []
         page.on("pageerror", lambda error: wrong.append(f"exception: {error}"))
