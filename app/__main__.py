@@ -60,6 +60,7 @@ async def _serve(settings: Settings, hub: Hub, listener: socket.socket) -> None:
 
     server = Server(
         create_app(settings, hub),
+        send_timeout_s=settings.send_timeout_s,
         on_listening=on_listening,
         drain=lambda: hub.drain(settings.drain_s),
         hasten=hub.hasten,

@@ -14,7 +14,7 @@ import msgspec
 
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import EventLog, LogState, read_all
-from app.events import Event
+from app.events import Event, StreamEnd, StreamTarget
 from app.limits import Limits
 from app.relay import Relay, shut_down
 from app.requests import ChatRequest
@@ -105,6 +105,7 @@ class Hub:
         self._limits = limits
         self._capacity = capacity
         self._runs: dict[str, _Run] = {}
+        self._starting = 0
         self._readers: dict[str, int] = {}
         self.stopping = asyncio.Event()
         """Set once nothing is waited for any more."""
@@ -134,6 +135,9 @@ class Hub:
             return await self._start(stream, request, linger_s=linger_s)
         async with self._claiming:  # a key is free to others until its stream is created
             claim = await self._log.claim(key, digest=digest, stream=stream)
+            if claim.stream != stream and await self._may_try_again(claim.stream):
+                await self._log.delete(claim.stream)
+                claim = await self._log.claim(key, digest=digest, stream=stream)
             if claim.stream == stream:
                 return await self._start(stream, request, linger_s=linger_s)
         if claim.digest != digest:
@@ -143,12 +147,19 @@ class Hub:
             )
         return await self.attach(claim.stream)
 
+    async def _may_try_again(self, stream: str) -> bool:
+        """Tell whether a stream failed before anything visible, of what may have passed."""
+        if not (await self._log.state(stream)).ended:
+            return False
+        first = await self._log.read(stream, 0, timeout_s=0, limit=BATCH)
+        end = first[-1]
+        began = any(isinstance(event, StreamTarget) for event in first)
+        return not began and isinstance(end, StreamEnd) and bool(end.error and end.error.retryable)
+
     async def _start(self, stream: str, request: ChatRequest, *, linger_s: float | None) -> Opened:
         if self.draining:
-            raise ServiceError(
-                "overloaded", "the relay is shutting down; try again", retry_after_s=2
-            )
-        if len(self._runs) >= self._capacity.max_streams:
+            raise _shutting_down()
+        if len(self._runs) + self._starting >= self._capacity.max_streams:
             raise ServiceError(
                 "overloaded",
                 f"{self._capacity.max_streams} streams are running, which is the limit; "
@@ -156,7 +167,14 @@ class Hub:
                 retry_after_s=2,
             )
         model, target = self.upstreams.resolve(request.model)
-        await self._log.create(stream)
+        self._starting += 1
+        try:
+            await self._log.create(stream)
+        finally:
+            self._starting -= 1
+        if self.stopping.is_set():
+            await self._log.delete(stream)
+            raise _shutting_down()
         relay = Relay(
             stream,
             request,
@@ -293,3 +311,7 @@ class Hub:
             run.timer.cancel()
         if self.draining and not self._runs:
             self._drained.set()
+
+
+def _shutting_down() -> ServiceError:
+    return ServiceError("overloaded", "the relay is shutting down; try again", retry_after_s=2)

@@ -110,7 +110,6 @@ def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:
         gate_s=settings.gate_s,
         heartbeat_s=settings.heartbeat_s,
         retry_ms=settings.retry_ms,
-        send_timeout_s=settings.send_timeout_s,
         linger_s=settings.linger_s,
         max_request_bytes=settings.max_request_bytes,
     )

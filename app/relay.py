@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
+from typing import NoReturn
 
 import httpx2
 import msgspec
@@ -110,8 +111,7 @@ class Relay:
             if self._stop is None:
                 await self._pump()
         except asyncio.CancelledError:
-            if not self.committed.done() and self._first_event_s is not None:
-                self.committed.set_result(None)  # a cancelled append is made all the same
+            pass
         except RelayError as error:
             if self._refused:
                 await self._end_by_log(error)
@@ -190,7 +190,11 @@ class Relay:
         end = events[-1] if isinstance(events[-1], StreamEnd) else None
         if any(map(_is_visible, events)) or (end is not None and end.status == "completed"):
             self._first_event_s = self._clock() - self._started_at
-            await self._append([self._committed_target(), *held])
+            try:
+                await self._append([self._committed_target(), *held])
+            except asyncio.CancelledError:  # which the append survives
+                self.committed.set_result(None)
+                raise
             self.committed.set_result(None)
         elif end is not None:
             await self._append(held)
@@ -217,12 +221,26 @@ class Relay:
     async def _append(self, events: Sequence[Event]) -> None:
         try:
             await self._log.append(self.stream, events)
-        except RelayError:
+        except RelayError as error:
             self._refused = True
+            if error.code == "overloaded":
+                await self._fill(events, error)
             raise
         self._count += len(events)
         if isinstance(events[-1], StreamEnd):
             self._report(events[-1])
+
+    async def _fill(self, events: Sequence[Event], full: RelayError) -> NoReturn:
+        """Append as many of the events as the log takes, then fail as too long."""
+        taken = 0
+        with contextlib.suppress(RelayError):
+            for event in events:
+                await self._log.append(self.stream, [event])
+                taken += 1
+        if not self.committed.done() and any(map(_is_visible, events[1:taken])):
+            self.committed.set_result(None)
+        self._count += taken
+        raise UpstreamError("upstream_invalid_response", full.message) from None
 
     def _report(self, end: StreamEnd) -> None:
         usage = end.usage

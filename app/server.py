@@ -3,8 +3,11 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import FrameType
+from typing import Any, cast
 
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -19,12 +22,22 @@ GRACE_S = 3
 """How long readers get to take what is left after the drain."""
 
 
+log = structlog.get_logger("seseragi.server")
+
+
 class Protocol(HttpToolsProtocol):
     """Offers `ABORT` to the app, and bounds what uvicorn leaves unbounded.
 
     `ABORT` closes a connection without ending its response. The head of a request may have
-    `MAX_HEAD_BYTES` and `HEAD_S`.
+    `MAX_HEAD_BYTES` and `HEAD_S`. A client that accepts nothing of what waits for it for
+    `send_timeout_s` seconds is cut off: one timer while something waits, where a cancel scope
+    around each send, as sse-starlette's `send_timeout` is one, costs 9 us a token.
     """
+
+    def __init__(self, *args: Any, send_timeout_s: float, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._send_timeout_s = send_timeout_s
+        self._stuck_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -35,12 +48,37 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_timer.cancel()
+        self._unstick()
         super().connection_lost(exc)
         # uvicorn tells the latest of pipelined requests only, and the one that is being
         # answered would go on writing to a closed connection.
         for cycle in self._cycles:
             cycle.disconnected = cycle.disconnected or not cycle.response_complete
             cycle.message_event.set()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_buffer()
+
+    def resume_writing(self) -> None:
+        self._unstick()
+        super().resume_writing()
+
+    def _watch_buffer(self) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        self._stuck_timer = self.loop.call_later(self._send_timeout_s, self._look, waiting)
+
+    def _look(self, before: int) -> None:
+        if self.transport.get_write_buffer_size() < before:
+            self._watch_buffer()
+        else:
+            log.info("slow reader dropped", after_s=self._send_timeout_s)
+            self.transport.abort()
+
+    def _unstick(self) -> None:
+        if self._stuck_timer is not None:
+            self._stuck_timer.cancel()
+            self._stuck_timer = None
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:
@@ -68,13 +106,14 @@ class Protocol(HttpToolsProtocol):
 class Server(uvicorn.Server):
     """On SIGTERM or SIGINT `drain` runs while requests are still answered; then it stops.
 
-    A second signal calls `hasten`, a third one stops at once.
+    A second signal calls `hasten`.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         *,
+        send_timeout_s: float,
         on_listening: Callable[[], None],
         drain: Callable[[], Awaitable[None]],
         hasten: Callable[[], None],
@@ -82,7 +121,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=Protocol,
+                http=cast(Any, partial(Protocol, send_timeout_s=send_timeout_s)),
                 loop="auto",
                 ws="none",
                 lifespan="on",
@@ -108,10 +147,8 @@ class Server(uvicorn.Server):
         # Without uvicorn's own record of the signal, which it would raise again after a
         # clean stop, so that the process would die of it instead of exiting with 0.
         self._signals += 1
-        if self._signals == 2:
+        if self._signals > 1:
             self._hasten()
-        elif self._signals > 2:
-            self.should_exit = self.force_exit = True
 
     async def on_tick(self, counter: int) -> bool:
         if self._signals and self._draining is None:

@@ -29,7 +29,7 @@ Count = Annotated[int, Meta(ge=1)]
 Bytes = Annotated[int, Meta(ge=1024)]
 
 
-LOG = r"^(memory|sqlite:///.+)$"
+LOG = r"^(memory|sqlite:///(?!:|file:).+)$"
 """Where the event log may be."""
 
 

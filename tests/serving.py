@@ -49,6 +49,7 @@ async def serve_relay(
     listening = asyncio.Event()
     server = Server(
         create_app(built, hub),
+        send_timeout_s=built.send_timeout_s,
         on_listening=listening.set,
         drain=lambda: hub.drain(built.drain_s),
         hasten=hub.hasten,

@@ -52,7 +52,8 @@ class Chat:
         reader = opened.reader
         if respond_async:
             # However shortly it may go on without a reader: its first one needs time to come.
-            reader.leave(linger_s=self._policy.linger_s)
+            seconds = chat.on_disconnect if isinstance(chat.on_disconnect, float | int) else 0
+            reader.leave(linger_s=max(seconds, self._policy.linger_s))
             return _accepted(reader.stream)
         # One that leaves before it knows the stream's id can come back by its key only.
         unknown_s = None if key or chat.on_disconnect is not None else 0

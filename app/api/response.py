@@ -1,14 +1,14 @@
 """The one response that streams: a cursor over the log, rendered frame by frame."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import starmap
 
 import structlog
 from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from app.api.policy import Policy
 from app.dialects.native import Renderer, compact, event_id
@@ -19,6 +19,9 @@ from app.hub import Reader
 HEARTBEAT = b": hb\n"
 """One comment line and no blank line after it: at a blank line, clients that have seen an
 id would dispatch an empty event, and official SDKs fail on it."""
+
+PIECE_BYTES = 64 * 1024
+"""About how much is sent at once."""
 
 CATCHING_UP = 100
 """More events than that at once are no live reading."""
@@ -70,8 +73,7 @@ class EventStream(EventSourceResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         abort: Callable[[], None] = scope["extensions"][ABORT]
         try:
-            with SendWatch(send, timeout_s=self._policy.send_timeout_s, give_up=abort) as watched:
-                await super().__call__(scope, receive, watched.send)
+            await super().__call__(scope, receive, send)
         except RelayError as error:
             log.info("reader dropped", stream=self._reader.stream, code=error.code)
         finally:
@@ -85,63 +87,43 @@ class EventStream(EventSourceResponse):
         after = self._after
         if self._snapshot:
             events = await self._reader.read_all()
-            yield b"".join(starmap(renderer.frame, compact(events)))
+            for piece in in_pieces(starmap(renderer.frame, compact(events))):
+                yield piece
+                await asyncio.sleep(0)
             after = len(events)
             self._complete = bool(events) and isinstance(events[-1], StreamEnd)
         while not self._complete:
             events = await self._reader.read(after, timeout_s=self._policy.heartbeat_s)
-            if events:
-                after += len(events)
-                yield b"".join(map(renderer.feed, events))
-                self._complete = isinstance(events[-1], StreamEnd)
-                if len(events) > CATCHING_UP:
-                    # Sending to a client that is gone never waits: without this, a long
-                    # catch-up would hold the event loop to its end.
-                    await asyncio.sleep(0)
-            else:
+            if not events:
                 yield HEARTBEAT
+            for piece in in_pieces(map(renderer.feed, events)):
+                yield piece
+            if len(events) > CATCHING_UP:
+                # Sending to a client that is gone never waits: without this, a long
+                # catch-up would hold the event loop to its end.
+                await asyncio.sleep(0)
+            after += len(events)
+            self._complete = bool(events) and isinstance(events[-1], StreamEnd)
 
 
-class SendWatch:
-    """Gives up on a client that accepts nothing for `timeout_s` seconds.
-
-    One timer a connection. A scope around each send, as the library's `send_timeout` has
-    it, costs 9 us a token, a sixth of all that a token costs.
-    """
-
-    def __init__(self, send: Send, *, timeout_s: float, give_up: Callable[[], None]) -> None:
-        self._send = send
-        self._timeout_s = timeout_s
-        self._give_up = give_up
-        self._loop = asyncio.get_running_loop()
-        self._since: float | None = None
-
-    def __enter__(self) -> "SendWatch":
-        self._timer = self._loop.call_later(self._timeout_s, self._check)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-
-    async def send(self, message: Message) -> None:
-        self._since = self._loop.time()
-        await self._send(message)
-        self._since = None
-
-    def _check(self) -> None:
-        now = self._loop.time()
-        since = now if self._since is None else self._since
-        if now - since >= self._timeout_s:
-            log.info("slow reader dropped")
-            self._give_up()
-        else:
-            self._timer = self._loop.call_at(since + self._timeout_s, self._check)
+def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Join frames into pieces of about `PIECE_BYTES`: a client that accepts none costs one."""
+    piece: list[bytes] = []
+    size = 0
+    for frame in frames:
+        piece.append(frame)
+        size += len(frame)
+        if size >= PIECE_BYTES:
+            yield b"".join(piece)
+            piece.clear()
+            size = 0
+    if piece:
+        yield b"".join(piece)
 
 
 def last_event_id(request: Request) -> str | None:
-    """Give the header `Last-Event-ID`; the server leaves the white space after it in."""
-    value = request.headers.get("last-event-id")
-    return value if value is None else value.strip(" \t")
+    """Give the header `Last-Event-ID`, None if empty; the server leaves white space after it in."""
+    return request.headers.get("last-event-id", "").strip(" \t") or None
 
 
 async def read_from(

@@ -24,8 +24,11 @@ MAX_FAILURE_BYTES = 64 * 1024
 FAILURE_WAIT_S = 2.0
 """How long the body of an error reply may take: less than the gate, or its status is lost."""
 
-KEPT_TRIES = 5
+KEPT_TRIES = 2
 """How many kept connections may be found closed before the last try."""
+
+CLOSED_WITHIN_S = 0.25
+"""How soon that shows: a round trip, and no time to run a model."""
 
 # Many servers close idle connections after 5 s (uvicorn, Node). A connection that is kept for
 # less is not found closed by the request that wants it.
@@ -75,6 +78,7 @@ class _Transport(AiohttpTransport):
             ssl=self.ssl_context,
         )
         loop = asyncio.get_running_loop()
+        assert hasattr(connector, "_factory")  # noqa: S101  (or this would do nothing, quietly)
         connector._factory = partial(_Connection, loop=loop)  # type: ignore[assignment]
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_on_reused)
@@ -131,16 +135,19 @@ async def open_stream(
 async def _send(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
     """Send a request, again if a kept connection turns out to have been closed meanwhile.
 
-    A server that closes an idle connection has not read the request: nothing runs twice. On
-    a connection of its own a request is sent once.
+    A server that had closed an idle connection answers a request on it with a reset at
+    once. One that took the request and failed later may have run the model: that is no
+    reason to run it again. On a connection of its own a request is sent once.
     """
+    clock = asyncio.get_running_loop().time
     for _ in range(KEPT_TRIES):
         _reused.set(False)
+        sent_at = clock()
         try:
             return await client.send(request, stream=True)
         except httpx2.HTTPError as error:
             lost = isinstance(error.__cause__, aiohttp.ClientConnectionError)
-            if not (lost and _reused.get()):
+            if not (lost and _reused.get() and clock() - sent_at < CLOSED_WITHIN_S):
                 raise
     return await client.send(request, stream=True)
 
@@ -210,7 +217,8 @@ def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError
             return UpstreamError("upstream_timeout", f"{name} could not be connected to in time")
         case aiohttp.ClientResponseError() | HttpProcessingError():
             return UpstreamError(
-                "upstream_invalid_response", f"{name} did not answer in HTTP; check its base URL"
+                "upstream_invalid_response",
+                f"{name} did not answer in valid HTTP; check its base URL",
             )
         case _:
             told = "closed the connection without an answer"

@@ -89,6 +89,20 @@ async def test_key_of_a_failed_start_gives_the_same_failure(log):
         assert 1 == len(upstream.calls)
 
 
+async def test_key_of_a_start_that_may_be_tried_again_is_free(log):
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
+        upstream.script = [head("429 Slow", retry_after="1"), send("{}")]
+        refused = await relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
+        assert 429 == refused.status_code
+        upstream.script = SLOW
+        first = await post(relay, idempotency_key="k")
+        again = await post(relay, idempotency_key="k")
+
+        assert "abcd" == text_of(events_of(first[1]))
+        assert first == again
+        assert 2 == len(upstream.calls)
+
+
 async def test_key_of_a_refused_start_is_free_again(log):
     async with serve_upstream() as upstream, serve_relay(upstream, max_streams=1, log=log) as relay:
         upstream.script = [head(), send(text("a")), Hold()]

@@ -302,9 +302,11 @@ async def test_answer_that_is_too_long_for_the_log_ends_well():
             events = events_of(await read_messages(response))
 
         check_form(events)
-        assert ("failed", "overloaded") == (events[-1]["status"], events[-1]["error"]["code"])
-        assert "longer than the limit" in events[-1]["error"]["message"]
-        assert 40 < len(events) <= 52
+        error = events[-1]["error"]
+        assert ("failed", "upstream_invalid_response") == (events[-1]["status"], error["code"])
+        assert "longer than the limit" in error["message"]
+        assert not error["retryable"]
+        assert 51 <= len(events) <= 52
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
 
 

@@ -107,6 +107,26 @@ async def test_frozen_readers_cost_the_others_nothing():
             writer.close()
 
 
+async def test_client_that_takes_no_json_is_cut_off():
+    async with serve_relay(send_timeout_s=0.5, max_stream_bytes=2**30) as relay:
+        await relay.hub._log.create("st_wide")
+        await relay.hub._log.append("st_wide", [StreamStart("st_wide", "m", 0), TextStart(0)])
+        await relay.hub._log.append("st_wide", [TextDelta(0, "x" * 20_000_000)])
+        narrow = socket.socket()
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        narrow.connect(("127.0.0.1", relay.port))
+        reader, writer = await asyncio.open_connection(sock=narrow, limit=1024)
+        writer.write(b"GET /v1/streams/st_wide HTTP/1.1\r\nhost: x\r\n\r\n")
+        await asyncio.sleep(1.5)
+        size = 0
+        with contextlib.suppress(ConnectionError):
+            while data := await asyncio.wait_for(reader.read(1 << 20), 5):
+                size += len(data)
+        writer.close()
+
+        assert size < 20_000_000
+
+
 @pytest.mark.parametrize(
     "cursor",
     [

@@ -158,6 +158,16 @@ async def test_first_reader_of_an_accepted_stream_has_time_to_come():
         assert "abcd" == text_of(events_of(await read(relay, accepted["events_url"])))
 
 
+async def test_first_reader_has_as_long_as_the_request_says():
+    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=0.1) as relay:
+        upstream.script = [head(), send(text("a")), Hold()]
+        await start(relay, on_disconnect=0.6)
+        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.sleep(0.35)
+        assert not upstream.calls[0].closed.is_set()
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+
+
 async def test_reader_that_comes_back_in_time_keeps_it_running():
     async with serve_upstream() as upstream, serve_relay(upstream, linger_s=0.3) as relay:
         upstream.script = [head(), *(s for n in "abcdefgh" for s in (send(text(n)), wait(0.1))), send(FINISH + DONE)]  # fmt: skip
