@@ -100,8 +100,8 @@ class Entries:
     """All streams in memory.
 
     An ended stream is dropped after `keep_s` seconds of the clock `now`. When all together
-    exceed `max_bytes`, ended ones go first, oldest first; then `create` refuses. `wall`
-    tells unix seconds, and `on_drop` is told of every stream that is dropped.
+    exceed `max_bytes`, ended ones go, oldest first; where they do not suffice, `create`
+    refuses. `wall` tells unix seconds, and `on_drop` is told of every stream that is dropped.
     """
 
     def __init__(
@@ -177,6 +177,7 @@ class Entries:
             entry.dropped_after = self._now() + self._keep_s
             self._ended[stream] = self._running.pop(stream)
         entry.wake()
+        self._make_room(spare=stream)
 
     def drop(self, stream: str) -> None:
         """Let go of a stream; its readers wake up."""
@@ -193,10 +194,14 @@ class Entries:
                 return
             self.drop(stream)
 
-    def _make_room(self) -> None:
+    def _make_room(self, spare: str | None = None) -> None:
+        """Drop ended streams, and the one to spare only if it is too large by itself."""
         self._drop_expired()
         while self._size > self._max_bytes and self._ended:
-            self.drop(next(iter(self._ended)))
+            stream, entry = next(iter(self._ended.items()))
+            if stream == spare and entry.size <= self._max_bytes:
+                return
+            self.drop(stream)
 
 
 def full() -> ServiceError:

@@ -1,5 +1,6 @@
 """The log in memory: the contract, and what it says about its size."""
 
+import asyncio
 import tracemalloc
 
 import pytest
@@ -19,7 +20,7 @@ from app.events import (
     encode,
 )
 from tests.eventlog.contract import *  # noqa: F403
-from tests.eventlog.contract import LIMITS, Clock
+from tests.eventlog.contract import END, LIMITS, START, Clock, code_of, deltas, ended
 
 TOKEN = {"token": " sea", "logprob": -0.25, "bytes": [32, 115, 101, 97]}
 
@@ -70,3 +71,35 @@ async def test_size_of_a_stream_is_what_it_takes() -> None:
     tracemalloc.stop()
 
     assert pytest.approx((after - before) / 2_000, rel=0.2) == STREAM_BYTES
+
+
+async def test_streams_that_grow_take_the_room_of_ended_ones(event_log):
+    for number in range(3):
+        await ended(event_log, f"st_{number}", size=300_000)
+    await event_log.create("st_3")
+    await event_log.append("st_3", [START, *deltas("x" * 350_000)])
+
+    codes = [await code_of(event_log, f"st_{number}") for number in range(4)]
+    assert ["stream_expired", None, None, None] == codes
+
+
+async def test_stream_that_has_just_ended_gives_no_room(event_log):
+    """Its live readers are still behind its end."""
+    for number in range(4):
+        await event_log.create(f"st_{number}")
+        await event_log.append(f"st_{number}", [START, *deltas("x" * 300_000)])
+    await event_log.append("st_0", [END])
+    assert END == (await event_log.read("st_0", 2, timeout_s=0))[0]
+    await event_log.append("st_1", deltas("more"))
+
+    assert "stream_expired" == await code_of(event_log, "st_0")
+
+
+async def test_stream_larger_than_the_log_is_not_kept(event_log):
+    await event_log.create("st_1")
+    reading = asyncio.create_task(event_log.read("st_1", 0, timeout_s=5))
+    await asyncio.sleep(0)
+    await event_log.append("st_1", [*deltas("x" * 1_000_000), END])
+
+    assert END == (await reading)[-1]
+    assert "stream_expired" == await code_of(event_log, "st_1")
