@@ -78,6 +78,8 @@ class EventLog(Protocol):
         Raises:
             ServiceError: `overloaded`, the stream is as long as a stream may be; events
                 that end in a `stream.end` are taken even then.
+            ServiceError: `internal`, the place of the log took none; if they end in a
+                `stream.end`, the log may have ended the stream as interrupted instead.
             ValueError: the stream has ended.
         """
 

@@ -20,8 +20,9 @@ import structlog
 
 from app.errors import RelayError, ServiceError
 from app.eventlog import PAGE, Claim, LogState
-from app.eventlog.database import SWEPT_AT_ONCE, Database, Gone, Row
-from app.eventlog.entries import Entries, Entry, expired, full, unknown
+from app.eventlog.database import LOST, SWEPT_AT_ONCE, Database, Gone, Row
+from app.eventlog.entries import Entries, Entry, expired, full, size_of, unknown
+from app.eventlog.recovery import ending_of
 from app.eventlog.writer import Writer
 from app.events import Event, StreamEnd
 
@@ -133,7 +134,7 @@ class SqliteLog:
         )
         self._runs: dict[str, _Run] = {}
         self._owed: dict[str, _Run] = {}
-        """Streams that have ended in memory, whose end the file did not take yet."""
+        """Streams whose end the file refused and has to be told again: ended in memory only."""
         self._size = 0
         """Bytes of events in the file, of streams that are kept."""
         self._due = asyncio.Event()
@@ -241,8 +242,11 @@ class SqliteLog:
 
     def _find(self, stream: str) -> Entry | None:
         entry = self._entries.find(stream)
-        if entry is None and stream in self._owed:
-            return self._owed[stream].entry
+        if entry is not None or stream not in self._owed:
+            return entry
+        entry = self._owed[stream].entry
+        if entry.ended_at is not None and entry.ended_at <= self._wall() - self._retention_s:
+            raise expired(stream, self._retention_s)
         return entry
 
     def _on_gone(self, gone: Gone) -> None:
@@ -312,9 +316,9 @@ class SqliteLog:
             if not batch.ends:
                 self._file_soon(run)
         elif batch.ends and run.lost is None:
-            # The readers see the end; the file is told again later.
             self._owed[stream] = run
-            self._show(batch)
+            self._show_lost(batch)
+            batch.settle(_explain(error))
         else:
             error = run.lost = run.lost or _explain(error)
             run.last = len(run.entry.events)
@@ -327,6 +331,16 @@ class SqliteLog:
         if batch.ends:
             del self._runs[batch.stream]
         batch.settle()
+
+    def _show_lost(self, batch: _Batch) -> None:
+        """End a stream whose end was refused as a restart would: from what the file has of it.
+
+        Cursors stay true whether the file takes this end later or the process is killed.
+        """
+        ending = ending_of(batch.run.entry.events, status="interrupted", error=LOST)
+        size = sum(map(size_of, ending))
+        self._entries.add(batch.stream, ending, size=size, ended_at=batch.at)
+        del self._runs[batch.stream]
 
     def _file_soon(self, run: _Run) -> None:
         """File a stream that has gathered enough, unless more of it is being written."""

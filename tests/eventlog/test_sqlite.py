@@ -23,6 +23,7 @@ from app.eventlog.recovery import ending_of
 from app.eventlog.sqlite import SqliteLog
 from app.events import (
     Event,
+    StreamEnd,
     TextDelta,
     TextEnd,
     TextStart,
@@ -437,41 +438,67 @@ LARGE = deltas("x" * 100_000)
 
 
 async def test_full_disk_fails_the_stream_and_not_its_readers(path):
+    head: list[Event] = [START, TextStart(0)]
     async with opened(path) as event_log:
-        await filled(event_log, [START, TextStart(0)])
+        await filled(event_log, head)
         reading = asyncio.create_task(event_log.read("st_1", 2, timeout_s=5))
         await fill_disk(event_log)
         with pytest.raises(ServiceError, match="could not be written") as caught:
             await event_log.append("st_1", LARGE)
         assert "internal" == caught.value.code
         assert 2 == (await event_log.state("st_1")).last
-        ending = ending_of(
-            await read_all(event_log, "st_1"), status="failed", error=caught.value.info()
-        )
-        await event_log.append("st_1", [*LARGE, *ending])  # the disk is still full
+        await empty_disk(event_log)
+        ending = ending_of(head, status="failed", error=caught.value.info())
+        await event_log.append("st_1", [*LARGE, *ending])
 
         assert [*LARGE, *ending] == await asyncio.wait_for(reading, 1)
-        assert (await event_log.state("st_1")).ended
-        assert ending[-1:] == await event_log.read("st_1", 4, timeout_s=5)
+    async with opened(path) as event_log:
+        assert [*head, *LARGE, *ending] == await read_all(event_log, "st_1")
+
+
+@pytest.mark.parametrize("paid", [True, False])
+async def test_end_that_the_file_refused_is_shown_as_a_restart_would_make_it(path, paid):
+    head: list[Event] = [START, TextStart(0)]
+    lost = [TextEnd(0), StreamEnd("interrupted", "error", None, database.LOST)]
+    async with opened(path) as event_log:
+        await filled(event_log, head)
+        reading = asyncio.create_task(event_log.read("st_1", 2, timeout_s=5))
+        await fill_disk(event_log)
+        with pytest.raises(ServiceError, match="could not be written"):
+            await event_log.append("st_1", [*LARGE, TextEnd(0), END])
+
+        assert lost == await asyncio.wait_for(reading, 1)
+        assert [*head, *lost] == await read_all(event_log, "st_1")
+        state = await event_log.state("st_1")
+        assert (4, True) == state[:2]
         with pytest.raises(ValueError, match="has ended"):
             await event_log.append("st_1", LARGE)
-        await empty_disk(event_log)
-        await event_log.sweep()
+        if paid:
+            await empty_disk(event_log)
+            await event_log.sweep()
+            assert not event_log._owed
     async with opened(path) as event_log:
-        assert [START, TextStart(0), *LARGE, *ending] == await read_all(event_log, "st_1")
+        assert [*head, *lost] == await read_all(event_log, "st_1")
+        assert 4 == (await event_log.state("st_1")).last
+        if paid:
+            assert state == await event_log.state("st_1")
 
 
-async def test_end_that_never_reached_the_file_is_made_up(path):
-    async with opened(path) as event_log:
+async def test_stream_whose_end_was_refused_is_kept_for_its_time(path, clock):
+    async with opened(path, clock) as event_log:
         await filled(event_log, [START])
         await fill_disk(event_log)
-        await event_log.append("st_1", [*LARGE, END])
-        assert [START, *LARGE, END] == await read_all(event_log, "st_1")
-    async with opened(path) as event_log:
-        events = await read_all(event_log, "st_1")
-
-        assert [START] == events[:-1]
-        assert "interrupted" == end_of(events).status
+        with pytest.raises(ServiceError):
+            await event_log.append("st_1", [*LARGE, END])
+        clock.now += 99
+        assert (await event_log.state("st_1")).ended
+        clock.now += 1
+        assert "stream_expired" == await code_of(event_log, "st_1")
+        await empty_disk(event_log)
+        await event_log.sweep()
+        assert "stream_expired" == await code_of(event_log, "st_1")
+    async with opened(path, clock) as event_log:
+        assert "stream_expired" == await code_of(event_log, "st_1")
 
 
 async def test_loss_that_nobody_heard_of_is_told_to_the_next(path):
