@@ -159,8 +159,7 @@ class SqliteLog:
     async def close(self) -> None:
         self._sweeper.cancel()
         await asyncio.gather(self._sweeper, return_exceptions=True)
-        with contextlib.suppress(ServiceError):
-            await self._pay()
+        await self._pay()
         await self._writer.close(self._database.close)
 
     async def create(self, stream: str) -> None:
@@ -226,7 +225,6 @@ class SqliteLog:
 
     async def sweep(self) -> None:
         """Take what has been kept for its time out of the file."""
-        await self._pay()
         now = self._wall()
         forget = partial(self._database.forget_ended, now - self._retention_s, now=now)
         while (await self._write(forget, self._on_gone)).ids:
@@ -237,6 +235,7 @@ class SqliteLog:
         while swept < end:
             swept = await self._write(partial(self._database.sweep_tail, SWEPT_AT_ONCE))
         await self._write(partial(self._database.tidy, now=now))
+        await self._pay()
 
     # In memory
 
@@ -366,7 +365,7 @@ class SqliteLog:
     ) -> T:
         try:
             return await self._writer.write(work, on_commit)
-        except sqlite3.Error as error:
+        except Exception as error:  # a transaction fails with any work in it, for any reason
             raise _explain(error) from None
 
     async def _read(self, work: Callable[[], T]) -> T:
@@ -377,10 +376,11 @@ class SqliteLog:
             raise ServiceError("internal", "the event log could not be read") from None
 
     async def _pay(self) -> None:
-        """Write the ends that the file did not take."""
+        """Write the ends that the file did not take, as far as it takes them now."""
         for stream, run in list(self._owed.items()):
-            await self._write(partial(self._end_late, run))
-            self._owed.pop(stream, None)
+            with contextlib.suppress(ServiceError):
+                await self._write(partial(self._end_late, run))
+                self._owed.pop(stream, None)
 
     async def _keep_swept(self) -> None:
         while True:
@@ -392,9 +392,7 @@ class SqliteLog:
                 await self.sweep()
 
 
-def _explain(error: BaseException | None) -> BaseException:
+def _explain(error: BaseException | None) -> ServiceError:
     """Say what a failed write means for its stream."""
-    if not isinstance(error, sqlite3.Error):
-        return error or ServiceError("internal", "the event log could not be written")
-    log.error("the event log cannot be written", error=str(error))
+    log.error("the event log cannot be written", error=repr(error))
     return ServiceError("internal", "the event log could not be written")

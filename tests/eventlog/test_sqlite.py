@@ -501,6 +501,62 @@ async def test_stream_whose_end_was_refused_is_kept_for_its_time(path, clock):
         assert "stream_expired" == await code_of(event_log, "st_1")
 
 
+async def test_end_that_cannot_be_written_late_stops_no_sweep(path, clock, monkeypatch):
+    async with opened(path, clock) as event_log:
+        await ended(event_log, "st_0")
+        for stream in ("st_1", "st_2"):
+            await event_log.create(stream)
+            await event_log.append(stream, [START])
+        await fill_disk(event_log)
+        for stream in ("st_1", "st_2"):
+            with pytest.raises(ServiceError):
+                await event_log.append(stream, [*LARGE, END])
+        await empty_disk(event_log)
+        bad = event_log._owed["st_1"].key
+        file = Database.file
+
+        def refusing(self: Database, key: int, first: int, events: Any) -> None:
+            if key == bad:
+                raise OverflowError("a debt that cannot be paid")
+            file(self, key, first, events)
+
+        monkeypatch.setattr(Database, "file", refusing)
+        clock.now += 100
+        await event_log.sweep()
+
+        assert 0 == await on_file(event_log, "SELECT count(*) FROM pages WHERE stream = 1")
+        assert ["st_1"] == list(event_log._owed)
+
+
+async def test_sweeps_go_on_after_one_that_failed(path, monkeypatch):
+    swept = asyncio.Event()
+    tidy = Database.tidy
+    failures: list[Exception] = [sqlite3.OperationalError("full"), OverflowError("bad")]
+
+    def failing(self: Database, *, now: float) -> None:
+        if failures:
+            raise failures.pop()
+        tidy(self, now=now)
+        loop.call_soon_threadsafe(swept.set)
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(sqlite, "SWEEP_S", 0.01)
+    monkeypatch.setattr(Database, "tidy", failing)
+    async with opened(path):
+        await asyncio.wait_for(swept.wait(), 1)
+
+
+async def test_work_that_fails_for_any_reason_is_told_to_all_as_a_failed_write(path):
+    async with opened(path) as event_log:
+        await event_log.create("st_1")
+        event_log._writer.submit(lambda: 1 / 0, lambda *_: None)
+        with pytest.raises(ServiceError, match="could not be written"):
+            await event_log.append("st_1", [START])
+        event_log._writer.submit(lambda: 1 / 0, lambda *_: None)
+        with pytest.raises(ServiceError, match="could not be written"):
+            await event_log.create("st_2")
+
+
 async def test_loss_that_nobody_heard_of_is_told_to_the_next(path):
     async with opened(path) as event_log:
         await filled(event_log, [START])
