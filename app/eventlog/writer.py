@@ -49,8 +49,13 @@ class Writer:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def then(result: T, error: BaseException | None) -> None:
-            if error is None:
-                on_commit(result)
+            try:
+                if error is None:
+                    on_commit(result)
+            except Exception as failure:
+                if done.done():
+                    raise
+                error = failure
             if done.done():
                 return
             if error is None:
@@ -83,11 +88,23 @@ class Writer:
         future.add_done_callback(partial(self._finish, jobs))
 
     def _finish(self, jobs: Sequence[_Job], future: "asyncio.Future[Sequence[Any]]") -> None:
-        error = future.exception()
-        results = [None] * len(jobs) if error else future.result()
-        for job, result in zip(jobs, results, strict=True):
-            job.then(result, error)
-        if self._waiting:
-            self._start()
-        else:
-            self._idle.set()
+        try:
+            error = future.exception()
+            results = [None] * len(jobs) if error else future.result()
+            for job, result in zip(jobs, results, strict=True):
+                _settle(job, result, error)
+        finally:
+            if self._waiting:
+                self._start()
+            else:
+                self._idle.set()
+
+
+def _settle(job: _Job, result: Any, error: BaseException | None) -> None:
+    """Tell a job how it went; where it fails to hear it, the jobs behind it do not suffer."""
+    try:
+        job.then(result, error)
+    except Exception as failure:
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "what follows a write to the event log failed", "exception": failure}
+        )

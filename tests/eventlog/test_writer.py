@@ -1,0 +1,82 @@
+"""The writer: transactions of what waits, and what hears of them."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from app.eventlog.writer import Writer
+
+
+def do_all(works: Sequence[Callable[[], Any]]) -> list[Any]:
+    return [work() for work in works]
+
+
+@pytest.fixture
+async def writer():
+    writer = Writer(do_all)
+    yield writer
+    await asyncio.wait_for(writer.close(lambda: None), 1)
+
+
+@pytest.fixture
+async def reported():
+    """The exceptions that the loop was told of."""
+    seen: list[BaseException] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: seen.append(context["exception"])
+    )
+    return seen
+
+
+def divide(*_: Any) -> None:
+    raise ZeroDivisionError
+
+
+async def test_failure_to_hear_of_a_write_harms_no_other(writer, reported):
+    writer.submit(lambda: 1, divide)
+    first = asyncio.create_task(writer.write(lambda: 2))
+    await asyncio.sleep(0)
+
+    assert 2 == await asyncio.wait_for(first, 1)
+    assert 3 == await asyncio.wait_for(writer.write(lambda: 3), 1)
+    assert [ZeroDivisionError] == list(map(type, reported))
+
+
+async def test_what_waits_is_written_after_a_failure_to_hear(writer, reported):
+    def then(*_: Any) -> None:
+        waiting.append(asyncio.create_task(writer.write(lambda: 2)))
+        writer.submit(lambda: 3, lambda *_: None)
+        raise ZeroDivisionError
+
+    waiting: list[asyncio.Task[int]] = []
+    writer.submit(lambda: 1, then)
+    await asyncio.wait_for(writer._idle.wait(), 1)
+
+    assert 2 == await asyncio.wait_for(waiting[0], 1)
+    assert 1 == len(reported)
+
+
+async def test_failure_after_a_commit_is_told_to_who_wrote(writer, reported):
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(writer.write(lambda: 1, divide), 1)
+    assert [] == reported
+
+
+async def test_failure_after_a_commit_that_nobody_waits_for_is_reported(writer, reported):
+    writing = asyncio.create_task(writer.write(lambda: 1, divide))
+    await asyncio.sleep(0)
+    writing.cancel()
+    await asyncio.wait_for(writer._idle.wait(), 1)
+
+    assert [ZeroDivisionError] == list(map(type, reported))
+
+
+async def test_every_job_hears_why_its_transaction_failed(writer):
+    results = await asyncio.gather(
+        writer.write(divide), writer.write(lambda: 1), return_exceptions=True
+    )
+
+    assert [ZeroDivisionError] * 2 == list(map(type, results))
+    assert 1 == await writer.write(lambda: 1)
