@@ -1,7 +1,7 @@
 """The events that are in memory: of running streams, and of ended ones for a while.
 
 Knows how much memory they take, who waits for more, and what has to go. All sync but for
-the wait of a reader.
+the wait of a reader and the timer that drops what has been kept for its time.
 """
 
 import asyncio
@@ -125,6 +125,13 @@ class Entries:
         self._running: dict[str, Entry] = {}
         self._ended: OrderedDict[str, Entry] = OrderedDict()
         self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Stop the timer; what is here stays, for whoever still reads it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def create(self, stream: str) -> Entry:
         """Hold a new stream.
@@ -178,6 +185,8 @@ class Entries:
             self._ended[stream] = self._running.pop(stream)
         entry.wake()
         self._make_room(spare=stream)
+        if self._timer is None:
+            self._set_timer()
 
     def drop(self, stream: str) -> None:
         """Let go of a stream; its readers wake up."""
@@ -193,6 +202,16 @@ class Entries:
             if entry.dropped_after > now:
                 return
             self.drop(stream)
+
+    def _set_timer(self) -> None:
+        """Come back when the ended stream that was first has been kept for its time."""
+        self._timer = None
+        self._drop_expired()
+        if self._ended:
+            due = next(iter(self._ended.values())).dropped_after - self._now()
+            # A wall clock may have been set back.
+            delay = min(due, self._keep_s)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._set_timer)
 
     def _make_room(self, spare: str | None = None) -> None:
         """Drop ended streams, and the one to spare only if it is too large by itself."""

@@ -55,7 +55,7 @@ class MemoryLog:
         pass
 
     async def close(self) -> None:
-        pass
+        self._entries.close()
 
     async def create(self, stream: str) -> None:
         self._entries.create(stream)

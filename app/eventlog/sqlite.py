@@ -161,6 +161,7 @@ class SqliteLog:
         await asyncio.gather(self._sweeper, return_exceptions=True)
         await self._pay()
         await self._writer.close(self._database.close)
+        self._entries.close()
 
     async def create(self, stream: str) -> None:
         excess = self._size - self._max_bytes

@@ -1,6 +1,7 @@
 """The log in memory: the contract, and what it says about its size."""
 
 import asyncio
+import time
 import tracemalloc
 
 import pytest
@@ -103,3 +104,40 @@ async def test_stream_larger_than_the_log_is_not_kept(event_log):
 
     assert END == (await reading)[-1]
     assert "stream_expired" == await code_of(event_log, "st_1")
+
+
+async def test_log_that_nobody_asks_lets_go_of_what_is_over(clock):
+    event_log = MemoryLog(retention_s=0.02, max_bytes=10**6, now=clock, wall=clock)
+    await ended(event_log, "st_1")
+    clock.now += 0.01
+    await ended(event_log, "st_2")
+    await asyncio.sleep(0.05)  # no time has passed by the clock of the log
+    assert {"st_1", "st_2"} == set(event_log._entries._ended)
+    clock.now += 0.01
+    await asyncio.sleep(0.05)
+    assert {"st_2"} == set(event_log._entries._ended)
+    clock.now += 0.01
+    await asyncio.sleep(0.05)
+    assert {} == event_log._entries._ended
+    await ended(event_log, "st_3")
+    clock.now += 0.02
+    await asyncio.sleep(0.05)
+    assert {} == event_log._entries._ended
+
+
+async def test_closed_log_has_no_timer(event_log):
+    await ended(event_log, "st_1")
+    timer = event_log._entries._timer
+    await event_log.close()
+
+    assert timer.cancelled()
+
+
+def test_log_that_was_not_closed_holds_no_loop_up() -> None:
+    async def main() -> None:
+        await ended(MemoryLog(retention_s=1_000, max_bytes=10**6), "st_1")
+
+    begin = time.monotonic()
+    asyncio.run(main(), debug=True)
+
+    assert time.monotonic() - begin < 1
