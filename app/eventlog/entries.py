@@ -241,7 +241,7 @@ def expired(stream: str, retention_s: float) -> RequestError:
     """What a stream is answered with that has been removed."""
     return RequestError(
         "stream_expired",
-        f"stream {stream} is gone; ended streams are kept for {retention_s:g} s",
+        f"stream {stream} is gone: it was deleted, or made room, or its {retention_s:g} s are over",
     )
 
 

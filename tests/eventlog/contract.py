@@ -196,7 +196,9 @@ async def test_deleted_stream_is_gone(event_log):
     await filled(event_log, [START, END])
     await event_log.delete("st_1")
 
-    assert "stream_expired" == await code_of(event_log, "st_1")
+    with pytest.raises(RequestError, match="it was deleted, or made room, or its 100 s") as caught:
+        await event_log.state("st_1")
+    assert "stream_expired" == caught.value.code
 
 
 async def test_stream_deleted_under_its_reader_and_its_producer(event_log):
