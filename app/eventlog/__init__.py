@@ -55,6 +55,12 @@ class EventLog(Protocol):
     async def close(self) -> None:
         """Write what waits and let go; nothing else may be called afterwards."""
 
+    def healthy(self) -> bool:
+        """Tell whether events can be kept: False from a failed write to the next that is done.
+
+        Where nothing is written by others, the log tries it every minute at least.
+        """
+
     async def create(self, stream: str) -> None:
         """Open an empty log.
 

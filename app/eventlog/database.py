@@ -20,7 +20,7 @@ import structlog
 from app.errors import CODES
 from app.eventlog import Claim, LogUnusable
 from app.eventlog.recovery import ending_of
-from app.eventlog.schema import connect, reason
+from app.eventlog.schema import VERSION, connect, reason
 from app.events import ErrorInfo, Event, decode, encode
 
 PAGE_BYTES = 2**18
@@ -73,6 +73,8 @@ class Database:
         """How many live rows each running stream has in the tail, and all of them."""
         self._live = 0
         self._staged: list[Callable[[], None]] = []
+        self.healthy = True
+        """Whether the last transaction that wrote to the file could; read by any thread."""
 
     @classmethod
     def open(cls, path: Path, *, now: float) -> "Database":
@@ -96,15 +98,28 @@ class Database:
     def transact(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
         """Do the works in one transaction: all or none."""
         self._staged = []
-        with self._connection:
-            self._execute("BEGIN IMMEDIATE")
-            results = [work() for work in works]
-            surplus = self._next - self._oldest - 2 * self._live - TAIL_ROWS
-            if surplus > 0:
-                self.sweep_tail(surplus + SWEPT_AT_ONCE)
+        changes = self._connection.total_changes
+        try:
+            with self._connection:
+                self._execute("BEGIN IMMEDIATE")
+                results = [work() for work in works]
+                surplus = self._next - self._oldest - 2 * self._live - TAIL_ROWS
+                if surplus > 0:
+                    self.sweep_tail(surplus + SWEPT_AT_ONCE)
+        except BaseException:
+            self.healthy = False
+            raise
+        # One that changes nothing succeeds on a full disk too.
+        if self._connection.total_changes > changes:
+            self.healthy = True
         for change in self._staged:
             change()
         return results
+
+    def touch(self) -> None:
+        """Write to the file, to see whether that can be done."""
+        self._execute(f"PRAGMA user_version = {VERSION}")
+        self._staged.append(lambda: setattr(self, "healthy", True))
 
     # Streams
 

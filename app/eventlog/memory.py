@@ -57,6 +57,9 @@ class MemoryLog:
     async def close(self) -> None:
         self._entries.close()
 
+    def healthy(self) -> bool:
+        return True
+
     async def create(self, stream: str) -> None:
         self._entries.create(stream)
         for key in [key for key, claim in self._early.items() if claim.stream == stream]:

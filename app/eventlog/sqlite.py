@@ -163,6 +163,9 @@ class SqliteLog:
         await self._writer.close(self._database.close)
         self._entries.close()
 
+    def healthy(self) -> bool:
+        return self._database.healthy
+
     async def create(self, stream: str) -> None:
         excess = self._size - self._max_bytes
         if excess > 0:
@@ -236,6 +239,7 @@ class SqliteLog:
         while swept < end:
             swept = await self._write(partial(self._database.sweep_tail, SWEPT_AT_ONCE))
         await self._write(partial(self._database.tidy, now=now))
+        await self._write(self._database.touch)
         await self._pay()
 
     # In memory

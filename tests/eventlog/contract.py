@@ -81,6 +81,12 @@ async def test_events_come_back_in_order_after_the_cursor(event_log):
         assert events[after:] == list(await event_log.read("st_1", after, timeout_s=0))
 
 
+async def test_log_that_keeps_events_is_healthy(event_log):
+    assert event_log.healthy()
+    await filled(event_log, [START, END])
+    assert event_log.healthy()
+
+
 async def test_read_gives_no_more_than_asked_for(event_log):
     events = [START, *many(1500), END]
     await filled(event_log, events[:700], events[700:])

@@ -557,6 +557,45 @@ async def test_work_that_fails_for_any_reason_is_told_to_all_as_a_failed_write(p
             await event_log.create("st_2")
 
 
+async def test_log_is_unhealthy_from_a_failed_write_to_one_that_is_done(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        await event_log.sweep()  # behind the first one
+        await fill_disk(event_log)
+        assert event_log.healthy()
+        with pytest.raises(ServiceError):
+            await event_log.append("st_1", LARGE)
+        assert not event_log.healthy()
+        await event_log._writer.write(lambda: None)
+        assert not event_log.healthy()  # nothing was written
+        await empty_disk(event_log)
+        await event_log.append("st_1", LARGE)
+        assert event_log.healthy()
+
+
+async def test_sweep_finds_out_whether_the_file_can_be_written(path):
+    async with opened(path) as event_log:
+        await event_log.sweep()  # behind the first one
+        execute = event_log._database._connection.execute
+        await event_log._writer.read(lambda: execute("PRAGMA query_only = 1"))
+        with pytest.raises(ServiceError):
+            await event_log.sweep()
+        assert not event_log.healthy()
+        await event_log._writer.read(lambda: execute("PRAGMA query_only = 0"))
+        await event_log.sweep()
+        assert event_log.healthy()
+
+
+async def test_idle_sweep_writes_to_the_file(path):
+    async with opened(path) as event_log:
+        await event_log.sweep()
+        wal = path.with_name("log.db-wal")
+        size = wal.stat().st_size
+        await event_log.sweep()
+
+        assert wal.stat().st_size > size
+
+
 async def test_loss_that_nobody_heard_of_is_told_to_the_next(path):
     async with opened(path) as event_log:
         await filled(event_log, [START])
