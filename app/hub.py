@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import httpx2
 import msgspec
@@ -204,6 +204,13 @@ class Hub:
                 retry_after_s=5,
             )
         return self._opened(stream)
+
+    @property
+    def readiness(self) -> Literal["ready", "draining", "log failing"]:
+        """Whether new streams can be taken, and if not, why."""
+        if self.draining:
+            return "draining"
+        return "ready" if self._log.healthy() else "log failing"
 
     async def events(self, stream: str) -> Sequence[Event]:
         """Give all events so far, without waiting.

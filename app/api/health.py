@@ -12,7 +12,8 @@ def routes(hub: Hub) -> list[Route]:
         return JSONResponse({"status": "ok"}, headers={"cache-control": "no-store"})
 
     async def readyz(request: Request) -> Response:
-        status, code = ("draining", 503) if hub.draining else ("ready", 200)
+        status = hub.readiness
+        code = 200 if status == "ready" else 503
         return JSONResponse({"status": status}, code, headers={"cache-control": "no-store"})
 
     return [
