@@ -143,7 +143,7 @@ class SqliteLog:
         self._sweeper: asyncio.Task[None]
 
     async def open(self) -> None:
-        self._writer = Writer(lambda works: self._database.transact(works))
+        self._writer = Writer(lambda works: self._database.transact(works), explain=_explain)
         try:
             await self._writer.read(self._open_file)
         except BaseException:
@@ -368,10 +368,7 @@ class SqliteLog:
     async def _write(
         self, work: Callable[[], T], on_commit: Callable[[T], None] = lambda _: None
     ) -> T:
-        try:
-            return await self._writer.write(work, on_commit)
-        except Exception as error:  # a transaction fails with any work in it, for any reason
-            raise _explain(error) from None
+        return await self._writer.write(work, on_commit)
 
     async def _read(self, work: Callable[[], T]) -> T:
         try:

@@ -5,6 +5,7 @@ Reads take turns, one at a time, so that a commit never waits for more than one 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,10 +22,19 @@ class _Job(NamedTuple):
 
 
 class Writer:
-    """Runs work in its thread; `transact` does a list of it as a whole and gives the results."""
+    """Runs work in its thread; `transact` does a list of it as a whole and gives the results.
 
-    def __init__(self, transact: Callable[[Sequence[Work]], Sequence[Any]]) -> None:
+    `explain` makes what `write` raises of the reason why a transaction failed.
+    """
+
+    def __init__(
+        self,
+        transact: Callable[[Sequence[Work]], Sequence[Any]],
+        *,
+        explain: Callable[[BaseException], BaseException] = lambda error: error,
+    ) -> None:
         self._transact = transact
+        self._explain = explain
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="event-log")
         self._waiting: list[_Job] = []
         self._idle = asyncio.Event()
@@ -49,19 +59,13 @@ class Writer:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def then(result: T, error: BaseException | None) -> None:
-            try:
+            if not done.done():
                 if error is None:
-                    on_commit(result)
-            except Exception as failure:
-                if done.done():
-                    raise
-                error = failure
-            if done.done():
-                return
-            if error is None:
-                done.set_result(result)
-            else:
-                done.set_exception(error)
+                    done.set_result(result)
+                else:
+                    done.set_exception(self._explain(error))
+            if error is None:  # before who waits goes on
+                on_commit(result)
 
         self.submit(work, then)
         return await done
@@ -88,23 +92,16 @@ class Writer:
         future.add_done_callback(partial(self._finish, jobs))
 
     def _finish(self, jobs: Sequence[_Job], future: "asyncio.Future[Sequence[Any]]") -> None:
-        try:
-            error = future.exception()
-            results = [None] * len(jobs) if error else future.result()
-            for job, result in zip(jobs, results, strict=True):
-                _settle(job, result, error)
-        finally:
-            if self._waiting:
-                self._start()
-            else:
-                self._idle.set()
+        error = future.exception()
+        results = [None] * len(jobs) if error else future.result()
+        # A stack comes to its end whatever fails on the way; the loop hears of it then.
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._go_on)
+            for job, result in reversed(list(zip(jobs, results, strict=True))):
+                stack.callback(job.then, result, error)
 
-
-def _settle(job: _Job, result: Any, error: BaseException | None) -> None:
-    """Tell a job how it went; where it fails to hear it, the jobs behind it do not suffer."""
-    try:
-        job.then(result, error)
-    except Exception as failure:
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": "what follows a write to the event log failed", "exception": failure}
-        )
+    def _go_on(self) -> None:
+        if self._waiting:
+            self._start()
+        else:
+            self._idle.set()
