@@ -190,7 +190,9 @@ def test_stop_does_not_wait_for_half_a_request(tmp_path):
             )
             time.sleep(0.1)
             process.send_signal(signal.SIGTERM)
-            answer = client.recv(65536)
+            answer = b""
+            while data := client.recv(65536):
+                answer += data
         _, err = process.communicate(timeout=10)
 
     assert answer.startswith(b"HTTP/1.1 503 ")
