@@ -1,5 +1,6 @@
 """The `seseragi` command as a process: start, bad starts, stop."""
 
+import http.client
 import json
 import os
 import signal
@@ -43,6 +44,14 @@ def running(*arguments: str, cwd: Path, **variables: str):
         process.communicate()
 
 
+def ask(url: str, body: bytes) -> http.client.HTTPResponse:
+    """POST a chat request; the answer is read as it comes."""
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"{url}/v1/chat", data=body, headers=headers)
+    reply: http.client.HTTPResponse = urllib.request.urlopen(request)
+    return reply
+
+
 def test_starts_serves_and_stops_cleanly(tmp_path):
     with running(cwd=tmp_path) as (process, url):
         with urllib.request.urlopen(f"{url}/healthz") as reply:
@@ -62,12 +71,9 @@ def test_starts_serves_and_stops_cleanly(tmp_path):
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_stop_ends_open_streams_honestly(tmp_path, sent):
     with running(cwd=tmp_path, SESERAGI_DRAIN_S="0.5") as (process, url):
-        request = urllib.request.Request(
-            f"{url}/v1/chat",
-            data=b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}',
-            headers={"content-type": "application/json"},
-        )
-        with urllib.request.urlopen(request) as reply:
+        with ask(
+            url, b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
+        ) as reply:
             first = reply.read(2000)
             process.send_signal(sent)
             body = first + reply.read()
@@ -83,12 +89,7 @@ def test_stop_ends_open_streams_honestly(tmp_path, sent):
 
 def test_draining_lets_streams_end(tmp_path):
     with running(cwd=tmp_path, SESERAGI_DRAIN_S="30") as (process, url):
-        request = urllib.request.Request(
-            f"{url}/v1/chat",
-            data=b'{"max_tokens":30,"messages":[{"role":"user","content":"hi"}]}',
-            headers={"content-type": "application/json"},
-        )
-        with urllib.request.urlopen(request) as reply:
+        with ask(url, b'{"max_tokens":30,"messages":[{"role":"user","content":"hi"}]}') as reply:
             first = reply.read(300)
             process.send_signal(signal.SIGTERM)
             body = first + reply.read()
@@ -100,12 +101,9 @@ def test_draining_lets_streams_end(tmp_path):
 
 def test_second_signal_hastens(tmp_path):
     with running(cwd=tmp_path, SESERAGI_DRAIN_S="60") as (process, url):
-        request = urllib.request.Request(
-            f"{url}/v1/chat",
-            data=b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}',
-            headers={"content-type": "application/json"},
-        )
-        with urllib.request.urlopen(request) as reply:
+        with ask(
+            url, b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
+        ) as reply:
             reply.read(1000)
             process.send_signal(signal.SIGTERM)
             time.sleep(0.4)
