@@ -102,12 +102,16 @@ class ReasoningDelta(TaggedEvent, frozen=True, tag="reasoning.delta"):
 
 
 class ReasoningEnd(TaggedEvent, frozen=True, tag="reasoning.end"):
-    """`signature` and `encrypted` are opaque and go back to the provider on the next turn."""
+    """`signature` and `encrypted` are opaque and go back to the provider on the next turn.
+
+    `format` says whose they are, where that is known.
+    """
 
     block: int
     choice: int = 0
     signature: str | None = None
     encrypted: str | None = None
+    format: str | None = None
 
 
 class RefusalStart(TaggedEvent, frozen=True, tag="refusal.start"):

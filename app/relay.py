@@ -19,7 +19,6 @@ import msgspec
 import structlog
 
 from app.dialects.parser import Parser
-from app.dialects.table import DIALECTS
 from app.errors import RelayError, ServiceError, UpstreamError
 from app.eventlog import EventLog, read_all
 from app.eventlog.recovery import ending_of
@@ -72,8 +71,7 @@ class Relay:
         self._client = client
         self._log = event_log
         self._limits = limits
-        self._dialect = DIALECTS[target.upstream.dialect]
-        self._parser: Parser = self._dialect.parser(
+        self._parser: Parser = target.dialect.parser(
             upstream=target.upstream.name, choices=request.n or 1
         )
         self._held: list[Event] = []
@@ -142,7 +140,7 @@ class Relay:
         try:
             async with asyncio.timeout(None) as patience:
                 with Watch(self._deadlines, patience) as watch:
-                    request = self._target.build_request(self._client, self._request)
+                    request = await self._target.build_request(self._client, self._request)
                     response = await open_stream(self._client, request, upstream=upstream)
                     answered = True
                     try:
@@ -160,7 +158,7 @@ class Relay:
 
     async def _read(self, response: httpx2.Response, watch: Watch) -> None:
         """Move bytes until the parser has seen the end, or there are no more."""
-        decoder = self._dialect.decoder(
+        decoder = self._target.dialect.decoder(
             max_line=self._limits.max_line, max_event=self._limits.max_event
         )
         parser = self._parser
@@ -208,10 +206,11 @@ class Relay:
 
     def _redacted(self, events: Sequence[Event]) -> Sequence[Event]:
         """Take the upstream's key out of the error, which may quote what the provider said."""
-        end, key = events[-1], self._target.upstream.key
-        if key is None or not isinstance(end, StreamEnd) or end.error is None:
+        end = events[-1]
+        if not isinstance(end, StreamEnd) or end.error is None:
             return events
-        error = msgspec.structs.replace(end.error, message=key.redact(end.error.message))
+        message = self._target.upstream.credentials.redact(end.error.message)
+        error = msgspec.structs.replace(end.error, message=message)
         return [*events[:-1], msgspec.structs.replace(end, error=error)]
 
     def _committed_target(self) -> StreamTarget:

@@ -53,6 +53,27 @@ class RefusalPart(Body, frozen=True, tag_field="type", tag="refusal"):
     refusal: str
 
 
+class ReasoningPart(Body, frozen=True, tag_field="type", tag="reasoning"):
+    """What the model thought, as its `reasoning` block said: text, and what proves it."""
+
+    text: str = ""
+    signature: str | None = None
+    encrypted: str | None = None
+    format: str | None = None
+    """Whose proof it is; another provider is not sent it."""
+
+
+class Opaque(Body, frozen=True):
+    """What an `opaque` event said, to be sent back as it came."""
+
+    format: str
+    data: str
+
+
+class OpaquePart(Opaque, frozen=True, tag_field="type", tag="opaque"):
+    """`Opaque` at its place in a message."""
+
+
 TextContent = str | list[TextPart]
 
 
@@ -66,6 +87,8 @@ class ToolCall(Body, frozen=True):
     id: str
     function: FunctionCall
     type: Literal["function"] = "function"
+    opaque: list[Opaque] | None = None
+    """The `opaque` events of the call's block."""
 
 
 class SystemMessage(Body, frozen=True, tag_field="role", tag="system"):
@@ -84,16 +107,17 @@ class UserMessage(Body, frozen=True, tag_field="role", tag="user"):
 
 
 class AssistantMessage(Body, frozen=True, tag_field="role", tag="assistant"):
-    content: str | list[TextPart | RefusalPart] | None = None
+    content: str | list[TextPart | RefusalPart | ReasoningPart | OpaquePart] | None = None
+    """Its parts in the order of the blocks; tool calls stand after them."""
     refusal: str | None = None
     tool_calls: list[ToolCall] | None = None
     name: str | None = None
     reasoning_content: str | None = None
-    """What the model thought, for providers that want it back."""
+    """What the model thought, where nothing proves it; else a `reasoning` part says it."""
 
 
 class ToolMessage(Body, frozen=True, tag_field="role", tag="tool"):
-    content: TextContent
+    content: str | list[TextPart | ImagePart]
     tool_call_id: str
 
 

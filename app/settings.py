@@ -15,10 +15,10 @@ import httpx2
 import msgspec
 from msgspec import Meta
 
-from app.dialects.openai_chat import Quirks
-from app.dialects.table import DIALECTS
-from app.upstreams.endpoints import PRESETS, Preset, Secret, Upstream
-from app.upstreams.routes import MODEL
+from app.dialects.table import DIALECTS, MODEL
+from app.upstreams.credentials import Auth, Credentials, Key, NoCredentials, Secret
+from app.upstreams.endpoints import Upstream
+from app.upstreams.presets import PRESETS, Preset
 
 PREFIX = "SESERAGI_"
 CONFIG_FILE = "seseragi.toml"
@@ -45,12 +45,13 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key_env: str | None = None
     key_file: str | None = None
     dialect: str | None = None
-    auth: Literal["bearer", "api-key"] | None = None
+    auth: Auth | None = None
     query: dict[str, str] = {}
     headers: dict[str, str] = {}
     models: tuple[str, ...] = ()
     default_model: str | None = None
-    quirks: Quirks | None = None
+    quirks: dict[str, Any] | None = None
+    """Of the dialect's own type."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -249,14 +250,29 @@ def _upstream(
         name=name,
         base_url=_checked_url(base_url, source),
         dialect=dialect,
-        key=_key(table, preset, environ, place=place),
-        auth=table.auth or preset.auth,
+        credentials=_credentials(table, preset, environ, place=place),
         query=table.query,
         headers=_checked_headers(table.headers, f"{place}.headers"),
-        quirks=table.quirks or preset.quirks,
+        quirks=_quirks(table, preset, dialect=dialect, place=place),
         models=table.models,
         default_model=table.default_model or preset.default_model,
     )
+
+
+def _quirks(
+    table: UpstreamTable, preset: Preset, *, dialect: str, place: str
+) -> msgspec.Struct | None:
+    """Read the quirks as the dialect's own; those that are not given stay the preset's."""
+    known = preset.quirks if preset.dialect == dialect else None
+    if table.quirks is None:
+        return known
+    values = msgspec.structs.asdict(known) if known is not None else {}
+    try:
+        return msgspec.convert({**values, **table.quirks}, DIALECTS[dialect].quirks)
+    except msgspec.ValidationError as error:
+        reason, _, at = str(error).partition(" - at ")
+        key = at.strip("`").removeprefix("$")
+        raise SettingsError(f"{place}.quirks{key}: {reason[0].lower()}{reason[1:]}") from None
 
 
 def _checked_url(url: str, source: str) -> str:
@@ -289,7 +305,14 @@ def _checked_headers(headers: Mapping[str, str], source: str) -> Mapping[str, st
     return headers
 
 
-def _key(
+def _credentials(
+    table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
+) -> Credentials:
+    secret = _secret(table, preset, environ, place=place)
+    return Key(secret, table.auth or preset.auth) if secret else NoCredentials()
+
+
+def _secret(
     table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
 ) -> Secret | None:
     if table.key_file is not None:

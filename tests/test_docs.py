@@ -14,7 +14,7 @@ from app.errors import CODES
 from app.events import Event, TextDelta
 from app.main import build_hub, build_routes
 from app.settings import SCALARS, Settings, UpstreamTable, load_settings
-from app.upstreams.endpoints import PRESETS
+from app.upstreams.presets import PRESETS
 from tests.needs import program
 from tests.serving import serve_relay
 

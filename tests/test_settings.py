@@ -3,6 +3,7 @@
 import pytest
 
 from app.settings import Settings, SettingsError, load_settings
+from app.upstreams.credentials import Key, NoCredentials
 
 
 @pytest.fixture(autouse=True)
@@ -39,8 +40,8 @@ def test_key_in_the_environment_adds_its_upstream():
     openai, deepseek = settings.upstreams
 
     assert ("openai", "https://api.openai.com/v1") == (openai.name, openai.base_url)
-    assert openai.key is not None
-    assert "sk-1" == openai.key.reveal()
+    assert isinstance(openai.credentials, Key)
+    assert "sk-1" == openai.credentials.secret.reveal()
     assert "https://api.deepseek.com" == deepseek.base_url
     assert "sk-1" not in repr(settings)
 
@@ -48,10 +49,11 @@ def test_key_in_the_environment_adds_its_upstream():
 def test_base_url_alone_is_a_server_without_a_key():
     (upstream,) = load_settings({"OPENAI_BASE_URL": "http://localhost:9000/v1/"}).upstreams
 
-    assert ("http://localhost:9000/v1", None) == (upstream.base_url, upstream.key)
+    assert "http://localhost:9000/v1" == upstream.base_url
+    assert isinstance(upstream.credentials, NoCredentials)
 
 
-def test_upstream_of_the_file(tmp_path):
+async def test_upstream_of_the_file(tmp_path):
     (tmp_path / "seseragi.toml").write_text(
         """
         [upstream.mine]
@@ -65,8 +67,7 @@ def test_upstream_of_the_file(tmp_path):
     (tmp_path / "key.txt").write_text("abc\n")
     (upstream,) = load_settings({}).upstreams
 
-    assert "api-key" == upstream.auth
-    assert {"api-key": "abc"}.items() <= upstream.render_headers().items()
+    assert {"api-key": "abc"} == await upstream.credentials.headers("POST", "http://a", b"")
     assert {"api-version": "2024-10-21"} == upstream.query
 
 

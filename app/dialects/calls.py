@@ -20,6 +20,8 @@ class Call:
     block: int | None = None
     free: bool = False
     """Whether the arguments are any text, as a custom tool takes it, and not JSON."""
+    ended: bool = False
+    """Whether its end was told."""
     pieces: list[str] = field(default_factory=list)
     halves: Halves = field(default_factory=Halves)
 

@@ -162,6 +162,7 @@ class TextBlock(msgspec.Struct, omit_defaults=True):
     choice: int = 0
     signature: str | None = None
     encrypted: str | None = None
+    format: str | None = None
 
 
 class ToolCallBlock(msgspec.Struct, omit_defaults=True):
@@ -228,6 +229,7 @@ def render_result(
             case ReasoningEnd():
                 blocks[event.block].signature = event.signature
                 blocks[event.block].encrypted = event.encrypted
+                blocks[event.block].format = event.format
             case ToolCallEnd():
                 pieces[event.block] = [event.arguments]
             case Opaque() | Source() | Media() | ProviderTool():

@@ -74,7 +74,7 @@ class _Block:
     kind: _Kind
     halves: Halves = field(default_factory=Halves)
     opaque: dict[str, str] = field(default_factory=dict)
-    """`signature` and `encrypted` for the end of a reasoning block."""
+    """`signature`, `encrypted` and `format` for the end of a reasoning block."""
 
 
 @dataclass(slots=True)
@@ -173,15 +173,24 @@ class Shape:
     ) -> None:
         """Take what proves the reasoning: it goes to the end of the open reasoning block.
 
-        Without one, or if that has some already, it is an `opaque` of the given format.
+        Without one, or if that has some already, it is an `opaque`. `format` says whose it
+        is, "" where that is not known.
         """
         if not data:
             return
         state = self._choice(choice)
-        if state.open is None or state.open.kind is not _REASONING or kind in state.open.opaque:
-            self.opaque(choice, format, data, block=state.last_reasoning)
+        block = state.open
+        if block is None or block.kind is not _REASONING or kind in block.opaque:
+            self.opaque(choice, format or kind, data, block=state.last_reasoning)
         else:
-            state.open.opaque[kind] = well_formed(data)
+            block.opaque[kind] = well_formed(data)
+            if format:
+                block.opaque["format"] = well_formed(format)
+
+    def text_block(self, choice: int) -> int | None:
+        """Give the number of the open text block."""
+        state = self._choices.get(choice, _Choice())
+        return state.open.number if state.open and state.open.kind is _TEXT else None
 
     def opaque(self, choice: int, format: str, data: str, *, block: int | None = None) -> None:
         if data:
@@ -205,6 +214,8 @@ class Shape:
         state = self._choice(choice)
         piece = _json_text(arguments)
         call = state.calls.find(index=index, id=id, name=name, piece=piece)
+        if call.ended:
+            return call.block
         call.id = call.id or well_formed(id)
         call.name = call.name or well_formed(name)
         call.free = call.free or free
@@ -220,6 +231,12 @@ class Shape:
         if call.block is not None and piece:
             self._events.append(ToolCallDelta(call.block, piece, choice))
         return call.block
+
+    def end_tool_call(self, choice: int, block: int | None) -> None:
+        """End the tool call of a block: the format says that nothing more comes for it."""
+        for call in self._choice(choice).calls.all:
+            if call.block == block and block is not None:
+                self._end_call(choice, call, whole=True)
 
     def provider_tool(
         self, choice: int, name: str, *, block: int | None = None, **values: Any
@@ -256,16 +273,21 @@ class Shape:
         title: str | None = None,
         cited_text: str | None = None,
         span: tuple[int | None, int | None] = (None, None),
+        block: int | None = None,
     ) -> None:
-        """Tell of a source once; `span` counts characters of the choice's text."""
-        key = (choice, url, document, *span)
+        """Tell of a source once.
+
+        `span` counts characters of `block`, or without it of the choice's text.
+        """
+        key = (choice, url, document, cited_text, block, *span)
         if not (url or document) or key in self._sources:
             return
-        self._sources.update((key, (choice, url, document, None, None)))
-        state = self._choices.get(choice, _Choice())
-        block = state.open.number if state.open and state.open.kind is _TEXT else None
-        if block is None or state.texts > 1:
-            span = (None, None)  # it cannot be told which block they count in
+        self._sources.update((key, (choice, url, document, cited_text, None, None, None)))
+        if block is None:
+            state = self._choices.get(choice, _Choice())
+            block = self.text_block(choice)
+            if block is None or state.texts > 1:
+                span = (None, None)  # it cannot be told which block they count in
         self._events.append(Source(url, document, title, cited_text, *span, block, choice))
 
     def logprobs(self, choice: int, content: list[Any]) -> None:
@@ -375,15 +397,21 @@ class Shape:
         for call in state.calls.all:
             if call.block is None:
                 self.notice("tool_call_dropped", "the upstream sent a tool call without a name")
-                continue
-            if half := call.halves.close():
-                call.pieces.append(half)
-                self._events.append(ToolCallDelta(call.block, half, index))
-            # A call that was cut before its arguments must not look like one without any.
-            arguments = call.arguments or ("{}" if reason else "")
-            self._events.append(ToolCallEnd(call.block, arguments, index))
+            else:
+                self._end_call(index, call, whole=reason is not None)
         if reason is not None:
             self._events.append(ChoiceEnd(reason, state.raw, state.stop_sequence, index))
+
+    def _end_call(self, choice: int, call: Call, *, whole: bool) -> None:
+        if call.ended or call.block is None:
+            return
+        call.ended = True
+        if half := call.halves.close():
+            call.pieces.append(half)
+            self._events.append(ToolCallDelta(call.block, half, choice))
+        # A call that was cut before its arguments must not look like one without any.
+        arguments = call.arguments or ("{}" if whole else "")
+        self._events.append(ToolCallEnd(call.block, arguments, choice))
 
 
 def _json_text(arguments: object) -> str:

@@ -4,19 +4,36 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from app.dialects import openai_chat
+import msgspec
+
+from app.dialects.openai_chat.parser import Parser as OpenaiChatParser
+from app.dialects.openai_chat.request import Quirks as OpenaiChatQuirks
+from app.dialects.openai_chat.request import render_request as render_openai_chat
 from app.dialects.parser import Decoder, Parser
 from app.framing.lenient import LenientDecoder
+
+MODEL: Final = "{model}"
+"""Where a path or a base URL wants the model's name."""
 
 
 class Dialect(NamedTuple):
     """All that a relay needs to speak one format with an upstream."""
 
     path: str
-    """Appended to the upstream's base URL."""
+    """Appended to the upstream's base URL; may hold `MODEL`."""
     decoder: type[Decoder]
     parser: type[Parser]
     render_request: Callable[..., dict[str, Any]]
+    """(request, *, model, quirks) to the JSON body."""
+    quirks: type[msgspec.Struct]
+    """What one vendor of the format may want otherwise."""
+    query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    models_path: str | None = "models"
+    """Where the models are listed, None if they are not."""
+    ignored: frozenset[str] = frozenset()
+    """Fields of a chat request that the format has no place for, though the answer is none
+    the less one to the request: they are left out, and a `notice` says so."""
 
 
 DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
@@ -24,8 +41,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
         "openai_chat": Dialect(
             path="chat/completions",
             decoder=LenientDecoder,
-            parser=openai_chat.Parser,
-            render_request=openai_chat.render_request,
-        )
+            parser=OpenaiChatParser,
+            render_request=render_openai_chat,
+            quirks=OpenaiChatQuirks,
+        ),
     }
 )

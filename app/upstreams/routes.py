@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Sequence
 from urllib.parse import quote
 
-import aiohttp
 import httpx2
 import msgspec
 
-from app.dialects.table import DIALECTS
-from app.errors import RequestError
+from app.dialects.table import DIALECTS, MODEL, Dialect
+from app.errors import RelayError, RequestError
 from app.requests import ChatRequest
 from app.upstreams.endpoints import Upstream
+from app.upstreams.http import FAILURES
 
 LIST_S = 300.0
 """How long an upstream's list of models is believed."""
@@ -26,9 +26,6 @@ LIST_AGAIN_S = 10.0
 LIST_TIMEOUT_S = 3.0
 LIST_BYTES = 4 * 2**20
 
-MODEL = "{model}"
-"""Where a base URL wants the model's name."""
-
 
 class Target(msgspec.Struct, frozen=True):
     """An upstream and one of its models."""
@@ -36,19 +33,45 @@ class Target(msgspec.Struct, frozen=True):
     upstream: Upstream
     model: str
 
-    def build_request(self, client: httpx2.AsyncClient, chat: ChatRequest) -> httpx2.Request:
-        """Build the streaming call that answers a chat request."""
+    @property
+    def dialect(self) -> Dialect:
+        return DIALECTS[self.upstream.dialect]
+
+    async def build_request(self, client: httpx2.AsyncClient, chat: ChatRequest) -> httpx2.Request:
+        """Build the streaming call that answers a chat request.
+
+        Raises:
+            RequestError: the dialect cannot say what the request does.
+            UpstreamError: `upstream_auth`, there are no credentials to be had.
+        """
         upstream = self.upstream
-        dialect = DIALECTS[upstream.dialect]
-        base_url = upstream.base_url.replace(MODEL, _as_segment(self.model)).rstrip("/")
-        body = dialect.render_request(chat, model=self.model, quirks=upstream.quirks)
-        return client.build_request(
-            "POST",
-            f"{base_url}/{dialect.path}",
-            params=dict(upstream.query) or None,
-            content=msgspec.json.encode(body),
-            headers={**upstream.render_headers(), "content-type": "application/json"},
-        )
+        body = self.dialect.render_request(chat, model=self.model, quirks=upstream.quirks)
+        url = f"{upstream.base_url}/{self.dialect.path}".replace(MODEL, _as_segment(self.model))
+        return await _build(client, upstream, "POST", url, content=msgspec.json.encode(body))
+
+
+async def _build(
+    client: httpx2.AsyncClient, upstream: Upstream, method: str, url: str, *, content: bytes = b""
+) -> httpx2.Request:
+    dialect = DIALECTS[upstream.dialect]
+    request = client.build_request(
+        method,
+        url,
+        params={**dialect.query, **upstream.query} or None,
+        content=content,
+        headers={
+            "accept": "text/event-stream, application/json",
+            # Several providers compress event streams when allowed to, which delays tokens.
+            "accept-encoding": "identity",
+            "user-agent": "seseragi",
+            **({"content-type": "application/json"} if content else {}),
+            **dialect.headers,
+            **upstream.headers,
+        },
+    )
+    signed = await upstream.credentials.headers(method, str(request.url), content)
+    request.headers.update(signed)
+    return request
 
 
 def _as_segment(model: str) -> str:
@@ -59,17 +82,13 @@ def _as_segment(model: str) -> str:
 
 
 async def _fetch_models(client: httpx2.AsyncClient, upstream: Upstream) -> tuple[str, ...]:
-    """Fetch an upstream's list of models, in OpenAI's form.
+    """Fetch an upstream's list of models, in OpenAI's form or Google's.
 
     Raises:
         ValueError: the answer is none, or too large.
     """
-    request = client.build_request(
-        "GET",
-        f"{upstream.base_url}/models",
-        params=dict(upstream.query) or None,
-        headers=upstream.render_headers(),
-    )
+    url = f"{upstream.base_url}/{DIALECTS[upstream.dialect].models_path}"
+    request = await _build(client, upstream, "GET", url)
     response = await client.send(request, stream=True)
     try:
         body = b""
@@ -80,15 +99,18 @@ async def _fetch_models(client: httpx2.AsyncClient, upstream: Upstream) -> tuple
     finally:
         await response.aclose()
     found = msgspec.json.decode(body, type=_ModelList)
-    return tuple(sorted(model.id for model in found.data))
+    names = (model.id or model.name.removeprefix("models/") for model in found.data + found.models)
+    return tuple(sorted(filter(None, names)))
 
 
 class _Model(msgspec.Struct):
-    id: str
+    id: str = ""
+    name: str = ""
 
 
 class _ModelList(msgspec.Struct):
-    data: list[_Model]
+    data: list[_Model] = []
+    models: list[_Model] = []
 
 
 class Upstreams:
@@ -150,13 +172,14 @@ class Upstreams:
         """Ask an upstream for its models, unless its last answer is still believed."""
         believed_until, models = self._asked.get(upstream.name, (0.0, ()))
         now = asyncio.get_running_loop().time()
-        if now < believed_until or MODEL in upstream.base_url:
+        listed = DIALECTS[upstream.dialect].models_path is not None
+        if now < believed_until or MODEL in upstream.base_url or not listed:
             return models
         keep_s = LIST_S
         try:
             async with asyncio.timeout(LIST_TIMEOUT_S):
                 models = await _fetch_models(client, upstream)
-        except (TimeoutError, OSError, httpx2.HTTPError, aiohttp.ClientError, ValueError):
+        except (*FAILURES, TimeoutError, ValueError, RelayError):
             keep_s = LIST_AGAIN_S
         self._asked[upstream.name] = (now + keep_s, models)
         return models

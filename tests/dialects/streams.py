@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app import events
-from app.dialects.openai_chat import Parser
+from app.dialects.table import DIALECTS
 from app.errors import RelayError
 from app.events import (
     ChoiceEnd,
@@ -27,7 +27,6 @@ from app.events import (
     ToolCallStart,
     Usage,
 )
-from app.framing.lenient import LenientDecoder
 
 STREAMS = Path(__file__).parents[3] / "shared" / "streams"
 """Bodies recorded from providers, with the truth about them. Not part of the repository."""
@@ -40,13 +39,21 @@ def index(name: str) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
-def recordings(format: str) -> list[Any]:
-    """Parameters: the rows of one format, or one that skips the test."""
+DIALECT_OF = {"openai_chat": "openai_chat"}
+"""The dialect that reads a format of the index."""
+
+
+def recordings(dialect: str | None = None) -> list[Any]:
+    """Parameters: the rows that a dialect reads, or all, or one that skips the test."""
     found = index("index.json")
     if found is None:
         return [absent()]
-    rows = [row for row in found["streams"] if row["format"] == format]
-    return [pytest.param(row, id=row["file"]) for row in rows]
+    rows = [row for row in found["streams"] if row["format"] in DIALECT_OF]
+    return [
+        pytest.param(row, id=row["file"])
+        for row in rows
+        if dialect in (None, DIALECT_OF[row["format"]])
+    ]
 
 
 def absent() -> Any:
@@ -60,10 +67,16 @@ def body_of(row: dict[str, Any]) -> bytes:
 
 
 def play(
-    pieces: Iterable[bytes], *, cut: RelayError | None = None, choices: int = 1
+    pieces: Iterable[bytes],
+    *,
+    dialect: str = "openai_chat",
+    cut: RelayError | None = None,
+    choices: int = 1,
 ) -> list[Event]:
     """Give the events of a body that comes in pieces, and then ends or is cut."""
-    decoder, parser = LenientDecoder(), Parser(upstream="u", choices=choices)
+    spoken = DIALECTS[dialect]
+    decoder = spoken.decoder(max_line=2**24, max_event=2**24)
+    parser = spoken.parser(upstream="u", choices=choices)
     found = []
     for piece in pieces:
         for message in decoder.feed(piece):

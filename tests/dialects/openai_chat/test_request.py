@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.openai_chat import Quirks, render_request
+from app.dialects.openai_chat.request import Quirks, render_request
 from app.dialects.table import DIALECTS
 from app.requests import parse_chat_request
 
@@ -110,10 +110,53 @@ def test_usage_is_not_asked_for_where_that_is_refused() -> None:
 def test_reasoning_goes_back_only_where_it_is_wanted() -> None:
     message = {"role": "assistant", "content": "a", "reasoning_content": "r"}
 
-    (kept,) = render({"messages": [message]}, send_reasoning=True)["messages"]
-    assert kept == message
+    for field in ("reasoning_content", "reasoning"):
+        (kept,) = render({"messages": [message]}, send_reasoning=field)["messages"]
+        assert kept == {"role": "assistant", "content": "a", field: "r"}
     (sent,) = render({"messages": [message]})["messages"]
     assert sent == {"role": "assistant", "content": "a"}
+
+
+def test_parts_that_prove_reasoning_go_back_in_openrouters_form() -> None:
+    parts = [
+        {"type": "reasoning", "text": "r", "signature": "S", "format": "f"},
+        {"type": "reasoning", "encrypted": "E"},
+        {"type": "text", "text": "a"},
+        {"type": "opaque", "format": "g", "data": "D"},
+    ]
+    message = {"role": "assistant", "content": parts}
+
+    (sent,) = render({"messages": [message]}, send_reasoning="reasoning_details")["messages"]
+    assert sent == {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "a"}],
+        "reasoning_details": [
+            {"type": "reasoning.text", "text": "r", "signature": "S", "format": "f"},
+            {"type": "reasoning.encrypted", "data": "E"},
+            {"type": "reasoning.encrypted", "data": "D", "format": "g"},
+        ],
+    }
+    (sent,) = render({"messages": [message]}, send_reasoning="reasoning_content")["messages"]
+    assert sent["reasoning_content"] == "r"
+    (sent,) = render({"messages": [{**message, "content": parts[:1]}]})["messages"]
+    assert sent == {"role": "assistant", "content": None}
+
+
+def test_geminis_signature_goes_back_with_its_call() -> None:
+    call = {
+        "id": "i",
+        "type": "function",
+        "function": {"name": "f", "arguments": "{}"},
+        "opaque": [
+            {"format": "google.thought_signature", "data": "S"},
+            {"format": "of-another", "data": "T"},
+        ],
+    }
+    (sent,) = render({"messages": [{"role": "assistant", "tool_calls": [call]}]})["messages"]
+
+    del call["opaque"]
+    google = {"google": {"thought_signature": "S"}}
+    assert sent["tool_calls"] == [{**call, "extra_content": google}]
 
 
 def test_provider_options_overrule_all_but_model_and_stream() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.openai_chat import Parser
+from app.dialects.openai_chat.parser import Parser
 from app.dialects.surrogates import Halves, well_formed
 from app.errors import UpstreamError
 from app.framing.lenient import LenientDecoder

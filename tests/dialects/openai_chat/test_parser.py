@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app import events
-from app.dialects.openai_chat import Parser
+from app.dialects.openai_chat.parser import Parser
 from app.errors import UpstreamError
 from app.events import (
     ChoiceEnd,
@@ -38,7 +38,7 @@ from app.events import (
 from app.framing.sse import Message
 from tests.dialects.streams import check, end_of, kinds, play, tool_calls
 
-RECORDINGS = Path(__file__).parents[1] / "recordings" / "openai_chat"
+RECORDINGS = Path(__file__).parents[2] / "recordings" / "openai_chat"
 DONE = b"data: [DONE]\n\n"
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 
@@ -214,7 +214,7 @@ COMPLETE: list[tuple[str, list[Any], list[Event]]] = [
             chunk({"reasoning_details": [{"signature": "S", "format": "f"}, {"data": "E"}]}),
             chunk({"content": "c"}, "stop"),
         ],
-        stopped(reasoning("a", "b", signature="S", encrypted="E"), text("c", block=1)),
+        stopped(reasoning("a", "b", signature="S", encrypted="E", format="f"), text("c", block=1)),
     ),
     (
         "signatures-without-a-place",

@@ -8,6 +8,7 @@ Parts of unexpected types and unknown fields are ignored.
 import re
 from typing import Any, Final
 
+from app.dialects.openai_chat.request import GOOGLE_SIGNATURE
 from app.dialects.shape import Shape
 from app.dialects.untyped import count, decode, mapping, mappings, string, words
 
@@ -134,8 +135,8 @@ class Deltas:
                 self._shape.reasoning(index, text)
             name = string(detail.get("format"))
             signature, data = string(detail.get("signature")), string(detail.get("data"))
-            self._shape.sign(index, "signature", signature, format=name or "signature")
-            self._shape.sign(index, "encrypted", data, format=name or "encrypted")
+            self._shape.sign(index, "signature", signature, format=name)
+            self._shape.sign(index, "encrypted", data, format=name)
 
     def _part(self, index: int, part: dict[str, Any]) -> None:
         """Take a part of Mistral's list content [mistral/reasoning-hybrid]."""
@@ -149,7 +150,7 @@ class Deltas:
                 for piece in mappings(thinking):
                     shape.reasoning(index, string(piece.get("text")))
                 signature = string(part.get("signature"))
-                shape.sign(index, "signature", signature, format="signature")
+                shape.sign(index, "signature", signature, format="")
             case "refusal":
                 shape.refusal(index, string(part.get("refusal")))
             case "reference":
@@ -169,7 +170,7 @@ class Deltas:
         # Gemini's OpenAI route wants this back on the next turn.
         google = mapping(mapping(call.get("extra_content")).get("google"))
         signature = string(google.get("thought_signature"))
-        self._shape.opaque(index, "google.thought_signature", signature, block=block)
+        self._shape.opaque(index, GOOGLE_SIGNATURE, signature, block=block)
 
     def _function(
         self, index: int, function: dict[str, Any], *, number: int | None, id: str

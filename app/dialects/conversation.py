@@ -1,0 +1,70 @@
+"""What the requests of all dialects need of a conversation: its texts, images and calls.
+
+What a format cannot say is refused with the place and the reason, never left out in
+silence: an answer to half a question looks like an answer.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from app.dialects.untyped import decode
+from app.errors import RequestError
+from app.requests import AssistantMessage, FunctionCall, Message, ReasoningPart, TextPart
+
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
+
+
+def unsupported(place: str, what: str, *, format: str) -> RequestError:
+    """The error for what a format cannot say: `place` in the request, and what stands there."""
+    return RequestError("invalid_request", f"{place}: {what} cannot be sent in {format}")
+
+
+def parse_data_url(url: str) -> tuple[str, str] | None:
+    """Split a base64 `data:` URL into media type and data; None for any other URL."""
+    match = _DATA_URL.fullmatch(url)
+    return (match[1].lower(), match[2]) if match else None
+
+
+def join_text(content: str | Sequence[object] | None) -> str:
+    """Give the text of a content, its text parts joined."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def parse_arguments(call: FunctionCall, *, place: str) -> dict[str, Any]:
+    """Read a call's arguments for formats that want an object; no text is {}.
+
+    Raises:
+        RequestError: they are no JSON object.
+    """
+    if not call.arguments.strip():
+        return {}
+    try:
+        arguments = decode(call.arguments)
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise RequestError("invalid_request", f"{place}.arguments: it is no JSON object")
+    return arguments
+
+
+def name_calls(messages: Sequence[Message]) -> dict[str, str]:
+    """Give the function's name of every tool call by the call's id."""
+    return {
+        call.id: call.function.name
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls or ()
+    }
+
+
+def list_reasoning(message: AssistantMessage) -> list[ReasoningPart]:
+    """Give what an assistant message says of its reasoning, in whichever form it does."""
+    parts: list[ReasoningPart] = []
+    if isinstance(message.content, list):
+        parts = [part for part in message.content if isinstance(part, ReasoningPart)]
+    if not parts and message.reasoning_content:
+        parts = [ReasoningPart(message.reasoning_content)]
+    return parts

@@ -1,0 +1,1 @@
+"""OpenAI Chat Completions, and all who speak it alike."""
