@@ -9,6 +9,9 @@ COPY static static
 RUN /venv/bin/pip install --no-cache-dir --no-compile --no-deps . \
  && /venv/bin/pip uninstall --yes pip \
  && find /venv -name '__pycache__' -prune -exec rm -r {} + \
+ # botocore describes every AWS service, 28 MB of them; credentials and Bedrock need these.
+ && find /venv/lib/python3*/site-packages/botocore/data -mindepth 1 -maxdepth 1 -type d \
+      ! -name 'bedrock-runtime' ! -name 'sts' ! -name 'sso*' ! -name 'signin' -exec rm -r {} + \
  && /venv/bin/python -m compileall -q /venv/lib
 
 FROM python:3.13-slim
