@@ -3,7 +3,7 @@
 `LenientDecoder` reads what `sse.Decoder` does and, beyond the standard:
 
 - a body whose first byte is `{` or `[` is one JSON document, whatever the content type
-  said: it is buffered, and `close` returns it as a message;
+  said: it is kept, and `close` returns it as a message;
 - the field `error`, which llama.cpp's server wrote through 2025, is a message of the type
   "error" at once;
 - JSON on lines of its own, without `data:`, as Gemini and Ollama write errors in the middle
@@ -13,7 +13,8 @@
 import re
 from typing import Final
 
-from app.framing.sse import BOM, Decoder, FramingError, Message
+from app.framing.document import Document
+from app.framing.sse import BOM, Decoder, Message
 
 MAX_RAW: Final = 64 * 2**10
 """The longest JSON without `data:`, in bytes."""
@@ -25,11 +26,14 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|$)')
 class LenientDecoder(Decoder):
     """An `sse.Decoder` that also takes JSON where no JSON should be."""
 
+    array: type[Document] = Document
+    """What reads a body that is a JSON array."""
+
     def __init__(self, *, max_line: int = 16 * 2**20, max_event: int = 16 * 2**20) -> None:
         super().__init__(max_line=max_line, max_event=max_event)
         self._head: bytes | None = b""
         """What came before the byte that decides, None once it came."""
-        self._document: bytearray | None = None
+        self._document: Document | None = None
         self._raw: list[bytes] = []
         self._raw_size = 0
         self._depth = 0
@@ -42,15 +46,9 @@ class LenientDecoder(Decoder):
         """
         if self._head is not None:
             data = self._decide(self._head, data)
-        if self._document is None:
-            return super().feed(data)
-        if self._failure:
-            raise FramingError(self._failure)
-        if len(self._document) + len(data) > self._max_event:
-            self._document.clear()
-            self._fail(f"the body is JSON longer than the limit of {self._max_event} bytes")
-        self._document += data
-        return []
+        if self._document is not None:
+            return self._document.feed(data)
+        return super().feed(data)
 
     def close(self) -> Message | None:
         """End the input; return the document, or the message that was not finished.
@@ -58,8 +56,8 @@ class LenientDecoder(Decoder):
         Raises:
             FramingError: a line, an event or the document is longer than its limit.
         """
-        if self._document is not None and not self._failure:
-            return Message("message", self._document.decode(errors="replace"))
+        if self._document is not None:
+            return self._document.close()
         message = super().close()
         if self._messages:  # from the last line, which had no line end
             return self._messages.pop()
@@ -86,7 +84,8 @@ class LenientDecoder(Decoder):
             return data
         self._head = None
         if start[0] in b"{[":
-            self._document = bytearray()
+            kind = self.array if start[:1] == b"[" else Document
+            self._document = kind(max_size=self._max_event)
             return start
         return data
 
