@@ -1,0 +1,154 @@
+"""Newline-delimited JSON: bytes to messages. No I/O.
+
+A line ends at LF, and a CR before it is no part of it. Nothing else ends a line: U+2028 and
+its kind may stand raw in a JSON string. Lines of white space say nothing, and a BOM is
+dropped. Every other line is a message of the type "message", whatever it says.
+
+The exception is JSON over several lines, which a proxy makes when it formats an answer: if
+the brackets of a line do not balance, the lines that follow belong to it until they do.
+"""
+
+import re
+from typing import Final, NoReturn
+
+import msgspec
+
+from app.framing.sse import BOM, FramingError, Message
+
+_SPACE: Final = b" \t\r"
+_json: Final = msgspec.json.Decoder(msgspec.Raw)
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+("?)')
+"""A string, or the part of one that a line has; the group holds its end, if it has one."""
+
+
+class NdjsonDecoder:
+    """An incremental decoder: `feed` bytes as they come, `close` at the end of input.
+
+    The result does not depend on how the bytes are cut. Memory is bounded by `max_line`
+    plus `max_event`, both in bytes; `max_event` counts the text of one message. Past a
+    limit, messages that were complete are still returned; the call after them (the same
+    one if there were none) raises `FramingError`, and so does every later call.
+    """
+
+    def __init__(self, *, max_line: int = 16 * 2**20, max_event: int = 16 * 2**20) -> None:
+        self._max_line = max_line
+        self._max_event = max_event
+        self._at_start = True
+        self._partial = bytearray()
+        self._open = bytearray()
+        """The lines of JSON whose brackets do not balance yet."""
+        self._depth = 0
+        self._failure = ""
+        self._messages: list[Message] = []
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Take the next bytes and return the messages that they complete.
+
+        Raises:
+            FramingError: a line or a message is longer than its limit.
+        """
+        if self._failure:
+            raise FramingError(self._failure)
+        if self._at_start:
+            data = self._without_bom(data)
+        *lines, rest = data.split(b"\n")
+        try:
+            for line in lines:
+                self._line(self._joined(line))
+            self._partial += rest
+            self._check_line(len(self._partial))
+        except FramingError:
+            if not self._messages:
+                raise
+        messages, self._messages = self._messages, []
+        return messages
+
+    def close(self) -> Message | None:
+        """End the input; return the message whose end did not come.
+
+        It is given for the caller to judge: whole JSON means that only the line end was
+        lost, anything else that the stream was cut.
+
+        Raises:
+            FramingError: a line or a message is longer than its limit.
+        """
+        if self._failure:
+            raise FramingError(self._failure)
+        rest = bytes(self._partial).rstrip(_SPACE)
+        text = b"\n".join(part for part in (bytes(self._open), rest) if part)
+        self._check_event(len(text))
+        return _message(text) if text.strip(_SPACE) else None
+
+    def _without_bom(self, data: bytes) -> bytes:
+        """Drop one leading BOM, which may come in pieces."""
+        head = bytes(self._partial) + data
+        if len(head) < len(BOM) and BOM.startswith(head):
+            self._partial[:] = head
+            return b""
+        self._at_start = False
+        self._partial.clear()
+        return head.removeprefix(BOM)
+
+    def _joined(self, rest: bytes) -> bytes:
+        if not self._partial:
+            return rest
+        line = bytes(self._partial + rest)
+        self._partial.clear()
+        return line
+
+    def _line(self, line: bytes) -> None:
+        self._check_line(len(line))
+        line = line.rstrip(_SPACE)
+        if not line:
+            return
+        # Nearly every line is JSON by itself, and to see that is ten times as fast.
+        depth = 0 if not self._open and _is_json(line) else _depth(line)
+        self._check_event(len(self._open) + bool(self._open) + len(line))
+        if self._open or depth > 0:
+            self._open += b"\n" + line if self._open else line
+            self._depth += depth
+            if self._depth > 0:
+                return
+            line = bytes(self._open)
+            self._open.clear()
+            self._depth = 0
+        self._messages.append(_message(line))
+
+    def _check_line(self, size: int) -> None:
+        if size > self._max_line:
+            self._fail(f"a line is longer than the limit of {self._max_line} bytes")
+
+    def _check_event(self, size: int) -> None:
+        if size > self._max_event:
+            self._fail(f"a message is longer than the limit of {self._max_event} bytes")
+
+    def _fail(self, failure: str) -> NoReturn:
+        # The text is kept and not the error, whose traceback would hold the input.
+        self._failure = failure
+        self._partial.clear()
+        self._open.clear()
+        raise FramingError(failure)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        _json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _depth(line: bytes) -> int:
+    """Give how many brackets a line opens more than it closes.
+
+    It is 0 for a line that ends inside a string: no JSON has a line end there.
+    """
+    bare, strings = _STRING.subn(rb"\1", line)
+    if bare.count(b'"') < strings:
+        return 0
+    opened = bare.count(b"{") + bare.count(b"[")
+    return opened - bare.count(b"}") - bare.count(b"]")
+
+
+def _message(text: bytes) -> Message:
+    return Message("message", text.decode(errors="replace"))
