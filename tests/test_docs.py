@@ -13,7 +13,9 @@ from app.dialects.native import Renderer
 from app.errors import CODES
 from app.events import Event, TextDelta
 from app.main import build_hub, build_routes
-from app.settings import SCALARS, Settings, UpstreamTable, load_settings
+from app.settings import load_settings
+from app.settings.upstreams import UpstreamTable
+from app.settings.values import SCALARS, Settings
 from app.upstreams.presets import PRESETS
 from tests.needs import program
 from tests.serving import serve_relay

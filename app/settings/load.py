@@ -1,0 +1,58 @@
+"""Puts the sources of the settings together."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app.settings.failure import SettingsError
+from app.settings.scalars import CONFIG, check_keys, convert, from_environment
+from app.settings.upstreams import build_upstreams
+from app.settings.values import Settings
+
+CONFIG_FILE = "seseragi.toml"
+
+
+def load_settings(
+    environ: Mapping[str, str],
+    *,
+    config: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Build the settings.
+
+    `config` is the path of the file; without it `SESERAGI_CONFIG`, else `seseragi.toml` in
+    the working directory if there is one. `overrides` are scalars from the command line.
+
+    Raises:
+        SettingsError: a file, a key or a value that cannot be used.
+    """
+    environ = {name: value for name, value in environ.items() if value.strip()}
+    path = config or environ.get(CONFIG)
+    table: dict[str, Any] = {}
+    if path is not None or Path(CONFIG_FILE).is_file():
+        path = path or CONFIG_FILE
+        table = _read_file(path)
+    where = f"{path}: "
+    tables = table.pop("upstream", {})
+    check_keys(table, where)
+    values = {name: convert(name, value, f"{where}{name}") for name, value in table.items()}
+    values |= from_environment(environ)
+    for name, value in (overrides or {}).items():
+        values[name] = convert(name, value, f"--{name.replace('_', '-')}")
+    values["upstreams"] = build_upstreams(tables, environ, where=where)
+    return Settings(**values)
+
+
+def _read_file(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: there is no such file; check --config") from None
+    except OSError as error:
+        raise SettingsError(f"{path}: it cannot be read: {error.strerror}") from None
+    except ValueError as error:  # bad TOML, bad UTF-8, a number of thousands of digits
+        raise SettingsError(f"{path}: it is not valid TOML: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: it is nested too deeply") from None

@@ -1,0 +1,62 @@
+"""The settings that are one value each: keys at the top of the file, and variables."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+
+from app.settings.failure import SettingsError, reason, suggest
+from app.settings.values import SCALARS, Settings
+
+PREFIX = "SESERAGI_"
+CONFIG = f"{PREFIX}CONFIG"
+"""Names the file and is no setting of it."""
+
+_TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+
+# Kubernetes gives every pod such variables for a service that is called "seseragi".
+_KUBERNETES = re.compile(rf"{PREFIX}(SERVICE_.*|PORT_\d+_.*)")
+
+
+def check_keys(table: Mapping[str, Any], where: str) -> None:
+    """Refuse a key at the top of the file that is no setting."""
+    for key in table:
+        if key not in SCALARS:
+            raise SettingsError(f"{where}unknown key {key!r}{suggest(key, SCALARS)}")
+
+
+def convert(name: str, value: Any, where: str) -> Any:
+    """Check one scalar; text (of the environment, the command line) is read as its type."""
+    kind = _TYPES[name]
+    if isinstance(value, str) and name == "cors_origins":
+        value = [origin.strip() for origin in value.split(",") if origin.strip()]
+    elif name == "cors_origins" and isinstance(value, list):
+        value = list(value)
+    try:
+        return msgspec.convert(value, kind, strict=not isinstance(value, str))
+    except msgspec.ValidationError as error:
+        _, told = reason(error)
+        if name == "log":
+            told = "use 'memory' or 'sqlite:///PATH'"
+        elif get_origin(kind) is Literal:
+            told = f"use {' or '.join(map(repr, get_args(kind)))}"
+        raise SettingsError(f"{where}: {value!r} cannot be used: {told}") from None
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Read the settings that are variables."""
+    values = {}
+    for variable, value in environ.items():
+        if not variable.startswith(PREFIX) or variable == CONFIG:
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if _KUBERNETES.fullmatch(variable) or (name == "port" and "://" in value):
+            continue
+        if name not in SCALARS:
+            raise SettingsError(
+                f"the environment variable {variable} is unknown"
+                f"{suggest(variable, (f'{PREFIX}{known.upper()}' for known in SCALARS))}"
+            )
+        values[name] = convert(name, value, f"the environment variable {variable}")
+    return values

@@ -1,0 +1,57 @@
+"""The settings as one value, with their defaults and ranges."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.upstreams.endpoints import Upstream
+
+Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
+SecondsOrNone = Annotated[float, Meta(ge=0, le=31_536_000)]
+Count = Annotated[int, Meta(ge=1)]
+Bytes = Annotated[int, Meta(ge=1024)]
+
+LOG = r"^(memory|sqlite:///(?!:|file:).+)$"
+"""Where the event log may be."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything two deployments may want to differ in. Units are in the names."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    log: Annotated[str, Meta(pattern=LOG)] = "memory"
+    log_format: Literal["auto", "console", "json"] = "auto"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    demo: bool = True
+    default_model: str | None = None
+    cors_origins: tuple[str, ...] = ()
+
+    gate_s: SecondsOrNone = 5
+    heartbeat_s: Seconds = 10
+    retry_ms: Annotated[int, Meta(ge=500, le=600_000)] = 2000
+    send_timeout_s: Seconds = 30
+    linger_s: SecondsOrNone = 60
+    drain_s: SecondsOrNone = 5
+    retention_s: SecondsOrNone = 900
+
+    connect_timeout_s: Seconds = 10
+    first_event_timeout_s: Seconds = 300
+    idle_timeout_s: Seconds = 60
+    total_timeout_s: Seconds = 1800
+
+    max_request_bytes: Bytes = 8 * 2**20
+    max_line_bytes: Bytes = 16 * 2**20
+    max_event_bytes: Bytes = 16 * 2**20
+    max_log_bytes: Bytes = 512 * 2**20
+    max_stream_bytes: Bytes = 64 * 2**20
+    max_stream_events: Count = 1_000_000
+    max_streams: Count = 2000
+    max_readers: Count = 200
+
+    upstreams: tuple[Upstream, ...] = ()
+
+
+TABLES = ("upstreams",)
+SCALARS = tuple(name for name in Settings.__struct_fields__ if name not in TABLES)
