@@ -1,0 +1,178 @@
+"""Amazon's event stream: binary frames to messages. No I/O.
+
+A frame is two lengths and their CRC, headers, a payload, and the CRC of all before it.
+The kind of frame and the name that it goes by make the event of a message, joined by a
+colon, so that an event can never be taken for an exception:
+
+    :message-type   event of the message     data of the message
+    event           "event:<:event-type>"    the payload
+    exception       "exception:<its type>"   the payload
+    error           "error:<:error-code>"    JSON with `message`, the header's text
+
+A body whose first byte is `{` is no stream but one JSON document, whatever the content
+type said: `close` gives it as a message of the type "message". A body that ends inside a
+frame leaves a message of the type `TRUNCATED`.
+
+The limits are the caller's: `max_event` counts the payload of a frame, and `max_line` the
+headers, of which the format itself allows 128 KiB.
+"""
+
+import json
+import struct
+import zlib
+from typing import Final, NoReturn
+
+from app.framing.sse import FramingError, Message
+
+TRUNCATED: Final = "truncated"
+"""The event of the message that `close` gives for half a frame."""
+
+MAX_HEADERS: Final = 128 * 2**10
+
+_PRELUDE: Final = struct.Struct(">III")
+_CRC: Final = struct.Struct(">I")
+_LENGTH: Final = struct.Struct(">H")
+_SMALLEST: Final = _PRELUDE.size + _CRC.size
+
+_SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+"""What the value of a header takes, by its type: true, false, the integers, time, UUID."""
+_BYTES: Final = 6
+_STRING: Final = 7
+
+
+class Decoder:
+    """An incremental decoder: `feed` bytes as they come, `close` at the end of input.
+
+    The result does not depend on how the bytes are cut. Once a frame is broken the frames
+    before it are still returned; the call after them (the same one if there were none)
+    raises `FramingError`, and so does every later call.
+    """
+
+    def __init__(self, *, max_line: int = 16 * 2**20, max_event: int = 16 * 2**20) -> None:
+        self._max_headers = min(max_line, MAX_HEADERS)
+        self._max_event = max_event
+        self._buffer = bytearray()
+        self._needed = _PRELUDE.size
+        """How many bytes the buffer must hold before anything can be read from it."""
+        self._started = False
+        self._is_document = False
+        self._failure = ""
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Take the next bytes and return the messages that they complete.
+
+        Raises:
+            FramingError: a frame is broken or longer than its limit.
+        """
+        if self._failure:
+            raise FramingError(self._failure)
+        self._buffer += data
+        if not self._started and self._buffer:
+            self._started = True
+            self._is_document = self._buffer[0] == 0x7B
+        if self._is_document:
+            if len(self._buffer) > self._max_event:
+                self._fail(f"the body is JSON longer than the limit of {self._max_event} bytes")
+            return []
+        return self._frames()
+
+    def close(self) -> Message | None:
+        """End the input; return the document, or the mark of a frame that was cut.
+
+        Raises:
+            FramingError: a frame is broken or longer than its limit.
+        """
+        if self._failure:
+            raise FramingError(self._failure)
+        if self._is_document:
+            return Message("message", self._buffer.decode(errors="replace"))
+        return Message(TRUNCATED, "") if self._buffer else None
+
+    def _frames(self) -> list[Message]:
+        messages: list[Message] = []
+        start = 0
+        try:
+            while len(self._buffer) - start >= self._needed:
+                size, headers = self._prelude(start)
+                if len(self._buffer) - start < size:
+                    self._needed = size
+                    break
+                messages.append(self._message(bytes(self._buffer[start : start + size]), headers))
+                start += size
+                self._needed = _PRELUDE.size
+        except FramingError:
+            if not messages:
+                raise
+        del self._buffer[:start]
+        return messages
+
+    def _prelude(self, start: int) -> tuple[int, int]:
+        """Read how long a frame and its headers are."""
+        size, headers, crc = _PRELUDE.unpack_from(self._buffer, start)
+        if zlib.crc32(self._buffer[start : start + 8]) != crc:
+            self._fail("a frame's prelude does not match its checksum")
+        payload = size - headers - _SMALLEST
+        if payload < 0:
+            self._fail("a frame is shorter than what it holds")
+        if headers > self._max_headers:
+            self._fail(f"a frame's headers are longer than {self._max_headers} bytes")
+        if payload > self._max_event:
+            self._fail(f"an event is longer than the limit of {self._max_event} bytes")
+        return size, headers
+
+    def _message(self, frame: bytes, headers: int) -> Message:
+        if zlib.crc32(frame[: -_CRC.size]) != _CRC.unpack_from(frame, len(frame) - _CRC.size)[0]:
+            self._fail("a frame does not match its checksum")
+        end = _PRELUDE.size + headers
+        try:
+            named = parse_headers(frame[_PRELUDE.size : end])
+        except ValueError as error:
+            self._fail(f"a frame's headers cannot be read: {error}")
+        payload = frame[end : -_CRC.size].decode(errors="replace")
+        match named.get(":message-type", ""):
+            case "error":
+                payload = json.dumps({"message": named.get(":error-message", "")})
+                return Message(f"error:{named.get(':error-code', '')}", payload)
+            case "exception":
+                return Message(f"exception:{named.get(':exception-type', '')}", payload)
+            case kind:
+                return Message(f"{kind}:{named.get(':event-type', '')}", payload)
+
+    def _fail(self, failure: str) -> NoReturn:
+        self._failure = failure
+        raise FramingError(failure)
+
+
+def parse_headers(data: bytes) -> dict[str, str]:
+    """Read the headers of a frame; those that are no text are checked and left out.
+
+    Raises:
+        ValueError: they break the format.
+    """
+    found: dict[str, str] = {}
+    at = 0
+    try:
+        while at < len(data):
+            size = data[at]
+            name, kind = _slice(data, at + 1, size), data[at + 1 + size]
+            at += size + 2
+            if kind in (_BYTES, _STRING):
+                (length,) = _LENGTH.unpack_from(data, at)
+                at += _LENGTH.size
+            elif kind in _SIZES:
+                length = _SIZES[kind]
+            else:
+                raise ValueError(f"there is no type {kind}")
+            value = _slice(data, at, length)
+            at += length
+            if kind == _STRING:
+                found[name.decode(errors="replace")] = value.decode(errors="replace")
+    except (IndexError, struct.error):
+        raise ValueError("they end too early") from None
+    return found
+
+
+def _slice(data: bytes, start: int, length: int) -> bytes:
+    if start + length > len(data):
+        raise IndexError
+    return data[start : start + length]
