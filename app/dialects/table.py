@@ -6,6 +6,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from app.dialects.anthropic.parser import Parser as AnthropicParser
+from app.dialects.anthropic.request import IGNORED as ANTHROPIC_IGNORED
+from app.dialects.anthropic.request import Quirks as AnthropicQuirks
+from app.dialects.anthropic.request import render_request as render_anthropic
+from app.dialects.anthropic.request import render_vertex_request as render_vertex_anthropic
 from app.dialects.openai_chat.parser import Parser as OpenaiChatParser
 from app.dialects.openai_chat.request import Quirks as OpenaiChatQuirks
 from app.dialects.openai_chat.request import render_request as render_openai_chat
@@ -44,6 +49,25 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             parser=OpenaiChatParser,
             render_request=render_openai_chat,
             quirks=OpenaiChatQuirks,
+        ),
+        "anthropic": Dialect(
+            path="v1/messages",
+            decoder=LenientDecoder,
+            parser=AnthropicParser,
+            render_request=render_anthropic,
+            quirks=AnthropicQuirks,
+            headers={"anthropic-version": "2023-06-01"},
+            models_path="v1/models",
+            ignored=ANTHROPIC_IGNORED,
+        ),
+        "vertex_anthropic": Dialect(
+            path="{model}:streamRawPredict",
+            decoder=LenientDecoder,
+            parser=AnthropicParser,
+            render_request=render_vertex_anthropic,
+            quirks=AnthropicQuirks,
+            models_path=None,
+            ignored=ANTHROPIC_IGNORED,
         ),
     }
 )

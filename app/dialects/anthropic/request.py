@@ -1,0 +1,167 @@
+"""What an upstream that speaks Anthropic Messages is sent, on any of its platforms."""
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.dialects.anthropic.messages import FORMAT, render_messages
+from app.dialects.conversation import unsupported
+from app.requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
+
+IGNORED: Final = frozenset(
+    (
+        *("seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"),
+        "metadata",
+    )
+)
+"""The fields of a request that the format has no place for."""
+
+JSON_ONLY: Final = "Answer with one JSON object and nothing else."
+"""What the system says for `json_object`: the API enforces a schema or nothing."""
+
+_VERTEX_VERSION: Final = "vertex-2023-10-16"
+_BEDROCK_VERSION: Final = "bedrock-2023-05-31"
+
+_BUDGETS: Final = {
+    **dict.fromkeys(("minimal", "low"), 1024),
+    "medium": 4096,
+    **dict.fromkeys(("high", "xhigh", "max"), 16384),
+}
+"""Tokens of thinking by effort; the API takes no fewer than 1024."""
+
+
+class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one upstream, or the models that it is used for, may want otherwise."""
+
+    default_max_tokens: Annotated[int, Meta(ge=1)] = 16384
+    """The limit of an answer where the request has none; the API requires one."""
+    sampling: bool = True
+    """Whether to send `temperature` and `top_p`. The models after Claude 4.6 refuse them:
+    False leaves them out, for clients that always send them."""
+    thinking: Literal["adaptive", "budget"] = "adaptive"
+    """How effort is said: Claude 4.5 and older take a budget of tokens only."""
+
+
+def render_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body that asks Anthropic for `model` as a stream.
+
+    `provider_options` overrules all but the model and that it is a stream.
+
+    Raises:
+        RequestError: the request asks for what the format has no words for.
+    """
+    return {**_render(request, quirks=quirks or Quirks()), "model": model, "stream": True}
+
+
+def render_vertex_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body for Claude on Vertex AI, whose URL names the model."""
+    body = _render(request, quirks=quirks or Quirks())
+    body.pop("model", None)
+    return {"anthropic_version": _VERTEX_VERSION, **body, "stream": True}
+
+
+def render_bedrock_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body for Claude through Bedrock's invoke, whose URL says model and stream."""
+    body = _render(request, quirks=quirks or Quirks())
+    for name in ("model", "stream"):
+        body.pop(name, None)
+    return {"anthropic_version": _BEDROCK_VERSION, **body}
+
+
+def _render(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:
+    if request.n is not None and request.n > 1:
+        raise unsupported("n", "more than one answer", format=FORMAT)
+    system, turns = render_messages(request.messages)
+    if isinstance(request.response_format, JsonObjectFormat):
+        system.append({"type": "text", "text": JSON_ONLY})
+    limit = request.max_completion_tokens or request.max_tokens or quirks.default_max_tokens
+    stop = [request.stop] if isinstance(request.stop, str) else request.stop
+    body: dict[str, Any] = {
+        "max_tokens": limit,
+        "messages": turns,
+        "system": system,
+        "stop_sequences": stop,
+        "metadata": {"user_id": request.user} if request.user else None,
+        **_sampling(request, quirks=quirks),
+        **_tools(request),
+        **_output(request, limit=limit, quirks=quirks),
+    }
+    given = {name: value for name, value in body.items() if value not in (None, [], {})}
+    return {**given, **(msgspec.to_builtins(request.provider_options) or {})}
+
+
+def _sampling(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if quirks.sampling and request.temperature is not None:
+        # Ours goes to 2. Anthropic's own Chat Completions route caps it at 1 alike.
+        found["temperature"] = min(request.temperature, 1)
+    if quirks.sampling and request.top_p is not None:
+        found["top_p"] = request.top_p
+    return found
+
+
+def _tools(request: ChatRequest) -> dict[str, Any]:
+    options = request.provider_options or {}
+    choice: dict[str, Any] | None
+    match request.tool_choice:
+        case ToolChoice(function=function):
+            choice = {"type": "tool", "name": function.name}
+        case "required":
+            choice = {"type": "any"}
+        case "none" | "auto" as word if request.tools or "tools" in options:
+            choice = {"type": word}
+        case _:
+            choice = None
+    if request.parallel_tool_calls is False and (choice or request.tools):
+        choice = choice or {"type": "auto"}
+        if choice["type"] != "none":
+            choice["disable_parallel_tool_use"] = True
+    return {"tools": [_tool(tool) for tool in request.tools or ()], "tool_choice": choice}
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    function = tool.function
+    schema = {"type": "object", **(function.parameters or {"properties": {}})}
+    rendered: dict[str, Any] = {"name": function.name, "input_schema": schema}
+    if function.description:
+        rendered["description"] = function.description
+    if function.strict is not None:
+        rendered["strict"] = function.strict
+    return rendered
+
+
+def _output(request: ChatRequest, *, limit: int, quirks: Quirks) -> dict[str, Any]:
+    """Give `output_config` and `thinking`: the form of the answer, and the thought before it."""
+    config: dict[str, Any] = {}
+    thinking: dict[str, Any] | None = None
+    if isinstance(request.response_format, JsonSchemaFormat):
+        schema = request.response_format.json_schema.schema
+        if schema is None:
+            raise unsupported("response_format.json_schema", "no schema", format=FORMAT)
+        config["format"] = {"type": "json_schema", "schema": schema}
+    effort = request.reasoning_effort
+    if effort == "none":
+        thinking = {"type": "disabled"}
+    elif effort and quirks.thinking == "budget":
+        thinking = _budget(effort, limit=limit)
+    elif effort:
+        config["effort"] = "low" if effort == "minimal" else effort
+        # Models up to Claude 4.8 think only if asked to; those from 4.7 on hide it if not asked.
+        thinking = {"type": "adaptive", "display": "summarized"}
+    return {"output_config": config, "thinking": thinking}
+
+
+def _budget(effort: str, *, limit: int) -> dict[str, Any]:
+    if effort not in _BUDGETS:
+        raise unsupported("reasoning_effort", repr(effort), format=FORMAT)
+    if limit <= 1024:
+        raise unsupported("max_tokens", "thinking in 1024 tokens or fewer", format=FORMAT)
+    # Half is left for the answer: the budget is a part of the limit.
+    return {"type": "enabled", "budget_tokens": max(1024, min(_BUDGETS[effort], limit // 2))}
