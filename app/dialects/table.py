@@ -11,10 +11,15 @@ from app.dialects.anthropic.request import IGNORED as ANTHROPIC_IGNORED
 from app.dialects.anthropic.request import Quirks as AnthropicQuirks
 from app.dialects.anthropic.request import render_request as render_anthropic
 from app.dialects.anthropic.request import render_vertex_request as render_vertex_anthropic
+from app.dialects.bedrock.parser import Parser as BedrockParser
+from app.dialects.bedrock.request import IGNORED as BEDROCK_IGNORED
+from app.dialects.bedrock.request import Quirks as BedrockQuirks
+from app.dialects.bedrock.request import render_request as render_bedrock
 from app.dialects.openai_chat.parser import Parser as OpenaiChatParser
 from app.dialects.openai_chat.request import Quirks as OpenaiChatQuirks
 from app.dialects.openai_chat.request import render_request as render_openai_chat
 from app.dialects.parser import Decoder, Parser
+from app.framing.eventstream import Decoder as EventStreamDecoder
 from app.framing.lenient import LenientDecoder
 
 MODEL: Final = "{model}"
@@ -68,6 +73,16 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             quirks=AnthropicQuirks,
             models_path=None,
             ignored=ANTHROPIC_IGNORED,
+        ),
+        "bedrock_converse": Dialect(
+            path="model/{model}/converse-stream",
+            decoder=EventStreamDecoder,
+            parser=BedrockParser,
+            render_request=render_bedrock,
+            quirks=BedrockQuirks,
+            headers={"accept": "application/vnd.amazon.eventstream"},
+            models_path=None,
+            ignored=BEDROCK_IGNORED,
         ),
     }
 )

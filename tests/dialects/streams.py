@@ -39,7 +39,10 @@ def index(name: str) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
-DIALECT_OF = {"openai_chat": "openai_chat"}
+DIALECT_OF = {
+    "bedrock_converse": "bedrock_converse",
+    "openai_chat": "openai_chat",
+}
 """The dialect that reads a format of the index."""
 
 

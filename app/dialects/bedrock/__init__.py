@@ -1,0 +1,1 @@
+"""Amazon Bedrock: Converse, and Claude's own events in Bedrock's frames."""

@@ -1,0 +1,174 @@
+"""The content blocks of a Converse request: texts, images, documents, calls and results."""
+
+import re
+from typing import Any, Final
+
+from app.dialects.bedrock.opaque import SIGNATURE, render_redacted
+from app.dialects.conversation import (
+    join_text,
+    list_reasoning,
+    parse_arguments,
+    parse_data_url,
+    unsupported,
+)
+from app.requests import (
+    AssistantMessage,
+    FilePart,
+    ImagePart,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolMessage,
+    UserMessage,
+)
+
+FORMAT: Final = "Bedrock Converse"
+
+_IMAGES: Final = {
+    "image/png": "png",
+    "image/jpeg": "jpeg",
+    "image/jpg": "jpeg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+}
+_DOCUMENTS: Final = {
+    "application/pdf": "pdf",
+    "text/csv": "csv",
+    "application/msword": "doc",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.ms-excel": "xls",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "text/html": "html",
+    "text/plain": "txt",
+    "text/markdown": "md",
+}
+_MAX_NAME: Final = 200
+
+
+class Names:
+    """Names for the documents of one request, of the few characters that are allowed."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def take(self, filename: str | None) -> str:
+        stem = re.sub(r"\.\w{1,5}$", "", filename or "")
+        plain = " ".join(re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", stem).split())
+        plain = plain[: _MAX_NAME - 10].strip() or "document"
+        name, number = plain, 1
+        while name in self._taken:
+            number += 1
+            name = f"{plain} {number}"
+        self._taken.add(name)
+        return name
+
+
+def render_user(message: UserMessage, *, place: str, names: Names) -> list[dict[str, Any]]:
+    if isinstance(message.content, str):
+        return render_text(message.content)
+    blocks: list[dict[str, Any]] = []
+    for index, part in enumerate(message.content):
+        where = f"{place}.content[{index}]"
+        match part:
+            case TextPart():
+                blocks += render_text(part.text)
+            case ImagePart():
+                blocks.append(_render_image(part, place=where))
+            case FilePart():
+                blocks.append(_render_document(part, place=where, names=names))
+            case _:
+                raise unsupported(where, "sound", format=FORMAT)
+    return blocks
+
+
+def render_assistant(
+    message: AssistantMessage, *, place: str, proofs: bool
+) -> list[dict[str, Any]]:
+    """Give the blocks of an assistant's turn; `proofs`: whether the model may take Claude's."""
+    blocks: list[dict[str, Any]] = []
+    parts = message.content if isinstance(message.content, list) else list_reasoning(message)
+    for part in parts:
+        match part:
+            case TextPart():
+                blocks += render_text(part.text)
+            case RefusalPart():
+                blocks += render_text(part.refusal)
+            case ReasoningPart() | OpaquePart() if proofs:
+                blocks += _render_reasoning(part)
+    if not isinstance(message.content, list):
+        blocks += render_text(message.content or "")
+    blocks += render_text(message.refusal or "")
+    for index, call in enumerate(message.tool_calls or ()):
+        where = f"{place}.tool_calls[{index}].function"
+        use = {
+            "toolUseId": call.id,
+            "name": call.function.name,
+            "input": parse_arguments(call.function, place=where),
+        }
+        blocks.append({"toolUse": use})
+    return blocks
+
+
+def render_tool(message: ToolMessage, *, place: str) -> list[dict[str, Any]]:
+    content: list[dict[str, Any]] = []
+    if isinstance(message.content, str):
+        content = render_text(message.content)
+    else:
+        for index, part in enumerate(message.content):
+            if isinstance(part, TextPart):
+                content += render_text(part.text)
+            else:
+                content.append(_render_image(part, place=f"{place}.content[{index}]"))
+    return [{"toolResult": {"toolUseId": message.tool_call_id, "content": content}}]
+
+
+def render_text(content: object) -> list[dict[str, Any]]:
+    """Give the block of a text; Bedrock refuses a blank one."""
+    text = join_text(content) if isinstance(content, str | list) else ""
+    return [{"text": text}] if text.strip() else []
+
+
+def _render_reasoning(part: ReasoningPart | OpaquePart) -> list[dict[str, Any]]:
+    """Give what Claude thought with its proof; without one nobody takes it back."""
+    if isinstance(part, OpaquePart):
+        if part.format == SIGNATURE:
+            return [_reasoning_text("", part.data)]
+        blob = render_redacted(part.format, part.data)
+        return [{"reasoningContent": {"redactedContent": blob}}] if blob else []
+    if part.signature and part.format in (None, SIGNATURE):
+        return [_reasoning_text(part.text, part.signature)]
+    return []
+
+
+def _reasoning_text(text: str, signature: str) -> dict[str, Any]:
+    return {"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}}
+
+
+def _render_image(part: ImagePart, *, place: str) -> dict[str, Any]:
+    url = part.image_url.url
+    if url.startswith("s3://"):
+        kind = {"jpg": "jpeg"}.get(ending := url.rpartition(".")[2].lower(), ending)
+        if kind not in _IMAGES.values():
+            raise unsupported(place, "an image of an unknown type", format=FORMAT)
+        return {"image": {"format": kind, "source": {"s3Location": {"uri": url}}}}
+    parsed = parse_data_url(url)
+    if parsed is None:
+        raise unsupported(place, "an image by its URL (send a data: URL)", format=FORMAT)
+    media_type, data = parsed
+    if media_type not in _IMAGES:
+        raise unsupported(place, f"an image of the type {media_type!r}", format=FORMAT)
+    return {"image": {"format": _IMAGES[media_type], "source": {"bytes": data}}}
+
+
+def _render_document(part: FilePart, *, place: str, names: Names) -> dict[str, Any]:
+    parsed = parse_data_url(part.file.file_data or "")
+    if parsed is None:
+        what = "a file by its id" if part.file.file_id else "a file that is no data: URL"
+        raise unsupported(place, what, format=FORMAT)
+    media_type, data = parsed
+    if media_type not in _DOCUMENTS:
+        raise unsupported(place, f"a file of the type {media_type!r}", format=FORMAT)
+    name = names.take(part.file.filename)
+    source = {"bytes": data}
+    return {"document": {"format": _DOCUMENTS[media_type], "name": name, "source": source}}

@@ -1,0 +1,170 @@
+"""What Bedrock's ConverseStream is sent. The model stands in the path, not in the body."""
+
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.bedrock.content import (
+    FORMAT,
+    Names,
+    render_assistant,
+    render_text,
+    render_tool,
+    render_user,
+)
+from app.dialects.conversation import unsupported
+from app.requests import (
+    AssistantMessage,
+    ChatRequest,
+    DeveloperMessage,
+    JsonObjectFormat,
+    JsonSchema,
+    JsonSchemaFormat,
+    SystemMessage,
+    Tool,
+    ToolChoice,
+    ToolMessage,
+    UserMessage,
+)
+
+IGNORED: Final = frozenset(
+    (
+        *("seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"),
+        *("parallel_tool_calls", "user", "n"),
+    )
+)
+"""What Converse has no place for; `n` is refused if it is more than 1."""
+
+
+class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing: there is one vendor."""
+
+
+def render_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body that asks for `model` as a stream.
+
+    `provider_options` overrules it: an object in it is joined with the one of that name.
+
+    Raises:
+        RequestError: the format cannot say what the request does.
+    """
+    if request.n is not None and request.n > 1:
+        raise unsupported("n", "more than one choice", format=FORMAT)
+    system: list[dict[str, Any]] = []
+    for message in request.messages:
+        if isinstance(message, SystemMessage | DeveloperMessage):
+            system += render_text(message.content)
+    body: dict[str, Any] = {
+        "messages": _render_messages(request, model=model),
+        "system": system,
+        "inferenceConfig": _render_inference(request),
+        "toolConfig": _render_tools(request),
+        "outputConfig": _render_output(request),
+        "requestMetadata": request.metadata,
+    }
+    body = {key: value for key, value in body.items() if value}
+    for key, value in (request.provider_options or {}).items():
+        if isinstance(value, dict) and isinstance(body.get(key), dict):
+            value = {**body[key], **value}
+        body[key] = value
+    body.pop("modelId", None)
+    return body
+
+
+def _render_messages(request: ChatRequest, *, model: str) -> list[dict[str, Any]]:
+    """Give the turns; what follows in one role is one message."""
+    rendered: list[dict[str, Any]] = []
+    names = Names()
+    for index, message in enumerate(request.messages):
+        place = f"messages[{index}]"
+        role = "user"
+        match message:
+            case UserMessage():
+                blocks = render_user(message, place=place, names=names)
+            case AssistantMessage():
+                role = "assistant"
+                blocks = render_assistant(message, place=place, proofs=_is_claude(model))
+            case ToolMessage():
+                blocks = render_tool(message, place=place)
+            case _:
+                continue
+        if rendered and rendered[-1]["role"] == role:
+            rendered[-1]["content"] += blocks
+        elif blocks:
+            rendered.append({"role": role, "content": blocks})
+    return rendered
+
+
+def _is_claude(model: str) -> bool:
+    """Whether a model may be Claude: ids name the maker, those of some ARNs nobody."""
+    name = model.rpartition("/")[2]
+    return "." not in name or "anthropic." in name
+
+
+def _render_inference(request: ChatRequest) -> dict[str, Any]:
+    limits = (request.max_completion_tokens, request.max_tokens)
+    config = {
+        "maxTokens": next((limit for limit in limits if limit is not None), None),
+        "temperature": request.temperature,
+        "topP": request.top_p,
+        "stopSequences": [request.stop] if isinstance(request.stop, str) else request.stop,
+    }
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def _render_tools(request: ChatRequest) -> dict[str, Any] | None:
+    """Give the tools. "none" has no word here: they are left out, if no call stands before."""
+    if not request.tools:
+        return None
+    if request.tool_choice == "none":
+        if any(_uses_tools(message) for message in request.messages):
+            what = '"none" after tool calls'
+            raise unsupported("tool_choice", what, format=FORMAT)
+        return None
+    config: dict[str, Any] = {"tools": [_render_tool(tool) for tool in request.tools]}
+    match request.tool_choice:
+        case "auto":
+            config["toolChoice"] = {"auto": {}}
+        case "required":
+            config["toolChoice"] = {"any": {}}
+        case ToolChoice(function=function):
+            config["toolChoice"] = {"tool": {"name": function.name}}
+    return config
+
+
+def _uses_tools(message: object) -> bool:
+    return isinstance(message, ToolMessage) or (
+        isinstance(message, AssistantMessage) and bool(message.tool_calls)
+    )
+
+
+def _render_tool(tool: Tool) -> dict[str, Any]:
+    function = tool.function
+    schema = function.parameters or {"type": "object", "properties": {}}
+    spec: dict[str, Any] = {"name": function.name, "inputSchema": {"json": schema}}
+    if function.description:
+        spec["description"] = function.description
+    if function.strict is not None:
+        spec["strict"] = function.strict
+    return {"toolSpec": spec}
+
+
+def _render_output(request: ChatRequest) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    match request.response_format:
+        case JsonObjectFormat() | JsonSchemaFormat(json_schema=JsonSchema(schema=None)):
+            raise unsupported("response_format", "JSON without a schema", format=FORMAT)
+        case JsonSchemaFormat(json_schema=wanted):
+            # The schema is sent as text.
+            schema = {"schema": msgspec.json.encode(wanted.schema).decode(), "name": wanted.name}
+            if wanted.description:
+                schema["description"] = wanted.description
+            structure = {"jsonSchema": schema}
+            config["textFormat"] = {"type": "json_schema", "structure": structure}
+    effort = request.reasoning_effort
+    if effort and effort != "none":
+        # Bedrock knows low, medium, high, xhigh and max.
+        config["effort"] = "low" if effort == "minimal" else effort
+    return config
