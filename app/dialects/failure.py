@@ -51,6 +51,7 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         (
             *("content_filter", "content_policy_violation", "responsibleaipolicyviolation"),
             *("prohibited_content", "safety", "blocklist", "spii"),
+            *("image_content_policy_violation", "bio_policy", "misalignment_policy_violation"),
         ),
     ),
     (
@@ -97,7 +98,20 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ),
     (
         "upstream_timeout",
-        ("deadline_exceeded", "timeout_error", "modeltimeoutexception", "timeout"),
+        (
+            *("deadline_exceeded", "timeout_error", "modeltimeoutexception", "timeout"),
+            "vector_store_timeout",
+        ),
+    ),
+    (
+        "upstream_invalid_request",
+        (
+            *("invalid_image", "invalid_image_format", "invalid_base64_image"),
+            *("invalid_image_url", "invalid_image_mode", "unsupported_image_media_type"),
+            *("image_too_large", "image_too_small", "image_parse_error", "image_file_too_large"),
+            *("image_file_not_found", "empty_image_file", "failed_to_download_image"),
+            "data_residency_mismatch",
+        ),
     ),
 )
 _VAGUE_WORDS: Final = frozenset(
