@@ -40,6 +40,7 @@ def index(name: str) -> Any:
 
 
 DIALECT_OF = {
+    "anthropic": "anthropic",
     "bedrock_converse": "bedrock_converse",
     "openai_chat": "openai_chat",
 }

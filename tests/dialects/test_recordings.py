@@ -62,8 +62,13 @@ def test_the_events_say_what_the_provider_said(row: dict[str, Any]) -> None:
     if truth["error"]:
         assert end.error is not None
         assert truth["error"]["message"] in end.error.message
-    citations = truth.get("citations", [])
-    assert [e.url for e in found if isinstance(e, Source)] == citations
+    # The index has citations under the answer as URLs, or under the choice with what they say.
+    cited = [c for choice in truth["choices"] for c in choice.get("citations", ())]
+    sources = [e for e in found if isinstance(e, Source)]
+    assert [e.url for e in sources] == truth.get("citations", [c.get("url") for c in cited])
+    for source, citation in zip(sources, cited, strict=False):
+        said = (citation.get("title"), citation.get("cited_text"))
+        assert (source.title, source.cited_text) == said
 
 
 @ALL
