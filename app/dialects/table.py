@@ -9,8 +9,12 @@ import msgspec
 from app.dialects.anthropic.parser import Parser as AnthropicParser
 from app.dialects.anthropic.request import IGNORED as ANTHROPIC_IGNORED
 from app.dialects.anthropic.request import Quirks as AnthropicQuirks
+from app.dialects.anthropic.request import (
+    render_bedrock_request as render_bedrock_anthropic,
+)
 from app.dialects.anthropic.request import render_request as render_anthropic
 from app.dialects.anthropic.request import render_vertex_request as render_vertex_anthropic
+from app.dialects.bedrock.invoke import Decoder as BedrockInvokeDecoder
 from app.dialects.bedrock.parser import Parser as BedrockParser
 from app.dialects.bedrock.request import IGNORED as BEDROCK_IGNORED
 from app.dialects.bedrock.request import Quirks as BedrockQuirks
@@ -83,6 +87,16 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             headers={"accept": "application/vnd.amazon.eventstream"},
             models_path=None,
             ignored=BEDROCK_IGNORED,
+        ),
+        "bedrock_anthropic": Dialect(
+            path="model/{model}/invoke-with-response-stream",
+            decoder=BedrockInvokeDecoder,
+            parser=AnthropicParser,
+            render_request=render_bedrock_anthropic,
+            quirks=AnthropicQuirks,
+            headers={"accept": "application/vnd.amazon.eventstream"},
+            models_path=None,
+            ignored=ANTHROPIC_IGNORED,
         ),
     }
 )

@@ -42,6 +42,7 @@ def index(name: str) -> Any:
 DIALECT_OF = {
     "anthropic": "anthropic",
     "bedrock_converse": "bedrock_converse",
+    "bedrock_invoke": "bedrock_anthropic",
     "openai_chat": "openai_chat",
 }
 """The dialect that reads a format of the index."""

@@ -27,13 +27,16 @@ from app.requests import (
     UserMessage,
 )
 
+JSON_ONLY: Final = "Answer with one JSON object and nothing else."
+"""What the system says for `json_object`: Converse enforces a schema or nothing."""
+
 IGNORED: Final = frozenset(
     (
         *("seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"),
-        *("parallel_tool_calls", "user", "n"),
+        *("parallel_tool_calls", "user"),
     )
 )
-"""What Converse has no place for; `n` is refused if it is more than 1."""
+"""The fields of a request that Converse has no place for."""
 
 
 class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,6 +59,8 @@ def render_request(
     for message in request.messages:
         if isinstance(message, SystemMessage | DeveloperMessage):
             system += render_text(message.content)
+    if isinstance(request.response_format, JsonObjectFormat):
+        system.append({"text": JSON_ONLY})
     body: dict[str, Any] = {
         "messages": _render_messages(request, model=model),
         "system": system,
@@ -107,7 +112,8 @@ def _render_inference(request: ChatRequest) -> dict[str, Any]:
     limits = (request.max_completion_tokens, request.max_tokens)
     config = {
         "maxTokens": next((limit for limit in limits if limit is not None), None),
-        "temperature": request.temperature,
+        # Ours goes to 2, Bedrock's to 1.
+        "temperature": None if request.temperature is None else min(request.temperature, 1),
         "topP": request.top_p,
         "stopSequences": [request.stop] if isinstance(request.stop, str) else request.stop,
     }
@@ -154,8 +160,8 @@ def _render_tool(tool: Tool) -> dict[str, Any]:
 def _render_output(request: ChatRequest) -> dict[str, Any]:
     config: dict[str, Any] = {}
     match request.response_format:
-        case JsonObjectFormat() | JsonSchemaFormat(json_schema=JsonSchema(schema=None)):
-            raise unsupported("response_format", "JSON without a schema", format=FORMAT)
+        case JsonSchemaFormat(json_schema=JsonSchema(schema=None)):
+            raise unsupported("response_format", "a format without its schema", format=FORMAT)
         case JsonSchemaFormat(json_schema=wanted):
             # The schema is sent as text.
             schema = {"schema": msgspec.json.encode(wanted.schema).decode(), "name": wanted.name}
