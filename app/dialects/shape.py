@@ -192,6 +192,11 @@ class Shape:
         state = self._choices.get(choice, _Choice())
         return state.open.number if state.open and state.open.kind is _TEXT else None
 
+    def open_block(self, choice: int) -> int | None:
+        """Give the number of the open text, reasoning or refusal block."""
+        state = self._choices.get(choice, _Choice())
+        return state.open.number if state.open else None
+
     def opaque(self, choice: int, format: str, data: str, *, block: int | None = None) -> None:
         if data:
             self._events.append(Opaque(well_formed(format), well_formed(data), block, choice))

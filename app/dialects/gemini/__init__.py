@@ -1,0 +1,1 @@
+"""Google Gemini: generateContent, as its own API and Vertex AI speak it."""

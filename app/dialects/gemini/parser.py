@@ -1,0 +1,135 @@
+"""An answer of Gemini's `streamGenerateContent`, from its own API or from Vertex AI.
+
+A stream of events has no end marker: the end of input is the end if every candidate that
+was seen has a finish reason. An array has its closing bracket beside that. A prompt that
+was blocked has no candidates, and is a failure.
+"""
+
+from typing import Any
+
+from app.dialects.answer import Answer
+from app.dialects.gemini.candidates import Candidates, parse_ratings
+from app.dialects.untyped import count, decode, mapping, string, words
+from app.events import TokenCounts
+from app.framing.json_array import ELEMENT, END
+from app.framing.sse import Message
+
+_OURS = ("candidates", "promptFeedback", "usageMetadata", "error")
+
+
+class Parser(Answer):
+    """See `Answer`."""
+
+    def __init__(self, *, upstream: str, choices: int = 1) -> None:
+        super().__init__(upstream=upstream, choices=choices)
+        self._candidates = Candidates(self._shape)
+        self._in_array = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether every candidate that was asked for is finished, and no bracket is open."""
+        shape = self._shape
+        return not self._in_array and shape.finished and shape.seen >= self._choices
+
+    def _is_whole(self) -> bool:
+        # Nothing at all is as whole as it gets, and `_complete` says that it is nothing.
+        return not self._in_array and (self._shape.finished or not self._shape.seen)
+
+    def _message(self, message: Message) -> None:
+        self._in_array = message.event == ELEMENT
+        data = message.data.strip()
+        if message.event == END or not data or data == "[DONE]":
+            return
+        try:
+            document = decode(data)
+        except ValueError:
+            document = None
+        if message.event == "error":
+            self._refuse(data if document is None else document)
+            return
+        for chunk in document if isinstance(document, list) else (document,):
+            if self._shape.ended:
+                return
+            if isinstance(chunk, dict):
+                self._chunk(chunk)
+            elif message.event in ("message", ELEMENT):
+                self._garbage()
+
+    def _tail(self, tail: Message) -> None:
+        self._in_array = tail.event == ELEMENT
+        if self._in_array:
+            return
+        super()._tail(tail)
+        if not self._shape.ended and not self._shape.seen:
+            self._other(tail)
+
+    def _other(self, tail: Message) -> None:
+        """Fail on a whole answer of something else, such as a gateway's {"detail": ...}."""
+        try:
+            document = mapping(decode(tail.data))
+        except ValueError:
+            return
+        if document and document.keys().isdisjoint(_OURS):
+            self._refuse(document)
+
+    def _chunk(self, chunk: dict[str, Any]) -> None:
+        self.model = self.model or words(chunk.get("modelVersion"))
+        self.upstream_id = self.upstream_id or words(chunk.get("responseId"))
+        self._candidates.feed(chunk.get("candidates"))
+        if usage := mapping(chunk.get("usageMetadata")):
+            self._shape.usage(parse_usage(usage))
+        if chunk.get("error"):
+            self._refuse(chunk)
+        elif self._candidates.broken:
+            what = "sent the arguments of a tool call in an order that cannot be followed"
+            self._fail("upstream_invalid_response", what)
+        elif feedback := mapping(chunk.get("promptFeedback")):
+            self._feedback(feedback)
+
+    def _feedback(self, feedback: dict[str, Any]) -> None:
+        """Take the verdict on the prompt; one that blocks it is all the answer there is."""
+        verdict = parse_ratings(feedback.get("safetyRatings"))
+        reason = string(feedback.get("blockReason"))
+        if reason:
+            verdict[reason] = {"filtered": True}
+        self._shape.content_filter(0, "prompt", verdict)
+        if reason and not self._shape.seen:
+            text = string(feedback.get("blockReasonMessage")) or reason
+            self._refuse({"error": {"code": "content_filter", "message": text}})
+
+    def _complete(self) -> None:
+        raw, message = self._shape.finish_error, self._candidates.finish_message
+        if raw and message:
+            self._refuse({"error": {"code": raw, "message": message}})
+        else:
+            super()._complete()
+
+
+def parse_usage(usage: dict[str, Any]) -> TokenCounts:
+    """Read `usageMetadata`: what tools read is input beside the prompt, thoughts are output.
+
+    Unless the total says that the prompt or the candidates have them already.
+    """
+    prompt, tools, said, thoughts, total = (
+        count(usage.get(key))
+        for key in (
+            *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount"),
+            *("thoughtsTokenCount", "totalTokenCount"),
+        )
+    )
+    both = (tools or 0) + (thoughts or 0)
+    beside = both if total is None else total - (prompt or 0) - (said or 0)
+    tools_inside = beside != both and beside in (0, thoughts)
+    thoughts_inside = beside != both and beside in (0, tools)
+    return TokenCounts(
+        input_tokens=_sum(prompt, None if tools_inside else tools),
+        output_tokens=_sum(said, None if thoughts_inside else thoughts),
+        total_tokens=total,
+        cached_input_tokens=count(usage.get("cachedContentTokenCount")),
+        reasoning_tokens=thoughts,
+    )
+
+
+def _sum(*counts: int | None) -> int | None:
+    known = [number for number in counts if number is not None]
+    return sum(known) if known else None

@@ -1,0 +1,303 @@
+"""What is sent to Gemini, or to Gemini on Vertex AI, which takes the same.
+
+The system's and developer's messages are one instruction beside the conversation. What the
+model thought is not sent back, but what proves it is: each signature with the part that it
+came with, and the parts about Google's own tools as they came.
+"""
+
+import re
+from typing import Any, Final, Literal
+
+import msgspec
+
+from app.dialects.conversation import join_text, name_calls, parse_arguments
+from app.dialects.gemini.media import render_audio, render_file, render_image
+from app.dialects.untyped import decode
+from app.errors import RequestError
+from app.requests import (
+    AssistantMessage,
+    AudioPart,
+    ChatRequest,
+    DeveloperMessage,
+    FilePart,
+    ImagePart,
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    Message,
+    OpaquePart,
+    RefusalPart,
+    SystemMessage,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+
+SIGNATURE: Final = "gemini.thought_signature"
+"""The format of an `opaque` that is a thoughtSignature."""
+PART: Final = "gemini.part"
+"""The format of an `opaque` that is a whole part, as JSON: one about a tool of Google's."""
+
+_SIGNATURES: Final = (SIGNATURE, "google.thought_signature")
+"""The second is what Gemini's Chat Completions route gave; both are the same."""
+_NO_SIGNATURE: Final = "skip_thought_signature_validator"
+"""What Gemini 3 takes in place of the signature of a call that another model made."""
+_BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192}
+"""Google's own translation of efforts, in tokens."""
+_HIGHEST_BUDGET: Final = 24_576
+
+
+class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What differs between models; "auto" goes by the version in the model's name."""
+
+    thinking: Literal["auto", "level", "budget"] = "auto"
+    """What an effort becomes: Gemini 3 takes a level, Gemini 2.5 a number of tokens."""
+    call_ids: Literal["auto", "yes", "no"] = "auto"
+    """Whether calls and their results have ids: not before Gemini 3."""
+    unsigned_calls: Literal["auto", "mark", "send"] = "auto"
+    """Gemini 3 refuses a call without signature that is not marked to have none."""
+
+
+def render_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body that asks for an answer; the model and the stream are in the URL.
+
+    `provider_options` overrules it; where both have an object, such as `generationConfig`,
+    its members overrule ours.
+
+    Raises:
+        RequestError: the format cannot say what the request does.
+    """
+    quirks = _settle(quirks or Quirks(), model)
+    body: dict[str, Any] = {"contents": _contents(request, quirks=quirks)}
+    if instruction := _instruction(request.messages):
+        body["systemInstruction"] = {"parts": instruction}
+    if request.tools:
+        body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
+    if request.tool_choice is not None:
+        body["toolConfig"] = {"functionCallingConfig": _tool_choice(request)}
+    if config := _config(request, quirks=quirks):
+        body["generationConfig"] = config
+    for key, value in (request.provider_options or {}).items():
+        ours = body.get(key)
+        if isinstance(ours, dict) and isinstance(value, dict):
+            value = {**ours, **value}
+        body[key] = value
+    return body
+
+
+def _settle(quirks: Quirks, model: str) -> Quirks:
+    """Decide what is "auto"; a model whose name tells no version is taken for a new one."""
+    version = re.search(r"gemini-([0-9]+)", model)
+    new = version is None or int(version[1]) >= 3
+    return Quirks(
+        thinking=("level" if new else "budget") if quirks.thinking == "auto" else quirks.thinking,
+        call_ids=("yes" if new else "no") if quirks.call_ids == "auto" else quirks.call_ids,
+        unsigned_calls=("mark" if new else "send")
+        if quirks.unsigned_calls == "auto"
+        else quirks.unsigned_calls,
+    )
+
+
+def _instruction(messages: list[Message]) -> list[dict[str, Any]]:
+    texts = (
+        join_text(message.content)
+        for message in messages
+        if isinstance(message, SystemMessage | DeveloperMessage)
+    )
+    return [{"text": text} for text in texts if text]
+
+
+def _contents(request: ChatRequest, *, quirks: Quirks) -> list[dict[str, Any]]:
+    """Give the turns: what follows one another in the same role is one."""
+    contents: list[dict[str, Any]] = []
+    names = name_calls(request.messages)
+    for number, message in enumerate(request.messages):
+        place = f"messages[{number}]"
+        role = "user"
+        match message:
+            case SystemMessage() | DeveloperMessage():
+                continue
+            case UserMessage():
+                parts = _user_parts(message, place=place)
+            case AssistantMessage():
+                role, parts = "model", _model_parts(message, place=place, quirks=quirks)
+            case ToolMessage():
+                parts = [_tool_result(message, names, place=place, quirks=quirks)]
+        if contents and contents[-1]["role"] == role:
+            contents[-1]["parts"] += parts
+        elif parts:
+            contents.append({"role": role, "parts": parts})
+    return contents
+
+
+def _user_parts(message: UserMessage, *, place: str) -> list[dict[str, Any]]:
+    if isinstance(message.content, str):
+        return [{"text": message.content}]
+    parts = []
+    for number, part in enumerate(message.content):
+        where = f"{place}.content[{number}]"
+        match part:
+            case TextPart():
+                parts.append({"text": part.text})
+            case ImagePart():
+                parts.append(render_image(part, place=where))
+            case AudioPart():
+                parts.append(render_audio(part))
+            case FilePart():
+                parts.append(render_file(part, place=where))
+    return parts
+
+
+def _model_parts(message: AssistantMessage, *, place: str, quirks: Quirks) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    content = message.content or ()
+    for number, part in enumerate([TextPart(content)] if isinstance(content, str) else content):
+        match part:
+            case TextPart(text=text) | RefusalPart(refusal=text) if text:
+                parts.append({"text": text})
+            case OpaquePart(format=format) if format in _SIGNATURES:
+                # It came with the text before it, or with none.
+                if not parts or parts[-1].keys() != {"text"}:
+                    parts.append({"text": ""})
+                parts[-1]["thoughtSignature"] = part.data
+            case OpaquePart(format=format) if format == PART:
+                parts.append(_given_part(part.data, place=f"{place}.content[{number}].data"))
+            case _:
+                pass  # reasoning, and what is another provider's
+    if message.refusal:
+        parts.append({"text": message.refusal})
+    for number, call in enumerate(message.tool_calls or ()):
+        where = f"{place}.tool_calls[{number}]"
+        parts.append(_call(call, first=number == 0, place=where, quirks=quirks))
+    return parts
+
+
+def _given_part(data: str, *, place: str) -> dict[str, Any]:
+    try:
+        part = decode(data)
+    except ValueError:
+        part = None
+    if not isinstance(part, dict):
+        raise RequestError("invalid_request", f"{place}: it is no JSON object")
+    return part
+
+
+def _call(call: ToolCall, *, first: bool, place: str, quirks: Quirks) -> dict[str, Any]:
+    arguments = parse_arguments(call.function, place=f"{place}.function")
+    part: dict[str, Any] = {"functionCall": {"name": call.function.name, "args": arguments}}
+    if _is_geminis(call.id, quirks=quirks):
+        part["functionCall"]["id"] = call.id
+    signatures = (o.data for o in call.opaque or () if o.format in _SIGNATURES)
+    signature = next(signatures, None)
+    if signature is None and first and quirks.unsigned_calls == "mark":
+        # Of calls made at once, only the first has one.
+        signature = _NO_SIGNATURE
+    if signature is not None:
+        part["thoughtSignature"] = signature
+    return part
+
+
+def _is_geminis(id: str, *, quirks: Quirks) -> bool:
+    """Whether a call's id is its maker's, and not the one that we give to a call without."""
+    return quirks.call_ids == "yes" and not re.fullmatch(r"call_[0-9]+", id)
+
+
+def _tool_result(
+    message: ToolMessage, names: dict[str, str], *, place: str, quirks: Quirks
+) -> dict[str, Any]:
+    call = message.tool_call_id
+    if call not in names:
+        what = f"{place}.tool_call_id: no call before it has the id {call!r}"
+        raise RequestError("invalid_request", what)
+    response = _response(join_text(message.content))
+    result: dict[str, Any] = {"name": names[call], "response": response}
+    if _is_geminis(call, quirks=quirks):
+        result["id"] = call
+    if isinstance(message.content, list):
+        images = [
+            render_image(part, place=f"{place}.content[{number}]")
+            for number, part in enumerate(message.content)
+            if isinstance(part, ImagePart)
+        ]
+        if images:
+            result["parts"] = images
+    return {"functionResponse": result}
+
+
+def _response(text: str) -> dict[str, Any]:
+    """Give a result as the object that it has to be."""
+    try:
+        document = decode(text)
+    except ValueError:
+        document = None
+    return document if isinstance(document, dict) else {"result": text}
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    function = tool.function
+    declaration: dict[str, Any] = {"name": function.name}
+    if function.description is not None:
+        declaration["description"] = function.description
+    if function.parameters is not None:
+        declaration["parametersJsonSchema"] = function.parameters
+    return declaration
+
+
+def _tool_choice(request: ChatRequest) -> dict[str, Any]:
+    match request.tool_choice:
+        case "auto":
+            return {"mode": "AUTO"}
+        case "none":
+            return {"mode": "NONE"}
+        case "required" | None:
+            return {"mode": "ANY"}
+        case choice:
+            return {"mode": "ANY", "allowedFunctionNames": [choice.function.name]}
+
+
+def _config(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:
+    stop = [request.stop] if isinstance(request.stop, str) else request.stop
+    limit = request.max_completion_tokens
+    values: dict[str, Any] = {
+        "temperature": request.temperature,
+        "topP": request.top_p,
+        "maxOutputTokens": request.max_tokens if limit is None else limit,
+        "stopSequences": stop,
+        "seed": request.seed,
+        "candidateCount": request.n,
+        "presencePenalty": request.presence_penalty,
+        "frequencyPenalty": request.frequency_penalty,
+        "responseLogprobs": request.logprobs or None,
+        "logprobs": request.top_logprobs if request.logprobs else None,
+        **_response_format(request),
+    }
+    if request.reasoning_effort is not None:
+        values["thinkingConfig"] = _thinking(request.reasoning_effort, quirks=quirks)
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _response_format(request: ChatRequest) -> dict[str, Any]:
+    match request.response_format:
+        case JsonObjectFormat():
+            return {"responseMimeType": "application/json"}
+        case JsonSchemaFormat(json_schema=schema):
+            return {"responseMimeType": "application/json", "responseJsonSchema": schema.schema}
+        case _:
+            return {}
+
+
+def _thinking(effort: str, *, quirks: Quirks) -> dict[str, Any]:
+    """Give how much to think, and ask to be told what was thought."""
+    if quirks.thinking == "level":
+        # Gemini 3 cannot be told not to think; every model of it has this level.
+        return {
+            "includeThoughts": True,
+            "thinkingLevel": "LOW" if effort == "none" else effort.upper(),
+        }
+    budget = _BUDGETS.get(effort, _HIGHEST_BUDGET)
+    if not budget:
+        return {"thinkingBudget": 0}  # thoughts cannot be asked for then
+    return {"includeThoughts": True, "thinkingBudget": budget}
