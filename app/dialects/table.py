@@ -19,12 +19,21 @@ from app.dialects.bedrock.parser import Parser as BedrockParser
 from app.dialects.bedrock.request import IGNORED as BEDROCK_IGNORED
 from app.dialects.bedrock.request import Quirks as BedrockQuirks
 from app.dialects.bedrock.request import render_request as render_bedrock
+from app.dialects.cohere.parser import Parser as CohereParser
+from app.dialects.cohere.request import IGNORED as COHERE_IGNORED
+from app.dialects.cohere.request import Quirks as CohereQuirks
+from app.dialects.cohere.request import render_request as render_cohere
+from app.dialects.ollama.parser import Parser as OllamaParser
+from app.dialects.ollama.request import IGNORED as OLLAMA_IGNORED
+from app.dialects.ollama.request import Quirks as OllamaQuirks
+from app.dialects.ollama.request import render_request as render_ollama
 from app.dialects.openai_chat.parser import Parser as OpenaiChatParser
 from app.dialects.openai_chat.request import Quirks as OpenaiChatQuirks
 from app.dialects.openai_chat.request import render_request as render_openai_chat
 from app.dialects.parser import Decoder, Parser
 from app.framing.eventstream import Decoder as EventStreamDecoder
 from app.framing.lenient import LenientDecoder
+from app.framing.ndjson import NdjsonDecoder
 
 MODEL: Final = "{model}"
 """Where a path or a base URL wants the model's name."""
@@ -58,6 +67,25 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             parser=OpenaiChatParser,
             render_request=render_openai_chat,
             quirks=OpenaiChatQuirks,
+        ),
+        "cohere": Dialect(
+            path="v2/chat",
+            decoder=LenientDecoder,
+            parser=CohereParser,
+            render_request=render_cohere,
+            quirks=CohereQuirks,
+            # Without these it lists 20 models, of every kind.
+            models_path="v1/models?endpoint=chat&page_size=1000",
+            ignored=COHERE_IGNORED,
+        ),
+        "ollama": Dialect(
+            path="api/chat",
+            decoder=NdjsonDecoder,
+            parser=OllamaParser,
+            render_request=render_ollama,
+            quirks=OllamaQuirks,
+            models_path="api/tags",
+            ignored=OLLAMA_IGNORED,
         ),
         "anthropic": Dialect(
             path="v1/messages",

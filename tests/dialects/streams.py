@@ -43,6 +43,8 @@ DIALECT_OF = {
     "anthropic": "anthropic",
     "bedrock_converse": "bedrock_converse",
     "bedrock_invoke": "bedrock_anthropic",
+    "cohere_v2": "cohere",
+    "ollama": "ollama",
     "openai_chat": "openai_chat",
 }
 """The dialect that reads a format of the index."""
@@ -53,12 +55,44 @@ def recordings(dialect: str | None = None) -> list[Any]:
     found = index("index.json")
     if found is None:
         return [absent()]
-    rows = [row for row in found["streams"] if row["format"] in DIALECT_OF]
+    rows = [common(row) for row in found["streams"] if row["format"] in DIALECT_OF]
     return [
         pytest.param(row, id=row["file"])
         for row in rows
         if dialect in (None, DIALECT_OF[row["format"]])
     ]
+
+
+def common(row: dict[str, Any]) -> dict[str, Any]:
+    """Give a row whose truth says in the words of all formats what its own have others for."""
+    truth = {**row["truth"], "choices": [dict(choice) for choice in row["truth"]["choices"]]}
+    for choice in truth["choices"]:
+        # Cohere's plan is reasoning too, and its citations name documents.
+        choice["reasoning"] += choice.get("tool_plan", "")
+        if row["format"] == "cohere_v2":
+            choice["citations"] = [
+                {
+                    "start_index": citation["start"],
+                    "end_index": citation["end"],
+                    "title": source["document"].get("title"),
+                }
+                for citation in choice.get("citations", ())
+                for source in citation["sources"]
+            ]
+        if row["format"] == "ollama":
+            # Arguments are objects, and calls may have no id.
+            choice["tool_calls"] = [
+                {
+                    **call,
+                    "id": call["id"] or f"call_{call['index']}",
+                    "arguments": json.dumps(call["arguments_parsed"], separators=(",", ":")),
+                }
+                for call in choice["tool_calls"]
+            ]
+    if isinstance(truth["error"], str):
+        # The index leaves out the `error_type` that stands beside it.
+        truth["error"] = {"message": truth["error"], "type": "INVALID_TOOL_GENERATION"}
+    return {**row, "truth": truth}
 
 
 def absent() -> Any:

@@ -1,0 +1,180 @@
+"""What Ollama's /api/chat is sent."""
+
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.conversation import (
+    join_text,
+    list_reasoning,
+    name_calls,
+    parse_arguments,
+    parse_data_url,
+    unsupported,
+)
+from app.requests import (
+    AssistantMessage,
+    ChatRequest,
+    DeveloperMessage,
+    ImagePart,
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    Message,
+    RefusalPart,
+    SystemMessage,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolMessage,
+)
+
+FORMAT: Final = "Ollama's API"
+IGNORED: Final = frozenset(("parallel_tool_calls", "metadata", "user", "n"))
+"""What the API has no place for; `n` is refused if it is more than 1."""
+
+_THINK: Final[dict[str, bool | str]] = {"none": False, "minimal": "low", "xhigh": "max"}
+"""The efforts that Ollama has other words for; it knows low, medium, high and max."""
+
+
+class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing: there is one vendor."""
+
+
+def render_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body that asks for `model` as a stream.
+
+    `provider_options` overrules all but the model and that it is a stream; its `options` are
+    joined with those of the request.
+
+    Raises:
+        RequestError: the format cannot say what the request does.
+    """
+    if request.n is not None and request.n > 1:
+        raise unsupported("n", "more than one choice", format=FORMAT)
+    names = name_calls(request.messages)
+    body: dict[str, Any] = {
+        "messages": [
+            _render_message(message, place=f"messages[{index}]", names=names)
+            for index, message in enumerate(request.messages)
+        ],
+        "tools": _render_tools(request),
+        "format": _render_format(request),
+        "think": _render_think(request.reasoning_effort),
+        "logprobs": request.logprobs,
+        "top_logprobs": request.top_logprobs,
+        "options": _render_options(request) or None,
+    }
+    body = {key: value for key, value in body.items() if value is not None}
+    given = dict(request.provider_options or {})
+    if isinstance(given.get("options"), dict):
+        given["options"] = {**body.get("options", {}), **given["options"]}
+    return {**body, **given, "model": model, "stream": True}
+
+
+def _render_message(message: Message, *, place: str, names: dict[str, str]) -> dict[str, Any]:
+    match message:
+        case SystemMessage() | DeveloperMessage():
+            return {"role": "system", "content": join_text(message.content)}
+        case AssistantMessage():
+            return _render_assistant(message, place=place)
+        case ToolMessage():
+            tool: dict[str, Any] = {"role": "tool", **_render_content(message.content, place=place)}
+            if message.tool_call_id in names:
+                tool["tool_name"] = names[message.tool_call_id]
+            return {**tool, "tool_call_id": message.tool_call_id}
+        case _:
+            return {"role": "user", **_render_content(message.content, place=place)}
+
+
+def _render_content(content: str | list[Any], *, place: str) -> dict[str, Any]:
+    """Give the text and the images; which stood before which has no place."""
+    images = []
+    parts = [] if isinstance(content, str) else content
+    for index, part in enumerate(parts):
+        where = f"{place}.content[{index}]"
+        if isinstance(part, ImagePart):
+            images.append(_render_image(part, place=where))
+        elif not isinstance(part, TextPart):
+            raise unsupported(where, "anything but text and images", format=FORMAT)
+    return {"content": join_text(content), **({"images": images} if images else {})}
+
+
+def _render_image(part: ImagePart, *, place: str) -> str:
+    found = parse_data_url(part.image_url.url)
+    if found is None:
+        raise unsupported(place, "an image by URL", format=FORMAT)
+    return found[1]
+
+
+def _render_assistant(message: AssistantMessage, *, place: str) -> dict[str, Any]:
+    rendered: dict[str, Any] = {"role": "assistant", "content": _said(message)}
+    thinking = "".join(part.text for part in list_reasoning(message))
+    if thinking:
+        rendered["thinking"] = thinking
+    if message.tool_calls:
+        rendered["tool_calls"] = [
+            _render_call(call, place=f"{place}.tool_calls[{index}].function")
+            for index, call in enumerate(message.tool_calls)
+        ]
+    return rendered
+
+
+def _said(message: AssistantMessage) -> str:
+    """Give what was said aloud, refusals too."""
+    if not isinstance(message.content, list):
+        return message.content or message.refusal or ""
+    texts = [
+        part.refusal if isinstance(part, RefusalPart) else join_text([part])
+        for part in message.content
+    ]
+    return "".join(texts) or message.refusal or ""
+
+
+def _render_call(call: ToolCall, *, place: str) -> dict[str, Any]:
+    arguments = parse_arguments(call.function, place=place)
+    return {"id": call.id, "function": {"name": call.function.name, "arguments": arguments}}
+
+
+def _render_tools(request: ChatRequest) -> list[dict[str, Any]] | None:
+    """Give the tools, none for "none": the model is free to use what it is given."""
+    if request.tool_choice not in (None, "auto", "none"):
+        raise unsupported("tool_choice", "the demand for a tool call", format=FORMAT)
+    if not request.tools or request.tool_choice == "none":
+        return None
+    return [_render_tool(tool) for tool in request.tools]
+
+
+def _render_tool(tool: Tool) -> dict[str, Any]:
+    function = msgspec.to_builtins(tool.function)
+    function.pop("strict", None)
+    return {"type": "function", "function": function}
+
+
+def _render_format(request: ChatRequest) -> Any:
+    match request.response_format:
+        case JsonObjectFormat():
+            return "json"
+        case JsonSchemaFormat(json_schema=wanted):
+            return "json" if wanted.schema is None else wanted.schema
+        case _:
+            return None
+
+
+def _render_think(effort: str | None) -> bool | str | None:
+    return effort if effort is None else _THINK.get(effort, effort)
+
+
+def _render_options(request: ChatRequest) -> dict[str, Any]:
+    limits = (request.max_completion_tokens, request.max_tokens)
+    options = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "num_predict": next((limit for limit in limits if limit is not None), None),
+        "stop": [request.stop] if isinstance(request.stop, str) else request.stop,
+        "seed": request.seed,
+        "presence_penalty": request.presence_penalty,
+        "frequency_penalty": request.frequency_penalty,
+    }
+    return {name: value for name, value in options.items() if value is not None}
