@@ -27,11 +27,15 @@ from app.dialects.ollama.parser import Parser as OllamaParser
 from app.dialects.ollama.request import IGNORED as OLLAMA_IGNORED
 from app.dialects.ollama.request import Quirks as OllamaQuirks
 from app.dialects.ollama.request import render_request as render_ollama
+from app.dialects.gemini.parser import Parser as GeminiParser
+from app.dialects.gemini.request import Quirks as GeminiQuirks
+from app.dialects.gemini.request import render_request as render_gemini
 from app.dialects.openai_chat.parser import Parser as OpenaiChatParser
 from app.dialects.openai_chat.request import Quirks as OpenaiChatQuirks
 from app.dialects.openai_chat.request import render_request as render_openai_chat
 from app.dialects.parser import Decoder, Parser
 from app.framing.eventstream import Decoder as EventStreamDecoder
+from app.framing.json_array import JsonArrayDecoder
 from app.framing.lenient import LenientDecoder
 from app.framing.ndjson import NdjsonDecoder
 
@@ -125,6 +129,15 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             headers={"accept": "application/vnd.amazon.eventstream"},
             models_path=None,
             ignored=ANTHROPIC_IGNORED,
+        ),
+        "gemini": Dialect(
+            path="models/{model}:streamGenerateContent",
+            decoder=JsonArrayDecoder,
+            parser=GeminiParser,
+            render_request=render_gemini,
+            quirks=GeminiQuirks,
+            query={"alt": "sse"},
+            ignored=frozenset(("metadata", "parallel_tool_calls", "user")),
         ),
     }
 )

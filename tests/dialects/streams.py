@@ -45,9 +45,14 @@ DIALECT_OF = {
     "bedrock_invoke": "bedrock_anthropic",
     "cohere_v2": "cohere",
     "ollama": "ollama",
+    "gemini": "gemini",
+    "gemini_array": "gemini",
     "openai_chat": "openai_chat",
 }
 """The dialect that reads a format of the index."""
+
+OBJECTS = {"gemini", "gemini_array"}
+"""The formats in which a call's arguments are an object, whose text is ours."""
 
 
 def recordings(dialect: str | None = None) -> list[Any]:

@@ -1,5 +1,6 @@
 """What providers really sent, in every dialect and under every kind of cut, is understood."""
 
+import json
 import random
 from typing import Any
 
@@ -17,6 +18,7 @@ from app.events import (
 )
 from tests.dialects.streams import (
     DIALECT_OF,
+    OBJECTS,
     body_of,
     check,
     end_of,
@@ -42,9 +44,12 @@ def test_the_events_say_what_the_provider_said(row: dict[str, Any]) -> None:
         assert joined(found, ReasoningDelta, number) == choice["reasoning"]
         assert joined(found, RefusalDelta, number) == choice["refusal"]
         calls = [call for call in tool_calls(found) if call["choice"] == number]
+        sent = choice["tool_calls"]
+        if row["format"] in OBJECTS:
+            sent = [written(call) for call in sent]
         assert calls == [
             {"choice": number, **{key: call[key] for key in ("id", "name", "arguments")}}
-            for call in choice["tool_calls"]
+            for call in sent
         ]
         if choice["finish_reason"] == "error":
             assert number not in ends  # the error stands in stream.end
@@ -62,6 +67,8 @@ def test_the_events_say_what_the_provider_said(row: dict[str, Any]) -> None:
     if truth["error"]:
         assert end.error is not None
         assert truth["error"]["message"] in end.error.message
+    if any("has_grounding" in choice for choice in truth["choices"]):
+        return  # the index does not say which sources; the dialect's own tests do
     # The index has citations under the answer as URLs, or under the choice with what they say.
     cited = [c for choice in truth["choices"] for c in choice.get("citations", ())]
     sources = [e for e in found if isinstance(e, Source)]
@@ -69,6 +76,12 @@ def test_the_events_say_what_the_provider_said(row: dict[str, Any]) -> None:
     for source, citation in zip(sources, cited, strict=False):
         said = (citation.get("title"), citation.get("cited_text"))
         assert (source.title, source.cited_text) == said
+
+
+def written(call: dict[str, Any]) -> dict[str, Any]:
+    """Give a call with its arguments as we write an object."""
+    text = json.dumps(call["arguments_parsed"], separators=(",", ":"), ensure_ascii=False)
+    return {**call, "arguments": text}
 
 
 @ALL
