@@ -23,16 +23,20 @@ from app.dialects.cohere.parser import Parser as CohereParser
 from app.dialects.cohere.request import IGNORED as COHERE_IGNORED
 from app.dialects.cohere.request import Quirks as CohereQuirks
 from app.dialects.cohere.request import render_request as render_cohere
+from app.dialects.gemini.parser import Parser as GeminiParser
+from app.dialects.gemini.request import Quirks as GeminiQuirks
+from app.dialects.gemini.request import render_request as render_gemini
 from app.dialects.ollama.parser import Parser as OllamaParser
 from app.dialects.ollama.request import IGNORED as OLLAMA_IGNORED
 from app.dialects.ollama.request import Quirks as OllamaQuirks
 from app.dialects.ollama.request import render_request as render_ollama
-from app.dialects.gemini.parser import Parser as GeminiParser
-from app.dialects.gemini.request import Quirks as GeminiQuirks
-from app.dialects.gemini.request import render_request as render_gemini
 from app.dialects.openai_chat.parser import Parser as OpenaiChatParser
 from app.dialects.openai_chat.request import Quirks as OpenaiChatQuirks
 from app.dialects.openai_chat.request import render_request as render_openai_chat
+from app.dialects.openai_responses.parser import Parser as OpenaiResponsesParser
+from app.dialects.openai_responses.request import IGNORED as OPENAI_RESPONSES_IGNORED
+from app.dialects.openai_responses.request import Quirks as OpenaiResponsesQuirks
+from app.dialects.openai_responses.request import render_request as render_openai_responses
 from app.dialects.parser import Decoder, Parser
 from app.framing.eventstream import Decoder as EventStreamDecoder
 from app.framing.json_array import JsonArrayDecoder
@@ -72,6 +76,34 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             render_request=render_openai_chat,
             quirks=OpenaiChatQuirks,
         ),
+        "openai_responses": Dialect(
+            path="responses",
+            decoder=LenientDecoder,
+            parser=OpenaiResponsesParser,
+            render_request=render_openai_responses,
+            quirks=OpenaiResponsesQuirks,
+            ignored=OPENAI_RESPONSES_IGNORED,
+        ),
+        "bedrock_converse": Dialect(
+            path="model/{model}/converse-stream",
+            decoder=EventStreamDecoder,
+            parser=BedrockParser,
+            render_request=render_bedrock,
+            quirks=BedrockQuirks,
+            headers={"accept": "application/vnd.amazon.eventstream"},
+            models_path=None,
+            ignored=BEDROCK_IGNORED,
+        ),
+        "bedrock_anthropic": Dialect(
+            path="model/{model}/invoke-with-response-stream",
+            decoder=BedrockInvokeDecoder,
+            parser=AnthropicParser,
+            render_request=render_bedrock_anthropic,
+            quirks=AnthropicQuirks,
+            headers={"accept": "application/vnd.amazon.eventstream"},
+            models_path=None,
+            ignored=ANTHROPIC_IGNORED,
+        ),
         "cohere": Dialect(
             path="v2/chat",
             decoder=LenientDecoder,
@@ -107,26 +139,6 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             parser=AnthropicParser,
             render_request=render_vertex_anthropic,
             quirks=AnthropicQuirks,
-            models_path=None,
-            ignored=ANTHROPIC_IGNORED,
-        ),
-        "bedrock_converse": Dialect(
-            path="model/{model}/converse-stream",
-            decoder=EventStreamDecoder,
-            parser=BedrockParser,
-            render_request=render_bedrock,
-            quirks=BedrockQuirks,
-            headers={"accept": "application/vnd.amazon.eventstream"},
-            models_path=None,
-            ignored=BEDROCK_IGNORED,
-        ),
-        "bedrock_anthropic": Dialect(
-            path="model/{model}/invoke-with-response-stream",
-            decoder=BedrockInvokeDecoder,
-            parser=AnthropicParser,
-            render_request=render_bedrock_anthropic,
-            quirks=AnthropicQuirks,
-            headers={"accept": "application/vnd.amazon.eventstream"},
             models_path=None,
             ignored=ANTHROPIC_IGNORED,
         ),

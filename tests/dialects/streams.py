@@ -43,11 +43,12 @@ DIALECT_OF = {
     "anthropic": "anthropic",
     "bedrock_converse": "bedrock_converse",
     "bedrock_invoke": "bedrock_anthropic",
-    "cohere_v2": "cohere",
-    "ollama": "ollama",
     "gemini": "gemini",
     "gemini_array": "gemini",
+    "cohere_v2": "cohere",
+    "ollama": "ollama",
     "openai_chat": "openai_chat",
+    "openai_responses": "openai_responses",
 }
 """The dialect that reads a format of the index."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.dialects.failure import parse_error
 from app.dialects.table import DIALECTS
 from app.events import (
     ChoiceEnd,
@@ -65,17 +66,25 @@ def test_the_events_say_what_the_provider_said(row: dict[str, Any]) -> None:
     assert end.status == ("failed" if truth["error"] else "completed")
     assert end.finish_reason == truth["choices"][0]["finish_reason"]
     if truth["error"]:
-        assert end.error is not None
-        assert truth["error"]["message"] in end.error.message
+        error = parse_error({"error": truth["error"]}, upstream="u")
+        assert end.error == error.info()
+        # What a provider says of the relay's own account is not for callers.
+        shown = truth["error"]["message"] in error.message
+        assert shown == (error.code in ("upstream_invalid_request", "upstream_tool_failed"))
     if any("has_grounding" in choice for choice in truth["choices"]):
         return  # the index does not say which sources; the dialect's own tests do
-    # The index has citations under the answer as URLs, or under the choice with what they say.
-    cited = [c for choice in truth["choices"] for c in choice.get("citations", ())]
+    # The index has citations under the answer as URLs, or under the choice with their places.
+    cited = [
+        c
+        for choice in truth["choices"]
+        for c in choice.get("annotations", choice.get("citations", ()))
+    ]
     sources = [e for e in found if isinstance(e, Source)]
     assert [e.url for e in sources] == truth.get("citations", [c.get("url") for c in cited])
     for source, citation in zip(sources, cited, strict=False):
-        said = (citation.get("title"), citation.get("cited_text"))
-        assert (source.title, source.cited_text) == said
+        place = (citation.get("start_index"), citation.get("end_index"), citation.get("title"))
+        assert (source.start, source.end, source.title) == place
+        assert source.cited_text == citation.get("cited_text")
 
 
 def written(call: dict[str, Any]) -> dict[str, Any]:

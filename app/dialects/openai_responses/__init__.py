@@ -1,0 +1,1 @@
+"""OpenAI Responses, and all who speak it alike."""

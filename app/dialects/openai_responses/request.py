@@ -1,0 +1,291 @@
+"""What an upstream that speaks Responses is sent: the conversation as a list of items."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from app.dialects.conversation import join_text, unsupported
+from app.dialects.openai_responses.items import COMPACTION, CUSTOM, ENCRYPTED, PHASE, REASONING
+from app.errors import RequestError
+from app.requests import (
+    AssistantMessage,
+    AudioPart,
+    ChatRequest,
+    FilePart,
+    Function,
+    ImagePart,
+    JsonSchemaFormat,
+    Message,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolMessage,
+    UserMessage,
+)
+
+FORMAT: Final = "OpenAI Responses"
+IGNORED: Final = frozenset(("seed", "frequency_penalty", "presence_penalty"))
+_ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
+_LOGPROBS: Final = "message.output_text.logprobs"
+
+
+class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one vendor wants in a request."""
+
+    store: bool | None = False
+    """Whether the provider keeps the answer; None leaves the field out."""
+    encrypted_reasoning: Literal["auto", "always", "never"] = "auto"
+    """When to ask for reasoning that can be sent back: models that do not reason refuse the
+    question, so by default only requests that speak of reasoning ask."""
+    reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
+    """What to ask for beside an effort. OpenAI gives summaries to verified organisations only,
+    and refuses the request of any other."""
+    send_reasoning: Literal["encrypted", "text", "no"] = "encrypted"
+    """What goes back of the reasoning: what only the provider can read, or its text too."""
+    user_field: Literal["user", "safety_identifier"] = "user"
+
+
+def render_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body that asks an upstream for `model` as a stream.
+
+    `provider_options` overrules all but the model and that it is a stream.
+
+    Raises:
+        RequestError: the format cannot say something that the answer depends on.
+    """
+    quirks = quirks or Quirks()
+    if request.n is not None and request.n > 1:
+        raise unsupported("n", "more than one choice", format=FORMAT)
+    if request.stop:
+        raise unsupported("stop", "a stop sequence", format=FORMAT)
+    limits = (request.max_completion_tokens, request.max_tokens)
+    body = {
+        "input": _render_input(request.messages, quirks=quirks),
+        "max_output_tokens": next((value for value in limits if value is not None), None),
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "top_logprobs": request.top_logprobs,
+        "tools": [_render_tool(tool.function) for tool in request.tools or ()] or None,
+        "tool_choice": _render_choice(request.tool_choice),
+        "parallel_tool_calls": request.parallel_tool_calls,
+        "text": _render_format(request),
+        "reasoning": _render_reasoning(request, quirks=quirks),
+        "metadata": request.metadata and dict(request.metadata),
+        quirks.user_field: request.user,
+        "store": quirks.store,
+    }
+    body["include"] = _list_includes(request, body["input"], quirks=quirks) or None
+    sent = {key: value for key, value in body.items() if value is not None}
+    options = msgspec.to_builtins(request.provider_options or {})
+    return {**sent, **options, "model": model, "stream": True}
+
+
+def _list_includes(request: ChatRequest, items: Any, *, quirks: Quirks) -> list[str]:
+    reasons = request.reasoning_effort or any(item.get("type") == "reasoning" for item in items)
+    wanted = quirks.encrypted_reasoning
+    found = []
+    if wanted == "always" or (wanted == "auto" and reasons):
+        found.append(_ENCRYPTED_REASONING)
+    if request.logprobs or request.top_logprobs:
+        found.append(_LOGPROBS)
+    return found
+
+
+def _render_reasoning(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any] | None:
+    if request.reasoning_effort is None:
+        return None
+    reasoning = {"effort": request.reasoning_effort}
+    if quirks.reasoning_summary and request.reasoning_effort != "none":
+        reasoning["summary"] = quirks.reasoning_summary
+    return reasoning
+
+
+def _render_tool(function: Function) -> dict[str, Any]:
+    tool: dict[str, Any] = {"type": "function", "name": function.name}
+    if function.description is not None:
+        tool["description"] = function.description
+    parameters = function.parameters
+    tool["parameters"] = {"type": "object", "properties": {}} if parameters is None else parameters
+    # Left out it means false in Chat Completions, but here that a schema is made strict.
+    tool["strict"] = bool(function.strict)
+    return msgspec.to_builtins(tool)  # type: ignore[no-any-return]  # a dict of a dict
+
+
+def _render_choice(choice: str | ToolChoice | None) -> Any:
+    if isinstance(choice, ToolChoice):
+        return {"type": "function", "name": choice.function.name}
+    return choice
+
+
+def _render_format(request: ChatRequest) -> dict[str, Any] | None:
+    wanted = request.response_format
+    if wanted is None:
+        return None
+    if isinstance(wanted, JsonSchemaFormat):
+        schema = {"schema": {}, "strict": False, **msgspec.to_builtins(wanted.json_schema)}
+        return {"format": {"type": "json_schema", **schema}}
+    return {"format": msgspec.to_builtins(wanted)}
+
+
+def _render_input(messages: Sequence[Message], *, quirks: Quirks) -> list[dict[str, Any]]:
+    custom = {
+        call.id
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls or ()
+        if _is_custom(call)
+    }
+    items: list[dict[str, Any]] = []
+    for number, message in enumerate(messages):
+        place = f"messages[{number}]"
+        match message:
+            case AssistantMessage():
+                items += _Turn(quirks).render(message)
+                items += map(_render_call, message.tool_calls or ())
+            case ToolMessage():
+                items.append(_render_result(message, custom=custom))
+            case UserMessage():
+                if message.name is not None:
+                    raise unsupported(f"{place}.name", "the name of a speaker", format=FORMAT)
+                content = _render_content(message.content, place=f"{place}.content")
+                items.append({"role": "user", "content": content})
+            case _:
+                role = message.__struct_config__.tag
+                content = _render_content(message.content, place=f"{place}.content")
+                items.append({"role": role, "content": content})
+    return items
+
+
+def _render_content(content: str | Sequence[object], *, place: str) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    return [_render_part(part, place=f"{place}[{i}]") for i, part in enumerate(content)]
+
+
+def _render_part(part: object, *, place: str) -> dict[str, Any]:
+    match part:
+        case TextPart():
+            return {"type": "input_text", "text": part.text}
+        case ImagePart():
+            image = part.image_url
+            return {"type": "input_image", "image_url": image.url, "detail": image.detail or "auto"}
+        case AudioPart():
+            return {"type": "input_audio", "input_audio": msgspec.to_builtins(part.input_audio)}
+        case FilePart():
+            file = msgspec.to_builtins(part.file)
+            if "file_data" in file or "file_id" in file:
+                return {"type": "input_file", **file}
+            raise RequestError("invalid_request", f"{place}.file: it has no file_data or file_id")
+        case _:
+            raise unsupported(place, "this part", format=FORMAT)
+
+
+def _is_custom(call: ToolCall) -> bool:
+    return any(opaque.format == CUSTOM for opaque in call.opaque or ())
+
+
+def _render_call(call: ToolCall) -> dict[str, Any]:
+    name, given = call.function.name, call.function.arguments
+    if _is_custom(call):
+        return {"type": "custom_tool_call", "call_id": call.id, "name": name, "input": given}
+    arguments = given if given.strip() else "{}"
+    return {"type": "function_call", "call_id": call.id, "name": name, "arguments": arguments}
+
+
+def _render_result(message: ToolMessage, *, custom: set[str]) -> dict[str, Any]:
+    kind = "custom_tool_call_output" if message.tool_call_id in custom else "function_call_output"
+    content = message.content
+    if isinstance(content, str) or all(isinstance(part, TextPart) for part in content):
+        output: str | list[dict[str, Any]] = join_text(content)
+    else:
+        output = [_render_part(part, place="") for part in content]
+    return {"type": kind, "call_id": message.tool_call_id, "output": output}
+
+
+class _Turn:
+    """One assistant message but for its calls, as items: messages, and reasoning between them."""
+
+    def __init__(self, quirks: Quirks) -> None:
+        self._quirks = quirks
+        self._said: list[dict[str, Any]] = []
+        self._thought: list[str] = []
+
+    def render(self, message: AssistantMessage) -> list[dict[str, Any]]:
+        return [item for part in _list_parts(message) for item in self._take(part)] + self._rest()
+
+    def _take(self, part: object) -> Iterator[dict[str, Any]]:
+        """Give the items that a part completes."""
+        match part:
+            case TextPart() | RefusalPart():
+                yield from self._end_thought(None)
+                self._say(part)
+            case ReasoningPart():
+                yield from self._end_said(None)
+                yield from self._think(part)
+            case OpaquePart(format=format, data=data):
+                if format == PHASE:
+                    yield from self._end_said(data)
+                elif format in (REASONING, ENCRYPTED):
+                    yield from self._end_said(None)
+                    yield from self._end_thought(data)
+                elif format == COMPACTION:
+                    yield from self._rest()
+                    yield {"type": "compaction", "encrypted_content": data}
+
+    def _rest(self) -> list[dict[str, Any]]:
+        return [*self._end_said(None), *self._end_thought(None)]
+
+    def _say(self, part: TextPart | RefusalPart) -> None:
+        if isinstance(part, RefusalPart):
+            self._said.append({"type": "refusal", "refusal": part.refusal})
+        elif part.text:
+            self._said.append({"type": "output_text", "text": part.text, "annotations": []})
+
+    def _end_said(self, phase: str | None) -> Iterator[dict[str, Any]]:
+        said, self._said = self._said, []
+        if not said:
+            return
+        # One text alone goes in the short form, which every host takes.
+        plain = len(said) == 1 and "text" in said[0]
+        item = {"role": "assistant", "content": said[0]["text"] if plain else said}
+        yield {**item, "phase": phase} if phase else item
+
+    def _think(self, part: ReasoningPart) -> Iterator[dict[str, Any]]:
+        """Take a block of reasoning; the blocks of one item come one after the other."""
+        if part.signature or part.format not in (None, ENCRYPTED):
+            return  # it is another provider's
+        if part.text:
+            self._thought.append(part.text)
+        if part.encrypted:
+            yield from self._end_thought(part.encrypted)
+
+    def _end_thought(self, encrypted: str | None) -> Iterator[dict[str, Any]]:
+        thought, self._thought = self._thought, []
+        wanted = self._quirks.send_reasoning
+        if wanted == "no":
+            return
+        item: dict[str, Any] = {"type": "reasoning", "summary": []}
+        if encrypted:
+            # No id: with `store` off the provider would look for it in vain.
+            item["summary"] = [{"type": "summary_text", "text": text} for text in thought]
+            yield {**item, "encrypted_content": encrypted}
+        elif thought and wanted == "text":
+            item["content"] = [{"type": "reasoning_text", "text": text} for text in thought]
+            yield item
+
+
+def _list_parts(message: AssistantMessage) -> list[object]:
+    """Give what an assistant message says, in whichever form it does, as parts."""
+    content = message.content
+    parts: list[object] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
+    if message.reasoning_content and not any(isinstance(p, ReasoningPart) for p in parts):
+        parts.insert(0, ReasoningPart(message.reasoning_content))
+    if message.refusal:
+        parts.append(RefusalPart(message.refusal))
+    return parts
