@@ -18,7 +18,7 @@ from app.events import Event, StreamEnd, StreamTarget
 from app.limits import Limits
 from app.relay import Relay, shut_down
 from app.requests import ChatRequest
-from app.upstreams.routes import Upstreams
+from app.upstreams.routes import Health, Upstreams
 
 BATCH = 256
 """How many events a reader that catches up is given at once."""
@@ -166,7 +166,7 @@ class Hub:
                 "try again shortly",
                 retry_after_s=2,
             )
-        model, target = self.upstreams.resolve(request.model)
+        route = self.upstreams.resolve(request.model)
         self._starting += 1
         try:
             await self._log.create(stream)
@@ -178,8 +178,8 @@ class Hub:
         relay = Relay(
             stream,
             request,
-            model=model,
-            target=target,
+            route=route,
+            upstreams=self.upstreams,
             client=self._client,
             event_log=self._log,
             limits=self._limits,
@@ -211,6 +211,10 @@ class Hub:
         if self.draining:
             return "draining"
         return "ready" if self._log.healthy() else "log failing"
+
+    def health(self) -> list[Health]:
+        """Tell how the targets fare."""
+        return self.upstreams.health(now=asyncio.get_running_loop().time())
 
     async def events(self, stream: str) -> Sequence[Event]:
         """Give all events so far, without waiting.

@@ -35,9 +35,22 @@ class Limits(Timeouts, frozen=True):
 class Deadlines:
     """When the wait for one generation is over, and what it was waiting for."""
 
-    def __init__(self, timeouts: Timeouts, *, now: float) -> None:
+    def __init__(
+        self,
+        timeouts: Timeouts,
+        *,
+        now: float,
+        started_at: float | None = None,
+        begin_by: float | None = None,
+    ) -> None:
+        """Start the clocks of one attempt.
+
+        `started_at` is when the first attempt began, `begin_by` when the first event has to
+        be there whatever `first_event_timeout_s` allows.
+        """
         self._timeouts = timeouts
-        self._total = now + timeouts.total_timeout_s
+        self._total = (now if started_at is None else started_at) + timeouts.total_timeout_s
+        self._begin_by = begin_by
         self._bytes_at = now
         self._event_at = now
         self._seen_event = False
@@ -72,6 +85,8 @@ class Deadlines:
                 f"for {limits.first_event_timeout_s:g} s",
             ),
         ]
+        if self._begin_by is not None and not self._seen_event:
+            candidates.append((self._begin_by, "did not begin to answer in the time that was left"))
         if self._seen_event:
             idle_s = limits.idle_timeout_s
             candidates.append((self._bytes_at + idle_s, f"sent nothing for {idle_s:g} s"))

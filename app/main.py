@@ -15,7 +15,7 @@ import app
 from app.api import chat, health, models, page, problems, streams
 from app.api.middleware import CommonHeaders
 from app.api.policy import Policy
-from app.demo import MODELS, DemoTransport
+from app.demo import DemoTransport
 from app.errors import RelayError, RequestError
 from app.eventlog import EventLog
 from app.eventlog.memory import MemoryLog
@@ -23,11 +23,9 @@ from app.eventlog.sqlite import SqliteLog
 from app.hub import Capacity, Hub
 from app.limits import Limits
 from app.settings import Settings, SettingsError
-from app.upstreams.endpoints import Upstream
+from app.settings.upstreams import DEMO
 from app.upstreams.http import open_client
 from app.upstreams.routes import Upstreams
-
-DEMO = Upstream("demo", "http://demo/v1", models=tuple(MODELS), prefixed=False)
 
 LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 """Development servers on the same machine may call the relay from the browser."""
@@ -42,7 +40,13 @@ def build_hub(settings: Settings) -> Hub:
         SettingsError: the default model is none that the settings know.
     """
     demo = (DEMO,) if settings.demo or not settings.upstreams else ()
-    upstreams = Upstreams((*demo, *settings.upstreams), default_model=settings.default_model)
+    upstreams = Upstreams(
+        (*demo, *settings.upstreams),
+        routes=settings.routes,
+        default_model=settings.default_model,
+        passthrough=settings.passthrough,
+        attempts=settings.attempts,
+    )
     if settings.default_model is not None:
         try:
             upstreams.resolve(None)

@@ -1,24 +1,24 @@
-"""One generation: the bytes of an upstream into the log.
+"""One generation: the events of its attempts into the log.
 
 The path of a token: `Decoder.feed` (bytes to messages), `Parser.feed` (messages to
 events), `EventLog.append`. What arrived in one read moves as one batch.
 
 Nothing visible is logged before the target is committed, that is, before the upstream has
-sent a first piece of answer or completed an empty one: until then a failure can still
-become an HTTP status.
+sent a first piece of answer or completed an empty one: until then a failure can still be
+made good by another attempt, or become an HTTP status. Afterwards there is no other attempt.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 import httpx2
 import msgspec
 import structlog
 
-from app.dialects.parser import Parser
+from app.attempt import Attempt
 from app.errors import RelayError, ServiceError, UpstreamError
 from app.eventlog import EventLog, read_all
 from app.eventlog.recovery import ending_of
@@ -30,17 +30,12 @@ from app.events import (
     Status,
     StreamEnd,
     StreamStart,
-    StreamTarget,
     Usage,
 )
 from app.limits import Deadlines, Limits
 from app.requests import ChatRequest
-from app.upstreams.http import FAILURES, explain, open_stream
-from app.upstreams.routes import Target
-from app.watch import Watch
-
-REUSE_WAIT_S = 0.2
-"""How long an answer that has ended may take to end its body too, to keep the connection."""
+from app.retry import Breaker, Step
+from app.upstreams.routes import Route, Upstreams
 
 log = structlog.get_logger("seseragi.relay")
 
@@ -57,8 +52,8 @@ class Relay:
         stream: str,
         request: ChatRequest,
         *,
-        model: str,
-        target: Target,
+        route: Route,
+        upstreams: Upstreams,
         client: httpx2.AsyncClient,
         event_log: EventLog,
         limits: Limits,
@@ -66,23 +61,24 @@ class Relay:
         self.stream = stream
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
         self._request = request
-        self._model = model
-        self._target = target
+        self._route = route
         self._client = client
         self._log = event_log
         self._limits = limits
-        self._parser: Parser = target.dialect.parser(
-            upstream=target.upstream.name, choices=request.n or 1
-        )
-        self._held: list[Event] = []
-        self._stop: tuple[Status, RelayError | None] | None = None
-        self._task: asyncio.Task[None] | None = None
         self._clock = asyncio.get_running_loop().time
         self._started_at = self._clock()
-        self._deadlines = Deadlines(limits, now=self._started_at)
+        budget_s = route.budget_s or limits.first_event_timeout_s
+        self._plan = upstreams.plan(
+            route, now=self._started_at, deadline=self._started_at + budget_s
+        )
+        self._breakers = upstreams.breakers
+        self._step: Step | None = None
+        """The attempt that is to follow the one that runs."""
+        self._attempt = self._prepare(self._plan.first())
+        self._held: Sequence[Event] = []
+        self._stop: tuple[Status, RelayError | None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._first_event_s: float | None = None
-        self._refused = False
-        """Whether the log did not take what it was given."""
         self._count = 0
 
     async def run(self) -> None:
@@ -105,28 +101,26 @@ class Relay:
 
     async def _run(self) -> None:
         try:
-            await self._append([StreamStart(self.stream, self._model, int(time.time()))])
-            if self._stop is None:
-                await self._pump()
+            await self._append([StreamStart(self.stream, self._route.name, int(time.time()))])
+            while self._step is not None and self._stop is None:
+                await self._try(self._step)
         except asyncio.CancelledError:
             pass
         except RelayError as error:
-            if self._refused:
-                await self._end_by_log(error)
-            else:
-                await self._log_events(self._parser.stop("failed", error))
-        await self._log_events(self._parser.stop(*self._why_stopped()))
+            await self._end_by_log(error)
+        await self._take(self._attempt.stop(*self._why_stopped()))
 
     async def _end_by_log(self, error: RelayError) -> None:
         """End as failed when the parser is ahead of the log: it knows what has to be closed."""
-        self._parser.stop("failed", error)
+        self._stop = self._stop or ("failed", error)
+        self._attempt.stop("failed", error)
         self._held = []
         written = await read_all(self._log, self.stream)
-        await self._log_events(ending_of(written, status="failed", error=error.info()))
+        await self._take(ending_of(written, status="failed", error=error.info()))
 
     def stop(self, status: Status, error: RelayError | None = None) -> None:
         """End the generation from outside and close the upstream; the first call counts."""
-        if self._stop is None and not self._parser.ended:
+        if self._stop is None and not (self._attempt.parser.ended and self._step is None):
             self._stop = (status, error)
             if self._task is not None:
                 self._task.cancel()
@@ -134,94 +128,113 @@ class Relay:
     def _why_stopped(self) -> tuple[Status, RelayError | None]:
         return self._stop or ("interrupted", shut_down())
 
-    async def _pump(self) -> None:
-        upstream = self._target.upstream.name
-        answered = False
-        try:
-            async with asyncio.timeout(None) as patience:
-                with Watch(self._deadlines, patience) as watch:
-                    request = await self._target.build_request(self._client, self._request)
-                    response = await open_stream(self._client, request, upstream=upstream)
-                    answered = True
-                    try:
-                        await self._read(response, watch)
-                    finally:
-                        await response.aclose()
-        except TimeoutError:
-            _, reason = self._deadlines.next()
-            error = UpstreamError("upstream_timeout", f"upstream {upstream!r} {reason}")
-            await self._log_events(self._parser.cut(error))
-        except FAILURES as failure:
-            log.warning("upstream connection failed", upstream=upstream, error=str(failure)[:300])
-            error = explain(failure, upstream=upstream, answered=answered)
-            await self._log_events(self._parser.cut(error))
-
-    async def _read(self, response: httpx2.Response, watch: Watch) -> None:
-        """Move bytes until the parser has seen the end, or there are no more."""
-        decoder = self._target.dialect.decoder(
-            max_line=self._limits.max_line, max_event=self._limits.max_event
+    def _prepare(self, step: Step) -> Attempt:
+        """Make the attempt that a step of the plan asks for; it does not begin yet."""
+        self._step = step
+        target = self._route.targets[step.target]
+        return Attempt(
+            target,
+            self._request,
+            number=step.attempt,
+            client=self._client,
+            limits=target.limits(self._limits),
         )
-        parser = self._parser
-        chunks = response.aiter_bytes()
-        async with contextlib.aclosing(chunks):
-            async for chunk in chunks:
-                events: list[Event] = []
-                for message in decoder.feed(chunk):
-                    events += parser.feed(message)
-                watch.saw(events=bool(events), finished=parser.finished)
-                if events:
-                    await self._log_events(events)
-                if parser.ended:
-                    await _finish_body(chunks)
-                    return
-        await self._log_events(parser.close(decoder.close()))
 
-    async def _log_events(self, events: Sequence[Event]) -> None:
+    async def _try(self, step: Step) -> None:
+        """Run the prepared attempt, after the wait that goes before it."""
+        await asyncio.sleep(step.wait_s)
+        self._step = None
+        attempt, breaker = self._attempt, self._breaker
+        breaker.begin(self._clock())
+        budget_s = self._route.budget_s
+        deadlines = Deadlines(
+            attempt.target.limits(self._limits),
+            now=self._clock(),
+            started_at=self._started_at,
+            begin_by=self._started_at + budget_s if budget_s else None,
+        )
+        try:
+            await attempt.run(self._take, deadlines=deadlines)
+        finally:
+            breaker.dropped()
+
+    @property
+    def _breaker(self) -> Breaker:
+        return self._breakers.of(self._attempt.target)
+
+    async def _take(self, events: Sequence[Event]) -> None:
         """Append a batch, or hold it while nothing visible has come."""
         if not events:
             return
-        events = self._redacted(events)
-        if self.committed.done():
-            await self._append(events)
-            return
-        held, self._held = [*self._held, *events], []
         end = events[-1] if isinstance(events[-1], StreamEnd) else None
-        if any(map(_is_visible, events)) or (end is not None and end.status == "completed"):
-            self._first_event_s = self._clock() - self._started_at
-            try:
-                await self._append([self._committed_target(), *held])
-            except asyncio.CancelledError:  # which the append survives
-                self.committed.set_result(None)
-                raise
-            self.committed.set_result(None)
-        elif end is not None:
+        held, self._held = [*self._held, *events], []
+        if self.committed.done():
+            self._note(end)
+            await self._append(events)
+        elif any(map(_is_visible, events)) or (end is not None and end.status == "completed"):
+            await self._commit(held)
+            self._note(end)
+        elif end is None:
+            self._held = held
+        elif end.error is not None and end.status == "failed":
+            await self._fail(RelayError.of(end.error), held)
+        else:
             await self._append(held)
             self.committed.set_result(
                 RelayError.of(end.error)
                 if end.error is not None
                 else ServiceError("cancelled", "the stream was cancelled before it began")
             )
-        else:
-            self._held = held
 
-    def _redacted(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Take the upstream's key out of the error, which may quote what the provider said."""
-        end = events[-1]
-        if not isinstance(end, StreamEnd) or end.error is None:
-            return events
-        message = self._target.upstream.credentials.redact(end.error.message)
-        error = msgspec.structs.replace(end.error, message=message)
-        return [*events[:-1], msgspec.structs.replace(end, error=error)]
+    async def _commit(self, held: Sequence[Event]) -> None:
+        """Append the first that can be seen: this target answers."""
+        self._first_event_s = self._clock() - self._started_at
+        self._breaker.answered()
+        try:
+            await self._append([*self._attempt.start(), *held])
+        except asyncio.CancelledError:  # which the append survives
+            self.committed.set_result(None)
+            raise
+        self.committed.set_result(None)
 
-    def _committed_target(self) -> StreamTarget:
-        upstream, parser = self._target.upstream.name, self._parser
-        return StreamTarget(upstream, parser.model or self._target.model, 1, parser.upstream_id)
+    async def _fail(self, error: RelayError, held: list[Event]) -> None:
+        """Take a failure before anything visible: another attempt follows, or the end."""
+        now, failed = self._clock(), self._attempt.target
+        self._breaker.failed(error, now)
+        step = self._plan.next(error, now) if self._stop is None else None
+        if step is None:
+            verdict = error if self._stop else self._plan.verdict(self._route.name, error)
+            end = held[-1]
+            assert isinstance(end, StreamEnd)  # noqa: S101  (for mypy; _take looked)
+            await self._append([*held[:-1], msgspec.structs.replace(end, error=verdict.info())])
+            self.committed.set_result(verdict)
+            return
+        self._attempt = self._prepare(step)
+        target = self._attempt.target
+        code = "retry" if target.name == failed.name else "fallback"
+        what = f"asking {target.name!r} {'again' if code == 'retry' else 'instead'}"
+        log.warning(
+            "attempt failed",
+            stream=self.stream,
+            upstream=failed.upstream.name,
+            code=error.code,
+            error=error.message,
+            then=what,
+            wait_s=round(step.wait_s, 2),
+        )
+        await self._append([Notice(code, f"{error.message}; {what}")])
+
+    def _note(self, end: StreamEnd | None) -> None:
+        """Tell the breaker how an answer that had begun has ended."""
+        if end is not None and end.status == "completed":
+            self._breaker.completed()
+        elif end is not None and end.status == "failed" and end.error is not None:
+            self._breaker.failed(RelayError.of(end.error), self._clock())
 
     async def _append(self, events: Sequence[Event]) -> None:
         try:
             await self._log.append(self.stream, events)
         except RelayError as error:
-            self._refused = True
             if error.code == "overloaded":
                 await self._fill(events, error)
             raise
@@ -246,8 +259,9 @@ class Relay:
         log.info(
             "stream ended",
             stream=self.stream,
-            model=self._model,
-            upstream=self._target.upstream.name,
+            model=self._route.name,
+            upstream=self._attempt.target.name,
+            attempt=self._attempt.number,
             status=end.status,
             finish_reason=end.finish_reason,
             code=end.error.code if end.error else None,
@@ -270,11 +284,3 @@ def _is_visible(event: Event) -> bool:
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 4)
-
-
-async def _finish_body(chunks: AsyncIterator[bytes]) -> None:
-    """Read to the end of a body whose answer has ended, so that its connection can be reused."""
-    with contextlib.suppress(TimeoutError, *FAILURES):
-        async with asyncio.timeout(REUSE_WAIT_S):
-            async for _ in chunks:
-                pass

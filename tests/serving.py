@@ -36,7 +36,11 @@ async def serve_relay(
     environ: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Relay]:
-    """Run the relay on a free port; `script` is its upstream "openai"."""
+    """Run the relay on a free port; `script` is its upstream "openai".
+
+    It asks once only, so that a script says what is asked; `attempts` allows more.
+    """
+    settings = {"attempts": 1, **settings}
     environ = {**(environ or {})} | {
         f"SESERAGI_{name.upper()}": str(value) for name, value in settings.items()
     }

@@ -13,23 +13,24 @@ LAYERS = [
     ("app.main", "app.server"),
     ("app.api", "app.settings"),
     ("app.hub",),
-    ("app.relay", "app.watch"),
+    ("app.relay", "app.attempt", "app.watch"),
     ("app.upstreams", "app.eventlog", "app.demo"),
     ("app.dialects",),
-    ("app.framing", "app.limits", "app.telemetry"),
+    ("app.framing", "app.retry", "app.limits", "app.telemetry"),
     ("app.requests", "app.errors", "app.events"),
 ]
 # The vocabulary knows itself in this order only.
 WITHIN = {("app.requests", "app.errors"), ("app.errors", "app.events")}
 # The command and the composition root are the only ones to meet settings, logs and server.
 ALSO = {
-    ("app.relay", "app.watch"),
+    ("app.relay", "app.attempt"),
+    ("app.attempt", "app.watch"),
     ("app.__main__", "app.main"),
     ("app.main", "app.settings"),
     ("app.server", "app.api"),
 }
 
-PURE = ("framing", "dialects", "limits.py", "events.py", "requests.py", "errors.py")
+PURE = ("framing", "dialects", "retry.py", "limits.py", "events.py", "requests.py", "errors.py")
 IMPURE = {"asyncio", "aiohttp", "httpx2", "starlette", "socket", "time", "uvicorn", "random", "os"}
 
 

@@ -1,5 +1,8 @@
 """`GET /healthz` and `GET /readyz`, for whatever keeps the process running."""
 
+from typing import Any
+
+import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -14,7 +17,10 @@ def routes(hub: Hub) -> list[Route]:
     async def readyz(request: Request) -> Response:
         status = hub.readiness
         code = 200 if status == "ready" else 503
-        return JSONResponse({"status": status}, code, headers={"cache-control": "no-store"})
+        body: dict[str, Any] = {"status": status}
+        if "verbose" in request.query_params:
+            body["targets"] = msgspec.to_builtins(hub.health())
+        return JSONResponse(body, code, headers={"cache-control": "no-store"})
 
     return [
         Route("/healthz", healthz, methods=["GET"]),

@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from app.settings.failure import SettingsError
+from app.settings.routes import build_routes
 from app.settings.scalars import CONFIG, check_keys, convert, from_environment
-from app.settings.upstreams import build_upstreams
+from app.settings.upstreams import DEMO, build_upstreams
 from app.settings.values import Settings
 
 CONFIG_FILE = "seseragi.toml"
@@ -34,14 +37,19 @@ def load_settings(
         path = path or CONFIG_FILE
         table = _read_file(path)
     where = f"{path}: "
-    tables = table.pop("upstream", {})
+    upstreams, routes = table.pop("upstream", {}), table.pop("route", [])
     check_keys(table, where)
     values = {name: convert(name, value, f"{where}{name}") for name, value in table.items()}
     values |= from_environment(environ)
     for name, value in (overrides or {}).items():
         values[name] = convert(name, value, f"--{name.replace('_', '-')}")
-    values["upstreams"] = build_upstreams(tables, environ, where=where)
-    return Settings(**values)
+    values["upstreams"] = build_upstreams(upstreams, environ, where=where)
+    settings = Settings(**values)
+    demo = (DEMO,) if settings.demo else ()
+    built = build_routes(
+        routes, (*settings.upstreams, *demo), attempts=settings.attempts, where=where
+    )
+    return msgspec.structs.replace(settings, routes=built)
 
 
 def _read_file(path: str) -> dict[str, Any]:

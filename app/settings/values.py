@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from app.upstreams.endpoints import Upstream
+from app.upstreams.routes import Route
 
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 SecondsOrNone = Annotated[float, Meta(ge=0, le=31_536_000)]
@@ -40,6 +41,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     first_event_timeout_s: Seconds = 300
     idle_timeout_s: Seconds = 60
     total_timeout_s: Seconds = 1800
+    attempts: Annotated[int, Meta(ge=1, le=10)] = 2
+    passthrough: bool = True
 
     max_request_bytes: Bytes = 8 * 2**20
     max_line_bytes: Bytes = 16 * 2**20
@@ -51,7 +54,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     max_readers: Count = 200
 
     upstreams: tuple[Upstream, ...] = ()
+    routes: tuple[Route, ...] = ()
 
 
-TABLES = ("upstreams",)
+TABLES = ("upstreams", "routes")
 SCALARS = tuple(name for name in Settings.__struct_fields__ if name not in TABLES)

@@ -1,136 +1,99 @@
-"""Which target answers for a model name.
+"""Which targets answer for a model name, and how each of them fares.
 
-A name is one that an upstream lists, `upstream/model`, or, where just one upstream takes any
-model, any name of that upstream's own.
+A name is a route's, one that an upstream lists, `upstream/model`, or, where just one upstream
+takes any model, any name of that upstream's own. All but routes are taken only if names may
+pass through.
 """
 
 import asyncio
-from collections.abc import Sequence
-from urllib.parse import quote
+import random
+from collections.abc import Callable, Sequence
 
 import httpx2
 import msgspec
 
-from app.dialects.table import DIALECTS, MODEL, Dialect
-from app.errors import RelayError, RequestError
-from app.requests import ChatRequest
+from app.errors import RequestError
+from app.retry import Breaker, Choice, Plan, State, arrange
 from app.upstreams.endpoints import Upstream
-from app.upstreams.http import FAILURES
+from app.upstreams.models import ModelLists
+from app.upstreams.targets import Target
 
-LIST_S = 300.0
-"""How long an upstream's list of models is believed."""
+MAX_BREAKERS = 10_000
 
-LIST_AGAIN_S = 10.0
-"""How long after it could not be had it is not asked for again."""
-
-LIST_TIMEOUT_S = 3.0
-LIST_BYTES = 4 * 2**20
+OWNER = "seseragi"
+"""Who owns a route, in the list of models."""
 
 
-class Target(msgspec.Struct, frozen=True):
-    """An upstream and one of its models."""
+class Route(msgspec.Struct, frozen=True):
+    """A public model name and its ordered targets."""
 
-    upstream: Upstream
-    model: str
-
-    @property
-    def dialect(self) -> Dialect:
-        return DIALECTS[self.upstream.dialect]
-
-    async def build_request(self, client: httpx2.AsyncClient, chat: ChatRequest) -> httpx2.Request:
-        """Build the streaming call that answers a chat request.
-
-        Raises:
-            RequestError: the dialect cannot say what the request does.
-            UpstreamError: `upstream_auth`, there are no credentials to be had.
-        """
-        upstream = self.upstream
-        body = self.dialect.render_request(chat, model=self.model, quirks=upstream.quirks)
-        url = f"{upstream.base_url}/{self.dialect.path}".replace(MODEL, _as_segment(self.model))
-        return await _build(client, upstream, "POST", url, content=msgspec.json.encode(body))
+    name: str
+    targets: tuple[Target, ...]
+    budget_s: float | None = None
+    """How long it may take, over all attempts, until an answer begins."""
 
 
-async def _build(
-    client: httpx2.AsyncClient, upstream: Upstream, method: str, url: str, *, content: bytes = b""
-) -> httpx2.Request:
-    dialect = DIALECTS[upstream.dialect]
-    request = client.build_request(
-        method,
-        url,
-        params={**dialect.query, **upstream.query} or None,
-        content=content,
-        headers={
-            "accept": "text/event-stream, application/json",
-            # Several providers compress event streams when allowed to, which delays tokens.
-            "accept-encoding": "identity",
-            "user-agent": "seseragi",
-            **({"content-type": "application/json"} if content else {}),
-            **dialect.headers,
-            **upstream.headers,
-        },
-    )
-    signed = await upstream.credentials.headers(method, str(request.url), content)
-    request.headers.update(signed)
-    return request
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a target fares."""
+
+    target: str
+    state: State
+    retry_after_s: float | None = None
+    """How long it is passed over yet."""
 
 
-def _as_segment(model: str) -> str:
-    """Quote a model's name so that it is one segment of a path, whoever wrote it."""
-    if model in (".", ".."):
-        raise RequestError("model_not_found", f"unknown model {model!r}")
-    return quote(model, safe="")
+class Breakers:
+    """The breakers of all targets, whichever route they are in, by their names."""
 
+    def __init__(self) -> None:
+        self._breakers: dict[str, Breaker] = {}
 
-async def _fetch_models(client: httpx2.AsyncClient, upstream: Upstream) -> tuple[str, ...]:
-    """Fetch an upstream's list of models, in OpenAI's form or Google's.
+    def of(self, target: Target) -> Breaker:
+        """Give the target's breaker."""
+        if len(self._breakers) >= MAX_BREAKERS:  # clients may name any model
+            self._breakers = {n: b for n, b in self._breakers.items() if not b.is_new}
+        return self._breakers.setdefault(target.name, Breaker())
 
-    Raises:
-        ValueError: the answer is none, or too large.
-    """
-    url = f"{upstream.base_url}/{DIALECTS[upstream.dialect].models_path}"
-    request = await _build(client, upstream, "GET", url)
-    response = await client.send(request, stream=True)
-    try:
-        body = b""
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > LIST_BYTES:
-                raise ValueError("the list of models is too long")
-    finally:
-        await response.aclose()
-    found = msgspec.json.decode(body, type=_ModelList)
-    names = (model.id or model.name.removeprefix("models/") for model in found.data + found.models)
-    return tuple(sorted(filter(None, names)))
+    def named(self, name: str) -> Breaker:
+        """Give the breaker of `upstream/model`, a new one if it was never tried."""
+        return self._breakers.get(name) or Breaker()
 
-
-class _Model(msgspec.Struct):
-    id: str = ""
-    name: str = ""
-
-
-class _ModelList(msgspec.Struct):
-    data: list[_Model] = []
-    models: list[_Model] = []
+    def failing(self) -> list[str]:
+        """Name the targets whose last attempts failed."""
+        return [name for name, breaker in self._breakers.items() if not breaker.is_new]
 
 
 class Upstreams:
-    """All configured upstreams, by the names of their models."""
+    """All configured upstreams and routes, by the names of their models."""
 
-    def __init__(self, upstreams: Sequence[Upstream], *, default_model: str | None = None) -> None:
+    def __init__(
+        self,
+        upstreams: Sequence[Upstream],
+        *,
+        routes: Sequence[Route] = (),
+        default_model: str | None = None,
+        passthrough: bool = True,
+        attempts: int = 2,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
         self.all = tuple(upstreams)
+        self.routes = {route.name: route for route in routes}
+        self.breakers = Breakers()
+        self._passthrough = passthrough
+        self._choice = Choice(attempts=attempts)
+        self._chance = chance
         self._by_name = {upstream.name: upstream for upstream in upstreams}
         self._listed = {
-            upstream.public_name(model): Target(upstream, model)
+            upstream.public_name(model): (upstream, model)
             for upstream in upstreams
             for model in upstream.models
+            if passthrough or not upstream.prefixed
         }
+        self._lists = ModelLists()
         self.default_model = default_model or self._first_default()
-        self._asked: dict[str, tuple[float, tuple[str, ...]]] = {}
 
-    def resolve(self, model: str | None) -> tuple[str, Target]:
-        """Find the target of a model name; None asks for the default.
-
-        Returns the name that stands for it, and the target.
+    def resolve(self, model: str | None) -> Route:
+        """Find the route of a model name; None asks for the default.
 
         Raises:
             RequestError: `model_not_found`, with the names there are.
@@ -138,60 +101,72 @@ class Upstreams:
         name = model or self.default_model
         if name is None:
             raise RequestError("invalid_request", f"model: name one of {self._known()}")
-        listed = self._listed.get(name)
-        if listed is not None:
-            return name, listed
-        prefix, _, rest = name.partition("/")
-        upstream = self._by_name.get(prefix)
-        if upstream is not None and rest and upstream.prefixed:
-            return name, Target(upstream, rest)
-        open_ended = [upstream for upstream in self.all if upstream.prefixed]
-        if len(open_ended) == 1:
-            return name, Target(open_ended[0], name)
-        raise RequestError(
-            "model_not_found", f"unknown model {name[:120]!r}; models: {self._known()}"
-        )
+        route = self.routes.get(name)
+        if route is not None:
+            return route
+        upstream, own_name = self._listed.get(name) or self._find(name)
+        return Route(name, (Target(upstream, own_name, self._choice),))
+
+    def plan(self, route: Route, *, now: float, deadline: float) -> Plan:
+        """Say in which order a route's targets are to be tried now."""
+        choices = [target.choice for target in route.targets]
+        breakers = [self.breakers.of(target) for target in route.targets]
+        order = arrange(choices, breakers, now=now, chance=self._chance)
+        return Plan(choices, order, deadline=deadline, chance=self._chance)
+
+    def health(self, *, now: float) -> list[Health]:
+        """Tell how the targets of all routes fare, and any other that fails."""
+        names = [target.name for route in self.routes.values() for target in route.targets]
+        return [
+            Health(name, breaker.state(now), round(breaker.open_for(now), 1) or None)
+            for name in dict.fromkeys([*names, *self.breakers.failing()])
+            for breaker in (self.breakers.named(name),)
+        ]
 
     async def models(self, client: httpx2.AsyncClient) -> list[tuple[str, str]]:
-        """List the model names, each with its upstream's name, the default first.
+        """List the model names, each with its owner's name, the default first.
 
         An upstream that lists none in the settings is asked; one that does not answer has
         none here, but still takes `upstream/model`.
         """
-        names = {name: target.upstream.name for name, target in self._listed.items()}
-        open_ended = [upstream for upstream in self.all if not upstream.models]
-        answers = await asyncio.gather(*(self._ask(client, upstream) for upstream in open_ended))
-        for upstream, models in zip(open_ended, answers, strict=True):
-            names |= {upstream.public_name(model): upstream.name for model in models}
+        names = dict.fromkeys(self.routes, OWNER)
+        names |= {name: upstream.name for name, (upstream, _) in self._listed.items()}
+        if self._passthrough:
+            asked = [upstream for upstream in self.all if not upstream.models]
+            answers = await asyncio.gather(*(self._lists.ask(client, one) for one in asked))
+            for upstream, models in zip(asked, answers, strict=True):
+                names |= {upstream.public_name(model): upstream.name for model in models}
         if self.default_model is not None:
-            default, target = self.resolve(None)
-            names = {default: target.upstream.name, **names}
+            default = self.resolve(None)
+            owner = names.get(default.name, default.targets[0].upstream.name)
+            names = {default.name: owner, **names}
         return list(names.items())
 
-    async def _ask(self, client: httpx2.AsyncClient, upstream: Upstream) -> Sequence[str]:
-        """Ask an upstream for its models, unless its last answer is still believed."""
-        believed_until, models = self._asked.get(upstream.name, (0.0, ()))
-        now = asyncio.get_running_loop().time()
-        listed = DIALECTS[upstream.dialect].models_path is not None
-        if now < believed_until or MODEL in upstream.base_url or not listed:
-            return models
-        keep_s = LIST_S
-        try:
-            async with asyncio.timeout(LIST_TIMEOUT_S):
-                models = await _fetch_models(client, upstream)
-        except (*FAILURES, TimeoutError, ValueError, RelayError):
-            keep_s = LIST_AGAIN_S
-        self._asked[upstream.name] = (now + keep_s, models)
-        return models
+    def _find(self, name: str) -> tuple[Upstream, str]:
+        """Find the upstream of a name that nobody listed, and the model's name there."""
+        if self._passthrough:
+            prefix, _, rest = name.partition("/")
+            upstream = self._by_name.get(prefix)
+            if upstream is not None and rest and upstream.prefixed:
+                return upstream, rest
+            open_ended = [upstream for upstream in self.all if upstream.prefixed]
+            if len(open_ended) == 1:
+                return open_ended[0], name
+        raise RequestError(
+            "model_not_found", f"unknown model {name[:120]!r}; models: {self._known()}"
+        )
 
     def _first_default(self) -> str | None:
+        if self.routes:
+            return next(iter(self.routes))
         for upstream in sorted(self.all, key=lambda upstream: not upstream.prefixed):
             model = upstream.default_model or next(iter(upstream.models), None)
-            if model:
+            if model and (self._passthrough or not upstream.prefixed):
                 return upstream.public_name(model)
         return None
 
     def _known(self) -> str:
-        names = [repr(name) for name in self._listed]
-        names += [repr(f"{upstream.name}/...") for upstream in self.all if upstream.prefixed]
+        names = [repr(name) for name in (*self.routes, *self._listed)]
+        if self._passthrough:
+            names += [repr(f"{one.name}/...") for one in self.all if one.prefixed]
         return ", ".join(names)

@@ -1,0 +1,133 @@
+"""One attempt: one call to one target, from the request to the end of its events."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import httpx2
+import msgspec
+import structlog
+
+from app.dialects.parser import Parser
+from app.errors import RelayError, UpstreamError
+from app.events import Event, Status, StreamEnd, StreamTarget
+from app.limits import Deadlines, Limits
+from app.requests import ChatRequest
+from app.upstreams.http import FAILURES, explain, open_stream
+from app.upstreams.targets import Target
+from app.watch import Watch
+
+REUSE_WAIT_S = 0.2
+"""How long an answer that has ended may take to end its body too, to keep the connection."""
+
+log = structlog.get_logger("seseragi.relay")
+
+Take = Callable[[Sequence[Event]], Awaitable[None]]
+"""Who takes the events of an attempt, a batch for each read; what it raises is not caught."""
+
+
+class Attempt:
+    """Runs one call; whatever happens to it becomes events, `stream.end` the last."""
+
+    def __init__(
+        self,
+        target: Target,
+        request: ChatRequest,
+        *,
+        number: int,
+        client: httpx2.AsyncClient,
+        limits: Limits,
+    ) -> None:
+        self.target = target
+        self.parser: Parser = target.dialect.parser(
+            upstream=target.upstream.name, choices=request.n or 1
+        )
+        self._request = request
+        self.number = number
+        self._client = client
+        self._limits = limits
+
+    async def run(self, take: Take, *, deadlines: Deadlines) -> None:
+        """Call the target and give its events to `take` as they come."""
+        upstream = self.target.upstream.name
+        answered = False
+        try:
+            async with asyncio.timeout(None) as patience:
+                with Watch(deadlines, patience) as watch:
+                    try:
+                        response = await self._open()
+                    except RelayError as error:
+                        await take(self.stop("failed", error))
+                        return
+                    answered = True
+                    try:
+                        await self._read(response, watch, take)
+                    finally:
+                        await response.aclose()
+        except TimeoutError:
+            _, reason = deadlines.next()
+            late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {reason}")
+            await take(self._cut(late))
+        except FAILURES as failure:
+            told = self.target.upstream.credentials.redact(str(failure)[:300])
+            log.warning("upstream connection failed", upstream=upstream, error=told)
+            await take(self._cut(explain(failure, upstream=upstream, answered=answered)))
+
+    def start(self) -> list[Event]:
+        """Give the events that stand before the answer: who gives it, and what he was not told."""
+        parser, name = self.parser, self.target.upstream.name
+        model = parser.model or self.target.model
+        target = StreamTarget(name, model, self.number, parser.upstream_id)
+        return [target, *self.target.list_ignored(self._request)]
+
+    async def _open(self) -> httpx2.Response:
+        request = await self.target.build_request(
+            self._client, self._request, connect_timeout_s=self._limits.connect_timeout_s
+        )
+        return await open_stream(self._client, request, upstream=self.target.upstream.name)
+
+    async def _read(self, response: httpx2.Response, watch: Watch, take: Take) -> None:
+        """Move bytes until the parser has seen the end, or there are no more."""
+        decoder = self.target.dialect.decoder(
+            max_line=self._limits.max_line, max_event=self._limits.max_event
+        )
+        parser = self.parser
+        chunks = response.aiter_bytes()
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                events: list[Event] = []
+                for message in decoder.feed(chunk):
+                    events += parser.feed(message)
+                watch.saw(events=bool(events), finished=parser.finished)
+                if events:
+                    await take(self._redacted(events))
+                if parser.ended:
+                    await _finish_body(chunks)
+                    return
+        await take(self._redacted(parser.close(decoder.close())))
+
+    def stop(self, status: Status, error: RelayError | None = None) -> Sequence[Event]:
+        """End it from outside; give what is left to tell."""
+        return self._redacted(self.parser.stop(status, error))
+
+    def _cut(self, error: RelayError) -> Sequence[Event]:
+        return self._redacted(self.parser.cut(error))
+
+    def _redacted(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Take the upstream's secrets out of the error, which may quote what it said."""
+        if not events:
+            return events
+        end = events[-1]
+        if not isinstance(end, StreamEnd) or end.error is None:
+            return events
+        message = self.target.upstream.credentials.redact(end.error.message)
+        error = msgspec.structs.replace(end.error, message=message)
+        return [*events[:-1], msgspec.structs.replace(end, error=error)]
+
+
+async def _finish_body(chunks: AsyncIterator[bytes]) -> None:
+    """Read to the end of a body whose answer has ended, so that its connection can be reused."""
+    with contextlib.suppress(TimeoutError, *FAILURES):
+        async with asyncio.timeout(REUSE_WAIT_S):
+            async for _ in chunks:
+                pass

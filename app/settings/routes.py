@@ -1,0 +1,97 @@
+"""The routes: the `[[route]]` tables of the file."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from app.retry import Choice
+from app.settings.failure import SettingsError, reason, suggest
+from app.settings.values import Count, Seconds
+from app.upstreams.endpoints import Upstream
+from app.upstreams.routes import Route
+from app.upstreams.targets import Target
+
+TIMEOUTS = ("connect_timeout_s", "first_event_timeout_s", "idle_timeout_s", "total_timeout_s")
+
+
+class TargetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One target: `model` is `upstream/model`. What is not given is as for the route."""
+
+    model: str
+    order: Count | None = None
+    weight: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
+    attempts: Count | None = None
+    connect_timeout_s: Seconds | None = None
+    first_event_timeout_s: Seconds | None = None
+    idle_timeout_s: Seconds | None = None
+    total_timeout_s: Seconds | None = None
+
+
+class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[[route]]`: a model name for clients, and what may answer to it."""
+
+    name: Annotated[str, Meta(pattern=r"^[!-~]{1,200}$")]
+    targets: Annotated[list[str | TargetTable], Meta(min_length=1, max_length=100)]
+    attempts: Count | None = None
+    budget_s: Seconds | None = None
+
+
+def build_routes(
+    tables: Any, upstreams: Sequence[Upstream], *, attempts: int, where: str
+) -> tuple[Route, ...]:
+    """Build the routes of the file over the upstreams there are."""
+    if not isinstance(tables, list):
+        raise SettingsError(f"{where}route: write tables such as [[route]]")
+    by_name = {upstream.name: upstream for upstream in upstreams}
+    routes: dict[str, Route] = {}
+    for number, raw in enumerate(tables, start=1):
+        place = f"{where}route {number}"
+        table = _read(raw, place)
+        place = f"{where}route {table.name!r}"
+        if table.name in routes:
+            raise SettingsError(f"{place}: there are two of this name")
+        routes[table.name] = Route(
+            table.name,
+            _targets(table, by_name, attempts=table.attempts or attempts, place=place),
+            table.budget_s,
+        )
+    return tuple(routes.values())
+
+
+def _read(raw: Any, place: str) -> RouteTable:
+    if isinstance(raw, dict) and isinstance(raw.get("name"), str):
+        place = f"{place} ({raw['name'][:50]!r})"
+    try:
+        return msgspec.convert(raw, RouteTable)
+    except msgspec.ValidationError as error:
+        key, told = reason(error)
+        if key == ".name":
+            told = "a route's name is 1 to 200 visible ASCII characters without spaces"
+        raise SettingsError(f"{place}{key}: {told}") from None
+
+
+def _targets(
+    table: RouteTable, upstreams: Mapping[str, Upstream], *, attempts: int, place: str
+) -> tuple[Target, ...]:
+    targets = []
+    for index, given in enumerate(table.targets):
+        row = TargetTable(given) if isinstance(given, str) else given
+        name, _, model = row.model.partition("/")
+        upstream = upstreams.get(name)
+        if upstream is None or not model:
+            raise SettingsError(
+                f"{place}: targets[{index}]: {row.model!r} is no upstream/model; "
+                f"upstreams: {', '.join(upstreams)}{suggest(name, upstreams)}"
+            )
+        # Those with a weight share the first place; the others stand in the order of the list.
+        first = 1 if row.weight is not None else index + 1
+        choice = Choice(
+            order=row.order or first,
+            weight=1.0 if row.weight is None else row.weight,
+            attempts=row.attempts or attempts,
+        )
+        timeouts = {key: value for key in TIMEOUTS if (value := getattr(row, key)) is not None}
+        targets.append(Target(upstream, model, choice, timeouts))
+    return tuple(targets)

@@ -1,0 +1,80 @@
+"""What models an upstream has, by its own word."""
+
+import asyncio
+from collections.abc import Sequence
+
+import httpx2
+import msgspec
+
+from app.dialects.table import DIALECTS, MODEL
+from app.errors import RelayError
+from app.upstreams.endpoints import Upstream
+from app.upstreams.http import FAILURES
+from app.upstreams.targets import build
+
+LIST_S = 300.0
+"""How long an upstream's list of models is believed."""
+
+LIST_AGAIN_S = 10.0
+"""How long after it could not be had it is not asked for again."""
+
+LIST_TIMEOUT_S = 3.0
+LIST_BYTES = 4 * 2**20
+
+
+class ModelLists:
+    """The lists of the upstreams that were asked for theirs."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, tuple[float, Sequence[str]]] = {}
+
+    async def ask(self, client: httpx2.AsyncClient, upstream: Upstream) -> Sequence[str]:
+        """Ask an upstream for its models, unless its last answer is still believed.
+
+        One that does not answer has those of its last answer, or none.
+        """
+        believed_until, models = self._asked.get(upstream.name, (0.0, ()))
+        now = asyncio.get_running_loop().time()
+        lists = DIALECTS[upstream.dialect].models_path is not None
+        if now < believed_until or MODEL in upstream.base_url or not lists:
+            return models
+        keep_s = LIST_S
+        try:
+            async with asyncio.timeout(LIST_TIMEOUT_S):
+                models = await _fetch(client, upstream)
+        except (*FAILURES, TimeoutError, ValueError, RelayError):
+            keep_s = LIST_AGAIN_S
+        self._asked[upstream.name] = (now + keep_s, models)
+        return models
+
+
+async def _fetch(client: httpx2.AsyncClient, upstream: Upstream) -> tuple[str, ...]:
+    """Fetch an upstream's list of models, in OpenAI's form or Google's.
+
+    Raises:
+        ValueError: the answer is none, or too large.
+    """
+    url = f"{upstream.base_url}/{DIALECTS[upstream.dialect].models_path}"
+    request = await build(client, upstream, "GET", url)
+    response = await client.send(request, stream=True)
+    try:
+        body = b""
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > LIST_BYTES:
+                raise ValueError("the list of models is too long")
+    finally:
+        await response.aclose()
+    found = msgspec.json.decode(body, type=_ModelList)
+    names = (model.id or model.name.removeprefix("models/") for model in found.data + found.models)
+    return tuple(sorted(filter(None, names)))
+
+
+class _Model(msgspec.Struct):
+    id: str = ""
+    name: str = ""
+
+
+class _ModelList(msgspec.Struct):
+    data: list[_Model] = []
+    models: list[_Model] = []

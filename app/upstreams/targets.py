@@ -1,0 +1,109 @@
+"""An upstream and one of its models, and the request that asks it."""
+
+from collections.abc import Mapping
+from urllib.parse import quote
+
+import httpx2
+import msgspec
+
+from app.dialects.table import DIALECTS, MODEL, Dialect
+from app.errors import RequestError
+from app.events import Notice
+from app.limits import Limits
+from app.requests import ChatRequest
+from app.retry import Choice
+from app.upstreams.endpoints import Upstream
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One place that may answer."""
+
+    upstream: Upstream
+    model: str
+    choice: Choice = Choice()
+    timeouts: Mapping[str, float] = {}
+    """Those of `Timeouts` that are others here."""
+
+    @property
+    def dialect(self) -> Dialect:
+        return DIALECTS[self.upstream.dialect]
+
+    @property
+    def name(self) -> str:
+        """`upstream/model`, whatever clients call it."""
+        return f"{self.upstream.name}/{self.model}"
+
+    def limits(self, limits: Limits) -> Limits:
+        """Give the limits with what is otherwise here."""
+        return msgspec.structs.replace(limits, **self.timeouts)
+
+    def list_ignored(self, chat: ChatRequest) -> list[Notice]:
+        """Tell what the request says that the dialect has no place for."""
+        fields = [field for field in sorted(self.dialect.ignored) if _is_said(chat, field)]
+        if not fields:
+            return []
+        what = f"upstream {self.upstream.name!r} knows no {', '.join(fields)}: left out"
+        return [Notice("field_ignored", what)]
+
+    async def build_request(
+        self, client: httpx2.AsyncClient, chat: ChatRequest, *, connect_timeout_s: float
+    ) -> httpx2.Request:
+        """Build the streaming call that answers a chat request.
+
+        Raises:
+            RequestError: the dialect cannot say what the request does.
+            UpstreamError: `upstream_auth`, there are no credentials to be had.
+        """
+        body = self.dialect.render_request(chat, model=self.model, quirks=self.upstream.quirks)
+        url = f"{self.upstream.base_url}/{self.dialect.path}"
+        request = await build(
+            client,
+            self.upstream,
+            "POST",
+            url.replace(MODEL, _as_segment(self.model)),
+            content=msgspec.json.encode(body),
+        )
+        timeout = httpx2.Timeout(None, connect=connect_timeout_s, pool=connect_timeout_s)
+        request.extensions["timeout"] = timeout.as_dict()
+        return request
+
+
+def _is_said(chat: ChatRequest, field: str) -> bool:
+    value = getattr(chat, field)
+    return value is not None and (field, value) != ("n", 1)
+
+
+def _as_segment(model: str) -> str:
+    """Quote a model's name so that it is one segment of a path, whoever wrote it."""
+    if model in (".", ".."):
+        raise RequestError("model_not_found", f"unknown model {model!r}")
+    return quote(model, safe="")
+
+
+async def build(
+    client: httpx2.AsyncClient, upstream: Upstream, method: str, url: str, *, content: bytes = b""
+) -> httpx2.Request:
+    """Build a request to an upstream, its credentials included.
+
+    Raises:
+        UpstreamError: `upstream_auth`, there are no credentials to be had.
+    """
+    dialect = DIALECTS[upstream.dialect]
+    request = client.build_request(
+        method,
+        url,
+        params={**dialect.query, **upstream.query} or None,
+        content=content,
+        headers={
+            "accept": "text/event-stream, application/json",
+            # Several providers compress event streams when allowed to, which delays tokens.
+            "accept-encoding": "identity",
+            "user-agent": "seseragi",
+            **({"content-type": "application/json"} if content else {}),
+            **dialect.headers,
+            **upstream.headers,
+        },
+    )
+    signed = await upstream.credentials.headers(method, str(request.url), content)
+    request.headers.update(signed)
+    return request

@@ -1,0 +1,331 @@
+"""Routes with several targets: one clean answer or one clear error, whatever fails."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.api.test_faults import REFUSED, Refused, check_form
+from tests.serving import HELLO, Relay, chat, events_of, read_messages, serve_relay
+from tests.upstream import (
+    DONE,
+    FINISH,
+    Hold,
+    Reset,
+    Step,
+    Upstream,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
+
+BUSY = reply("503 Busy", "{}")
+ROUTE = """
+[[route]]
+name = "fast"
+targets = ["a/m-a", "b/m-b"]
+"""
+
+
+def answer(content: str = "fine") -> list[Step]:
+    return [head(), send(text(content) + FINISH + DONE)]
+
+
+def text_of(events: Sequence[dict[str, Any]]) -> str:
+    return "".join(event["text"] for event in events if event["type"] == "text.delta")
+
+
+def kinds(events: Sequence[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+def of_type(events: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["type"] == kind]
+
+
+@dataclass
+class Routed:
+    relay: Relay
+    a: Upstream
+    b: Upstream
+
+    async def states(self) -> dict[str, str]:
+        body = (await self.relay.client.get("/readyz?verbose")).json()
+        return {target["target"]: target["state"] for target in body["targets"]}
+
+
+@pytest.fixture
+def routed(tmp_path):
+    """Serve a relay with the upstreams `a` and `b`, and the routes given."""
+
+    @contextlib.asynccontextmanager
+    async def serve(routes: str = ROUTE, **settings: Any) -> AsyncIterator[Routed]:
+        async with serve_upstream() as a, serve_upstream() as b:
+            config = tmp_path / "routes.toml"
+            config.write_text(
+                f'[upstream.a]\nbase_url = "{a.base_url}"\n'
+                f'[upstream.b]\nbase_url = "{b.base_url}"\n{routes}'
+            )
+            environ = {"SESERAGI_CONFIG": str(config)}
+            settings = {"attempts": 2, "max_line_bytes": 100_000, **settings}
+            async with serve_relay(environ=environ, **settings) as relay:
+                yield Routed(relay, a, b)
+
+    return serve
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+async def test_whatever_fails_first_the_next_target_answers(case: Refused, routed):
+    slow = case.status == 504
+    route = ROUTE.replace('"a/m-a"', '{ model = "a/m-a", first_event_timeout_s = 0.3 }')
+    async with routed(route if slow else ROUTE, max_event_bytes=100_000) as served:
+        served.a.script = case.script
+        served.b.script = answer("こんにちは")
+        events = await chat(served.relay, model="fast")
+
+    check_form(events)
+    assert "こんにちは" == text_of(events)
+    assert "completed" == events[-1]["status"]
+    (target,) = of_type(events, "stream.target")
+    assert ("b", "m-1") == (target["upstream"], target["model"])
+    assert 1 + len(served.a.calls) == target["attempt"]
+    notices = of_type(events, "notice")
+    assert len(served.a.calls) == len(notices)
+    assert "fallback" == notices[-1]["code"]
+    assert "b/m-b" in notices[-1]["message"]
+    assert {"m-a"} == {call.json["model"] for call in served.a.calls}
+    assert "m-b" == served.b.calls[0].json["model"]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+async def test_where_all_fail_there_is_one_clear_error(case: Refused, routed):
+    timeout_s = 0.4 if case.status == 504 else 20
+    async with routed(max_event_bytes=100_000, first_event_timeout_s=timeout_s) as served:
+        served.a.script = served.b.script = case.script
+        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
+
+    problem = response.json()
+    assert (case.status, case.code) == (response.status_code, problem["code"]), problem
+    assert "'a'" in problem["detail"]
+    assert "sk-test" not in response.text
+
+
+async def test_nothing_is_tried_again_once_the_answer_has_begun(routed):
+    async with routed() as served:
+        served.a.script = [head(), send(text("half of an ans")), Reset()]
+        served.b.script = answer()
+        events = await chat(served.relay, model="fast")
+
+    assert "half of an ans" == text_of(events)
+    assert ("failed", "upstream_truncated") == (events[-1]["status"], events[-1]["error"]["code"])
+    assert (1, 0) == (len(served.a.calls), len(served.b.calls))
+
+
+async def test_a_failure_that_may_pass_is_tried_again_at_the_same_target(routed):
+    async with routed() as served:
+        served.a.choose = lambda call: answer() if len(served.a.calls) == 2 else BUSY
+        events = await chat(served.relay, model="fast")
+
+    assert ["retry"] == [notice["code"] for notice in of_type(events, "notice")]
+    assert 2 == of_type(events, "stream.target")[0]["attempt"]
+    assert "fine" == text_of(events)
+    assert not served.b.calls
+
+
+async def test_retry_after_is_kept(routed):
+    async with routed() as served:
+        served.a.choose = lambda call: (
+            answer() if len(served.a.calls) == 2 else reply("429 Slow", "{}", retry_after_ms="900")
+        )
+        started = time.monotonic()
+        await chat(served.relay, model="fast")
+
+    assert 0.9 <= time.monotonic() - started < 3
+
+
+async def test_a_filtered_request_is_not_sent_elsewhere(routed):
+    async with routed() as served:
+        served.a.script = reply("400 Bad", '{"error":{"code":"content_filter","message":"no"}}')
+        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
+
+    assert (400, "content_filtered") == (response.status_code, response.json()["code"])
+    assert not served.b.calls
+
+
+async def test_the_better_advice_is_given(routed):
+    async with routed() as served:
+        served.a.script = reply("429 Slow", "{}", retry_after="30")
+        served.b.script = reply("401 No", "{}")
+        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
+
+    assert (429, "30") == (response.status_code, response.headers["retry-after"])
+    detail = response.json()["detail"]
+    assert "no target of 'fast' could answer" in detail
+    assert "'a'" in detail
+    assert "'b'" in detail
+
+
+async def test_a_failing_target_is_passed_over_and_found_well_again(routed, monkeypatch):
+    monkeypatch.setattr("app.retry.COOLDOWN_S", 0.5)
+    async with routed(attempts=1) as served:
+        served.a.script, served.b.script = BUSY, answer()
+        assert {"a/m-a": "closed", "b/m-b": "closed"} == await served.states()
+        for _ in range(5):
+            assert "fine" == text_of(await chat(served.relay, model="fast"))
+        assert 3 == len(served.a.calls)
+        assert {"a/m-a": "open", "b/m-b": "closed"} == await served.states()
+
+        served.a.script = answer("back")
+        await asyncio.sleep(0.55)
+        assert {"a/m-a": "half-open", "b/m-b": "closed"} == await served.states()
+        assert "back" == text_of(await chat(served.relay, model="fast"))
+        assert {"a/m-a": "closed", "b/m-b": "closed"} == await served.states()
+
+
+async def test_while_one_request_tries_a_target_the_others_pass_it_over(routed, monkeypatch):
+    monkeypatch.setattr("app.retry.COOLDOWN_S", 0.2)
+    async with routed(attempts=1) as served:
+        served.a.script, served.b.script = BUSY, answer()
+        for _ in range(3):
+            await chat(served.relay, model="fast")
+        await asyncio.sleep(0.25)
+        served.a.script = [Hold()]
+        trial = asyncio.create_task(chat(served.relay, model="fast"))
+        await asyncio.sleep(0.1)
+        for _ in range(3):
+            assert "fine" == text_of(await chat(served.relay, model="fast"))
+        assert 4 == len(served.a.calls)
+        trial.cancel()
+
+
+async def test_targets_that_all_fail_are_tried_all_the_same(routed):
+    async with routed(attempts=1) as served:
+        served.a.script = served.b.script = BUSY
+        for _ in range(5):
+            await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
+        assert {"a/m-a": "open", "b/m-b": "open"} == await served.states()
+        served.a.script = answer()
+
+        assert "fine" == text_of(await chat(served.relay, model="fast"))
+
+
+async def test_cancel_in_the_pause_ends_the_stream(routed):
+    async with routed(gate_s=0) as served:
+        served.a.script = reply("429 Slow", "{}", retry_after="2")
+        async with served.relay.client.stream(
+            "POST", "/v1/chat", json={**HELLO, "model": "fast"}
+        ) as response:
+            stream = response.headers["stream-id"]
+            await asyncio.wait_for(served.a.called.wait(), 5)
+            await asyncio.sleep(0.1)
+            started = time.monotonic()
+            await served.relay.client.post(f"/v1/streams/{stream}/cancel")
+            events = events_of(await read_messages(response))
+
+    assert 1 > time.monotonic() - started
+    assert ("cancelled", "cancelled") == (events[-1]["status"], events[-1]["finish_reason"])
+    assert 1 == kinds(events).count("stream.end")
+    assert (1, 0) == (len(served.a.calls), len(served.b.calls))
+
+
+async def test_after_the_gate_attempts_are_told_as_they_come(routed):
+    async with routed(gate_s=0.05) as served:
+        served.a.script = [wait(0.2), *BUSY]
+        served.b.script = answer()
+        events = await chat(served.relay, model="fast")
+
+    assert ["stream.start", "notice", "notice", "stream.target"] == kinds(events)[:4]
+    assert "completed" == events[-1]["status"]
+
+
+async def test_the_budget_holds_over_all_attempts(routed):
+    route = """
+        [[route]]
+        name = "fast"
+        budget_s = 0.8
+        targets = ["a/m", "b/m", "a/n", "b/n"]
+    """
+    async with routed(route) as served:
+        served.a.script = [wait(0.5), *reply("401 No", "{}")]
+        served.b.script = [Hold()]
+        started = time.monotonic()
+        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
+
+    assert 504 == response.status_code
+    assert 0.75 < time.monotonic() - started < 2
+    assert (1, 1) == (len(served.a.calls), len(served.b.calls))
+
+
+async def test_weights_share_the_requests(routed):
+    route = """
+        [[route]]
+        name = "fast"
+        targets = [{ model = "a/m", weight = 1 }, { model = "b/m", weight = 1 }]
+    """
+    async with routed(route) as served:
+        served.a.script, served.b.script = answer("a"), answer("b")
+        found = [text_of(await chat(served.relay, model="fast")) for _ in range(40)]
+
+    assert {"a", "b"} == set(found)
+    assert not served.a.calls[0].json.get("weight")
+
+
+async def test_a_target_that_cannot_say_the_request_is_passed_over(routed, tmp_path):
+    route = '\n[upstream.c]\ndialect = "ollama"\nbase_url = "{url}"\n'
+    route += '[[route]]\nname = "fast"\ntargets = ["c/m", "b/m-b"]\n'
+    async with serve_upstream() as c:
+        async with routed(route.format(url=f"http://127.0.0.1:{c.port}")) as served:
+            served.b.script = answer()
+            events = await chat(served.relay, model="fast", n=2)
+
+        assert not c.calls
+    assert "b" == of_type(events, "stream.target")[0]["upstream"]
+
+
+async def test_models_are_the_routes_first(routed):
+    async with routed(ROUTE + '[[route]]\nname = "other"\ntargets = ["b/x"]\n') as served:
+        listing = (await served.relay.client.get("/v1/models")).json()["data"]
+
+    assert [("fast", "seseragi"), ("other", "seseragi")] == [
+        (model["id"], model["owned_by"]) for model in listing[:2]
+    ]
+
+
+async def test_a_request_without_a_model_gets_the_first_route(routed):
+    async with routed() as served:
+        served.a.script = answer()
+        events = await chat(served.relay)
+
+    assert "fast" == events[0]["model"]
+
+
+async def test_names_pass_through_only_where_that_is_allowed(routed):
+    async with routed() as served:
+        served.a.script = answer()
+        assert "fine" == text_of(await chat(served.relay, model="a/other"))
+    async with routed(passthrough=False) as served:
+        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "a/other"})
+        listing = (await served.relay.client.get("/v1/models")).json()["data"]
+
+    assert (404, "model_not_found") == (response.status_code, response.json()["code"])
+    assert "a/..." not in response.json()["detail"]
+    assert not served.a.calls
+    assert "fast" == listing[0]["id"]
+    assert not any(model["id"].startswith(("a/", "b/")) for model in listing)
+
+
+async def test_a_json_answer_falls_back_too(routed):
+    async with routed() as served:
+        served.a.script, served.b.script = BUSY, answer()
+        response = await served.relay.client.post(
+            "/v1/chat", json={**HELLO, "model": "fast", "stream": False}
+        )
+
+    assert ("fine", "b") == (response.json()["text"], response.json()["target"]["upstream"])
