@@ -1,0 +1,118 @@
+"""`[[route]]` tables: what they mean, and what is said of those that mean nothing."""
+
+import pytest
+
+from app.errors import RequestError
+from app.main import build_hub
+from app.settings import Settings, SettingsError, load_settings
+
+UPSTREAMS = """
+[upstream.a]
+base_url = "http://a.example/v1"
+[upstream.b]
+base_url = "http://b.example/v1"
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(routes: str, **environ: str) -> Settings:
+        config = tmp_path / "x.toml"
+        config.write_text(UPSTREAMS + routes)
+        return load_settings({"SESERAGI_CONFIG": str(config), **environ})
+
+    return load
+
+
+def test_names_are_targets_in_the_order_of_the_list(load):
+    (route,) = load('[[route]]\nname = "fast"\ntargets = ["a/x", "b/y/z"]\n').routes
+
+    assert ("fast", None) == (route.name, route.budget_s)
+    assert ["a/x", "b/y/z"] == [target.name for target in route.targets]
+    assert [(1, 2), (2, 2)] == [(t.choice.order, t.choice.attempts) for t in route.targets]
+
+
+def test_tables_say_how_a_target_takes_part(load):
+    (route,) = load(
+        """
+        [[route]]
+        name = "fast"
+        attempts = 3
+        budget_s = 20
+        targets = [
+          { model = "a/x", weight = 3 },
+          { model = "b/x", weight = 0.5, attempts = 1 },
+          { model = "a/y", idle_timeout_s = 5, connect_timeout_s = 1 },
+          { model = "b/y", order = 2 },
+        ]
+        """
+    ).routes
+    choices = [target.choice for target in route.targets]
+
+    assert 20 == route.budget_s
+    assert [(1, 3), (1, 0.5), (3, 1), (2, 1)] == [(c.order, c.weight) for c in choices]
+    assert [3, 1, 3, 3] == [choice.attempts for choice in choices]
+    assert {"idle_timeout_s": 5, "connect_timeout_s": 1} == route.targets[2].timeouts
+
+
+def test_the_demo_may_stand_in(load):
+    (route,) = load('[[route]]\nname = "r"\ntargets = ["a/x", "demo/demo"]\n').routes
+
+    assert "demo/demo" == route.targets[1].name
+
+
+BAD = [
+    ("route = 1", "route: write tables such as [[route]]"),
+    ("[route]\nname = 'r'", "route: write tables such as [[route]]"),
+    ("[[route]]\ntargets = ['a/x']", "route 1: object missing required field `name`"),
+    ("[[route]]\nname = 'r'", "route 1 ('r'): object missing required field `targets`"),
+    ("[[route]]\nname = 'r'\ntargets = []", "route 1 ('r').targets: expected `array`"),
+    ("[[route]]\nname = 'a b'\ntargets = ['a/x']", "route's name is 1 to 200 visible ASCII"),
+    ("[[route]]\nname = 'r'\ntargets = ['x']", "route 'r': targets[0]: 'x' is no upstream/model"),
+    ("[[route]]\nname = 'r'\ntargets = ['a/']", "targets[0]: 'a/' is no upstream/model"),
+    ("[[route]]\nname = 'r'\ntargets = ['bb/x']", "upstreams: a, b, demo; did you mean 'b'?"),
+    ("[[route]]\nname = 'r'\ntargets = [{ modell = 'a/x' }]", "route 1 ('r').targets[0]: "),
+    ("[[route]]\nname = 'r'\ntargets = [{ model = 'a/x', order = 0 }]", "targets[0].order: "),
+    ("[[route]]\nname = 'r'\ntargets = [{ model = 'a/x', weight = -1 }]", "targets[0].weight: "),
+    ("[[route]]\nname = 'r'\nbudget_s = 0\ntargets = ['a/x']", "route 1 ('r').budget_s: "),
+    ("[[route]]\nname = 'r'\nretries = 3\ntargets = ['a/x']", "unknown field `retries`"),
+    ("[[route]]\nname='r'\ntargets=['a/x']\n" * 2, "route 'r': there are two of this name"),
+]
+
+
+@pytest.mark.parametrize(("table", "told"), BAD, ids=[told for _, told in BAD])
+def test_a_route_that_cannot_be_used_is_named(table, told, tmp_path):
+    config = tmp_path / "x.toml"
+    config.write_text(table + "\n" + UPSTREAMS)
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"SESERAGI_CONFIG": str(config)})
+
+    text = str(caught.value)
+    assert text.startswith(f"{config}: route")
+    assert told in text
+    assert "\n" not in text
+
+
+def test_a_route_to_the_demo_needs_the_demo(load):
+    with pytest.raises(SettingsError, match="is no upstream/model"):
+        load('[[route]]\nname = "r"\ntargets = ["demo/demo"]\n', SESERAGI_DEMO="false")
+
+
+async def test_the_default_model_may_be_a_route(load):
+    routes = '[[route]]\nname = "r"\ntargets = ["a/x"]\n[[route]]\nname = "s"\ntargets = ["b/x"]\n'
+    hub = build_hub(load(routes, SESERAGI_DEFAULT_MODEL="s"))
+    assert "b/x" == hub.upstreams.resolve(None).targets[0].name
+    await hub.close()
+    hub = build_hub(load(routes))
+    assert "a/x" == hub.upstreams.resolve(None).targets[0].name
+    await hub.close()
+
+
+async def test_without_passthrough_only_routes_are_known(load):
+    routes = '[[route]]\nname = "r"\ntargets = ["a/x"]\n'
+    hub = build_hub(load(routes, SESERAGI_PASSTHROUGH="false"))
+    with pytest.raises(RequestError, match="models: 'r', 'demo'"):
+        hub.upstreams.resolve("a/x")
+    await hub.close()
+    with pytest.raises(SettingsError, match="default_model"):
+        build_hub(load(routes, SESERAGI_PASSTHROUGH="false", SESERAGI_DEFAULT_MODEL="a/x"))
