@@ -14,7 +14,7 @@ from app.errors import CODES
 from app.events import Event, TextDelta
 from app.main import build_hub, build_routes
 from app.settings import load_settings
-from app.settings.upstreams import UpstreamTable
+from app.settings.tables import UpstreamTable
 from app.settings.values import SCALARS, Settings
 from app.upstreams.presets import PRESETS
 from tests.needs import program

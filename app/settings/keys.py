@@ -1,38 +1,86 @@
-"""Where keys are read from. None of them is ever part of a message."""
+"""Where credentials come from. None of them is ever part of a message."""
 
-import re
 from collections.abc import Mapping
-from pathlib import Path
 
+from app.errors import UpstreamError
 from app.settings.failure import SettingsError
-from app.upstreams.credentials import Secret
+from app.settings.places import find_place
+from app.settings.tables import UpstreamTable
+from app.upstreams.aws import AwsCredentials
+from app.upstreams.credentials import (
+    Auth,
+    Credentials,
+    Key,
+    KeyFile,
+    KeyUnusable,
+    NoCredentials,
+    Secret,
+    check_key,
+)
+from app.upstreams.google import GoogleCredentials
+from app.upstreams.presets import Preset
 
 
-def read_key(
-    key_file: str | None,
-    key_env: str | None,
-    preset_env: str | None,
+def build_credentials(
+    table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str, needed: bool
+) -> Credentials:
+    """Give the credentials of the upstream at `place`; `needed` if it is no use without."""
+    if table.key_env and table.key_file:
+        raise SettingsError(f"{place}: key_env and key_file are both given; keep one")
+    if table.auth in ("none", "aws", "google"):
+        if table.key_env or table.key_file:
+            raise SettingsError(f"{place}: auth = {table.auth!r} takes no key; leave out the key")
+        return _without_key(table.auth, table, preset, environ, place=place)
+    secret = _read_key(table, preset, environ, place=place)
+    if secret is not None:
+        return Key(secret, table.auth or preset.auth)
+    if table.auth is not None:
+        raise SettingsError(f"{place}.auth: there is no key; give key_env or key_file")
+    if needed and preset.without_key == "none":
+        raise SettingsError(
+            f"{place}: there is no key; set {' or '.join(preset.key_env)}, "
+            "or give key_env or key_file"
+        )
+    return _without_key(preset.without_key, table, preset, environ, place=place)
+
+
+def _without_key(
+    auth: Auth,
+    table: UpstreamTable,
+    preset: Preset,
     environ: Mapping[str, str],
     *,
     place: str,
-) -> Secret | None:
-    """Read the key of the upstream at `place`, None if there is none."""
-    if key_file is not None:
-        source = f"{place}.key_file"
+) -> Credentials:
+    try:
+        match auth:
+            case "aws":
+                region = find_place("region", table, preset, environ, place=place)
+                return AwsCredentials(region=region, profile=table.profile)
+            case "google":
+                return GoogleCredentials()
+            case _:
+                return NoCredentials()
+    except UpstreamError as error:  # a package is not installed
+        raise SettingsError(f"{place}: {error}") from None
+
+
+def _read_key(
+    table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
+) -> Secret | KeyFile | None:
+    if table.key_file is not None:
         try:
-            value = Path(key_file).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
-            raise SettingsError(f"{source}: {key_file!r} cannot be read") from None
-    else:
-        variable = key_env or preset_env
-        if variable is None:
-            return None
-        source = f"the environment variable {variable}"
+            return KeyFile(table.key_file)
+        except KeyUnusable as error:
+            raise SettingsError(f"{place}.key_file: {table.key_file!r}: {error}") from None
+    for variable in (table.key_env,) if table.key_env else preset.key_env:
         value = environ.get(variable, "").strip()
-        if not value and key_env:
-            raise SettingsError(f"{place}.key_env: {source} is not set")
-    if not value:
-        return None
-    if not re.fullmatch(r"[!-~]+", value):
-        raise SettingsError(f"{source}: a key has visible ASCII characters only")
-    return Secret(value)
+        if not value:
+            continue
+        try:
+            return Secret(check_key(value))
+        except KeyUnusable as error:
+            raise SettingsError(f"the environment variable {variable}: {error}") from None
+    if table.key_env:
+        raise SettingsError(f"{place}.key_env: the environment variable {table.key_env} is not set")
+    return None

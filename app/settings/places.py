@@ -1,4 +1,4 @@
-"""Where upstreams are: URLs and headers, checked."""
+"""Where upstreams are: URLs and headers, filled in and checked."""
 
 import re
 from collections.abc import Mapping
@@ -8,18 +8,104 @@ import httpx2
 
 from app.dialects.table import MODEL
 from app.settings.failure import SettingsError
+from app.settings.tables import UpstreamTable
+from app.upstreams.presets import PLACES, Preset
+
+KEY_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
+KEY_QUERIES = ("key", "api_key", "api-key", "apikey", "token", "access_token")
 
 
-def check_url(url: str, source: str) -> str:
-    """Give the URL as requests are built on it; `source` is where it was written."""
+def find_base_url(
+    table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
+) -> str:
+    """Give the URL as requests are built on it, from the table, the variable or the preset."""
+    variable = environ.get(preset.base_url_env or "", "").strip()
+    if table.base_url is not None:
+        url, source = table.base_url, f"{place}.base_url"
+    elif variable and preset.base_url_env is not None:
+        url, source = _from_variable(variable, preset), preset.base_url_env
+    elif preset.base_url is not None:
+        url, source = preset.base_url, place
+    else:
+        hint = f", or set {preset.base_url_env}" if preset.base_url_env else ""
+        raise SettingsError(f"{place}: base_url is missing; give the URL the API is under{hint}")
+    return _check_url(_fill(url, table, preset, environ, place=place), source)
+
+
+def find_place(
+    name: str, table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
+) -> str:
+    """Give the value of one of `PLACES`, from the table, its variables or the preset."""
+    variables = PLACES[name]
+    given = [getattr(table, name), *(environ.get(variable) for variable in variables)]
+    value = next((value.strip() for value in given if value), preset.defaults.get(name))
+    if value is None:
+        raise SettingsError(f"{place}: {name} is missing; give it, or set {' or '.join(variables)}")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:-]*", value):
+        raise SettingsError(
+            f"{place}: {name} cannot be used: letters, digits and '-', '.', '_', ':' only"
+        )
+    return value
+
+
+def _from_variable(url: str, preset: Preset) -> str:
+    """Complete what the variable holds, which may be no URL yet for some presets."""
+    url = url.rstrip("/")
+    if preset.port is not None:
+        url = _complete_host(url, preset.port)
+    # "/openai/deployments/..." is there already as soon as "/openai" is.
+    first = preset.base_url_suffix[1:].partition("/")[0]
+    path = f"/{url.partition('://')[2].partition('/')[2]}/"
+    return url if first and f"/{first}/" in path else url + preset.base_url_suffix
+
+
+def _complete_host(host: str, port: int) -> str:
+    """Make a URL of `HOST`, `HOST:PORT`, `:PORT` or a URL."""
+    if "://" in host:
+        return host
+    host, slash, path = host.partition("/")
+    if host.startswith(":"):
+        host = f"127.0.0.1{host}"
+    if not re.search(r":\d+$", host):
+        host = f"{host}:{port}"
+    # Where a server listens on every address, it is found at this machine's own.
+    host = re.sub(r"^(0\.0\.0\.0|\[::\])(?=:)", "127.0.0.1", host)
+    return f"{'https' if port == 443 else 'http'}://{host}{slash}{path}"
+
+
+def _fill(
+    url: str, table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
+) -> str:
+    if "{location_host}" in url:
+        location = find_place("location", table, preset, environ, place=place)
+        url = url.replace("{location_host}", _google_host(location))
+    for name in PLACES:
+        mark = "{" + name + "}"
+        if mark in url:
+            url = url.replace(mark, find_place(name, table, preset, environ, place=place))
+    return url
+
+
+def _google_host(location: str) -> str:
+    match location:
+        case "global":
+            return "aiplatform.googleapis.com"
+        case "us" | "eu":  # multi-regions
+            return f"aiplatform.{location}.rep.googleapis.com"
+        case _:
+            return f"{location}-aiplatform.googleapis.com"
+
+
+def _check_url(url: str, source: str) -> str:
     url = url.strip().rstrip("/")
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname or ""
         host.encode("idna")
         httpx2.URL(url.replace(MODEL, "model"))
-    except (ValueError, httpx2.InvalidURL) as error:
-        raise SettingsError(f"{source}: it is no URL: {error}") from None
+    except (ValueError, httpx2.InvalidURL):
+        # The reason may quote what stands in the URL, a password among it.
+        raise SettingsError(f"{source}: it is no URL") from None
     if parts.scheme not in ("http", "https") or not host or port == 0:
         raise SettingsError(f"{source}: it has to start with http:// or https:// and name a host")
     if parts.username or parts.password:
@@ -29,14 +115,28 @@ def check_url(url: str, source: str) -> str:
             f"{source}: it must have no query, fragment, spaces or special characters; "
             "what every request needs goes into query"
         )
+    unknown = set(re.findall(r"{(.*?)}", url)) - {MODEL[1:-1]}
+    if unknown or re.search(r"[{}]", url.replace(MODEL, "")):
+        known = ", ".join(["{model}", *(f"{{{name}}}" for name in PLACES)])
+        raise SettingsError(f"{source}: what may stand in braces is {known}")
     return url
 
 
 def check_headers(headers: Mapping[str, str], source: str) -> Mapping[str, str]:
-    """Refuse headers that cannot be sent."""
+    """Refuse headers that cannot be sent, or that are for a key."""
     for name, value in headers.items():
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
             raise SettingsError(f"{source}: {name!r} is no name of a header")
+        if name.lower() in KEY_HEADERS:
+            raise SettingsError(f"{source}.{name}: put the key into key_env, and say how in auth")
         if not re.fullmatch(r"[ -~]*", value):
             raise SettingsError(f"{source}.{name}: a header has visible ASCII characters only")
     return headers
+
+
+def check_query(query: Mapping[str, str], source: str) -> Mapping[str, str]:
+    """Refuse a key in the URL, which others write down."""
+    for name in query:
+        if name.lower() in KEY_QUERIES:
+            raise SettingsError(f"{source}.{name}: put the key into key_env, not into the URL")
+    return query

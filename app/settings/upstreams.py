@@ -6,30 +6,17 @@ from typing import Any
 
 import msgspec
 
+from app.demo import MODELS
 from app.dialects.table import DIALECTS
-from app.settings.failure import SettingsError, reason
-from app.settings.keys import read_key
-from app.settings.places import check_headers, check_url
-from app.upstreams.credentials import Auth, Credentials, Key, NoCredentials
+from app.settings.failure import SettingsError, reason, suggest
+from app.settings.keys import build_credentials
+from app.settings.places import check_headers, check_query, find_base_url
+from app.settings.tables import UpstreamTable, read_upstream_table
 from app.upstreams.endpoints import Upstream
 from app.upstreams.presets import PRESETS, Preset
 
-
-class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[upstream.NAME]`: a name that is a preset, or names one, starts from its values."""
-
-    preset: str | None = None
-    base_url: str | None = None
-    key_env: str | None = None
-    key_file: str | None = None
-    dialect: str | None = None
-    auth: Auth | None = None
-    query: dict[str, str] = {}
-    headers: dict[str, str] = {}
-    models: tuple[str, ...] = ()
-    default_model: str | None = None
-    quirks: dict[str, Any] | None = None
-    """Of the dialect's own type."""
+DEMO = Upstream("demo", "http://demo/v1", models=tuple(MODELS), prefixed=False)
+"""The built-in models, which answer in this process."""
 
 
 def build_upstreams(tables: Any, environ: Mapping[str, str], *, where: str) -> tuple[Upstream, ...]:
@@ -44,56 +31,58 @@ def build_upstreams(tables: Any, environ: Mapping[str, str], *, where: str) -> t
                 f"{place}: an upstream's name is made of a-z, 0-9, '_', '.' and '-', "
                 "and is not 'demo'"
             )
-        try:
-            table = msgspec.convert(raw, UpstreamTable)
-        except msgspec.ValidationError as error:
-            key, told = reason(error)
-            raise SettingsError(f"{place}{key}: {told}") from None
-        upstreams.append(_upstream(name, table, environ, place=place))
+        table = read_upstream_table(raw, place)
+        upstreams.append(_build(name, table, environ, place=place))
     for name, preset in PRESETS.items():
         if name not in tables and _is_wanted(preset, environ):
-            upstreams.append(
-                _upstream(name, UpstreamTable(), environ, place=preset.key_env or name)
-            )
+            upstreams.append(_build(name, UpstreamTable(), environ, place=f"upstream {name!r}"))
     return tuple(upstreams)
 
 
 def _is_wanted(preset: Preset, environ: Mapping[str, str]) -> bool:
     """Tell whether the environment alone says enough to use a provider."""
-    has_key = bool(preset.key_env and environ.get(preset.key_env))
-    has_url = bool(preset.base_url_env and environ.get(preset.base_url_env))
-    return has_url or (has_key and preset.base_url is not None)
+    key = any(environ.get(variable) for variable in preset.key_env)
+    url = bool(environ.get(preset.base_url_env or ""))
+    match preset.added_by:
+        case "key":
+            return key
+        case "URL":
+            return url
+        case "key or URL":
+            return key or url
+        case "key and URL":
+            return key and url
+        case "table":
+            return False
 
 
-def _upstream(
-    name: str, table: UpstreamTable, environ: Mapping[str, str], *, place: str
-) -> Upstream:
+def _build(name: str, table: UpstreamTable, environ: Mapping[str, str], *, place: str) -> Upstream:
     if table.preset is not None and table.preset not in PRESETS:
         raise SettingsError(
-            f"{place}.preset: unknown preset {table.preset!r}; presets: {', '.join(PRESETS)}"
+            f"{place}.preset: unknown preset {table.preset!r}{suggest(table.preset, PRESETS)}; "
+            f"presets: {', '.join(PRESETS)}"
         )
     preset = PRESETS.get(table.preset or name, Preset())
     dialect = table.dialect or preset.dialect
     if dialect not in DIALECTS:
         raise SettingsError(
-            f"{place}.dialect: unknown dialect {dialect!r}; dialects: {', '.join(DIALECTS)}"
+            f"{place}.dialect: unknown dialect {dialect!r}{suggest(dialect, DIALECTS)}; "
+            f"dialects: {', '.join(DIALECTS)}"
         )
-    base_url, source = table.base_url, f"{place}.base_url"
-    if base_url is None and preset.base_url_env and environ.get(preset.base_url_env):
-        base_url, source = environ[preset.base_url_env], preset.base_url_env
-    base_url = base_url or preset.base_url
-    if base_url is None:
-        raise SettingsError(f"{place}: base_url is missing; give the URL the API is under")
+    # Another host than the provider's own may well want no key.
+    own_host = table.base_url is None and not environ.get(preset.base_url_env or "")
+    needed = own_host and (preset.base_url or "").startswith("https:")
     return Upstream(
         name=name,
-        base_url=check_url(base_url, source),
+        base_url=find_base_url(table, preset, environ, place=place),
         dialect=dialect,
-        credentials=_credentials(table, preset, environ, place=place),
-        query=table.query,
+        credentials=build_credentials(table, preset, environ, place=place, needed=needed),
+        query=check_query({**preset.query, **table.query}, f"{place}.query"),
         headers=check_headers(table.headers, f"{place}.headers"),
         quirks=_quirks(table, preset, dialect=dialect, place=place),
         models=table.models,
-        default_model=table.default_model or preset.default_model,
+        default_model=table.default_model or (None if table.models else preset.default_model),
+        lists_models=preset.lists_models,
     )
 
 
@@ -101,25 +90,17 @@ def _quirks(
     table: UpstreamTable, preset: Preset, *, dialect: str, place: str
 ) -> msgspec.Struct | None:
     """Read the quirks as the dialect's own; those that are not given stay the preset's."""
-    known = preset.quirks if preset.dialect == dialect else None
-    if table.quirks is None:
-        return known
-    values = msgspec.structs.asdict(known) if known is not None else {}
+    known = preset.quirks if preset.dialect == dialect else {}
+    kind = DIALECTS[dialect].quirks
+    for key in table.quirks:
+        if key not in kind.__struct_fields__:
+            raise SettingsError(
+                f"{place}.quirks: unknown key {key!r}{suggest(key, kind.__struct_fields__)}"
+            )
+    if not known and not table.quirks:
+        return None
     try:
-        return msgspec.convert({**values, **table.quirks}, DIALECTS[dialect].quirks)
+        return msgspec.convert({**known, **table.quirks}, kind)
     except msgspec.ValidationError as error:
         key, told = reason(error)
         raise SettingsError(f"{place}.quirks{key}: {told}") from None
-
-
-def _credentials(
-    table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
-) -> Credentials:
-    secret = read_key(
-        table.key_file,
-        table.key_env,
-        preset.key_env,
-        environ,
-        place=place,
-    )
-    return Key(secret, table.auth or preset.auth) if secret else NoCredentials()

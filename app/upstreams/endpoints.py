@@ -26,7 +26,13 @@ class Upstream(msgspec.Struct, frozen=True):
     default_model: str | None = None
     prefixed: bool = True
     """Whether the public names of its models are `upstream/model`, or the bare names."""
+    lists_models: bool = True
+    """Whether it can be asked for its models, if its dialect has a call for that."""
 
     def public_name(self, model: str) -> str:
         """Give the name by which clients ask for a model."""
         return f"{self.name}/{model}" if self.prefixed else model
+
+    def __repr__(self) -> str:
+        """Show what it is, without what a header or a query may hold."""
+        return f"Upstream({self.name!r}, {self.base_url!r}, dialect={self.dialect!r})"

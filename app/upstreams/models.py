@@ -35,7 +35,7 @@ class ModelLists:
         """
         believed_until, models = self._asked.get(upstream.name, (0.0, ()))
         now = asyncio.get_running_loop().time()
-        lists = DIALECTS[upstream.dialect].models_path is not None
+        lists = upstream.lists_models and DIALECTS[upstream.dialect].models_path is not None
         if now < believed_until or MODEL in upstream.base_url or not lists:
             return models
         keep_s = LIST_S

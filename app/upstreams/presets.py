@@ -1,44 +1,380 @@
 """What is known of each provider before anyone configures it: a row of data each.
 
-A dialect is a wire format and lives in `dialects`; nothing here is code.
+A dialect is a wire format and lives in `dialects`; nothing here is code. URLs may hold
+`{model}` and the names of `PLACES`. Variables are those that the official SDKs read, and
+mean the same.
 """
+
+from collections.abc import Mapping
+from typing import Final, Literal
 
 import msgspec
 
-from app.dialects.openai_chat.request import Quirks
 from app.upstreams.credentials import Auth
 
+PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "project": ("GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID"),
+    "location": ("GOOGLE_CLOUD_LOCATION", "CLOUD_ML_REGION"),
+    "resource": ("AZURE_RESOURCE_NAME",),
+    "account": ("SNOWFLAKE_ACCOUNT",),
+}
+"""What a base URL may leave open: a key of the upstream's table, and its variables."""
 
-class Preset(msgspec.Struct, frozen=True):
-    """One provider. The default model answers requests that name none."""
+AddedBy = Literal["key", "key or URL", "key and URL", "URL", "table"]
+"""Which variables add an upstream without a table. A variable that many machines have for
+other reasons adds none."""
 
+
+class Preset(msgspec.Struct, frozen=True, kw_only=True):
+    """One provider."""
+
+    title: str = ""
     base_url: str | None = None
-    key_env: str | None = None
     base_url_env: str | None = None
-    dialect: str = "openai_chat"
+    base_url_suffix: str = ""
+    """What follows the variable's URL to make it a base URL."""
+    port: int | None = None
+    """The port where the variable names a host without one, or without a scheme."""
+    key_env: tuple[str, ...] = ()
+    """The first that is set counts."""
     auth: Auth = "bearer"
-    quirks: msgspec.Struct | None = None
-    """Of the dialect's own type; None for its defaults."""
+    without_key: Auth = "none"
+    added_by: AddedBy = "key"
+    dialect: str = "openai_chat"
+    quirks: Mapping[str, object] = {}
+    """Fields of the dialect's own type."""
+    query: Mapping[str, str] = {}
+    defaults: Mapping[str, str] = {}
+    """Of `PLACES`."""
+    lists_models: bool = True
+    """False where the API has no list of models, or one of models that cannot be used."""
     default_model: str | None = None
+    """Answers requests that name none."""
+    page: str = "openai-compatible"
+    """In docs/providers."""
 
 
-PRESETS: dict[str, Preset] = {
+_OPENAI = {"max_tokens_field": "max_completion_tokens"}
+_GOOGLE = "https://{location_host}/v1/projects/{project}/locations/{location}/publishers"
+_AZURE = "https://{resource}.openai.azure.com/openai"
+_BEDROCK = "https://bedrock-runtime.{region}.amazonaws.com"
+
+PRESETS: Final[Mapping[str, Preset]] = {
     "openai": Preset(
+        title="OpenAI, Chat Completions",
         base_url="https://api.openai.com/v1",
-        key_env="OPENAI_API_KEY",
         base_url_env="OPENAI_BASE_URL",
-        quirks=Quirks(max_tokens_field="max_completion_tokens"),
-        default_model="gpt-5-mini",
+        key_env=("OPENAI_API_KEY",),
+        added_by="key or URL",
+        quirks=_OPENAI,
+        default_model="gpt-6-luna",
+        page="openai-chat",
+    ),
+    "openai-responses": Preset(
+        title="OpenAI, Responses",
+        base_url="https://api.openai.com/v1",
+        base_url_env="OPENAI_BASE_URL",
+        key_env=("OPENAI_API_KEY",),
+        added_by="table",
+        dialect="openai_responses",
+        default_model="gpt-6-luna",
+        page="openai-responses",
     ),
     "azure": Preset(
-        key_env="AZURE_OPENAI_API_KEY",
+        title="Azure OpenAI",
+        base_url=f"{_AZURE}/v1",
+        base_url_env="AZURE_OPENAI_ENDPOINT",
+        base_url_suffix="/openai/v1",
+        key_env=("AZURE_OPENAI_API_KEY",),
         auth="api-key",
-        quirks=Quirks(max_tokens_field="max_completion_tokens"),
+        added_by="key and URL",
+        quirks=_OPENAI,
+        lists_models=False,
+        page="azure",
+    ),
+    "azure-responses": Preset(
+        title="Azure OpenAI, Responses",
+        base_url=f"{_AZURE}/v1",
+        base_url_env="AZURE_OPENAI_ENDPOINT",
+        base_url_suffix="/openai/v1",
+        key_env=("AZURE_OPENAI_API_KEY",),
+        auth="api-key",
+        added_by="table",
+        dialect="openai_responses",
+        lists_models=False,
+        page="azure",
+    ),
+    "azure-deployments": Preset(
+        title="Azure OpenAI, URLs of deployments",
+        base_url=f"{_AZURE}/deployments/{{model}}",
+        base_url_env="AZURE_OPENAI_ENDPOINT",
+        base_url_suffix="/openai/deployments/{model}",
+        key_env=("AZURE_OPENAI_API_KEY",),
+        auth="api-key",
+        added_by="table",
+        quirks=_OPENAI,
+        query={"api-version": "2024-10-21"},
+        lists_models=False,
+        page="azure",
+    ),
+    "azure-anthropic": Preset(
+        title="Claude on Azure (Foundry)",
+        base_url="https://{resource}.services.ai.azure.com/anthropic",
+        base_url_env="ANTHROPIC_FOUNDRY_BASE_URL",
+        key_env=("ANTHROPIC_FOUNDRY_API_KEY",),
+        auth="api-key",
+        added_by="table",
+        dialect="anthropic",
+        lists_models=False,
+        page="azure",
+    ),
+    "anthropic": Preset(
+        title="Anthropic",
+        base_url="https://api.anthropic.com",
+        base_url_env="ANTHROPIC_BASE_URL",
+        key_env=("ANTHROPIC_API_KEY",),
+        auth="x-api-key",
+        dialect="anthropic",
+        default_model="claude-haiku-5-5",
+        page="anthropic",
+    ),
+    "gemini": Preset(
+        title="Google Gemini",
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        base_url_env="GOOGLE_GEMINI_BASE_URL",
+        base_url_suffix="/v1beta",
+        key_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        auth="x-goog-api-key",
+        dialect="gemini",
+        default_model="gemini-3.8-flash",
+        page="gemini",
+    ),
+    "vertex": Preset(
+        title="Vertex AI, Gemini",
+        base_url=f"{_GOOGLE}/google",
+        without_key="google",
+        added_by="table",
+        dialect="gemini",
+        defaults={"location": "global"},
+        lists_models=False,
+        default_model="gemini-3.8-flash",
+        page="vertex",
+    ),
+    "vertex-anthropic": Preset(
+        title="Vertex AI, Claude",
+        base_url=f"{_GOOGLE}/anthropic/models",
+        without_key="google",
+        added_by="table",
+        dialect="vertex_anthropic",
+        defaults={"location": "global"},
+        lists_models=False,
+        page="vertex",
+    ),
+    "bedrock": Preset(
+        title="Amazon Bedrock, Converse",
+        base_url=_BEDROCK,
+        base_url_env="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+        key_env=("AWS_BEARER_TOKEN_BEDROCK",),
+        without_key="aws",
+        dialect="bedrock_converse",
+        lists_models=False,
+        page="bedrock",
+    ),
+    "bedrock-anthropic": Preset(
+        title="Amazon Bedrock, Claude in its own format",
+        base_url=_BEDROCK,
+        base_url_env="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+        key_env=("AWS_BEARER_TOKEN_BEDROCK",),
+        without_key="aws",
+        added_by="table",
+        dialect="bedrock_anthropic",
+        lists_models=False,
+        page="bedrock",
+    ),
+    "mistral": Preset(
+        title="Mistral",
+        base_url="https://api.mistral.ai/v1",
+        key_env=("MISTRAL_API_KEY",),
+        quirks={"stream_options": False},
+        default_model="mistral-medium-latest",
+        page="mistral",
+    ),
+    "cohere": Preset(
+        title="Cohere",
+        base_url="https://api.cohere.com",
+        base_url_env="CO_API_URL",
+        key_env=("CO_API_KEY", "COHERE_API_KEY"),
+        dialect="cohere",
+        default_model="command-a-plus-05-2026",
+        page="cohere",
     ),
     "deepseek": Preset(
+        title="DeepSeek",
         base_url="https://api.deepseek.com",
-        key_env="DEEPSEEK_API_KEY",
-        quirks=Quirks(send_reasoning="reasoning_content"),
-        default_model="deepseek-chat",
+        key_env=("DEEPSEEK_API_KEY",),
+        quirks={"send_reasoning": "reasoning_content"},
+        default_model="deepseek-flash",
+        page="deepseek",
+    ),
+    "openrouter": Preset(
+        title="OpenRouter",
+        base_url="https://openrouter.ai/api/v1",
+        key_env=("OPENROUTER_API_KEY",),
+        quirks={"send_reasoning": "reasoning_details"},
+        default_model="openrouter/auto",
+        page="openrouter",
+    ),
+    "groq": Preset(
+        title="Groq",
+        base_url="https://api.groq.com/openai/v1",
+        base_url_env="GROQ_BASE_URL",
+        base_url_suffix="/openai/v1",
+        key_env=("GROQ_API_KEY",),
+        quirks=_OPENAI,
+        default_model="openai/gpt-oss-120b",
+        page="groq",
+    ),
+    "xai": Preset(
+        title="xAI",
+        base_url="https://api.x.ai/v1",
+        key_env=("XAI_API_KEY",),
+        quirks=_OPENAI,
+        default_model="grok-4.7",
+        page="xai",
+    ),
+    "together": Preset(
+        title="Together",
+        base_url="https://api.together.ai/v1",
+        base_url_env="TOGETHER_BASE_URL",
+        key_env=("TOGETHER_API_KEY",),
+        quirks={"send_reasoning": "reasoning"},
+        page="together",
+    ),
+    "fireworks": Preset(
+        title="Fireworks",
+        base_url="https://api.fireworks.ai/inference/v1",
+        key_env=("FIREWORKS_API_KEY",),
+        quirks={"send_reasoning": "reasoning_content"},
+        page="fireworks",
+    ),
+    "perplexity": Preset(
+        title="Perplexity",
+        base_url="https://api.perplexity.ai",
+        key_env=("PERPLEXITY_API_KEY", "PPLX_API_KEY"),
+        quirks={"stream_options": False},
+        lists_models=False,
+        default_model="sonar",
+        page="perplexity",
+    ),
+    "cerebras": Preset(
+        title="Cerebras",
+        base_url="https://api.cerebras.ai/v1",
+        base_url_env="CEREBRAS_BASE_URL",
+        base_url_suffix="/v1",
+        key_env=("CEREBRAS_API_KEY",),
+        quirks=_OPENAI | {"send_reasoning": "reasoning"},
+        default_model="gpt-oss-120b",
+        page="cerebras",
+    ),
+    "sambanova": Preset(
+        title="SambaNova",
+        base_url="https://api.sambanova.ai/v1",
+        key_env=("SAMBANOVA_API_KEY",),
+    ),
+    "nvidia": Preset(
+        title="NVIDIA",
+        base_url="https://integrate.api.nvidia.com/v1",
+        key_env=("NVIDIA_API_KEY",),
+        added_by="table",
+    ),
+    "deepinfra": Preset(
+        title="DeepInfra",
+        base_url="https://api.deepinfra.com/v1/openai",
+        key_env=("DEEPINFRA_API_KEY",),
+    ),
+    "zai": Preset(
+        title="Z.ai",
+        base_url="https://api.z.ai/api/paas/v4",
+        key_env=("ZAI_API_KEY",),
+        quirks={"send_reasoning": "reasoning_content"},
+    ),
+    "moonshot": Preset(
+        title="Moonshot (Kimi)",
+        base_url="https://api.moonshot.ai/v1",
+        key_env=("MOONSHOT_API_KEY",),
+        quirks={"send_reasoning": "reasoning_content"},
+    ),
+    "huggingface": Preset(
+        title="Hugging Face router",
+        base_url="https://router.huggingface.co/v1",
+        key_env=("HF_TOKEN",),
+        added_by="table",
+        page="huggingface",
+    ),
+    "vercel": Preset(
+        title="Vercel AI Gateway",
+        base_url="https://ai-gateway.vercel.sh/v1",
+        key_env=("AI_GATEWAY_API_KEY",),
+        quirks={"send_reasoning": "reasoning_details"},
+        page="vercel",
+    ),
+    "databricks": Preset(
+        title="Databricks",
+        base_url_env="DATABRICKS_HOST",
+        base_url_suffix="/serving-endpoints",
+        port=443,
+        key_env=("DATABRICKS_TOKEN",),
+        added_by="table",
+        lists_models=False,
+        page="databricks",
+    ),
+    "snowflake": Preset(
+        title="Snowflake Cortex",
+        base_url="https://{account}.snowflakecomputing.com/api/v2/cortex/v1",
+        key_env=("SNOWFLAKE_PAT",),
+        added_by="table",
+        lists_models=False,
+        page="snowflake",
+    ),
+    "litellm": Preset(
+        title="LiteLLM proxy",
+        base_url="http://127.0.0.1:4000/v1",
+        base_url_env="LITELLM_PROXY_API_BASE",
+        key_env=("LITELLM_PROXY_API_KEY",),
+        added_by="URL",
+        page="litellm",
+    ),
+    "ollama": Preset(
+        title="Ollama",
+        base_url="http://127.0.0.1:11434",
+        base_url_env="OLLAMA_HOST",
+        port=11434,
+        key_env=("OLLAMA_API_KEY",),
+        added_by="URL",
+        dialect="ollama",
+        page="ollama",
+    ),
+    "vllm": Preset(
+        title="vLLM",
+        base_url="http://127.0.0.1:8000/v1",
+        key_env=("VLLM_API_KEY",),
+        added_by="table",
+        quirks={"send_reasoning": "reasoning"},
+        page="vllm",
+    ),
+    "llamacpp": Preset(
+        title="llama.cpp server",
+        base_url="http://127.0.0.1:8080/v1",
+        key_env=("LLAMA_API_KEY",),
+        added_by="table",
+        quirks={"send_reasoning": "reasoning_content"},
+        page="llamacpp",
+    ),
+    "lmstudio": Preset(
+        title="LM Studio",
+        base_url="http://127.0.0.1:1234/v1",
+        added_by="table",
+        page="lmstudio",
     ),
 }

@@ -58,7 +58,7 @@ async def test_stream_has_the_headers_and_frames_of_the_protocol():
         assert {
             "type": "stream.start",
             "stream": stream,
-            "model": "openai/gpt-5-mini",
+            "model": "openai/gpt-6-luna",
             "created": events[0]["created"],
         } == events[0]
         assert {

@@ -21,7 +21,7 @@ async def test_upstream_is_asked_for_its_models_once():
         listed = [await names(relay), await names(relay)]
 
         assert listed[0] == listed[1]
-        assert "openai/gpt-5-mini" == listed[0][0]
+        assert "openai/gpt-6-luna" == listed[0][0]
         assert {"openai/b", "openai/a/c", "demo"} <= set(listed[0])
         assert 1 == upstream.models_asked
 
@@ -45,7 +45,7 @@ async def test_upstream_without_a_list_still_serves(script):
         listed = await names(relay)
         response = await relay.client.post("/v1/chat", json={**HELLO, "model": "openai/x"})
 
-        assert "openai/gpt-5-mini" == listed[0]
+        assert "openai/gpt-6-luna" == listed[0]
         assert "demo" in listed
         assert 200 == response.status_code
         assert "x" == upstream.calls[0].json["model"]
