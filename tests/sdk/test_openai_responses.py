@@ -195,7 +195,9 @@ def test_every_turn_is_there() -> None:
 @pytest.mark.parametrize("name", WORDS)
 def test_a_turn_is_sent_as_the_sdk_sends_it(recorder: Recorder, name: str) -> None:
     turn = {key: value for key, value in TURNS[name].items() if key != "stop"}
-    ours = {"store": False}  # the relay keeps the conversation, the provider need not
+    ours: dict[str, Any] = {
+        "store": False
+    }  # the relay keeps the conversation, the provider need not
     if "reasoning_effort" in turn:
         ours["include"] = [ENCRYPTED]
 

@@ -27,6 +27,9 @@ from app.requests import (
     UserMessage,
 )
 
+Part = TextPart | ImagePart | AudioPart | FilePart
+Answered = TextPart | RefusalPart | ReasoningPart | OpaquePart
+
 FORMAT: Final = "OpenAI Responses"
 IGNORED: Final = frozenset(("seed", "frequency_penalty", "presence_penalty"))
 _ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
@@ -162,13 +165,13 @@ def _render_input(messages: Sequence[Message], *, quirks: Quirks) -> list[dict[s
     return items
 
 
-def _render_content(content: str | Sequence[object], *, place: str) -> str | list[dict[str, Any]]:
+def _render_content(content: str | Sequence[Part], *, place: str) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return content
     return [_render_part(part, place=f"{place}[{i}]") for i, part in enumerate(content)]
 
 
-def _render_part(part: object, *, place: str) -> dict[str, Any]:
+def _render_part(part: Part, *, place: str) -> dict[str, Any]:
     match part:
         case TextPart():
             return {"type": "input_text", "text": part.text}
@@ -177,13 +180,12 @@ def _render_part(part: object, *, place: str) -> dict[str, Any]:
             return {"type": "input_image", "image_url": image.url, "detail": image.detail or "auto"}
         case AudioPart():
             return {"type": "input_audio", "input_audio": msgspec.to_builtins(part.input_audio)}
-        case FilePart():
-            file = msgspec.to_builtins(part.file)
-            if "file_data" in file or "file_id" in file:
-                return {"type": "input_file", **file}
-            raise RequestError("invalid_request", f"{place}.file: it has no file_data or file_id")
         case _:
-            raise unsupported(place, "this part", format=FORMAT)
+            file = msgspec.to_builtins(part.file)
+            if part.file.file_data is None and part.file.file_id is None:
+                what = f"{place}.file: it has no file_data or file_id"
+                raise RequestError("invalid_request", what)
+            return {"type": "input_file", **file}
 
 
 def _is_custom(call: ToolCall) -> bool:
@@ -219,7 +221,7 @@ class _Turn:
     def render(self, message: AssistantMessage) -> list[dict[str, Any]]:
         return [item for part in _list_parts(message) for item in self._take(part)] + self._rest()
 
-    def _take(self, part: object) -> Iterator[dict[str, Any]]:
+    def _take(self, part: Answered) -> Iterator[dict[str, Any]]:
         """Give the items that a part completes."""
         match part:
             case TextPart() | RefusalPart():
@@ -228,15 +230,18 @@ class _Turn:
             case ReasoningPart():
                 yield from self._end_said(None)
                 yield from self._think(part)
-            case OpaquePart(format=format, data=data):
-                if format == PHASE:
-                    yield from self._end_said(data)
-                elif format in (REASONING, ENCRYPTED):
-                    yield from self._end_said(None)
-                    yield from self._end_thought(data)
-                elif format == COMPACTION:
-                    yield from self._rest()
-                    yield {"type": "compaction", "encrypted_content": data}
+            case _:
+                yield from self._take_opaque(part)
+
+    def _take_opaque(self, part: OpaquePart) -> Iterator[dict[str, Any]]:
+        if part.format == PHASE:
+            yield from self._end_said(part.data)
+        elif part.format in (REASONING, ENCRYPTED):
+            yield from self._end_said(None)
+            yield from self._end_thought(part.data)
+        elif part.format == COMPACTION:
+            yield from self._rest()
+            yield {"type": "compaction", "encrypted_content": part.data}
 
     def _rest(self) -> list[dict[str, Any]]:
         return [*self._end_said(None), *self._end_thought(None)]
@@ -280,10 +285,10 @@ class _Turn:
             yield item
 
 
-def _list_parts(message: AssistantMessage) -> list[object]:
+def _list_parts(message: AssistantMessage) -> list[Answered]:
     """Give what an assistant message says, in whichever form it does, as parts."""
     content = message.content
-    parts: list[object] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
+    parts: list[Answered] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
     if message.reasoning_content and not any(isinstance(p, ReasoningPart) for p in parts):
         parts.insert(0, ReasoningPart(message.reasoning_content))
     if message.refusal:

@@ -120,7 +120,7 @@ def called(*found: list[Event]) -> list[Event]:
 def code_of(found: list[Event]) -> str | None:
     """The code of the error that the stream ended with."""
     error = end_of(found).error
-    return error and error.code
+    return error.code if error else None
 
 
 SUMMARY = "reasoning_summary_text"
@@ -268,6 +268,11 @@ COMPLETE: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
             text("b", block=1),
             [Opaque("openai.phase", "final_answer")],
         ),
+    ),
+    (
+        "a-message-that-says-nothing",
+        [done("message", phase="commentary", content=[{"type": "output_hologram"}]), COMPLETED],
+        stopped(),
     ),
     (
         "refusal",

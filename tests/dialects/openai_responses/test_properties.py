@@ -155,7 +155,7 @@ def test_only_an_end_completes(sent: list[dict[str, Any]]) -> None:
     assert end_of(play([body], dialect="openai_responses")).status != "completed"
 
 
-whole_text = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
+whole_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
 
 @given(whole_text, st.lists(st.integers(0, 24), max_size=4), st.integers(0, 24), st.booleans())
