@@ -115,7 +115,10 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ),
 )
 _VAGUE_WORDS: Final = frozenset(
-    ("invalid_request_error", "invalid_argument", "validationexception", "invalid_prompt")
+    (
+        *("invalid_request_error", "invalid_argument", "validationexception", "invalid_prompt"),
+        "missing_thought_signature",
+    )
 )
 """They mean an invalid request unless the HTTP status knows better."""
 _TEXTS: Final = tuple(
