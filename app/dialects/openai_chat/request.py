@@ -1,14 +1,29 @@
 """What an upstream that speaks Chat Completions is sent."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.conversation import list_reasoning
+from app.dialects.conversation import list_reasoning, parse_data_url
 from app.requests import AssistantMessage, ChatRequest, OpaquePart, ReasoningPart
 
 GOOGLE_SIGNATURE = "google.thought_signature"
 """The format of the `opaque` that Gemini's Chat Completions route wants back with a call."""
+
+Tuning = Literal[
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "logprobs",
+    "top_logprobs",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "metadata",
+    "user",
+]
+"""The fields of a request without which its answer is still one to it."""
+
+_NO_PARAMETERS: Final = {"type": "object", "properties": {}}
 
 
 class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,9 +33,29 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """OpenAI's reasoning models refuse the older name; most others know no other."""
     stream_options: bool = True
     """Whether to ask for usage; Mistral gives it unasked and refuses the field."""
-    send_reasoning: Literal["no", "reasoning_content", "reasoning", "reasoning_details"] = "no"
+    send_reasoning: Literal[
+        "no", "reasoning_content", "reasoning", "reasoning_details", "thinking"
+    ] = "no"
     """The field of an assistant message that takes what the model thought: DeepSeek wants
-    `reasoning_content` back, OpenRouter `reasoning_details`, OpenAI nothing."""
+    `reasoning_content` back, OpenRouter `reasoning_details`, OpenAI nothing; Mistral wants
+    `thinking` parts in the content."""
+    seed_field: Literal["seed", "random_seed"] = "seed"
+    effort_field: Literal["reasoning_effort", "reasoning"] = "reasoning_effort"
+    """`reasoning` is an object with the effort in it, as gateways have it."""
+    required_word: Literal["required", "any"] = "required"
+    """The tool choice that forces a call."""
+    files: Literal["file", "document_url"] = "file"
+    """How a message says that a file belongs to it."""
+    bare_audio: bool = False
+    """Whether a sound is its base64 text, and no object with the format too."""
+    developer: bool = True
+    """Whether the role is known; else the message is the system's."""
+    plain: bool = False
+    """Whether a message with more than the plain format has is refused, as Mistral does:
+    then no `name` is sent, refusals are text, there is no role `developer`, and a tool
+    without parameters has an empty schema."""
+    left_out: tuple[Tuning, ...] = ()
+    """What the vendor refuses, though it may be left out."""
 
 
 def render_request(
@@ -33,35 +68,97 @@ def render_request(
     quirks = quirks or Quirks()
     body: dict[str, Any] = msgspec.to_builtins(request)
     options = body.pop("provider_options", {})
+    body.pop("on_disconnect", None)
+    for name in quirks.left_out:
+        body.pop(name, None)
     limits = [body.pop(name, None) for name in ("max_completion_tokens", "max_tokens")]
     limit = next((value for value in limits if value is not None), None)
     if limit is not None:
         body[quirks.max_tokens_field] = limit
-    body.pop("on_disconnect", None)
+    if "seed" in body:
+        body[quirks.seed_field] = body.pop("seed")
+    if quirks.effort_field == "reasoning" and "reasoning_effort" in body:
+        body["reasoning"] = {"effort": body.pop("reasoning_effort")}
     for message, rendered in zip(request.messages, body["messages"], strict=True):
+        _edit_message(rendered, quirks=quirks)
         if isinstance(message, AssistantMessage):
-            _edit_message(message, rendered, quirks=quirks)
-    # msgspec leaves out a `type` that has its default.
-    for tool in body.get("tools", ()):
-        tool["type"] = "function"
-    if isinstance(body.get("tool_choice"), dict):
-        body["tool_choice"]["type"] = "function"
+            _edit_assistant(message, rendered, quirks=quirks)
+    _edit_tools(body, quirks=quirks)
     if quirks.stream_options:
         body["stream_options"] = {"include_usage": True}
     return {**body, **options, "model": model, "stream": True}
 
 
-def _edit_message(message: AssistantMessage, rendered: dict[str, Any], *, quirks: Quirks) -> None:
+def _edit_tools(body: dict[str, Any], *, quirks: Quirks) -> None:
+    # msgspec leaves out a `type` that has its default.
+    for tool in body.get("tools", ()):
+        tool["type"] = "function"
+        if quirks.plain:
+            tool["function"].setdefault("parameters", _NO_PARAMETERS)
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict):
+        choice["type"] = "function"
+    elif choice == "required":
+        body["tool_choice"] = quirks.required_word
+
+
+def _edit_message(rendered: dict[str, Any], *, quirks: Quirks) -> None:
+    if rendered["role"] == "developer" and (quirks.plain or not quirks.developer):
+        rendered["role"] = "system"
+    if quirks.plain:
+        rendered.pop("name", None)
+    content = rendered.get("content")
+    if isinstance(content, list):
+        rendered["content"] = [_edit_part(part, quirks=quirks) for part in content]
+
+
+def _edit_part(part: dict[str, Any], *, quirks: Quirks) -> dict[str, Any]:
+    match part["type"]:
+        case "input_audio" if quirks.bare_audio:
+            return {"type": "input_audio", "input_audio": part["input_audio"]["data"]}
+        case "file" if quirks.files == "document_url":
+            return _document(part["file"])
+        case "refusal" if quirks.plain:
+            return {"type": "text", "text": part["refusal"]}
+        case _:
+            return part
+
+
+def _document(file: dict[str, Any]) -> dict[str, Any]:
+    """Give a file in Mistral's form: an image, a document, or one that it has already."""
+    url = file.get("file_data")
+    if url is None:
+        return {"type": "file", "file_id": file.get("file_id")}
+    found = parse_data_url(url)
+    if found and found[0].startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    name = {"document_name": file["filename"]} if "filename" in file else {}
+    return {"type": "document_url", "document_url": url, **name}
+
+
+def _edit_assistant(message: AssistantMessage, rendered: dict[str, Any], *, quirks: Quirks) -> None:
     rendered.pop("reasoning_content", None)
     content = rendered.setdefault("content", None)
     if isinstance(content, list):
         kept = [part for part in content if part["type"] not in ("reasoning", "opaque")]
         rendered["content"] = kept or None
+    if quirks.plain and (refusal := rendered.pop("refusal", None)):
+        rendered["content"] = rendered["content"] or refusal
+    _add_reasoning(message, rendered, way=quirks.send_reasoning)
+    for call in rendered.get("tool_calls", ()):
+        call["type"] = "function"
+        for opaque in call.pop("opaque", ()):
+            if opaque["format"] == GOOGLE_SIGNATURE:
+                google = {"thought_signature": opaque["data"]}
+                call["extra_content"] = {"google": google}
+
+
+def _add_reasoning(message: AssistantMessage, rendered: dict[str, Any], *, way: str) -> None:
     parts = list_reasoning(message)
     text = "".join(part.text for part in parts)
-    match quirks.send_reasoning:
-        case "reasoning_content" | "reasoning" as field if text:
-            rendered[field] = text
+    match way:
+        case "reasoning_content" | "reasoning" if text:
+            rendered[way] = text
         case "reasoning_details":
             details = [detail for part in parts for detail in _details(part)]
             if isinstance(message.content, list):
@@ -69,12 +166,23 @@ def _edit_message(message: AssistantMessage, rendered: dict[str, Any], *, quirks
                 details += [_encrypted(part.data, part.format) for part in opaque]
             if details:
                 rendered["reasoning_details"] = details
-    for call in rendered.get("tool_calls", ()):
-        call["type"] = "function"
-        for opaque in call.pop("opaque", ()):
-            if opaque["format"] == GOOGLE_SIGNATURE:
-                google = {"thought_signature": opaque["data"]}
-                call["extra_content"] = {"google": google}
+        case "thinking":
+            thinking = [_thinking(part) for part in parts if part.text]
+            said = rendered["content"]
+            if isinstance(said, str):
+                said = [{"type": "text", "text": said}] if said else None
+            if thinking:
+                rendered["content"] = [*thinking, *(said or [])]
+
+
+def _thinking(part: ReasoningPart) -> dict[str, Any]:
+    """Give Mistral's form of what was thought; its signatures name no format."""
+    own = part.signature and not part.format
+    return {
+        "type": "thinking",
+        "thinking": [{"type": "text", "text": part.text}],
+        **({"signature": part.signature} if own else {}),
+    }
 
 
 def _details(part: ReasoningPart) -> list[dict[str, Any]]:

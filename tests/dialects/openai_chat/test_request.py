@@ -159,6 +159,93 @@ def test_geminis_signature_goes_back_with_its_call() -> None:
     assert sent["tool_calls"] == [{**call, "extra_content": google}]
 
 
+PARTS = [
+    {"type": "reasoning", "text": "r", "signature": "S"},
+    {"type": "reasoning", "text": "q", "signature": "T", "format": "of-another"},
+    {"type": "reasoning", "encrypted": "E"},
+    {"type": "text", "text": "a"},
+]
+THINKING = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "r"}], "signature": "S"},
+    {"type": "thinking", "thinking": [{"type": "text", "text": "q"}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"content": PARTS}, [*THINKING, {"type": "text", "text": "a"}]),
+        ({"content": PARTS[1:2]}, THINKING[1:]),
+        ({"content": PARTS[2:3]}, None),
+        ({"content": "a", "reasoning_content": "q"}, [THINKING[1], {"type": "text", "text": "a"}]),
+        ({"content": "", "reasoning_content": "q"}, THINKING[1:]),
+        ({"reasoning_content": "q"}, THINKING[1:]),
+        ({"content": "a"}, "a"),
+    ],
+)
+def test_reasoning_goes_back_as_parts_of_the_content(given: dict[str, Any], sent: Any) -> None:
+    (message,) = render({"messages": [{"role": "assistant", **given}]}, send_reasoning="thinking")[
+        "messages"
+    ]
+
+    assert message == {"role": "assistant", "content": sent}
+
+
+NAMELESS = {"type": "function", "function": {"name": "f"}}
+EMPTY = {"type": "object", "properties": {}}
+FILE = "data:application/pdf;base64,AAAA"
+SOUND = {"type": "input_audio", "input_audio": {"data": "d", "format": "wav"}}
+
+
+@pytest.mark.parametrize(
+    ("quirks", "given", "sent"),
+    [
+        ({"seed_field": "random_seed"}, {"seed": 0}, {"random_seed": 0}),
+        ({"effort_field": "reasoning"}, {"reasoning_effort": "low"}, {"reasoning": {"effort": "low"}}),
+        ({"effort_field": "reasoning"}, {}, {}),
+        ({"required_word": "any"}, {"tool_choice": "required"}, {"tool_choice": "any"}),
+        ({"required_word": "any"}, {"tool_choice": "none"}, {"tool_choice": "none"}),
+        ({"left_out": ["user", "seed"]}, {"user": "u", "seed": 1, "metadata": {}}, {"metadata": {}}),
+        ({"left_out": ["reasoning_effort"], "effort_field": "reasoning"}, {"reasoning_effort": "low"}, {}),
+        ({"left_out": ["user"]}, {"user": "u", "provider_options": {"user": "v"}}, {"user": "v"}),
+        ({"plain": True}, {"tools": [NAMELESS]}, {"tools": [{"type": "function", "function": {"name": "f", "parameters": EMPTY}}]}),
+        ({}, {"tools": [NAMELESS]}, {"tools": [NAMELESS]}),
+    ],
+)  # fmt: skip
+def test_a_field_is_said_as_the_vendor_knows_it(
+    quirks: dict[str, Any], given: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    assert render(given, **quirks) == {**render({}), **sent}
+
+
+@pytest.mark.parametrize(
+    ("quirks", "given", "sent"),
+    [
+        ({"developer": False}, {"role": "developer", "content": "d", "name": "n"}, {"role": "system", "content": "d", "name": "n"}),
+        ({"plain": True}, {"role": "developer", "content": "d", "name": "n"}, {"role": "system", "content": "d"}),
+        ({"plain": True}, {"role": "user", "content": "u", "name": "n"}, {"role": "user", "content": "u"}),
+        ({"plain": True}, {"role": "assistant", "refusal": "no", "name": "n"}, {"role": "assistant", "content": "no"}),
+        ({"plain": True}, {"role": "assistant", "content": "a", "refusal": "no"}, {"role": "assistant", "content": "a"}),
+        ({"plain": True}, {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}, {"role": "assistant", "content": [{"type": "text", "text": "no"}]}),
+        ({}, {"role": "assistant", "refusal": "no"}, {"role": "assistant", "content": None, "refusal": "no"}),
+        ({"bare_audio": True}, {"role": "user", "content": [SOUND]}, {"role": "user", "content": [{"type": "input_audio", "input_audio": "d"}]}),
+        ({"files": "document_url"}, {"role": "user", "content": [{"type": "file", "file": {"file_data": FILE, "filename": "a.pdf"}}]}, {"role": "user", "content": [{"type": "document_url", "document_url": FILE, "document_name": "a.pdf"}]}),
+        ({"files": "document_url"}, {"role": "user", "content": [{"type": "file", "file": {"file_data": "https://a/b"}}]}, {"role": "user", "content": [{"type": "document_url", "document_url": "https://a/b"}]}),
+        ({"files": "document_url"}, {"role": "user", "content": [{"type": "file", "file": {"file_data": "data:image/png;base64,AA"}}]}, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}),
+        ({"files": "document_url"}, {"role": "user", "content": [{"type": "file", "file": {"file_id": "i"}}]}, {"role": "user", "content": [{"type": "file", "file_id": "i"}]}),
+    ],
+)  # fmt: skip
+def test_a_message_is_said_as_the_vendor_knows_it(
+    quirks: dict[str, Any], given: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    assert render({"messages": [given]}, **quirks)["messages"] == [sent]
+
+
+def test_only_what_tunes_may_be_left_out() -> None:
+    with pytest.raises(msgspec.ValidationError, match="tools"):
+        msgspec.convert({"left_out": ["tools"]}, Quirks)
+
+
 def test_provider_options_overrule_all_but_model_and_stream() -> None:
     options = {"temperature": 1, "top_k": 5, "model": "dear", "stream": False, "n": None}
     body = render({"temperature": 0, "provider_options": options})
