@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
+import msgspec
 
 from app.framing.sse import Decoder, Message
 from app.hub import Hub
@@ -34,9 +35,10 @@ async def serve_relay(
     *,
     key: str = "sk-test-0123456789",
     environ: Mapping[str, str] | None = None,
+    dialect: str = "openai_chat",
     **settings: Any,
 ) -> AsyncIterator[Relay]:
-    """Run the relay on a free port; `script` is its upstream "openai".
+    """Run the relay on a free port; `script` is its upstream, and speaks `dialect`.
 
     It asks once only, so that a script says what is asked; `attempts` allows more.
     """
@@ -47,6 +49,13 @@ async def serve_relay(
     if script is not None:
         environ |= {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": script.base_url}
     built = load_settings(environ)
+    upstreams = tuple(
+        msgspec.structs.replace(upstream, dialect=dialect, quirks=None)
+        if dialect != "openai_chat"
+        else upstream
+        for upstream in built.upstreams
+    )
+    built = msgspec.structs.replace(built, upstreams=upstreams)
     hub = build_hub(built)
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]

@@ -1,13 +1,14 @@
 """Recorded provider streams through the running relay: sockets, log, native frames."""
 
 import itertools
+import json
 import random
 from typing import Any
 
 import pytest
 
 from tests.api.test_faults import check_form
-from tests.dialects.streams import body_of, recordings
+from tests.dialects.streams import DIALECT_OF, body_of, recordings
 from tests.serving import HELLO, chat, serve_relay
 from tests.upstream import Step, chunk, chunked_head, send, serve_upstream
 
@@ -28,11 +29,27 @@ def joined(events: list[dict[str, Any]], kind: str, choice: int) -> str:
     )
 
 
-@pytest.mark.parametrize("row", recordings("openai_chat"))
+def called(events: list[dict[str, Any]], choice: int) -> list[tuple[str, str, Any]]:
+    """The tool calls of a choice: id, name, and the arguments as what they say."""
+    ends = {e["block"]: e["arguments"] for e in events if e["type"] == "tool_call.end"}
+    return [
+        (event["id"], event["name"], parsed(ends[event["block"]]))
+        for event in events
+        if event["type"] == "tool_call.start" and event.get("choice", 0) == choice
+    ]
+
+
+def parsed(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
+
+
+@pytest.mark.parametrize("row", recordings())
 async def test_recorded_stream_comes_out_as_its_truth_says(row):
-    truth = row["truth"]
-    body = body_of(row)
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+    truth, body, dialect = row["truth"], body_of(row), DIALECT_OF[row["format"]]
+    async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:
         upstream.script = script(body, seed=len(body))
         if truth["error"] and not any(choice["text"] for choice in truth["choices"]):
             response = await relay.client.post("/v1/chat", json=HELLO)
@@ -49,19 +66,11 @@ async def test_recorded_stream_comes_out_as_its_truth_says(row):
         assert choice["text"] == joined(events, "text.delta", index)
         assert choice["reasoning"] == joined(events, "reasoning.delta", index)
         assert choice["refusal"] == joined(events, "refusal.delta", index)
-        ends = {
-            event["block"]: event["arguments"]
-            for event in events
-            if event["type"] == "tool_call.end"
-        }
-        calls = [
-            (event["id"], event["name"], ends[event["block"]])
-            for event in events
-            if event["type"] == "tool_call.start" and event.get("choice", 0) == index
-        ]
+        found = called(events, index)
         assert [
-            (call["id"], call["name"], call["arguments"] or "{}") for call in choice["tool_calls"]
-        ] == calls
+            (call["id"] or id, call["name"], parsed(call["arguments"] or "{}"))
+            for call, (id, _, _) in zip(choice["tool_calls"], found, strict=True)
+        ] == found
     if truth["usage"]:
         known = {name: value for name, value in truth["usage"].items() if value is not None}
         assert known == end["usage"]

@@ -14,7 +14,7 @@ import pytest
 
 from tests.api.test_recordings import script
 from tests.cutting import cutting_proxy, randomly
-from tests.dialects.streams import body_of, recordings
+from tests.dialects.streams import DIALECT_OF, body_of, recordings
 from tests.serving import HELLO, Relay, serve_relay
 from tests.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
 
@@ -44,10 +44,10 @@ async def read(relay: Relay, url: str, *, after: str | None = None) -> list[byte
     return split(reply.content)[0]
 
 
-@pytest.mark.parametrize("row", recordings("openai_chat"))
+@pytest.mark.parametrize("row", recordings())
 async def test_law_holds_at_every_event_of_a_recorded_stream(row):
-    body = body_of(row)
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+    body, dialect = body_of(row), DIALECT_OF[row["format"]]
+    async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:
         upstream.script = script(body, seed=1)
         url = await start(relay)
         whole = await read(relay, url)
