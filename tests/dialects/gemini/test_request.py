@@ -1,0 +1,459 @@
+"""What is sent to Gemini."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.dialects.gemini.request import Quirks, render_request
+from app.dialects.table import DIALECTS
+from app.errors import RequestError
+from app.requests import ChatRequest, parse_chat_request
+
+HI = [{"role": "user", "content": "hi"}]
+CONTENTS = [{"role": "user", "parts": [{"text": "hi"}]}]
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
+
+
+def parse(request: dict[str, Any]) -> ChatRequest:
+    return parse_chat_request(json.dumps({"messages": HI, **request}).encode())
+
+
+def render(request: dict[str, Any], model: str = "gemini-3.6-flash", **quirks: Any) -> Any:
+    body = render_request(parse(request), model=model, quirks=msgspec.convert(quirks, Quirks))
+    assert json.loads(json.dumps(body)) == body
+    return body
+
+
+def contents(*messages: dict[str, Any], **options: Any) -> Any:
+    return render({"messages": list(messages)}, **options)["contents"]
+
+
+def parts(*content: dict[str, Any]) -> Any:
+    (turn,) = contents({"role": "user", "content": list(content)})
+    return turn["parts"]
+
+
+def call(id: str = "i", arguments: str = "{}", **more: Any) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}, **more}
+
+
+def assistant(*content: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", **({"content": list(content)} if content else {}), **more}
+
+
+def result(content: Any, id: str = "i") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id, "content": content}
+
+
+def test_a_plain_request_is_its_contents() -> None:
+    assert render({}) == {"contents": CONTENTS}
+
+
+def test_what_is_ours_or_has_no_place_is_not_sent() -> None:
+    request = {
+        "model": "route",
+        "stream": False,
+        "on_disconnect": 5,
+        "metadata": {"a": "b"},
+        "user": "u",
+        "parallel_tool_calls": False,
+    }
+    assert render(request) == {"contents": CONTENTS}
+    assert DIALECTS["gemini"].ignored == {"metadata", "user", "parallel_tool_calls"}
+
+
+def test_instructions_stand_beside_the_conversation() -> None:
+    body = render(
+        {
+            "messages": [
+                {"role": "system", "content": "a"},
+                *HI,
+                {"role": "developer", "content": [{"type": "text", "text": "b"}]},
+                {"role": "system", "content": ""},
+            ]
+        }
+    )
+    assert body == {
+        "contents": CONTENTS,
+        "systemInstruction": {"parts": [{"text": "a"}, {"text": "b"}]},
+    }
+
+
+def test_turns_of_one_role_are_one() -> None:
+    sent = contents(
+        *HI,
+        {"role": "user", "content": "again"},
+        {"role": "assistant", "content": "a"},
+        {"role": "assistant", "content": "b", "refusal": "c"},
+        {"role": "user", "content": "d"},
+    )
+    assert sent == [
+        {"role": "user", "parts": [{"text": "hi"}, {"text": "again"}]},
+        {"role": "model", "parts": [{"text": "a"}, {"text": "b"}, {"text": "c"}]},
+        {"role": "user", "parts": [{"text": "d"}]},
+    ]
+
+
+def test_an_answer_of_nothing_is_left_out() -> None:
+    sent = contents(*HI, {"role": "assistant", "content": ""}, {"role": "user", "content": "d"})
+
+    assert sent == [{"role": "user", "parts": [{"text": "hi"}, {"text": "d"}]}]
+
+
+def image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+
+
+def file(**fields: str) -> dict[str, Any]:
+    return {"type": "file", "file": fields}
+
+
+FILES = "https://generativelanguage.googleapis.com/v1beta/files/abc-1"
+MEDIA = [
+    (image("data:image/PNG;base64,AA=="), "inlineData", "image/png", "AA=="),
+    (image("https://x/a/B.WebP?w=1.png#c"), "fileData", "image/webp", "https://x/a/B.WebP?w=1.png#c"),
+    (image("gs://bucket/a.jpg"), "fileData", "image/jpeg", "gs://bucket/a.jpg"),
+    (image("https://x/picture"), "fileData", "image/jpeg", "https://x/picture"),
+    (image("https://x.png/"), "fileData", "image/jpeg", "https://x.png/"),
+    (image(FILES), "fileData", None, FILES),
+    (
+        {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
+        "inlineData",
+        "audio/wav",
+        "AA==",
+    ),
+    (file(file_data="data:application/pdf;base64,AA=="), "inlineData", "application/pdf", "AA=="),
+    (file(file_data="AA==", filename="a.CSV"), "inlineData", "text/csv", "AA=="),
+    (file(file_id=FILES), "fileData", None, FILES),
+    (file(file_id="gs://b/a.mp4"), "fileData", "video/mp4", "gs://b/a.mp4"),
+    (file(file_id="https://x/y", filename="a.pdf"), "fileData", "application/pdf", "https://x/y"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "kind", "media_type", "value"), MEDIA)
+def test_media_are_sent_inline_or_by_their_place(
+    part: dict[str, Any], kind: str, media_type: str | None, value: str
+) -> None:
+    (sent,) = parts(part)
+
+    key = "data" if kind == "inlineData" else "fileUri"
+    assert sent == {kind: {**({"mimeType": media_type} if media_type else {}), key: value}}
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "what"),
+    [
+        (image("cat.png"), ".image_url.url", "anything but a base64 data: URL"),
+        (image("data:image/png,plain"), ".image_url.url", "anything but a base64 data: URL"),
+        (file(file_data="AA=="), ".file.file_data", "data without a media type"),
+        (file(file_data="AA==", filename="a.xyz"), ".file.file_data", "data without a media type"),
+        (file(file_id="https://x/y"), ".file.file_id", "a URL whose end does not tell"),
+        (file(file_id="file-123"), ".file.file_id", "anything but a base64 data: URL"),
+        (file(filename="a.pdf"), ".file", "it has no file_data and no file_id"),
+    ],
+)
+def test_media_that_cannot_be_sent_are_refused(part: dict[str, Any], place: str, what: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        parts({"type": "text", "text": "a"}, part)
+
+    assert refused.value.code == "invalid_request"
+    assert refused.value.message.startswith(f"messages[0].content[1]{place}: {what}")
+
+
+def test_thoughts_are_not_sent_back() -> None:
+    (sent,) = contents(
+        assistant(
+            {"type": "reasoning", "text": "t", "signature": "S", "format": "of-another"},
+            {"type": "text", "text": "a"},
+            {"type": "opaque", "format": "of-another", "data": "D"},
+            reasoning_content="t",
+        )
+    )
+    assert sent == {"role": "model", "parts": [{"text": "a"}]}
+
+
+def signature(data: str, format: str = "gemini.thought_signature") -> dict[str, Any]:
+    return {"type": "opaque", "format": format, "data": data}
+
+
+def test_a_signature_goes_back_with_the_text_before_it() -> None:
+    (sent,) = contents(
+        assistant(
+            {"type": "reasoning", "text": "t"},
+            signature("1"),
+            {"type": "text", "text": "a"},
+            {"type": "text", "text": "b"},
+            signature("2"),
+            signature("3"),
+            {"type": "refusal", "refusal": "c"},
+        )
+    )
+    assert sent["parts"] == [
+        {"text": "", "thoughtSignature": "1"},
+        {"text": "a"},
+        {"text": "b", "thoughtSignature": "2"},
+        {"text": "", "thoughtSignature": "3"},
+        {"text": "c"},
+    ]
+
+
+def test_parts_of_googles_tools_go_back_as_they_came() -> None:
+    part = {"toolCall": {"id": "t", "toolType": "X"}, "thoughtSignature": "S"}
+    (sent,) = contents(
+        assistant(
+            signature(json.dumps(part), "gemini.part"),
+            signature("1"),
+            {"type": "text", "text": "a"},
+        )
+    )
+    assert sent["parts"] == [part, {"text": "", "thoughtSignature": "1"}, {"text": "a"}]
+
+
+@pytest.mark.parametrize("data", ["", "[]", "{"])
+def test_a_part_that_is_none_is_refused(data: str) -> None:
+    with pytest.raises(RequestError, match=r"messages\[0\].content\[0\].data: it is no JSON"):
+        contents(assistant(signature(data, "gemini.part")))
+
+
+@pytest.mark.parametrize("format", ["gemini.thought_signature", "google.thought_signature"])
+def test_a_signature_goes_back_with_its_call(format: str) -> None:
+    opaque = [{"format": "of-another", "data": "T"}, {"format": format, "data": "S"}]
+    (sent,) = contents(assistant(tool_calls=[call(opaque=opaque), call("j")]))
+
+    assert sent["parts"] == [
+        {"functionCall": {"name": "f", "args": {}, "id": "i"}, "thoughtSignature": "S"},
+        {"functionCall": {"name": "f", "args": {}, "id": "j"}},
+    ]
+
+
+def test_a_call_of_another_model_is_marked_as_one() -> None:
+    message = assistant(tool_calls=[call(), call("j")])
+    marked = "skip_thought_signature_validator"
+
+    (sent,) = contents(message)
+    assert [part.get("thoughtSignature") for part in sent["parts"]] == [marked, None]
+    (sent,) = contents(message, model="gemini-2.5-pro")
+    assert [part.get("thoughtSignature") for part in sent["parts"]] == [None, None]
+    (sent,) = contents(message, unsigned_calls="send")
+    assert "thoughtSignature" not in sent["parts"][0]
+    (sent,) = contents(message, model="gemini-2.5-pro", unsigned_calls="mark")
+    assert sent["parts"][0]["thoughtSignature"] == marked
+
+
+@pytest.mark.parametrize(
+    ("id", "model", "quirk", "sent"),
+    [
+        ("i", "gemini-3.1-pro-preview", "auto", True),
+        ("i", "gemini-10-flash", "auto", True),
+        ("i", "gemini-flash-latest", "auto", True),
+        ("i", "gemini-2.5-pro", "auto", False),
+        ("i", "publishers/google/models/gemini-2.0-flash", "auto", False),
+        ("i", "gemini-2.5-pro", "yes", True),
+        ("i", "gemini-3.6-flash", "no", False),
+        ("call_0", "gemini-3.6-flash", "auto", False),
+        ("call_12", "gemini-3.6-flash", "yes", False),
+        ("call_AbC", "gemini-3.6-flash", "auto", True),
+    ],
+)
+def test_ids_are_sent_where_they_are_known(id: str, model: str, quirk: str, sent: bool) -> None:
+    body = contents(assistant(tool_calls=[call(id)]), result("r", id), model=model, call_ids=quirk)
+
+    (made,), (answered,) = body[0]["parts"], body[1]["parts"]
+    expected = id if sent else None
+    assert made["functionCall"].get("id") == expected
+    assert answered["functionResponse"].get("id") == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "response"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ("sunny", {"result": "sunny"}),
+        ("[1]", {"result": "[1]"}),
+        ("5", {"result": "5"}),
+        ("", {"result": ""}),
+        ([{"type": "text", "text": '{"a":'}, {"type": "text", "text": "1}"}], {"a": 1}),
+    ],
+)
+def test_a_result_is_an_object(content: Any, response: dict[str, Any]) -> None:
+    sent = contents(assistant(tool_calls=[call()]), result(content))
+
+    assert sent[1] == {
+        "role": "user",
+        "parts": [{"functionResponse": {"name": "f", "response": response, "id": "i"}}],
+    }
+
+
+def test_a_result_may_have_pictures() -> None:
+    content = [{"type": "text", "text": "a"}, image("data:image/png;base64,AA==")]
+    sent = contents(assistant(tool_calls=[call()]), result(content))
+
+    (part,) = sent[1]["parts"]
+    assert part["functionResponse"] == {
+        "name": "f",
+        "id": "i",
+        "response": {"result": "a"},
+        "parts": [{"inlineData": {"mimeType": "image/png", "data": "AA=="}}],
+    }
+
+
+def test_the_results_of_a_turn_are_one_turn() -> None:
+    sent = contents(
+        assistant(tool_calls=[call(), call("j")]),
+        result("a"),
+        result("b", "j"),
+        {"role": "user", "content": "and now?"},
+    )
+    assert [turn["role"] for turn in sent] == ["model", "user"]
+    assert [list(part) for part in sent[1]["parts"]] == [
+        ["functionResponse"],
+        ["functionResponse"],
+        ["text"],
+    ]
+
+
+def test_a_result_of_no_call_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"messages\[1\].tool_call_id: no call before it has"):
+        contents(*HI, result("a", "x"))
+
+
+def test_arguments_that_are_no_object_are_refused() -> None:
+    with pytest.raises(RequestError, match=r"messages\[0\].tool_calls\[1\].function.arguments"):
+        contents(assistant(tool_calls=[call(), call("j", "[1]")]))
+
+
+def test_tools_keep_their_json_schema() -> None:
+    tools = [
+        {"type": "function", "function": {"name": "f", "description": "d", "parameters": CITY}},
+        {"type": "function", "function": {"name": "g", "strict": True}},
+    ]
+    assert render({"tools": tools})["tools"] == [
+        {
+            "functionDeclarations": [
+                {"name": "f", "description": "d", "parametersJsonSchema": CITY},
+                {"name": "g"},
+            ]
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "config"),
+    [
+        ("auto", {"mode": "AUTO"}),
+        ("none", {"mode": "NONE"}),
+        ("required", {"mode": "ANY"}),
+        (
+            {"type": "function", "function": {"name": "f"}},
+            {"mode": "ANY", "allowedFunctionNames": ["f"]},
+        ),
+    ],
+)
+def test_a_tool_choice_is_a_mode(choice: Any, config: dict[str, Any]) -> None:
+    assert render({"tool_choice": choice})["toolConfig"] == {"functionCallingConfig": config}
+
+
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "s", "schema": CITY}}
+
+
+@pytest.mark.parametrize(
+    ("request_", "config"),
+    [
+        ({"temperature": 0}, {"temperature": 0.0}),
+        ({"top_p": 0.5}, {"topP": 0.5}),
+        ({"max_tokens": 5}, {"maxOutputTokens": 5}),
+        ({"max_tokens": 5, "max_completion_tokens": 6}, {"maxOutputTokens": 6}),
+        ({"stop": "a"}, {"stopSequences": ["a"]}),
+        ({"stop": ["a", "b"]}, {"stopSequences": ["a", "b"]}),
+        ({"seed": 1}, {"seed": 1}),
+        ({"n": 2}, {"candidateCount": 2}),
+        (
+            {"presence_penalty": 1, "frequency_penalty": -1},
+            {"presencePenalty": 1.0, "frequencyPenalty": -1.0},
+        ),
+        ({"logprobs": True, "top_logprobs": 3}, {"responseLogprobs": True, "logprobs": 3}),
+        ({"logprobs": True}, {"responseLogprobs": True}),
+        ({"logprobs": False}, None),
+        ({"response_format": {"type": "text"}}, None),
+        ({"response_format": {"type": "json_object"}}, {"responseMimeType": "application/json"}),
+        (
+            {"response_format": SCHEMA},
+            {"responseMimeType": "application/json", "responseJsonSchema": CITY},
+        ),
+    ],
+)
+def test_what_tunes_is_in_the_generation_config(request_: Any, config: Any) -> None:
+    assert render(request_).get("generationConfig") == config
+
+
+@pytest.mark.parametrize(
+    ("effort", "model", "config"),
+    [
+        ("low", "gemini-3.6-flash", {"includeThoughts": True, "thinkingLevel": "LOW"}),
+        ("minimal", "gemini-flash-latest", {"includeThoughts": True, "thinkingLevel": "MINIMAL"}),
+        ("xhigh", "gemini-3.1-pro", {"includeThoughts": True, "thinkingLevel": "XHIGH"}),
+        ("none", "gemini-3.1-pro", {"includeThoughts": True, "thinkingLevel": "LOW"}),
+        ("none", "gemini-2.5-flash", {"thinkingBudget": 0}),
+        ("minimal", "gemini-2.5-flash", {"includeThoughts": True, "thinkingBudget": 1024}),
+        ("low", "gemini-2.5-flash", {"includeThoughts": True, "thinkingBudget": 1024}),
+        ("medium", "gemini-2.5-flash", {"includeThoughts": True, "thinkingBudget": 8192}),
+        ("high", "gemini-2.5-flash", {"includeThoughts": True, "thinkingBudget": 24576}),
+        ("xhigh", "gemini-2.5-flash", {"includeThoughts": True, "thinkingBudget": 24576}),
+    ],
+)
+def test_an_effort_is_a_level_or_a_budget(effort: str, model: str, config: Any) -> None:
+    body = render({"reasoning_effort": effort}, model=model)
+
+    assert body["generationConfig"] == {"thinkingConfig": config}
+
+
+def test_how_effort_is_said_may_be_set() -> None:
+    for thinking, model in (("budget", "gemini-3.6-flash"), ("level", "gemini-2.5-pro")):
+        body = render({"reasoning_effort": "high"}, model=model, thinking=thinking)
+        config = body["generationConfig"]["thinkingConfig"]
+        assert ("thinkingBudget" in config) == (thinking == "budget")
+
+
+def test_provider_options_overrule_the_members_of_what_both_have() -> None:
+    options = {
+        "generationConfig": {"topK": 5, "temperature": 1},
+        "toolConfig": {"retrievalConfig": {}},
+        "tools": [{"googleSearch": {}}],
+        "safetySettings": [],
+        "contents": None,
+    }
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    request = {"temperature": 0, "top_p": 0.5, "tools": tools, "tool_choice": "auto"}
+    body = render({**request, "provider_options": options})
+
+    assert body == {
+        "contents": None,
+        "generationConfig": {"topK": 5, "temperature": 1, "topP": 0.5},
+        "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}, "retrievalConfig": {}},
+        "tools": [{"googleSearch": {}}],
+        "safetySettings": [],
+    }
+
+
+def test_the_request_is_not_changed() -> None:
+    options = {"generationConfig": {"topK": 5}, "x": {"y": 1}}
+    request = parse({"temperature": 0, "provider_options": options})
+    before = msgspec.json.encode(request)
+    render_request(request, model="m")["generationConfig"]["topK"] = 6
+
+    assert msgspec.json.encode(request) == before
+
+
+def test_the_table_names_the_dialect() -> None:
+    dialect = DIALECTS["gemini"]
+
+    assert dialect.path == "models/{model}:streamGenerateContent"
+    assert dialect.query == {"alt": "sse"}
+    assert dialect.models_path == "models"
+    assert dialect.render_request is render_request
+    assert dialect.quirks is Quirks
+    message = dialect.decoder(max_line=99, max_event=99).feed(b'[{"a": 1}')[0]
+    assert json.loads(message.data) == {"a": 1}
+    assert not dialect.parser(upstream="u", choices=2).ended
