@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from app.dialects.turn import TextBlock, ToolCallBlock, render_turn
 from app.errors import RequestError
 from app.events import (
     ChoiceEnd,
@@ -38,6 +39,7 @@ from app.events import (
     encode,
     type_of,
 )
+from app.requests import AssistantMessage
 
 
 class Renderer:
@@ -153,27 +155,6 @@ def _join(found: list[tuple[int, Event]], pieces: list[str]) -> None:
         found[-1] = (number, msgspec.structs.replace(event, **{field: "".join(pieces)}))
 
 
-class TextBlock(msgspec.Struct, omit_defaults=True):
-    """A block of the result; reasoning and refusals have the same form."""
-
-    type: Literal["text", "reasoning", "refusal"]
-    block: int
-    text: str
-    choice: int = 0
-    signature: str | None = None
-    encrypted: str | None = None
-    format: str | None = None
-
-
-class ToolCallBlock(msgspec.Struct, omit_defaults=True):
-    type: Literal["tool_call"]
-    block: int
-    id: str
-    name: str
-    arguments: str
-    choice: int = 0
-
-
 class Timings(msgspec.Struct, omit_defaults=True):
     """Unix seconds."""
 
@@ -193,6 +174,8 @@ class Result(msgspec.Struct, omit_defaults=True):
     """The text of choice 0."""
     blocks: list[TextBlock | ToolCallBlock | Event]
     choices: list[ChoiceEnd]
+    message: AssistantMessage | None = None
+    """Choice 0 as the message to send with the next turn, once the stream has ended."""
     target: StreamTarget | None = None
     finish_reason: FinishReason | None = None
     usage: TokenCounts | None = None
@@ -258,6 +241,8 @@ def render_result(
     result.text = "".join(
         block.text for block in blocks.values() if block.type == "text" and block.choice == 0
     )
+    if result.status != "running":
+        result.message = render_turn(result.blocks, calls=result.status == "completed")
     result.last_event_id = event_id(stream, count)
     result.timings = timings
     return result

@@ -1,0 +1,138 @@
+"""What an answer proved goes back to its provider as it came."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.dialects.native import render_result
+from app.dialects.table import DIALECTS
+from app.dialects.turn import ToolCallBlock
+from app.events import (
+    ChoiceEnd,
+    Event,
+    Opaque,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    StreamEnd,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from app.requests import parse_chat_request
+from tests.dialects.streams import STREAMS, absent, play
+
+ASK = {"role": "user", "content": "Weather?"}
+
+
+def message_of(events: list[Event]) -> Any:
+    result = json.loads(msgspec.json.encode(render_result("st_x", events)))
+    return result.get("message")
+
+
+def text(block: int, *pieces: str) -> list[Event]:
+    return [TextStart(block), *(TextDelta(block, piece) for piece in pieces), TextEnd(block)]
+
+
+def test_text_alone_is_a_string():
+    events = [*text(0, "a", "b"), StreamEnd("completed", "stop")]
+
+    assert {"role": "assistant", "content": "ab"} == message_of(events)
+
+
+def test_everything_has_its_place():
+    events = [
+        *(ReasoningStart(0), ReasoningDelta(0, "r")),
+        ReasoningEnd(0, signature="S", format="f"),
+        Opaque("g", "free"),
+        *text(1, "a"),
+        *(RefusalStart(2), RefusalDelta(2, "no"), RefusalEnd(2)),
+        *(ToolCallStart(3, "i", "f"), Opaque("h", "P", 3), ToolCallEnd(3, "{}")),
+        ToolCallStart(4, "j", "g"),
+        ToolCallEnd(4, '{"a": 1}'),
+        *(TextStart(5, 1), TextDelta(5, "of another choice", 1), TextEnd(5, 1)),
+        ChoiceEnd("tool_calls"),
+        StreamEnd("completed", "tool_calls"),
+    ]
+    message = message_of(events)
+
+    assert message == {
+        "role": "assistant",
+        "content": [
+            {"type": "reasoning", "text": "r", "signature": "S", "format": "f"},
+            {"type": "opaque", "format": "g", "data": "free"},
+            {"type": "text", "text": "a"},
+            {"type": "refusal", "refusal": "no"},
+        ],
+        "tool_calls": [
+            {
+                "id": "i",
+                "function": {"name": "f", "arguments": "{}"},
+                "opaque": [{"format": "h", "data": "P"}],
+            },
+            {"id": "j", "function": {"name": "g", "arguments": '{"a": 1}'}},
+        ],
+    }
+    parse_chat_request(json.dumps({"messages": [ASK, message]}).encode())
+
+
+def test_calls_of_a_cut_answer_are_not_sent_back():
+    events = [
+        *text(0, "a"),
+        ToolCallStart(1, "i", "f"),
+        ToolCallEnd(1, '{"a'),
+        StreamEnd("failed", "error"),
+    ]
+
+    assert {"role": "assistant", "content": "a"} == message_of(events)
+
+
+def test_a_running_stream_has_no_message_yet():
+    assert message_of(text(0, "a")) is None
+
+
+def test_a_block_says_what_it_is():
+    assert "tool_call" == ToolCallBlock("tool_call", 0, "i", "f", "{}").type
+
+
+def recorded() -> list[Any]:
+    if not STREAMS.exists():
+        return [absent()]
+    return [
+        pytest.param(*row, id=row[0])
+        for row in (
+            ("anthropic/thinking-signature.sse", "anthropic", "signature"),
+            ("anthropic/redacted-thinking.sse", "anthropic", "data"),
+            ("bedrock/converse-reasoning-signature.eventstream", "bedrock_converse", "signature"),
+            ("gemini/parallel-function-calls.sse", "gemini", "thoughtSignature"),
+        )
+    ]
+
+
+def values(document: Any, key: str) -> list[Any]:
+    """All values of a key, however deep."""
+    if isinstance(document, list):
+        return [value for item in document for value in values(item, key)]
+    if not isinstance(document, dict):
+        return []
+    own = [document[key]] if isinstance(document.get(key), str) else []
+    return own + [value for item in document.values() for value in values(item, key)]
+
+
+@pytest.mark.parametrize(("file", "dialect", "key"), recorded())
+def test_proofs_go_back_as_they_came(file: str, dialect: str, key: str) -> None:
+    body = (STREAMS / file).read_bytes()
+    message = message_of(play([body], dialect=dialect))
+    request = parse_chat_request(json.dumps({"messages": [ASK, message, ASK]}).encode())
+    sent = values(DIALECTS[dialect].render_request(request, model="m"), key)
+
+    assert sent
+    for proof in sent:
+        assert proof[:40].encode() in body.replace(b"\\u003d", b"=")
