@@ -24,7 +24,6 @@ from app.requests import (
     ToolCall,
     ToolChoice,
     ToolMessage,
-    UserMessage,
 )
 
 Part = TextPart | ImagePart | AudioPart | FilePart
@@ -153,11 +152,6 @@ def _render_input(messages: Sequence[Message], *, quirks: Quirks) -> list[dict[s
                 items += map(_render_call, message.tool_calls or ())
             case ToolMessage():
                 items.append(_render_result(message, custom=custom))
-            case UserMessage():
-                if message.name is not None:
-                    raise unsupported(f"{place}.name", "the name of a speaker", format=FORMAT)
-                content = _render_content(message.content, place=f"{place}.content")
-                items.append({"role": "user", "content": content})
             case _:
                 role = message.__struct_config__.tag
                 content = _render_content(message.content, place=f"{place}.content")
