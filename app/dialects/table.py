@@ -143,12 +143,12 @@ DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
             ignored=ANTHROPIC_IGNORED,
         ),
         "gemini": Dialect(
-            path="models/{model}:streamGenerateContent",
+            path="models/{model}:streamGenerateContent?alt=sse",
             decoder=JsonArrayDecoder,
             parser=GeminiParser,
             render_request=render_gemini,
             quirks=GeminiQuirks,
-            query={"alt": "sse"},
+            models_path="models?pageSize=1000",  # 50 otherwise
             ignored=frozenset(("metadata", "parallel_tool_calls", "user")),
         ),
     }

@@ -30,6 +30,7 @@ from app.requests import (
     TextPart,
     Tool,
     ToolCall,
+    ToolChoice,
     ToolMessage,
     UserMessage,
 )
@@ -57,6 +58,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether calls and their results have ids: not before Gemini 3."""
     unsigned_calls: Literal["auto", "mark", "send"] = "auto"
     """Gemini 3 refuses a call without signature that is not marked to have none."""
+    stream_arguments: bool = False
+    """Whether to ask for arguments in pieces, which Vertex AI knows and Gemini's API refuses."""
 
 
 def render_request(
@@ -76,8 +79,11 @@ def render_request(
         body["systemInstruction"] = {"parts": instruction}
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
-    if request.tool_choice is not None:
-        body["toolConfig"] = {"functionCallingConfig": _tool_choice(request)}
+    calling = {} if request.tool_choice is None else _tool_choice(request.tool_choice)
+    if request.tools and quirks.stream_arguments:
+        calling["streamFunctionCallArguments"] = True
+    if calling:
+        body["toolConfig"] = {"functionCallingConfig": calling}
     if config := _config(request, quirks=quirks):
         body["generationConfig"] = config
     for key, value in (request.provider_options or {}).items():
@@ -92,13 +98,13 @@ def _settle(quirks: Quirks, model: str) -> Quirks:
     """Decide what is "auto"; a model whose name tells no version is taken for a new one."""
     version = re.search(r"gemini-([0-9]+)", model)
     new = version is None or int(version[1]) >= 3
-    return Quirks(
-        thinking=("level" if new else "budget") if quirks.thinking == "auto" else quirks.thinking,
-        call_ids=("yes" if new else "no") if quirks.call_ids == "auto" else quirks.call_ids,
-        unsigned_calls=("mark" if new else "send")
-        if quirks.unsigned_calls == "auto"
-        else quirks.unsigned_calls,
-    )
+    auto = {
+        "thinking": "level" if new else "budget",
+        "call_ids": "yes" if new else "no",
+        "unsigned_calls": "mark" if new else "send",
+    }
+    found = {field: word for field, word in auto.items() if getattr(quirks, field) == "auto"}
+    return msgspec.structs.replace(quirks, **found)
 
 
 def _instruction(messages: list[Message]) -> list[dict[str, Any]]:
@@ -246,16 +252,16 @@ def _tool(tool: Tool) -> dict[str, Any]:
     return declaration
 
 
-def _tool_choice(request: ChatRequest) -> dict[str, Any]:
-    match request.tool_choice:
+def _tool_choice(choice: str | ToolChoice) -> dict[str, Any]:
+    match choice:
         case "auto":
             return {"mode": "AUTO"}
         case "none":
             return {"mode": "NONE"}
-        case "required" | None:
+        case ToolChoice(function=function):
+            return {"mode": "ANY", "allowedFunctionNames": [function.name]}
+        case _:
             return {"mode": "ANY"}
-        case choice:
-            return {"mode": "ANY", "allowedFunctionNames": [choice.function.name]}
 
 
 def _config(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:

@@ -37,8 +37,9 @@ class Sources:
         if "citationMetadata" in candidate:
             metadata = mapping(candidate["citationMetadata"])
             found = metadata.get("citations") or metadata.get("citationSources")
+            texts = self._bytes(choice)
             for citation in mappings(found):
-                self._tell(choice, citation, self._place(choice, citation))
+                self._tell(choice, citation, _place(citation, texts))
         if "urlContextMetadata" in candidate:
             metadata = mapping(candidate["urlContextMetadata"])
             for url in mappings(metadata.get("urlMetadata")):
@@ -49,8 +50,9 @@ class Sources:
         """Tell of each source of each segment, then of those that no segment names."""
         found = metadata.get("groundingChunks")
         chunks = [_source(mapping(c)) for c in found] if isinstance(found, list) else []
+        texts = self._bytes(choice)
         for support in mappings(metadata.get("groundingSupports")):
-            place = self._place(choice, mapping(support.get("segment")))
+            place = _place(mapping(support.get("segment")), texts)
             numbers = support.get("groundingChunkIndices")
             for number in map(count, numbers if isinstance(numbers, list) else ()):
                 if number is not None and number < len(chunks):
@@ -69,18 +71,22 @@ class Sources:
             block=place.block,
         )
 
-    def _place(self, choice: int, segment: dict[str, Any]) -> _Place:
-        """Find the block and the characters of a segment; nothing where that is not sure."""
-        start, end = count(segment.get("startIndex")) or 0, count(segment.get("endIndex"))
-        if end is None:
-            return _Place()
+    def _bytes(self, choice: int) -> dict[int, bytes]:
+        """Give the text of each block as the provider counts it."""
         blocks = self._texts.get(choice, {})
-        said = well_formed(string(segment.get("text"))).encode()
-        for block, pieces in blocks.items():
-            data = well_formed("".join(pieces)).encode()
-            if data[start:end] == said or (len(blocks) == 1 and not said):
-                return _characters(block, data, start, end)
+        return {block: well_formed("".join(said)).encode() for block, said in blocks.items()}
+
+
+def _place(segment: dict[str, Any], texts: dict[int, bytes]) -> _Place:
+    """Find the block and the characters of a segment; nothing where that is not sure."""
+    start, end = count(segment.get("startIndex")) or 0, count(segment.get("endIndex"))
+    if end is None:
         return _Place()
+    said = well_formed(string(segment.get("text"))).encode()
+    for block, data in texts.items():
+        if data[start:end] == said or (len(texts) == 1 and not said):
+            return _characters(block, data, start, end)
+    return _Place()
 
 
 def _characters(block: int, data: bytes, start: int, end: int) -> _Place:

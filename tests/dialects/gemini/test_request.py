@@ -355,6 +355,18 @@ def test_a_tool_choice_is_a_mode(choice: Any, config: dict[str, Any]) -> None:
     assert render({"tool_choice": choice})["toolConfig"] == {"functionCallingConfig": config}
 
 
+def test_arguments_are_streamed_where_that_is_known() -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    asked = {"streamFunctionCallArguments": True}
+
+    body = render({"tools": tools}, stream_arguments=True)
+    assert body["toolConfig"] == {"functionCallingConfig": asked}
+    body = render({"tools": tools, "tool_choice": "auto"}, stream_arguments=True)
+    assert body["toolConfig"] == {"functionCallingConfig": {"mode": "AUTO", **asked}}
+    assert "toolConfig" not in render({}, stream_arguments=True)
+    assert "toolConfig" not in render({"tools": tools})
+
+
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "s", "schema": CITY}}
 
 
@@ -449,9 +461,8 @@ def test_the_request_is_not_changed() -> None:
 def test_the_table_names_the_dialect() -> None:
     dialect = DIALECTS["gemini"]
 
-    assert dialect.path == "models/{model}:streamGenerateContent"
-    assert dialect.query == {"alt": "sse"}
-    assert dialect.models_path == "models"
+    assert dialect.path == "models/{model}:streamGenerateContent?alt=sse"
+    assert dialect.models_path == "models?pageSize=1000"
     assert dialect.render_request is render_request
     assert dialect.quirks is Quirks
     message = dialect.decoder(max_line=99, max_event=99).feed(b'[{"a": 1}')[0]
