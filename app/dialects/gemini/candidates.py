@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from app.dialects.failure import MAX_TEXT
 from app.dialects.finish import parse_finish
 from app.dialects.gemini.partial_arguments import PartialArguments
 from app.dialects.gemini.request import PART, SIGNATURE
@@ -67,7 +68,7 @@ class Candidates:
             shape.finish(index, reason)
             self.finish_message = message = string(candidate.get("finishMessage"))
             if message and parse_finish(reason) != "error":
-                shape.notice("finish_message", message)
+                shape.notice("finish_message", message[:MAX_TEXT])
 
     def _part(self, index: int, part: dict[str, Any]) -> None:
         kind = next((kind for kind in _TOOL_PARTS if kind in part), None)
