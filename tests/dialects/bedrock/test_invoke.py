@@ -1,0 +1,101 @@
+"""Claude's own events in Bedrock's frames."""
+
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import events
+from app.dialects.bedrock.invoke import Decoder
+from app.framing.eventstream import Decoder as EventStreamDecoder
+from app.framing.sse import FramingError, Message
+from tests.dialects.streams import check, end_of, play
+from tests.framing.frames import error, event, exception
+
+RECORDINGS = Path(__file__).parents[2] / "recordings" / "bedrock"
+SPECS = sorted(RECORDINGS.glob("invoke-*.spec.eventstream"))
+
+
+def wrapped(data: bytes) -> bytes:
+    return event("chunk", {"bytes": b64encode(data).decode(), "p": "abc"})
+
+
+def anthropic(kind: str, text: str) -> Message:
+    error = {"type": "error", "error": {"type": kind, "message": text}}
+    return Message("error", json.dumps(error))
+
+
+@pytest.mark.parametrize(
+    ("frame", "messages"),
+    [
+        (wrapped(b'{"type": "ping"}'), [Message("ping", '{"type": "ping"}')]),
+        (wrapped('{"a": "せ"}'.encode()), [Message("message", '{"a": "せ"}')]),
+        (wrapped(b'{"a'), [Message("message", "eyJh")]),
+        (event("chunk", {"bytes": "eyJ"}), [Message("message", "eyJ")]),
+        (event("chunk", {"bytes": 5}), [Message("message", "")]),
+        (event("chunk", [1]), [Message("message", "")]),
+        (event("initial-response", {}), []),
+        (
+            exception("throttlingException", {"message": "m"}),
+            [anthropic("throttlingException", "m")],
+        ),
+        (event("throttlingException", {"message": "m"}), [anthropic("throttlingException", "m")]),
+        (
+            exception("modelStreamErrorException", {"originalMessage": "m"}),
+            [anthropic("modelStreamErrorException", "m")],
+        ),
+        (error("InternalError", "m"), [anthropic("InternalError", "m")]),
+    ],
+)
+def test_frames_are_unwrapped(frame: bytes, messages: list[Message]) -> None:
+    decoder = Decoder()
+
+    assert messages == [m for i in range(len(frame)) for m in decoder.feed(frame[i : i + 1])]
+    assert decoder.close() is None
+    decoder.feed(frame[:-1])
+    assert decoder.close() is None
+
+
+def test_a_body_of_json_is_given_at_the_end() -> None:
+    decoder = Decoder()
+
+    assert decoder.feed(b'{"message": "no"}') == []
+    assert decoder.close() == Message("message", '{"message": "no"}')
+
+
+def test_limits_and_broken_frames_are_the_event_streams() -> None:
+    assert issubclass(Decoder, EventStreamDecoder)
+    with pytest.raises(FramingError, match="limit of 3 bytes"):
+        Decoder(max_event=3).feed(wrapped(b"{}"))
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b'{"message": "The security token included is invalid"}', "upstream_auth"),
+        (wrapped(b"{") + wrapped(b"{}"), "upstream_invalid_response"),
+        (exception("validationException", {"message": "no"}), "upstream_invalid_request"),
+        (exception("throttlingException", {"message": "no"}), "upstream_rate_limited"),
+        (exception("modelTimeoutException", {"message": "no"}), "upstream_timeout"),
+        (exception("internalServerException", {}), "upstream_unavailable"),
+        (b"", "upstream_truncated"),
+    ],
+)
+def test_failures(body: bytes, code: str) -> None:
+    failed = end_of(play([body], dialect="bedrock_anthropic")).error
+
+    assert failed is not None
+    assert failed.code == code
+
+
+@pytest.mark.parametrize("path", SPECS, ids=[path.name for path in SPECS])
+def test_bodies_written_from_specifications(path: Path) -> None:
+    body = path.read_bytes()
+    expected: Any = json.loads(path.with_suffix(".events.json").read_text(encoding="utf-8"))
+
+    for pieces in ([body], [body[i : i + 1] for i in range(len(body))]):
+        found = play(pieces, dialect="bedrock_anthropic")
+        check(found)
+        assert expected == [json.loads(events.encode(event)) for event in found]
