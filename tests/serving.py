@@ -72,7 +72,7 @@ async def serve_relay(
     await asyncio.wait_for(listening.wait(), 5)
     url = f"http://127.0.0.1:{port}"
     try:
-        async with httpx2.AsyncClient(base_url=url, timeout=20) as client:
+        async with httpx2.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
             yield Relay(url, port, server, hub, client)
     finally:
         await hub.drain(0)

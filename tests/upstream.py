@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -204,10 +205,10 @@ async def _read_call(reader: asyncio.StreamReader) -> Call | None:
 
 
 @contextlib.asynccontextmanager
-async def serve_upstream() -> AsyncIterator[Upstream]:
-    """Run a scripted upstream on a free port."""
+async def serve_upstream(*, tls: ssl.SSLContext | None = None) -> AsyncIterator[Upstream]:
+    """Run a scripted upstream on a free port, behind TLS if there is a context."""
     upstream = Upstream()
-    server = await asyncio.start_server(upstream._serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(upstream._serve, "127.0.0.1", 0, ssl=tls)
     upstream.port = server.sockets[0].getsockname()[1]
     try:
         yield upstream

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from app.settings.failure import SettingsError
+from app.settings.network import check_network
 from app.settings.routes import build_routes
 from app.settings.scalars import CONFIG, check_keys, convert, from_environment
 from app.settings.upstreams import DEMO, build_upstreams
@@ -31,6 +32,7 @@ def load_settings(
         SettingsError: a file, a key or a value that cannot be used.
     """
     environ = {name: value for name, value in environ.items() if value.strip()}
+    check_network(environ)
     path = config or environ.get(CONFIG)
     table: dict[str, Any] = {}
     if path is not None or Path(CONFIG_FILE).is_file():

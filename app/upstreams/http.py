@@ -1,14 +1,18 @@
 """The HTTP side of a call: the client, opening a stream, and what its failures mean."""
 
 import asyncio
+import base64
 import contextlib
+import ssl
 from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from pathlib import Path
 from typing import Any
 
 import aiohttp
+import certifi
 import httpx2
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
@@ -37,6 +41,9 @@ KEEPALIVE_S = 4.0
 CODINGS = ("", "identity", "gzip", "deflate")
 """What can be decoded, though only the first two are asked for."""
 
+TLS_ALERT = "\\x15\\x03"
+"""How a message shows the bytes with which TLS refuses plain HTTP."""
+
 FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
 """What a call may fail with beside `UpstreamError`; `explain` says what it means."""
 
@@ -47,11 +54,31 @@ def open_client(
     """Open the HTTP client of all upstreams; `mounts` are transports for URL patterns."""
     return _Client(
         mounts=dict(mounts),
+        verify=open_trust(),
         timeout=httpx2.Timeout(None, connect=connect_timeout_s, pool=connect_timeout_s),
         follow_redirects=False,
         # A cookie that one call was given must not go out with the next, somebody else's.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
     )
+
+
+def open_trust() -> ssl.SSLContext:
+    """Give what certificates are checked against.
+
+    That is SSL_CERT_FILE, else SSL_CERT_DIR, else the system's store, else, where the system
+    has none, as in the smallest images, certifi's.
+    """
+    context = httpx2.create_ssl_context()
+    paths = ssl.get_default_verify_paths()
+    asked = bool(paths.capath) and paths.capath != paths.openssl_capath
+    if not context.cert_store_stats()["x509_ca"] and not asked and not _is_store(paths.capath):
+        context.load_verify_locations(certifi.where())
+    return context
+
+
+def _is_store(folder: str | None) -> bool:
+    """Tell whether OpenSSL would find certificates there, by their hashes."""
+    return bool(folder) and any(Path(str(folder)).glob("*.0"))
 
 
 class _Connection(ResponseHandler):
@@ -111,7 +138,23 @@ class _Client(Httpx2AiohttpClient):
     def _init_proxy_transport(  # type: ignore[override]  # as above
         self, proxy: httpx2.Proxy, **settings: Any
     ) -> httpx2.AsyncBaseTransport:
+        if proxy.url.scheme not in ("http", "https"):
+            return _NoTransport("the environment names a proxy that is no HTTP proxy")
+        if proxy.auth is not None:
+            # httpx-aiohttp hands it on as aiohttp's deprecated `BasicAuth`.
+            login = base64.b64encode(":".join(proxy.auth).encode()).decode()
+            proxy = httpx2.Proxy(proxy.url, headers={"authorization": f"Basic {login}"})
         return _Transport(proxy=proxy, **settings)
+
+
+class _NoTransport(httpx2.AsyncBaseTransport):
+    """Stands where there is no way."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ProxyError(self._reason)
 
 
 async def open_stream(
@@ -205,12 +248,18 @@ def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError
     match error.__cause__ or error:
         case aiohttp.ClientConnectorDNSError():
             told = "has a host name that cannot be resolved; check its base URL"
-        case aiohttp.ClientConnectorCertificateError():
-            told = "has a certificate that cannot be trusted"
-        case aiohttp.ClientSSLError():
-            told = "does not speak TLS at its address; check its base URL"
+        case aiohttp.ClientConnectorCertificateError() as refused:
+            told = _explain_certificate(refused.certificate_error)
+        case aiohttp.ClientSSLError() as refused:
+            told = _explain_tls(str(refused))
+        case aiohttp.ClientHttpProxyError() as refused:
+            told = f"cannot be reached: the proxy answered with status {refused.status}"
         case aiohttp.ClientProxyConnectionError():
             told = "cannot be reached through the proxy that the environment names"
+        case httpx2.ProxyError():
+            told = "cannot be reached: the environment names a proxy that is no HTTP proxy"
+        case aiohttp.ClientError() | HttpProcessingError() as refused if TLS_ALERT in str(refused):
+            told = "speaks TLS at its address; its base URL has to begin with https://"
         case aiohttp.ClientConnectorError():
             told = "cannot be reached; check its base URL and that it is up"
         case TimeoutError():
@@ -223,3 +272,24 @@ def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError
         case _:
             told = "closed the connection without an answer"
     return UpstreamError("upstream_unavailable", f"{name} {told}")
+
+
+def _explain_certificate(error: Exception) -> str:
+    match getattr(error, "verify_code", None):
+        case 10:  # X509_V_ERR_CERT_HAS_EXPIRED
+            return "has a certificate that has expired"
+        case 62 | 64:  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+            return "has a certificate for another host name; check its base URL"
+        case 18 | 19 | 20 | 21:  # self-signed, or of an unknown issuer
+            return (
+                "has a certificate of an authority that is not trusted here; "
+                "name the authority's file in SSL_CERT_FILE"
+            )
+        case _:
+            return "has a certificate that cannot be trusted"
+
+
+def _explain_tls(reason: str) -> str:
+    if "protocol version" in reason.lower() or "UNSUPPORTED_PROTOCOL" in reason:
+        return "speaks only TLS versions that are no longer safe; it needs TLS 1.2 or later"
+    return "does not speak TLS at its address; check its base URL"

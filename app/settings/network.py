@@ -1,0 +1,34 @@
+"""What the environment says to the HTTP client, checked before it does."""
+
+import ssl
+from collections.abc import Mapping
+
+import httpx2
+
+from app.settings.failure import SettingsError
+
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+
+
+def check_network(environ: Mapping[str, str]) -> None:
+    """Refuse certificates that cannot be read, and proxies that are none.
+
+    The client reads these variables itself, and would end the start with a stack.
+    """
+    if path := environ.get("SSL_CERT_FILE"):
+        try:
+            ssl.create_default_context(cafile=path)
+        except (OSError, ValueError):  # an SSLError is an OSError
+            raise SettingsError(
+                f"the environment variable SSL_CERT_FILE: {path!r} is no file of certificates (PEM)"
+            ) from None
+    for name in PROXIES:
+        for variable in (name, name.lower()):
+            url = environ.get(variable, "").strip()
+            try:
+                if url:
+                    httpx2.Proxy(url if "://" in url else f"http://{url}")
+            except (ValueError, httpx2.InvalidURL):
+                raise SettingsError(
+                    f"the environment variable {variable}: it is no URL of a proxy"
+                ) from None
