@@ -144,7 +144,7 @@ def _output(request: ChatRequest, *, limit: int, quirks: Quirks) -> dict[str, An
     if isinstance(request.response_format, JsonSchemaFormat):
         schema = request.response_format.json_schema.schema
         if schema is None:
-            raise unsupported("response_format.json_schema", "no schema", format=FORMAT)
+            raise unsupported("response_format.json_schema", "JSON without a schema", format=FORMAT)
         config["format"] = {"type": "json_schema", "schema": schema}
     effort = request.reasoning_effort
     if effort == "none":
