@@ -1,0 +1,87 @@
+"""Upstreams of other dialects through the running relay: what is asked, left out, refused."""
+
+import json
+from typing import Any
+
+from tests.serving import HELLO, chat, serve_relay, text_of
+from tests.upstream import Hold, Step, head, reply, send, serve_upstream
+
+
+def sse(*payloads: dict[str, Any]) -> Step:
+    return send("".join(f"event: {p['type']}\ndata: {json.dumps(p)}\n\n" for p in payloads))
+
+
+ANTHROPIC = [
+    head(),
+    sse(
+        {
+            "type": "message_start",
+            "message": {
+                "id": "msg_1",
+                "model": "claude-x",
+                "usage": {"input_tokens": 3, "output_tokens": 1},
+            },
+        },
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "Hi 🌊"},
+        },
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+            "usage": {"output_tokens": 4},
+        },
+        {"type": "message_stop"},
+    ),
+]
+
+
+async def test_an_upstream_of_another_dialect_answers():
+    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
+        upstream.script = ANTHROPIC
+        events = await chat(relay, model="openai/claude-x")
+
+    (call,) = upstream.calls
+    assert call.path.endswith("/v1/messages")
+    assert "2023-06-01" == call.headers["anthropic-version"]
+    assert {"model": "claude-x", "stream": True}.items() <= call.json.items()
+    assert "Hi 🌊" == text_of(events)
+    assert ("completed", "stop") == (events[-1]["status"], events[-1]["finish_reason"])
+    assert {"input_tokens": 3, "output_tokens": 4}.items() <= events[-1]["usage"].items()
+    assert "msg_1" == events[1]["upstream_id"]
+
+
+async def test_what_was_left_out_is_told():
+    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
+        upstream.script = ANTHROPIC
+        events = await chat(relay, seed=7, frequency_penalty=0.5)
+
+    (notice,) = [event for event in events if event["type"] == "notice"]
+    assert "field_ignored" == notice["code"]
+    assert "frequency_penalty, seed" in notice["message"]
+    assert not {"seed", "frequency_penalty"} & upstream.calls[0].json.keys()
+
+
+async def test_what_cannot_be_said_is_refused_with_its_place():
+    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
+        sound = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
+        body = {"messages": [{"role": "user", "content": [sound]}]}
+        response = await relay.client.post("/v1/chat", json=body)
+
+    assert (400, "invalid_request") == (response.status_code, response.json()["code"])
+    assert "messages[0].content[0]" in response.json()["detail"]
+    assert not upstream.calls
+
+
+async def test_an_error_of_another_dialect_is_a_status():
+    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
+        error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+        upstream.script = reply("529 Overloaded", json.dumps(error))
+        response = await relay.client.post("/v1/chat", json=HELLO)
+        assert (503, "upstream_overloaded") == (response.status_code, response.json()["code"])
+        upstream.script = [head(), sse(error), Hold()]
+        response = await relay.client.post("/v1/chat", json=HELLO)
+        assert (503, "upstream_overloaded") == (response.status_code, response.json()["code"])

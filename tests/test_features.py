@@ -1,0 +1,137 @@
+"""The table of what each dialect can be asked: made from the code, and the same in the docs.
+
+`python -m tests.test_features` writes the document anew.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.dialects.table import DIALECTS
+from app.errors import RequestError
+from app.requests import parse_chat_request
+from tests.sdk.conversations import CITY, NOW, PNG, TURNS, WEATHER, call
+
+DOCUMENT = Path(__file__).parent.parent / "docs" / "features.md"
+ASK = {"role": "user", "content": "Hello"}
+HEAD = """# What each dialect can be asked
+
+A dialect is a wire format; [a provider](providers/README.md) speaks one or more of them.
+This table is made from the code, by a test: `python -m tests.test_features` writes it.
+
+- yes: the request says it.
+- left out: the format has no place for it. The answer is none the less one to the request, and a `notice` with the code `field_ignored` tells.
+- refused: without it the answer would be another. The relay answers 400, and a route goes on to its next target.
+
+What a model can do is the provider's business: an image for a model that sees none is the provider's error.
+"""
+
+
+def user(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": [*parts]}]}
+
+
+def asked(**fields: Any) -> dict[str, Any]:
+    return {"messages": [ASK], **fields}
+
+
+def answered(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"messages": [ASK, {"role": "assistant", "content": [*parts], **fields}, ASK]}
+
+
+PROOF = "UFJPT0Y="
+IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+SHOWN = {"role": "tool", "tool_call_id": "call_1", "content": [IMAGE]}
+FEATURES: dict[str, dict[str, Any]] = {
+    "conversation, system message": TURNS["system-and-history"],
+    "image, inline": TURNS["image-inline"],
+    "image, by URL": TURNS["image-by-url"],
+    "PDF, inline": TURNS["file-inline"],
+    "file, by id": user({"type": "file", "file": {"file_id": "file-1"}}),
+    "sound": user({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}),
+    "tools": TURNS["tools"],
+    "`tool_choice`: required": TURNS["tool-required"],
+    "`tool_choice`: one by name": TURNS["tool-by-name"],
+    "`tool_choice`: none": asked(tools=[WEATHER], tool_choice="none"),
+    "`parallel_tool_calls`: false": asked(tools=[WEATHER, NOW], parallel_tool_calls=False),
+    "results of tools": TURNS["tool-results"],
+    "images in results": {
+        "messages": [
+            ASK,
+            {"role": "assistant", "tool_calls": [call("call_1", "now", "{}")]},
+            SHOWN,
+        ],
+        "tools": [NOW],
+    },
+    "`response_format`: JSON": TURNS["json-object"],
+    "`response_format`: a schema": asked(
+        response_format={
+            "type": "json_schema",
+            "json_schema": {"name": "city", "schema": CITY, "strict": True},
+        }
+    ),
+    "`reasoning_effort`": asked(reasoning_effort="low", max_tokens=4000),
+    "`max_tokens`": asked(max_tokens=100),
+    "`temperature`": asked(temperature=0.5),
+    "`top_p`": asked(top_p=0.9),
+    "`stop`": asked(stop=["END"]),
+    "`seed`": asked(seed=7),
+    "`frequency_penalty`": asked(frequency_penalty=0.5),
+    "`presence_penalty`": asked(presence_penalty=0.5),
+    "`logprobs`": asked(logprobs=True, top_logprobs=2),
+    "`n` above 1": asked(n=2),
+    "`metadata`": asked(metadata={"a": "b"}),
+    "`user`": asked(user="u-1"),
+    "proof of reasoning sent back": answered(
+        {"type": "reasoning", "text": "Hm.", "signature": PROOF, "format": "anthropic"},
+        {"type": "reasoning", "text": "Hm.", "encrypted": PROOF, "format": "openai"},
+        {"type": "opaque", "format": "gemini.thought_signature", "data": PROOF},
+        {"type": "text", "text": "Yes."},
+    ),
+}
+
+
+def outcome(dialect: str, request: dict[str, Any]) -> str:
+    """Say what becomes of a feature, by doing it."""
+    row = DIALECTS[dialect]
+    parsed = parse_chat_request(json.dumps(request).encode())
+    if row.ignored & request.keys():
+        return "left out"
+    try:
+        body = json.dumps(row.render_request(parsed, model="m"))
+    except RequestError:
+        return "refused"
+    lost = PROOF in json.dumps(request) and PROOF not in body
+    return "left out" if lost else "yes"
+
+
+def render() -> str:
+    names = list(DIALECTS)
+    lines = [HEAD, f"| | {' | '.join(f'`{name}`' for name in names)} |"]
+    lines.append("|" + "---|" * (len(names) + 1))
+    for feature, request in FEATURES.items():
+        lines.append(f"| {feature} | {' | '.join(outcome(n, request) for n in names)} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_document_says_what_the_code_does() -> None:
+    assert render() == DOCUMENT.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_is_left_out_is_a_field_and_not_in_the_body(dialect: str) -> None:
+    fields = {name for request in FEATURES.values() for name in request if name != "messages"}
+    for name in DIALECTS[dialect].ignored:
+        assert name in fields, f"{name} has no row"
+        request = next(r for r in FEATURES.values() if name in r)
+        parsed = parse_chat_request(json.dumps({**asked(), name: request[name]}).encode())
+        plain = parse_chat_request(json.dumps(asked()).encode())
+        render_request = DIALECTS[dialect].render_request
+
+        assert render_request(parsed, model="m") == render_request(plain, model="m")
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(render(), encoding="utf-8")
