@@ -1,5 +1,6 @@
 """What an upstream that speaks Anthropic Messages is sent, on any of its platforms."""
 
+import re
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -23,6 +24,9 @@ JSON_ONLY: Final = "Answer with one JSON object and nothing else."
 _VERTEX_VERSION: Final = "vertex-2023-10-16"
 _BEDROCK_VERSION: Final = "bedrock-2023-05-31"
 
+_VERSION: Final = re.compile(r"claude-(?:[a-z]+-)?([0-9])(?:[-.]([0-9]{1,2}))?(?![0-9])")
+"""As in "claude-3-7-sonnet-20250219", "claude-haiku-4-5@20251001", "claude-opus-5"."""
+
 _BUDGETS: Final = {
     **dict.fromkeys(("minimal", "low"), 1024),
     "medium": 4096,
@@ -39,8 +43,9 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sampling: bool = True
     """Whether to send `temperature` and `top_p`. The models after Claude 4.6 refuse them:
     False leaves them out, for clients that always send them."""
-    thinking: Literal["adaptive", "budget"] = "adaptive"
-    """How effort is said: Claude 4.5 and older take a budget of tokens only."""
+    thinking: Literal["auto", "adaptive", "budget"] = "auto"
+    """How effort is said: Claude 4.5 and older take a budget of tokens, 4.7 and newer only an
+    effort. "auto" goes by the version in the model's name, and takes names without for new."""
 
 
 def render_request(
@@ -53,14 +58,18 @@ def render_request(
     Raises:
         RequestError: the request asks for what the format has no words for.
     """
-    return {**_render(request, quirks=quirks or Quirks()), "model": model, "stream": True}
+    return {
+        **_render(request, model=model, quirks=quirks or Quirks()),
+        "model": model,
+        "stream": True,
+    }
 
 
 def render_vertex_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
     """Give the body for Claude on Vertex AI, whose URL names the model."""
-    body = _render(request, quirks=quirks or Quirks())
+    body = _render(request, model=model, quirks=quirks or Quirks())
     body.pop("model", None)
     return {"anthropic_version": _VERTEX_VERSION, **body, "stream": True}
 
@@ -69,13 +78,13 @@ def render_bedrock_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
     """Give the body for Claude through Bedrock's invoke, whose URL says model and stream."""
-    body = _render(request, quirks=quirks or Quirks())
+    body = _render(request, model=model, quirks=quirks or Quirks())
     for name in ("model", "stream"):
         body.pop(name, None)
     return {"anthropic_version": _BEDROCK_VERSION, **body}
 
 
-def _render(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:
+def _render(request: ChatRequest, *, model: str, quirks: Quirks) -> dict[str, Any]:
     if request.n is not None and request.n > 1:
         raise unsupported("n", "more than one answer", format=FORMAT)
     system, turns = render_messages(request.messages)
@@ -91,7 +100,7 @@ def _render(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:
         "metadata": {"user_id": request.user} if request.user else None,
         **_sampling(request, quirks=quirks),
         **_tools(request),
-        **_output(request, limit=limit, quirks=quirks),
+        **_output(request, limit=limit, budgeted=_is_budgeted(model, quirks)),
     }
     given = {name: value for name, value in body.items() if value not in (None, [], {})}
     return {**given, **(msgspec.to_builtins(request.provider_options) or {})}
@@ -137,7 +146,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
     return rendered
 
 
-def _output(request: ChatRequest, *, limit: int, quirks: Quirks) -> dict[str, Any]:
+def _output(request: ChatRequest, *, limit: int, budgeted: bool) -> dict[str, Any]:
     """Give `output_config` and `thinking`: the form of the answer, and the thought before it."""
     config: dict[str, Any] = {}
     thinking: dict[str, Any] | None = None
@@ -149,13 +158,20 @@ def _output(request: ChatRequest, *, limit: int, quirks: Quirks) -> dict[str, An
     effort = request.reasoning_effort
     if effort == "none":
         thinking = {"type": "disabled"}
-    elif effort and quirks.thinking == "budget":
+    elif effort and budgeted:
         thinking = _budget(effort, limit=limit)
     elif effort:
         config["effort"] = "low" if effort == "minimal" else effort
         # Models up to Claude 4.8 think only if asked to; those from 4.7 on hide it if not asked.
         thinking = {"type": "adaptive", "display": "summarized"}
     return {"output_config": config, "thinking": thinking}
+
+
+def _is_budgeted(model: str, quirks: Quirks) -> bool:
+    if quirks.thinking != "auto":
+        return quirks.thinking == "budget"
+    version = _VERSION.search(model)
+    return version is not None and (int(version[1]), int(version[2] or 0)) < (4, 6)
 
 
 def _budget(effort: str, *, limit: int) -> dict[str, Any]:

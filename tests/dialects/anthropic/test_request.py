@@ -185,6 +185,26 @@ def test_older_models_think_within_a_budget(effort: str, limit: int, tokens: int
     assert "output_config" not in body
 
 
+MODELS = [
+    *(("claude-2.1", True), ("claude-3-7-sonnet-20250219", True), ("claude-opus-4-20250514", True)),
+    *(("anthropic.claude-sonnet-4-5-20250929-v1:0", True), ("claude-haiku-4-5@20251001", True)),
+    *(("claude-opus-4-6", False), ("claude-sonnet-4-6", False), ("claude-opus-4-10", False)),
+    *(("claude-opus-5", False), ("claude-haiku-5-5-20261001", False)),
+    *(("claude-mythos-preview", False), ("mine", False)),
+]
+
+
+@pytest.mark.parametrize(("model", "older"), MODELS)
+def test_the_models_name_says_how_it_thinks(model: str, older: bool) -> None:
+    request = parse_chat_request(
+        json.dumps({"messages": HI, "reasoning_effort": "low", "max_tokens": 4000}).encode()
+    )
+    for how in (render_request, render_vertex_request, render_bedrock_request):
+        assert (how(request, model=model)["thinking"]["type"] == "enabled") == older
+    body = render_request(request, model=model, quirks=Quirks(thinking="adaptive"))
+    assert body["thinking"] == ADAPTIVE
+
+
 def test_older_models_need_not_think() -> None:
     disabled = {"thinking": {"type": "disabled"}}
     assert added({"reasoning_effort": "none"}, thinking="budget") == disabled
