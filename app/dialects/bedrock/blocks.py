@@ -122,7 +122,7 @@ class Blocks:
     def _tool_use(self, given: object) -> None:
         if isinstance(self._held, _Use):
             self._held.pieces.append(given)
-        elif self._held is None:
+        else:
             call = self._shape.tool_call(0, index=self._index, id="", name="", arguments=given)
             self._call = call if self._call is None else self._call
 

@@ -48,7 +48,7 @@ def _unwrap(frame: Message) -> Message | None:
         return Message("error", json.dumps(error))
     if name != "chunk":
         return None
-    wrapped = string(payload.get("bytes"))
+    wrapped = string(payload.get("bytes")) or frame.data
     try:
         data = b64decode(wrapped).decode(errors="replace")
         event = string(mapping(decode(data)).get("type"))

@@ -64,7 +64,7 @@ class Parser(Answer):
             case "messageStop":
                 self._blocks.stop()
                 self._shape.finish(0, words(event.get("stopReason")))
-            case "metadata":
+            case _:
                 self._metadata(event)
 
     def _metadata(self, event: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from app.dialects.bedrock.invoke import Decoder
 from app.framing.eventstream import Decoder as EventStreamDecoder
 from app.framing.sse import FramingError, Message
 from tests.dialects.streams import check, end_of, play
-from tests.framing.frames import error, event, exception
+from tests.framing.frames import error, event, exception, frame, text
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "bedrock"
 SPECS = sorted(RECORDINGS.glob("invoke-*.spec.eventstream"))
@@ -22,20 +22,24 @@ def wrapped(data: bytes) -> bytes:
     return event("chunk", {"bytes": b64encode(data).decode(), "p": "abc"})
 
 
-def anthropic(kind: str, text: str) -> Message:
-    error = {"type": "error", "error": {"type": kind, "message": text}}
-    return Message("error", json.dumps(error))
+def anthropic(kind: str, told: str) -> Message:
+    document = {"type": "error", "error": {"type": kind, "message": told}}
+    return Message("error", json.dumps(document))
 
 
 @pytest.mark.parametrize(
-    ("frame", "messages"),
+    ("wire", "messages"),
     [
         (wrapped(b'{"type": "ping"}'), [Message("ping", '{"type": "ping"}')]),
         (wrapped('{"a": "せ"}'.encode()), [Message("message", '{"a": "せ"}')]),
         (wrapped(b'{"a'), [Message("message", "eyJh")]),
         (event("chunk", {"bytes": "eyJ"}), [Message("message", "eyJ")]),
-        (event("chunk", {"bytes": 5}), [Message("message", "")]),
-        (event("chunk", [1]), [Message("message", "")]),
+        (event("chunk", {"bytes": 5}), [Message("message", '{"bytes": 5}')]),
+        (event("chunk", [1]), [Message("message", "[1]")]),
+        (
+            frame(text(":event-type", "chunk") + text(":message-type", "event"), b"<html>"),
+            [Message("message", "<html>")],
+        ),
         (event("initial-response", {}), []),
         (
             exception("throttlingException", {"message": "m"}),
@@ -49,12 +53,12 @@ def anthropic(kind: str, text: str) -> Message:
         (error("InternalError", "m"), [anthropic("InternalError", "m")]),
     ],
 )
-def test_frames_are_unwrapped(frame: bytes, messages: list[Message]) -> None:
+def test_frames_are_unwrapped(wire: bytes, messages: list[Message]) -> None:
     decoder = Decoder()
 
-    assert messages == [m for i in range(len(frame)) for m in decoder.feed(frame[i : i + 1])]
+    assert messages == [m for i in range(len(wire)) for m in decoder.feed(wire[i : i + 1])]
     assert decoder.close() is None
-    decoder.feed(frame[:-1])
+    decoder.feed(wire[:-1])
     assert decoder.close() is None
 
 

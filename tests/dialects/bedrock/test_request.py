@@ -13,6 +13,16 @@ from app.requests import ChatRequest, parse_chat_request
 CLAUDE = "us.anthropic.claude-sonnet-4-20250514-v1:0"
 HI = [{"role": "user", "content": "hi"}]
 TOOL = {"type": "function", "function": {"name": "f"}}
+F = {
+    "tools": [
+        {
+            "toolSpec": {
+                "name": "f",
+                "inputSchema": {"json": {"type": "object", "properties": {}}},
+            }
+        }
+    ]
+}
 CALLED: list[dict[str, Any]] = [
     *HI,
     {
@@ -111,6 +121,33 @@ def test_what_only_tunes_is_left_out_and_listed() -> None:
                     },
                 },
                 "effort": "low",
+            },
+        ),
+        *(
+            ({"tools": [TOOL], "tool_choice": given}, "toolConfig", {**F, "toolChoice": sent})
+            for given, sent in (
+                ("auto", {"auto": {}}),
+                ("required", {"any": {}}),
+                ({"type": "function", "function": {"name": "f"}}, {"tool": {"name": "f"}}),
+            )
+        ),
+        (
+            {
+                "tools": [
+                    {"type": "function", "function": {"name": "f", "description": "d"}},
+                ]
+            },
+            "toolConfig",
+            {
+                "tools": [
+                    {
+                        "toolSpec": {
+                            "name": "f",
+                            "description": "d",
+                            "inputSchema": {"json": {"type": "object", "properties": {}}},
+                        }
+                    }
+                ]
             },
         ),
         ({"tools": [TOOL], "tool_choice": "none"}, "toolConfig", None),
