@@ -56,7 +56,7 @@ def render_messages(messages: list[Message]) -> tuple[Blocks, Blocks]:
                 _take(turns, "user", _blocks(message.content, place=place))
             case AssistantMessage():
                 _take(turns, "assistant", _assistant(message, place=place))
-            case ToolMessage():
+            case _:
                 _take_result(turns, _result(message, place=place))
     return system, turns
 
@@ -99,7 +99,7 @@ def _blocks(content: str | Sequence[Part], *, place: str) -> Blocks:
                 blocks.append(_image(part.image_url.url, place=where))
             case FilePart():
                 blocks.append(_file(part.file, place=where))
-            case AudioPart():
+            case _:
                 raise unsupported(where, "sound", format=FORMAT)
     return blocks
 
