@@ -8,10 +8,20 @@ import pytest
 from app.dialects.table import DIALECTS
 from app.events import ChoiceEnd, Event, ReasoningDelta, RefusalDelta, TextDelta, TokenCounts
 from app.framing.sse import Message
-from tests.dialects.streams import absent, body_of, check, end_of, index, joined, tool_calls
+from tests.dialects.streams import (
+    absent,
+    body_of,
+    check,
+    common,
+    end_of,
+    index,
+    joined,
+    tool_calls,
+)
 
 PAYLOAD_DIALECT = {
     "anthropic": "anthropic",
+    "cohere_v2": "cohere",
     "gemini": "gemini",
     "openai_chat": "openai_chat",
     "openai_responses": "openai_responses",
@@ -23,7 +33,7 @@ def payloads() -> list[Any]:
     found = index("payloads/index.json")
     if found is None:
         return [absent()]
-    rows = [row for row in found["payloads"] if row["format"] in PAYLOAD_DIALECT]
+    rows = [common(row) for row in found["payloads"] if row["format"] in PAYLOAD_DIALECT]
     return [pytest.param(row, id=row["file"]) for row in rows]
 
 
@@ -46,7 +56,7 @@ def test_the_events_say_what_the_provider_said(row: dict[str, Any]) -> None:
     assert joined(found, RefusalDelta) == choice["refusal"]
     said = [{**call, "arguments": json.loads(call["arguments"])} for call in tool_calls(found)]
     assert [(c["name"], c["arguments"]) for c in said] == [
-        (c["name"], c["arguments_parsed"]) for c in choice["tool_calls"]
+        (c["name"], c["arguments_parsed"] or {}) for c in choice["tool_calls"]
     ]
     for call, known in zip(said, choice["tool_calls"], strict=True):
         assert known["id"] in (call["id"], None)  # where none was sent, one is made up
