@@ -16,7 +16,6 @@ from app.main import build_hub, build_routes
 from app.settings import load_settings
 from app.settings.tables import UpstreamTable
 from app.settings.values import SCALARS, Settings
-from app.upstreams.presets import PRESETS
 from tests.needs import program
 from tests.serving import serve_relay
 
@@ -60,11 +59,6 @@ def test_no_setting_is_documented_that_is_not_there():
 
 def test_every_key_of_an_upstream_is_documented():
     assert set(UpstreamTable.__struct_fields__) <= set(rows(README))
-
-
-def test_every_preset_with_a_key_is_documented():
-    for name, preset in PRESETS.items():
-        assert preset.key_env is None or preset.key_env in README, name
 
 
 def test_every_demo_model_is_documented():

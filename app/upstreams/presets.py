@@ -159,7 +159,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         defaults={"location": "global"},
         lists_models=False,
         default_model="gemini-3.8-flash",
-        page="vertex",
+        page="vertex-gemini",
     ),
     "vertex-anthropic": Preset(
         title="Vertex AI, Claude",
@@ -169,7 +169,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         dialect="vertex_anthropic",
         defaults={"location": "global"},
         lists_models=False,
-        page="vertex",
+        page="vertex-claude",
     ),
     "bedrock": Preset(
         title="Amazon Bedrock, Converse",

@@ -1,0 +1,182 @@
+"""What is known of providers: rows that can be used, and documents that say the same."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from app.dialects.table import DIALECTS
+from app.settings import load_settings
+from app.upstreams.presets import PLACES, PRESETS, Preset
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROVIDERS = ROOT / "docs/providers"
+
+KEYS = {
+    variable: "sk-0123456789abcdef" for preset in PRESETS.values() for variable in preset.key_env
+}
+VALUES = {variable: "x-1" for variables in PLACES.values() for variable in variables}
+EVERYTHING = {**KEYS, **VALUES, "DATABRICKS_HOST": "dbc-1.cloud.databricks.com"}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_preset_speaks_a_dialect_with_its_quirks(name):
+    preset = PRESETS[name]
+
+    assert preset.dialect in DIALECTS
+    msgspec.convert(dict(preset.quirks), DIALECTS[preset.dialect].quirks)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_empty_table_is_enough_with_the_variables_set(name, tmp_path):
+    (tmp_path / "seseragi.toml").write_text(f"[upstream.{name}]\n")
+    settings = load_settings(EVERYTHING)
+    upstream = next(one for one in settings.upstreams if one.name == name)
+
+    assert upstream.base_url.startswith(("https://", "http://127.0.0.1:"))
+    assert not re.search(r"{(?!model})", upstream.base_url)
+    assert "sk-0123456789abcdef" not in repr(settings)
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].base_url])
+def test_own_urls_are_https_or_of_this_machine(name):
+    assert re.match(r"https://|http://127\.0\.0\.1:\d+(/v1)?$", PRESETS[name].base_url or "")
+
+
+def test_no_two_presets_are_added_by_one_variable():
+    """A key must not list every model twice."""
+    seen = [
+        variable
+        for preset in PRESETS.values()
+        if preset.added_by not in ("table", "URL")
+        for variable in preset.key_env
+    ]
+
+    assert len(seen) == len(set(seen))
+
+
+SHARED = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_CLOUD_LOCATION",
+    "HF_TOKEN",
+    "NVIDIA_API_KEY",
+    "DATABRICKS_HOST",
+    "DATABRICKS_TOKEN",
+    "SNOWFLAKE_ACCOUNT",
+    "OLLAMA_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "AZURE_OPENAI_API_KEY",
+]
+
+
+@pytest.mark.parametrize("variable", SHARED)
+def test_variable_that_is_set_for_other_reasons_adds_nothing(variable):
+    assert () == load_settings({variable: "https://x.example"}).upstreams
+
+
+def added_by(preset: Preset) -> str:
+    """Say for the documents what adds a preset."""
+    key = " or ".join(f"`{variable}`" for variable in preset.key_env)
+    url = f"`{preset.base_url_env}`"
+    match preset.added_by:
+        case "key":
+            return key
+        case "key or URL":
+            return f"{key}, {url}"
+        case "key and URL":
+            return f"{key} with {url}"
+        case "URL":
+            return url
+        case "table":
+            return "a table"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_readme_says_what_adds_a_preset(name):
+    preset = PRESETS[name]
+    if preset.added_by == "table":
+        needs = next(line for line in README.splitlines() if "These need a table" in line)
+        assert f"`{name}`" in needs
+    else:
+        assert f"| {added_by(preset)} | `{name}` | {preset.title} |" in README
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_index_of_providers_has_its_row(name):
+    """Say `python -m tests.upstreams.test_presets` for the rows."""
+    index = (PROVIDERS / "README.md").read_text(encoding="utf-8")
+
+    assert row(name) in index.splitlines()
+    assert (PROVIDERS / f"{PRESETS[name].page}.md").exists()
+
+
+def row(name: str) -> str:
+    preset = PRESETS[name]
+    url = f"`{preset.base_url}`" if preset.base_url else ""
+    base = f", `{preset.base_url_env}`" if preset.base_url_env else ""
+    suffix = f" + `{preset.base_url_suffix}`" if preset.base_url_suffix else ""
+    keys = " or ".join(f"`{variable}`" for variable in preset.key_env) or preset.without_key
+    default = f"`{preset.default_model}`" if preset.default_model else ""
+    cells = (
+        f"[`{name}`]({preset.page}.md)",
+        preset.title,
+        f"`{preset.dialect}`",
+        f"{url}{base}{suffix}".removeprefix(", "),
+        keys,
+        preset.added_by,
+        default,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def blocks() -> list[tuple[str, str]]:
+    """The TOML of the documents, each with the name of its file."""
+    return [
+        (f"{path.name} {number}", block)
+        for path in [ROOT / "README.md", *sorted(PROVIDERS.glob("*.md"))]
+        for number, block in enumerate(
+            re.findall(r"```toml\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL), start=1
+        )
+    ]
+
+
+@pytest.mark.parametrize("block", [block for _, block in blocks()], ids=[name for name, _ in blocks()])  # fmt: skip
+def test_toml_of_the_documents_can_be_used(block, tmp_path):
+    read = tomllib.loads(block)
+    if "upstream" not in read or "route" in read:
+        pytest.skip("no upstreams")
+    (tmp_path / "seseragi.toml").write_text(block)
+    files = re.findall(r'key_file = "(.*?)"', block)
+    for file in files:
+        here = tmp_path / Path(file).name
+        here.write_text("sk-0123456789abcdef")
+        block = block.replace(file, here.name)
+    (tmp_path / "seseragi.toml").write_text(block)
+    own = dict.fromkeys(re.findall(r'key_env = "(.*?)"', block), "sk-0123456789abcdef")
+    names = {upstream.name for upstream in load_settings({**EVERYTHING, **own}).upstreams}
+
+    assert set(read["upstream"]) <= names
+
+
+def test_other_host_is_three_lines_of_toml():
+    match = re.search(r"<!-- run: host -->\n```toml\n(.*?)```", README, re.DOTALL)
+
+    assert match is not None
+    assert 3 == len(match[1].splitlines())
+
+
+if __name__ == "__main__":
+    print("\n".join(row(name) for name in PRESETS))
