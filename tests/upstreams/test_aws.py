@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import boto3
 import botocore.auth
@@ -20,7 +21,11 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 
 from app.errors import UpstreamError
+from app.requests import parse_chat_request
 from app.upstreams.aws import AwsCredentials
+from app.upstreams.endpoints import Upstream
+from app.upstreams.http import open_client
+from app.upstreams.targets import Target
 from tests.sdk.recorder import Recorder, serve_recorder
 
 NOW = datetime.datetime(2026, 11, 21, 1, 2, 3)
@@ -59,15 +64,16 @@ def recorder() -> Iterator[Recorder]:
         yield recorder
 
 
-@pytest.mark.usefixtures("keys", "clock")
-@pytest.mark.parametrize(
-    "model",
-    [
-        "anthropic.claude-3-sonnet-20240229-v1:0",
-        "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-x:0",
-        "a~b.c_d-e",
-    ],
+MODELS = (
+    "amazon.nova-lite",
+    "a~b.c_d-e",
+    "anthropic.claude-3-sonnet-20240229-v1:0",
+    "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-x:0",
 )
+
+
+@pytest.mark.usefixtures("keys", "clock")
+@pytest.mark.parametrize("model", MODELS[:2])
 async def test_a_signature_is_the_one_of_the_sdk(model: str, recorder: Recorder) -> None:
     client = boto3.client(
         "bedrock-runtime",
@@ -87,21 +93,33 @@ async def test_a_signature_is_the_one_of_the_sdk(model: str, recorder: Recorder)
 
 
 @pytest.mark.usefixtures("keys", "clock")
-async def test_the_path_is_quoted_twice_and_the_body_is_hashed(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    credentials = AwsCredentials("us-east-1")
-    body = '{"text": "せ"}'.encode()
-    ours = await credentials.headers("POST", URL, body)
-    request = AWSRequest("POST", URL, headers={"content-type": "application/json"}, data=body)
-    signer = SigV4Auth(boto3.Session().get_credentials(), "bedrock", "us-east-1")
-    signer.add_auth(request)
+@pytest.mark.parametrize("model", MODELS)
+async def test_what_arrives_is_what_was_signed(model: str) -> None:
+    """The server signs what it received, with the path quoted once more, and compares."""
+    chat = parse_chat_request('{"messages": [{"role": "user", "content": "せ"}]}'.encode())
+    with serve_recorder() as server:
+        credentials = AwsCredentials("us-east-1")
+        upstream = Upstream("b", server.url, "bedrock_converse", credentials)
+        async with open_client(connect_timeout_s=5, mounts={}) as http:
+            request = await Target(upstream, model).build_request(http, chat, connect_timeout_s=5)
+            await http.send(request)
+    (sent,) = server.requests
 
-    canonical = signer.canonical_request(request).splitlines()
-    assert canonical[1] == "/model/a.b-v1%253A0/converse-stream"
-    assert canonical[-1] == hashlib.sha256(body).hexdigest()
-    assert request.headers["authorization"] == ours["authorization"]
-    assert "host:bedrock-runtime.us-east-1.amazonaws.com" in canonical
+    received = AWSRequest(
+        "POST",
+        server.url + sent.path,
+        headers={"content-type": sent.headers["content-type"], "host": sent.headers["host"]},
+        data=sent.raw,
+    )
+    signer = SigV4Auth(Credentials(ID, KEY, TOKEN), "bedrock", "us-east-1")
+    signer.add_auth(received)
+    assert received.headers["authorization"] == sent.headers["authorization"]
+    assert received.headers["x-amz-date"] == sent.headers["x-amz-date"]
+    canonical = signer.canonical_request(received).splitlines()
+    assert canonical[1] == quote(sent.path, safe="/~")
+    assert canonical[-1] == hashlib.sha256(sent.raw).hexdigest()
+    assert unquote(sent.path) == f"/model/{model}/converse-stream"
+    assert sent.path.count("/") == 3
 
 
 @pytest.mark.usefixtures("keys")
