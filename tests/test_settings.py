@@ -87,7 +87,7 @@ BAD = [
     ("upstream's preset", '[upstream.x]\npreset = "y"', {}, "unknown preset 'y'; presets: openai"),
     ("upstream's dialect", '[upstream.x]\nbase_url = "http://a"\ndialect = "y"', {}, "unknown dialect 'y'"),
     ("key variable that is not set", '[upstream.x]\nbase_url = "http://a"\nkey_env = "NO_SUCH"', {}, "the environment variable NO_SUCH is not set"),
-    ("key file that is not there", '[upstream.x]\nbase_url = "http://a"\nkey_file = "no"', {}, "upstream.x.key_file: 'no': it cannot be read"),
+    ("key file that is not there", '[upstream.x]\nbase_url = "http://a"\nkey_file = "no"', {}, "upstream.x.key_file: it cannot be read"),
     ("upstream called demo", '[upstream.demo]\nbase_url = "http://a"', {}, "is not 'demo'"),
     ("unknown variable", "", {"SESERAGI_GATE": "1"}, "SESERAGI_GATE is unknown; did you mean 'SESERAGI_GATE_S'?"),
     ("bad variable", "", {"SESERAGI_PORT": "web"}, "the environment variable SESERAGI_PORT: 'web' cannot be used"),

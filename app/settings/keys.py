@@ -1,5 +1,6 @@
 """Where credentials come from. None of them is ever part of a message."""
 
+import re
 from collections.abc import Mapping
 
 from app.errors import UpstreamError
@@ -72,7 +73,7 @@ def _read_key(
         try:
             return KeyFile(table.key_file)
         except KeyUnusable as error:
-            raise SettingsError(f"{place}.key_file: {table.key_file!r}: {error}") from None
+            raise SettingsError(f"{place}.key_file: {error}") from None
     for variable in (table.key_env,) if table.key_env else preset.key_env:
         value = environ.get(variable, "").strip()
         if not value:
@@ -82,5 +83,8 @@ def _read_key(
         except KeyUnusable as error:
             raise SettingsError(f"the environment variable {variable}: {error}") from None
     if table.key_env:
-        raise SettingsError(f"{place}.key_env: the environment variable {table.key_env} is not set")
+        # Anything else may be the key itself, by mistake.
+        is_name = re.fullmatch(r"[A-Z][A-Z0-9_]*", table.key_env)
+        what = f"the environment variable {table.key_env}" if is_name else "the variable it names"
+        raise SettingsError(f"{place}.key_env: {what} is not set")
     return None

@@ -1,6 +1,6 @@
 """What may stand in a table of the file."""
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -42,4 +42,6 @@ def read_upstream_table(raw: Any, place: str) -> UpstreamTable:
         return msgspec.convert(raw, UpstreamTable)
     except msgspec.ValidationError as error:
         key, told = reason(error)
+        if key == ".auth":  # which may be a key, by mistake
+            told = f"use {', '.join(map(repr, get_args(Auth)))}"
         raise SettingsError(f"{place}{key}: {told}") from None
