@@ -8,7 +8,7 @@ import httpx2
 import msgspec
 import structlog
 
-from app.dialects.parser import Parser
+from app.dialects.dialect import Parser
 from app.errors import RelayError, UpstreamError
 from app.events import Event, Status, StreamEnd, StreamTarget
 from app.limits import Deadlines, Limits

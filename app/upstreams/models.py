@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import httpx2
 import msgspec
 
-from app.dialects.table import DIALECTS, MODEL
+from app.dialects.dialect import MODEL
+from app.dialects.table import DIALECTS
 from app.errors import RelayError
 from app.upstreams.endpoints import Upstream
 from app.upstreams.http import FAILURES

@@ -6,7 +6,8 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from app.dialects.table import DIALECTS, MODEL, Dialect
+from app.dialects.dialect import MODEL, Dialect
+from app.dialects.table import DIALECTS
 from app.errors import RequestError
 from app.events import Notice
 from app.limits import Limits

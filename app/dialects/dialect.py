@@ -1,13 +1,16 @@
-"""What a relay needs of a dialect: bytes to messages, and messages to events.
+"""What a dialect is: all that a relay needs to speak one format. No format is known here."""
 
-Every row of the table of dialects has one class of each kind. No wire format is known here.
-"""
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
-from typing import Protocol
+import msgspec
 
 from app.errors import RelayError
 from app.events import Event, Status
 from app.framing.sse import Message
+
+MODEL: Final = "{model}"
+"""Where a path or a base URL wants the model's name."""
 
 
 class Decoder(Protocol):
@@ -64,3 +67,23 @@ class Parser(Protocol):
 
     def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
         """End now, whatever was seen: cancelled, interrupted, or failed with `error`."""
+
+
+class Dialect(NamedTuple):
+    """All that a relay needs to speak one format with an upstream."""
+
+    path: str
+    """Appended to the upstream's base URL; may hold `MODEL`."""
+    decoder: type[Decoder]
+    parser: type[Parser]
+    render_request: Callable[..., dict[str, Any]]
+    """(request, *, model, quirks) to the JSON body."""
+    quirks: type[msgspec.Struct]
+    """What one vendor of the format may want otherwise."""
+    query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    models_path: str | None = "models"
+    """Where the models are listed, None if they are not."""
+    ignored: frozenset[str] = frozenset()
+    """Fields of a chat request that the format has no place for, though the answer is none
+    the less one to the request: they are left out, and a `notice` says so."""

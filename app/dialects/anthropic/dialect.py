@@ -1,0 +1,27 @@
+"""Anthropic Messages, at Anthropic's own API and on Vertex AI."""
+
+from app.dialects.anthropic.parser import Parser
+from app.dialects.anthropic.request import IGNORED, Quirks, render_request, render_vertex_request
+from app.dialects.dialect import Dialect
+from app.framing.lenient import LenientDecoder
+
+DIALECT = Dialect(
+    path="v1/messages",
+    decoder=LenientDecoder,
+    parser=Parser,
+    render_request=render_request,
+    quirks=Quirks,
+    headers={"anthropic-version": "2023-06-01"},
+    models_path="v1/models",
+    ignored=IGNORED,
+)
+
+VERTEX = Dialect(
+    path="{model}:streamRawPredict",
+    decoder=LenientDecoder,
+    parser=Parser,
+    render_request=render_vertex_request,
+    quirks=Quirks,
+    models_path=None,
+    ignored=IGNORED,
+)

@@ -1,0 +1,33 @@
+"""Amazon Bedrock: Converse, and Claude's own format under `invoke`."""
+
+from app.dialects.anthropic.parser import Parser as AnthropicParser
+from app.dialects.anthropic.request import IGNORED as ANTHROPIC_IGNORED
+from app.dialects.anthropic.request import Quirks as AnthropicQuirks
+from app.dialects.anthropic.request import render_bedrock_request
+from app.dialects.bedrock.invoke import Decoder as InvokeDecoder
+from app.dialects.bedrock.parser import Parser
+from app.dialects.bedrock.request import IGNORED, Quirks, render_request
+from app.dialects.dialect import Dialect
+from app.framing.eventstream import Decoder
+
+CONVERSE = Dialect(
+    path="model/{model}/converse-stream",
+    decoder=Decoder,
+    parser=Parser,
+    render_request=render_request,
+    quirks=Quirks,
+    headers={"accept": "application/vnd.amazon.eventstream"},
+    models_path=None,
+    ignored=IGNORED,
+)
+
+INVOKE = Dialect(
+    path="model/{model}/invoke-with-response-stream",
+    decoder=InvokeDecoder,
+    parser=AnthropicParser,
+    render_request=render_bedrock_request,
+    quirks=AnthropicQuirks,
+    headers={"accept": "application/vnd.amazon.eventstream"},
+    models_path=None,
+    ignored=ANTHROPIC_IGNORED,
+)

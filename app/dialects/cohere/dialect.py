@@ -1,0 +1,17 @@
+"""Cohere's v2 chat."""
+
+from app.dialects.cohere.parser import Parser
+from app.dialects.cohere.request import IGNORED, Quirks, render_request
+from app.dialects.dialect import Dialect
+from app.framing.lenient import LenientDecoder
+
+DIALECT = Dialect(
+    path="v2/chat",
+    decoder=LenientDecoder,
+    parser=Parser,
+    render_request=render_request,
+    quirks=Quirks,
+    # Without these it lists 20 models, of every kind.
+    models_path="v1/models?endpoint=chat&page_size=1000",
+    ignored=IGNORED,
+)

@@ -1,0 +1,16 @@
+"""Google's generateContent, at the Gemini API and on Vertex AI."""
+
+from app.dialects.dialect import Dialect
+from app.dialects.gemini.parser import Parser
+from app.dialects.gemini.request import Quirks, render_request
+from app.framing.json_array import JsonArrayDecoder
+
+DIALECT = Dialect(
+    path="models/{model}:streamGenerateContent?alt=sse",
+    decoder=JsonArrayDecoder,
+    parser=Parser,
+    render_request=render_request,
+    quirks=Quirks,
+    models_path="models?pageSize=1000",  # 50 otherwise
+    ignored=frozenset(("metadata", "parallel_tool_calls", "user")),
+)

@@ -1,0 +1,16 @@
+"""Ollama's own chat API."""
+
+from app.dialects.dialect import Dialect
+from app.dialects.ollama.parser import Parser
+from app.dialects.ollama.request import IGNORED, Quirks, render_request
+from app.framing.ndjson import NdjsonDecoder
+
+DIALECT = Dialect(
+    path="api/chat",
+    decoder=NdjsonDecoder,
+    parser=Parser,
+    render_request=render_request,
+    quirks=Quirks,
+    models_path="api/tags",
+    ignored=IGNORED,
+)

@@ -1,0 +1,15 @@
+"""OpenAI Responses."""
+
+from app.dialects.dialect import Dialect
+from app.dialects.openai_responses.parser import Parser
+from app.dialects.openai_responses.request import IGNORED, Quirks, render_request
+from app.framing.lenient import LenientDecoder
+
+DIALECT = Dialect(
+    path="responses",
+    decoder=LenientDecoder,
+    parser=Parser,
+    render_request=render_request,
+    quirks=Quirks,
+    ignored=IGNORED,
+)
