@@ -1,6 +1,6 @@
 """What a dialect is: all that a relay needs to speak one format. No format is known here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -69,18 +69,26 @@ class Parser(Protocol):
         """End now, whatever was seen: cancelled, interrupted, or failed with `error`."""
 
 
+class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one vendor of a format wants otherwise; each dialect has its own."""
+
+    @property
+    def ignored(self) -> Collection[str]:
+        """The fields of a chat request that are left out for this vendor's sake."""
+        return ()
+
+
 class Dialect(NamedTuple):
     """All that a relay needs to speak one format with an upstream."""
 
     path: str
-    """Appended to the upstream's base URL; may hold `MODEL`."""
+    """Appended to the upstream's base URL; may hold `MODEL` and a query."""
     decoder: type[Decoder]
     parser: type[Parser]
     render_request: Callable[..., dict[str, Any]]
     """(request, *, model, quirks) to the JSON body."""
-    quirks: type[msgspec.Struct]
+    quirks: type[Quirks]
     """What one vendor of the format may want otherwise."""
-    query: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
     models_path: str | None = "models"
     """Where the models are listed, None if they are not."""

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from app.demo import MODELS
+from app.dialects.dialect import Quirks
 from app.dialects.table import DIALECTS
 from app.settings.failure import SettingsError, reason, suggest
 from app.settings.keys import build_credentials
@@ -86,9 +87,7 @@ def _build(name: str, table: UpstreamTable, environ: Mapping[str, str], *, place
     )
 
 
-def _quirks(
-    table: UpstreamTable, preset: Preset, *, dialect: str, place: str
-) -> msgspec.Struct | None:
+def _quirks(table: UpstreamTable, preset: Preset, *, dialect: str, place: str) -> Quirks | None:
     """Read the quirks as the dialect's own; those that are not given stay the preset's."""
     known = preset.quirks if preset.dialect == dialect else {}
     kind = DIALECTS[dialect].quirks

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from app.dialects.dialect import Quirks
 from app.upstreams.credentials import Credentials, NoCredentials
 
 
@@ -20,7 +21,7 @@ class Upstream(msgspec.Struct, frozen=True):
     credentials: Credentials = NoCredentials()
     query: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
-    quirks: msgspec.Struct | None = None
+    quirks: Quirks | None = None
     """Of the dialect's own type; None for its defaults."""
     models: tuple[str, ...] = ()
     default_model: str | None = None

@@ -40,7 +40,9 @@ class Target(msgspec.Struct, frozen=True):
 
     def list_ignored(self, chat: ChatRequest) -> list[Notice]:
         """Tell what the request says that the dialect has no place for."""
-        fields = [field for field in sorted(self.dialect.ignored) if _is_said(chat, field)]
+        quirks = self.upstream.quirks or self.dialect.quirks()
+        ignored = sorted(self.dialect.ignored | {*quirks.ignored})
+        fields = [field for field in ignored if _is_said(chat, field)]
         if not fields:
             return []
         what = f"upstream {self.upstream.name!r} knows no {', '.join(fields)}: left out"
@@ -92,8 +94,7 @@ async def build(
     dialect = DIALECTS[upstream.dialect]
     request = client.build_request(
         method,
-        url,
-        params={**dialect.query, **upstream.query} or None,
+        httpx2.URL(url).copy_merge_params(dict(upstream.query)) if upstream.query else url,
         content=content,
         headers={
             "accept": "text/event-stream, application/json",

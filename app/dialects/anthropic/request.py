@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from app.dialects.anthropic.messages import FORMAT, render_messages
 from app.dialects.conversation import unsupported
+from app.dialects.dialect import Quirks as CommonQuirks
 from app.requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
 
 IGNORED: Final = frozenset(
@@ -35,7 +36,7 @@ _BUDGETS: Final = {
 """Tokens of thinking by effort; the API takes no fewer than 1024."""
 
 
-class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Quirks(CommonQuirks, frozen=True):
     """What one upstream, or the models that it is used for, may want otherwise."""
 
     default_max_tokens: Annotated[int, Meta(ge=1)] = 16384
@@ -46,6 +47,10 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thinking: Literal["auto", "adaptive", "budget"] = "auto"
     """How effort is said: Claude 4.5 and older take a budget of tokens, 4.7 and newer only an
     effort. "auto" goes by the version in the model's name, and takes names without for new."""
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return () if self.sampling else ("temperature", "top_p")
 
 
 def render_request(

@@ -13,6 +13,7 @@ from app.dialects.bedrock.content import (
     render_user,
 )
 from app.dialects.conversation import unsupported
+from app.dialects.dialect import Quirks as CommonQuirks
 from app.requests import (
     AssistantMessage,
     ChatRequest,
@@ -39,7 +40,7 @@ IGNORED: Final = frozenset(
 """The fields of a request that Converse has no place for."""
 
 
-class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Quirks(CommonQuirks, frozen=True):
     """Nothing: there is one vendor."""
 
 

@@ -2,9 +2,8 @@
 
 from typing import Any, Final, Literal
 
-import msgspec
-
 from app.dialects.conversation import list_reasoning, unsupported
+from app.dialects.dialect import Quirks as CommonQuirks
 from app.requests import (
     AssistantMessage,
     ChatRequest,
@@ -24,14 +23,14 @@ from app.requests import (
 )
 
 FORMAT: Final = "Cohere's API"
-IGNORED: Final = frozenset(("top_logprobs", "parallel_tool_calls", "metadata", "user", "n"))
+IGNORED: Final = frozenset(("top_logprobs", "parallel_tool_calls", "metadata", "user"))
 """What the API has no place for; `n` is refused if it is more than 1."""
 
 BUDGETS: Final = {"minimal": 512, "low": 1024, "medium": 4096}
 """Tokens to think with, by effort. Cohere sets no limit by itself, and so do higher efforts."""
 
 
-class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Quirks(CommonQuirks, frozen=True):
     """What one model wants in a request."""
 
     send_reasoning: Literal["no", "tool_plan", "thinking"] = "tool_plan"

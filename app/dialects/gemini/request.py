@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from app.dialects.conversation import join_text, name_calls, parse_arguments
+from app.dialects.dialect import Quirks as CommonQuirks
 from app.dialects.gemini.media import render_audio, render_file, render_image
 from app.dialects.untyped import decode
 from app.errors import RequestError
@@ -49,7 +50,7 @@ _BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192}
 _HIGHEST_BUDGET: Final = 24_576
 
 
-class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Quirks(CommonQuirks, frozen=True):
     """What differs between models; "auto" goes by the version in the model's name."""
 
     thinking: Literal["auto", "level", "budget"] = "auto"

@@ -12,6 +12,7 @@ from app.dialects.conversation import (
     parse_data_url,
     unsupported,
 )
+from app.dialects.dialect import Quirks as CommonQuirks
 from app.requests import (
     AssistantMessage,
     ChatRequest,
@@ -29,14 +30,14 @@ from app.requests import (
 )
 
 FORMAT: Final = "Ollama's API"
-IGNORED: Final = frozenset(("parallel_tool_calls", "metadata", "user", "n"))
+IGNORED: Final = frozenset(("parallel_tool_calls", "metadata", "user"))
 """What the API has no place for; `n` is refused if it is more than 1."""
 
 _THINK: Final[dict[str, bool | str]] = {"none": False, "minimal": "low", "xhigh": "max"}
 """The efforts that Ollama has other words for; it knows low, medium, high and max."""
 
 
-class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Quirks(CommonQuirks, frozen=True):
     """Nothing: there is one vendor."""
 
 

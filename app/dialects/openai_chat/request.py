@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from app.dialects.conversation import list_reasoning, parse_data_url
+from app.dialects.dialect import Quirks as CommonQuirks
 from app.requests import AssistantMessage, ChatRequest, OpaquePart, ReasoningPart
 
 GOOGLE_SIGNATURE = "google.thought_signature"
@@ -26,7 +27,7 @@ Tuning = Literal[
 _NO_PARAMETERS: Final = {"type": "object", "properties": {}}
 
 
-class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Quirks(CommonQuirks, frozen=True):
     """What one vendor wants in a request."""
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -56,6 +57,10 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     without parameters has an empty schema."""
     left_out: tuple[Tuning, ...] = ()
     """What the vendor refuses, though it may be left out."""
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return self.left_out
 
 
 def render_request(

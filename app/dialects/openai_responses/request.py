@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from app.dialects.conversation import join_text, unsupported
+from app.dialects.dialect import Quirks as CommonQuirks
 from app.dialects.openai_responses.items import COMPACTION, CUSTOM, ENCRYPTED, PHASE, REASONING
 from app.errors import RequestError
 from app.requests import (
@@ -35,7 +36,7 @@ _ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 _LOGPROBS: Final = "message.output_text.logprobs"
 
 
-class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Quirks(CommonQuirks, frozen=True):
     """What one vendor wants in a request."""
 
     store: bool | None = False
