@@ -43,8 +43,9 @@ class GoogleCredentials:
         self._refreshing: asyncio.Task[None] | None = None
         self._tokens: tuple[Secret, ...] = ()
         """The last two: an error may quote the one before."""
+        # They write down requests, and that there is no project.
         for name in ("google.auth", "urllib3"):
-            logging.getLogger(name).setLevel(logging.WARNING)
+            logging.getLogger(name).setLevel(logging.ERROR)
 
     async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
         """Give the headers that authorise one request.
@@ -79,11 +80,13 @@ class GoogleCredentials:
 
     def _refresh(self) -> None:
         """Fetch a token; what fails is told in the log, and by the state."""
+        request = partial(self._google["requests"].Request(), timeout=TIMEOUT_S)
         try:
             if self._found is None:
-                request = partial(self._google["requests"].Request(), timeout=TIMEOUT_S)
-                self._found, _ = self._google["auth"].default(scopes=SCOPES, request=request)
-            self._found.refresh(partial(self._google["requests"].Request(), timeout=TIMEOUT_S))
+                # With scopes it would ask Google for the project's name, which is not needed.
+                found, _ = self._google["auth"].default(request=request)
+                self._found = self._google["credentials"].with_scopes_if_required(found, SCOPES)
+            self._found.refresh(request)
         except self._google["exceptions"].GoogleAuthError as error:
             told = self.redact(str(error)[:300])
             log.warning("no Google token", reason=type(error).__name__, error=told)
