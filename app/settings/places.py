@@ -63,6 +63,8 @@ def _complete_host(host: str, port: int) -> str:
     """Make a URL of `HOST`, `HOST:PORT`, `:PORT` or a URL."""
     if "://" in host:
         return host
+    if port == 443:
+        return f"https://{host}"
     host, slash, path = host.partition("/")
     if host.startswith(":"):
         host = f"127.0.0.1{host}"
@@ -70,7 +72,7 @@ def _complete_host(host: str, port: int) -> str:
         host = f"{host}:{port}"
     # Where a server listens on every address, it is found at this machine's own.
     host = re.sub(r"^(0\.0\.0\.0|\[::\])(?=:)", "127.0.0.1", host)
-    return f"{'https' if port == 443 else 'http'}://{host}{slash}{path}"
+    return f"http://{host}{slash}{path}"
 
 
 def _fill(

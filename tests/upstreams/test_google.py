@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from app.errors import UpstreamError
 from app.settings import SettingsError, load_settings
-from app.upstreams import google
 from app.upstreams.google import GoogleCredentials
 
 VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GCE_METADATA_HOST")
@@ -299,7 +298,7 @@ def test_missing_package_is_told_at_the_start(tmp_path, monkeypatch):
     def refuse(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(google.importlib, "import_module", refuse)
+    monkeypatch.setattr("app.upstreams.google.importlib.import_module", refuse)
     with pytest.raises(SettingsError) as caught:
         load_settings({})
 
