@@ -424,7 +424,8 @@ def _json_text(arguments: object) -> str:
         return arguments
     if arguments is None:
         return ""
-    return msgspec.json.encode(clean(arguments)).decode()
+    # With a space after "," and ":", as models write it themselves.
+    return msgspec.json.format(msgspec.json.encode(clean(arguments)), indent=0).decode()
 
 
 def _reason(state: _Choice, *, completed: bool) -> FinishReason | None:

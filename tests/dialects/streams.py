@@ -52,9 +52,6 @@ DIALECT_OF = {
 }
 """The dialect that reads a format of the index."""
 
-OBJECTS = {"gemini", "gemini_array"}
-"""The formats in which a call's arguments are an object, whose text is ours."""
-
 
 def recordings(dialect: str | None = None) -> list[Any]:
     """Parameters: the rows that a dialect reads, or all, or one that skips the test."""
@@ -86,13 +83,9 @@ def common(row: dict[str, Any]) -> dict[str, Any]:
                 for source in citation["sources"]
             ]
         if row["format"] == "ollama":
-            # Arguments are objects, and calls may have no id.
+            # Calls may have no id.
             choice["tool_calls"] = [
-                {
-                    **call,
-                    "id": call["id"] or f"call_{call['index']}",
-                    "arguments": json.dumps(call["arguments_parsed"], separators=(",", ":")),
-                }
+                {**call, "id": call["id"] or f"call_{call['index']}"}
                 for call in choice["tool_calls"]
             ]
     if isinstance(truth["error"], str):

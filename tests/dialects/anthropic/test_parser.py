@@ -234,12 +234,12 @@ COMPLETE: list[tuple[str, list[Any], list[Event]]] = [
             *(head(), start(0, "tool_use", id="i", name="f", input={"x": 1}), stop(0)),
             last("tool_use"),
         ],
-        ended(called("f", '{"x":1}', id="i"), **TOOLS),
+        ended(called("f", '{"x": 1}', id="i"), **TOOLS),
     ),
     (
         "a-call-that-was-never-stopped",
         [head(), start(0, "tool_use", id="i", name="f", input={"x": 1}), last("tool_use")],
-        ended(called("f", '{"x":1}', id="i"), **TOOLS),
+        ended(called("f", '{"x": 1}', id="i"), **TOOLS),
     ),
     (
         "pieces-overrule-the-input-of-the-start",
@@ -280,7 +280,7 @@ COMPLETE: list[tuple[str, list[Any], list[Event]]] = [
             head(content=[{"type": "tool_use", "id": "i", "name": "f", "input": {"x": 1}}]),
             *(*text(0, "a"), last("tool_use")),
         ],
-        ended(called("f", '{"x":1}', id="i"), said("a", block=1), **TOOLS),
+        ended(called("f", '{"x": 1}', id="i"), said("a", block=1), **TOOLS),
     ),
     (
         "a-tool-of-the-provider",
@@ -572,7 +572,7 @@ def test_a_whole_message_is_an_answer() -> None:
     assert found == [
         *(ReasoningStart(0), ReasoningDelta(0, "t")),
         *(ReasoningEnd(0, signature="S", format="anthropic"), *said("a", block=1)),
-        *called("f", '{"x":1}', block=2, id="i"),
+        *called("f", '{"x": 1}', block=2, id="i"),
         *(ChoiceEnd("tool_calls", "tool_use"), Usage(3, 1, 4)),
         StreamEnd("completed", "tool_calls", TokenCounts(3, 1, 4)),
     ]

@@ -149,8 +149,8 @@ STREAMS: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
         [
             *said(0, "a"),
             ToolCallStart(1, "call_1", "f"),
-            ToolCallDelta(1, '{"x":[1,"é"]}'),
-            ToolCallEnd(1, '{"x":[1,"é"]}'),
+            ToolCallDelta(1, '{"x": [1, "é"]}'),
+            ToolCallEnd(1, '{"x": [1, "é"]}'),
             ToolCallStart(2, "call_2", "f"),
             ToolCallDelta(2, "{}"),
             ToolCallEnd(2, "{}"),
@@ -161,8 +161,8 @@ STREAMS: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
         [chunk(call("f", id="i", args={"a": 1})), chunk(call("g", id="i")), STOP],
         [
             ToolCallStart(0, "i", "f"),
-            ToolCallDelta(0, '{"a":1}'),
-            ToolCallEnd(0, '{"a":1}'),
+            ToolCallDelta(0, '{"a": 1}'),
+            ToolCallEnd(0, '{"a": 1}'),
             ToolCallStart(1, "i", "g"),
             ToolCallDelta(1, "{}"),
             ToolCallEnd(1, "{}"),

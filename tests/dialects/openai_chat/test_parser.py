@@ -491,7 +491,7 @@ COMPLETE: list[tuple[str, list[Any], list[Event]]] = [
     (
         "arguments-as-an-object",
         [chunk(tool(0, "a", "f", {"x": "\ud83d"})), STOP],
-        called(call("f", '{"x":"�"}', id="a")),
+        called(call("f", '{"x": "�"}', id="a")),
     ),
     (
         "arguments-that-are-no-json",
