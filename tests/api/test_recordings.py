@@ -68,8 +68,8 @@ async def test_recorded_stream_comes_out_as_its_truth_says(row):
         assert choice["refusal"] == joined(events, "refusal.delta", index)
         found = called(events, index)
         assert [
-            (call["id"] or id, call["name"], parsed(call["arguments"] or "{}"))
-            for call, (id, _, _) in zip(choice["tool_calls"], found, strict=True)
+            (call["id"] or made_up, call["name"], parsed(call["arguments"] or "{}"))
+            for call, (made_up, _, _) in zip(choice["tool_calls"], found, strict=True)
         ] == found
     if truth["usage"]:
         known = {name: value for name, value in truth["usage"].items() if value is not None}
