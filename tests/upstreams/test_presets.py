@@ -156,8 +156,6 @@ def blocks() -> list[tuple[str, str]]:
 @pytest.mark.parametrize("block", [block for _, block in blocks()], ids=[name for name, _ in blocks()])  # fmt: skip
 def test_toml_of_the_documents_can_be_used(block, tmp_path):
     read = tomllib.loads(block)
-    if "upstream" not in read or "route" in read:
-        pytest.skip("no upstreams")
     (tmp_path / "seseragi.toml").write_text(block)
     files = re.findall(r'key_file = "(.*?)"', block)
     for file in files:
@@ -168,7 +166,7 @@ def test_toml_of_the_documents_can_be_used(block, tmp_path):
     own = dict.fromkeys(re.findall(r'key_env = "(.*?)"', block), "sk-0123456789abcdef")
     names = {upstream.name for upstream in load_settings({**EVERYTHING, **own}).upstreams}
 
-    assert set(read["upstream"]) <= names
+    assert set(read.get("upstream", ())) <= names
 
 
 def test_other_host_is_three_lines_of_toml():

@@ -84,6 +84,12 @@ UNTRUSTED = {
         "a certificate that has expired",
         "certificate has expired",
     ),
+    "of the future": (
+        "localhost",
+        {"not_before": datetime.now(UTC) + timedelta(days=1)},
+        "a certificate that cannot be trusted",
+        "certificate is not yet valid",
+    ),
 }
 
 
@@ -165,13 +171,26 @@ async def test_unresolvable_host_is_explained():
     assert "no-such-host.invalid" in failed[0]
 
 
-def test_system_without_certificates_trusts_certifis(tmp_path, monkeypatch):
-    """As the smallest images are."""
+@pytest.fixture
+def _no_store(tmp_path, monkeypatch):
+    """A system as the smallest images are."""
     empty = ssl.DefaultVerifyPaths("", "", "", str(tmp_path / "no"), "", str(tmp_path / "no"))
     monkeypatch.setattr("ssl.get_default_verify_paths", lambda: empty)
     monkeypatch.setattr("httpcore2._ssl.CA_FILE_CANDIDATES", ())
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
 
+
+@pytest.mark.usefixtures("_no_store")
+def test_system_without_certificates_trusts_certifis():
     assert open_trust().cert_store_stats()["x509_ca"] > 50
+
+
+def test_folder_that_was_named_is_the_only_one(tmp_path, monkeypatch):
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+
+    assert 0 == open_trust().cert_store_stats()["x509_ca"]
 
 
 def test_authority_that_was_named_is_the_only_one(authority):
