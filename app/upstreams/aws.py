@@ -13,8 +13,6 @@ from threading import Lock
 from types import ModuleType
 from typing import Any
 
-from yarl import URL
-
 from app.errors import UpstreamError
 from app.upstreams.credentials import Secret
 
@@ -56,8 +54,6 @@ class AwsCredentials:
 
     def _sign(self, method: str, url: str, body: bytes) -> dict[str, str]:
         keys = self._keys()
-        # aiohttp quotes a path anew, and sends ":" for "%3A": that is what has to be signed.
-        url = str(URL(url))
         sent = {"content-type": "application/json"} if body else {}
         request = self._botocore["awsrequest"].AWSRequest(method, url, headers=sent, data=body)
         self._botocore["auth"].SigV4Auth(keys, SERVICE, self._region).add_auth(request)

@@ -17,6 +17,7 @@ import httpx2
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
 from httpx_aiohttp.httpx2 import AiohttpTransport, Httpx2AiohttpClient
+from yarl import URL
 
 from app.dialects.failure import parse_failure
 from app.errors import UpstreamError
@@ -96,7 +97,11 @@ class _Connection(ResponseHandler):
 
 
 class _Transport(AiohttpTransport):
-    """aiohttp's, without its limit of 100 connections and its memory for cookies."""
+    """aiohttp's, without its limit of 100 connections and its memory for cookies.
+
+    URLs go out as they are: aiohttp would quote them anew, and send ":" for "%3A", so that
+    the model's name in a path, or a signature of the path, were not what was built.
+    """
 
     def get_client(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
@@ -110,9 +115,13 @@ class _Transport(AiohttpTransport):
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_on_reused)
         trace.on_connection_create_start.append(_on_created)
-        return aiohttp.ClientSession(
+        session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[trace]
         )
+        assert hasattr(session, "_build_url")  # noqa: S101  (as above)
+        # Not by assignment, which aiohttp warns of in Python's development mode.
+        object.__setattr__(session, "_build_url", partial(URL, encoded=True))
+        return session
 
 
 _reused: ContextVar[bool] = ContextVar("reused", default=False)

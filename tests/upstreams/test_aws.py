@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import boto3
 import botocore.auth
@@ -73,7 +73,7 @@ MODELS = (
 
 
 @pytest.mark.usefixtures("keys", "clock")
-@pytest.mark.parametrize("model", MODELS[:2])
+@pytest.mark.parametrize("model", MODELS)
 async def test_a_signature_is_the_one_of_the_sdk(model: str, recorder: Recorder) -> None:
     client = boto3.client(
         "bedrock-runtime",
@@ -118,8 +118,7 @@ async def test_what_arrives_is_what_was_signed(model: str) -> None:
     canonical = signer.canonical_request(received).splitlines()
     assert canonical[1] == quote(sent.path, safe="/~")
     assert canonical[-1] == hashlib.sha256(sent.raw).hexdigest()
-    assert unquote(sent.path) == f"/model/{model}/converse-stream"
-    assert sent.path.count("/") == 3
+    assert sent.path == f"/model/{quote(model, safe='')}/converse-stream"
 
 
 @pytest.mark.usefixtures("keys")

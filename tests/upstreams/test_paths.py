@@ -1,0 +1,64 @@
+"""What a path says of the model arrives as one segment, written as it was built."""
+
+from urllib.parse import quote
+
+import pytest
+
+from app.dialects.dialect import MODEL
+from app.dialects.table import DIALECTS
+from app.errors import RequestError
+from app.requests import parse_chat_request
+from app.upstreams.endpoints import Upstream
+from app.upstreams.http import open_client
+from app.upstreams.targets import Target
+from tests.sdk.recorder import serve_recorder
+
+CHAT = parse_chat_request(b'{"messages": [{"role": "user", "content": "x"}]}')
+
+HOSTILE = (
+    "a:0",
+    "../../admin",
+    "a/..",
+    "..%2Fadmin",
+    "a%3A0",
+    "a?key=1#b;c@d",
+    "a\r\nx-evil: 1\r\n\r\n",
+    "{model}{region}",
+    "モデル é ~!$&'()*+,=",
+    " ",
+)
+
+
+@pytest.mark.parametrize("name", [n for n, d in DIALECTS.items() if MODEL in d.path])
+async def test_a_path_arrives_as_it_was_built(name: str) -> None:
+    path = DIALECTS[name].path
+    with serve_recorder() as server:
+        async with open_client(connect_timeout_s=5, mounts={}) as http:
+            for model in HOSTILE:
+                target = Target(Upstream("u", server.url, name), model)
+                await http.send(await target.build_request(http, CHAT, connect_timeout_s=5))
+
+    expected = [f"/{path.replace(MODEL, quote(model, safe=''))}" for model in HOSTILE]
+    assert expected == [request.path for request in server.requests]
+    assert all("x-evil" not in request.headers for request in server.requests)
+
+
+async def test_a_query_arrives_as_it_was_built() -> None:
+    with serve_recorder() as server:
+        query = {"a:b": "c/d?e&f=g é+%3A"}
+        upstream = Upstream("u", f"{server.url}/x%3Ay/{{model}}", query=query)
+        async with open_client(connect_timeout_s=5, mounts={}) as http:
+            request = await Target(upstream, "m:0").build_request(http, CHAT, connect_timeout_s=5)
+            await http.send(request)
+
+    (sent,) = server.requests
+    assert request.url.raw_path.decode() == sent.path
+    assert sent.path.startswith("/x%3Ay/m%3A0/chat/completions?")
+
+
+@pytest.mark.parametrize("model", [".", ".."])
+async def test_a_path_goes_nowhere_up(model: str) -> None:
+    async with open_client(connect_timeout_s=5, mounts={}) as http:
+        with pytest.raises(RequestError):
+            target = Target(Upstream("u", "http://127.0.0.1:9", "gemini"), model)
+            await target.build_request(http, CHAT, connect_timeout_s=5)
