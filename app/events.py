@@ -62,9 +62,12 @@ class ErrorInfo(Value, frozen=True):
 
 
 class StreamStart(TaggedEvent, frozen=True, tag="stream.start"):
+    """`labels` are names that a client's own protocol has for the answer, and wants to hear."""
+
     stream: str
     model: str
     created: int
+    labels: dict[str, str] | None = None
 
 
 class StreamTarget(TaggedEvent, frozen=True, tag="stream.target"):

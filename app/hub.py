@@ -6,7 +6,7 @@ Which streams run here and who reads them is known here only; what they said is 
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import httpx2
@@ -119,6 +119,7 @@ class Hub:
         linger_s: float | None,
         key: str | None = None,
         digest: str = "",
+        labels: Mapping[str, str] | None = None,
     ) -> Opened:
         """Start a generation; the caller is its first reader.
 
@@ -132,14 +133,14 @@ class Hub:
         """
         stream = f"st_{secrets.token_urlsafe(16)}"
         if key is None:
-            return await self._start(stream, request, linger_s=linger_s)
+            return await self._start(stream, request, linger_s=linger_s, labels=labels)
         async with self._claiming:  # a key is free to others until its stream is created
             claim = await self._log.claim(key, digest=digest, stream=stream)
             if claim.stream != stream and await self._may_try_again(claim.stream):
                 await self._log.delete(claim.stream)
                 claim = await self._log.claim(key, digest=digest, stream=stream)
             if claim.stream == stream:
-                return await self._start(stream, request, linger_s=linger_s)
+                return await self._start(stream, request, linger_s=linger_s, labels=labels)
         if claim.digest != digest:
             raise RequestError(
                 "idempotency_mismatch",
@@ -156,7 +157,14 @@ class Hub:
         began = any(isinstance(event, StreamTarget) for event in first)
         return not began and isinstance(end, StreamEnd) and bool(end.error and end.error.retryable)
 
-    async def _start(self, stream: str, request: ChatRequest, *, linger_s: float | None) -> Opened:
+    async def _start(
+        self,
+        stream: str,
+        request: ChatRequest,
+        *,
+        linger_s: float | None,
+        labels: Mapping[str, str] | None,
+    ) -> Opened:
         if self.draining:
             raise _shutting_down()
         if len(self._runs) + self._starting >= self._capacity.max_streams:
@@ -183,6 +191,7 @@ class Hub:
             client=self._client,
             event_log=self._log,
             limits=self._limits,
+            labels=labels,
         )
         run = self._runs[stream] = _Run(relay, linger_s=linger_s)
         run.task.add_done_callback(lambda _: self._ended(stream))

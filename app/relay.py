@@ -11,7 +11,7 @@ made good by another attempt, or become an HTTP status. Afterwards there is no o
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 import httpx2
@@ -57,10 +57,12 @@ class Relay:
         client: httpx2.AsyncClient,
         event_log: EventLog,
         limits: Limits,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self.stream = stream
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
         self._request = request
+        self._labels = labels
         self._route = route
         self._client = client
         self._log = event_log
@@ -101,7 +103,9 @@ class Relay:
 
     async def _run(self) -> None:
         try:
-            await self._append([StreamStart(self.stream, self._route.name, int(time.time()))])
+            labels = dict(self._labels) if self._labels else None
+            now = int(time.time())
+            await self._append([StreamStart(self.stream, self._route.name, now, labels)])
             while self._step is not None and self._stop is None:
                 await self._try(self._step)
         except asyncio.CancelledError:

@@ -33,7 +33,7 @@ export interface InBlock {
   choice?: number;
 }
 
-export type StreamStart = { type: 'stream.start'; stream: string; model: string; created: number };
+export type StreamStart = { type: 'stream.start'; stream: string; model: string; created: number; labels?: Record<string, string> };
 export type StreamTarget = { type: 'stream.target'; upstream: string; model: string; attempt: number; upstream_id?: string };
 export type TextStart = InBlock & { type: 'text.start' };
 export type TextDelta = InBlock & { type: 'text.delta'; text: string };

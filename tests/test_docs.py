@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from app.demo import MODELS
-from app.dialects.native import Renderer
+from app.dialects.native import Writer
 from app.errors import CODES
 from app.events import Event, TextDelta
 from app.main import build_hub, build_routes
@@ -111,7 +111,7 @@ async def run_in_shell(command: str) -> bytes:
 def test_example_of_the_protocol_is_a_real_frame():
     shown = re.search(r"((?:^    .+\n)+)", PROTOCOL.split("## Frames")[1], re.MULTILINE)
     assert shown is not None
-    renderer = Renderer("st_4fJ9qXw0V1cT8mYbR2nZkQ", after=2, retry_ms=2000)
+    renderer = Writer("st_4fJ9qXw0V1cT8mYbR2nZkQ", after=2, retry_ms=2000)
     frame = renderer.feed(TextDelta(0, "こん")).decode()
 
     assert frame.rstrip("\n") == re.sub(r"(?m)^    ", "", shown[1]).rstrip("\n")

@@ -1,46 +1,37 @@
-"""Failures before a stream began: `application/problem+json` (RFC 9457)."""
+"""Failures before a stream began, in the dialect of the client."""
 
 import math
 from collections.abc import Mapping
 
-import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.dialects.front import Front
+from app.dialects.fronts import NATIVE
 from app.errors import RelayError, RequestError, ServiceError
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
 
-def problem(
-    error: RelayError, request: Request, *, headers: Mapping[str, str] | None = None
+def failure(
+    front: Front,
+    error: RelayError,
+    request: Request,
+    *,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Give the response that tells a client of a failure."""
-    body: dict[str, object] = {
-        "type": "about:blank",
-        "title": error.title,
-        "status": error.status,
-        "detail": error.message,
-        "code": error.code,
-        "retryable": error.retryable,
-        "request_id": request.scope.get("request_id", ""),
-    }
+    """Give the response that tells a client of a failure, in its dialect."""
+    status, body, media_type = front.render_failure(error, request.scope.get("request_id", ""))
     all_headers = {"cache-control": "no-store", **(headers or {})}
     if error.retry_after_s is not None:
-        body["retry_after_s"] = error.retry_after_s
         all_headers["retry-after"] = str(math.ceil(error.retry_after_s))
-    return Response(
-        msgspec.json.encode(body),
-        status_code=error.status,
-        headers=all_headers,
-        media_type="application/problem+json",
-    )
+    return Response(body, status_code=status, headers=all_headers, media_type=media_type)
 
 
 async def on_relay_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RelayError)  # noqa: S101  (registered for it)
-    return problem(error, request)
+    return failure(NATIVE, error, request)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -56,8 +47,10 @@ async def on_http_error(request: Request, error: Exception) -> Response:
             detail = f"{method} is not allowed at {path!r}; use {allowed}"
         case _:
             detail = error.detail
-    return problem(RequestError(code, detail), request, headers=error.headers)
+    return failure(NATIVE, RequestError(code, detail), request, headers=error.headers)
 
 
 async def on_bug(request: Request, error: Exception) -> Response:
-    return problem(ServiceError("internal", "the relay failed; its log tells more"), request)
+    return failure(
+        NATIVE, ServiceError("internal", "the relay failed; its log tells more"), request
+    )

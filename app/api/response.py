@@ -1,7 +1,7 @@
 """The one response that streams: a cursor over the log, rendered frame by frame."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from itertools import starmap
 
 import structlog
@@ -11,7 +11,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app.api.policy import Policy
-from app.dialects.native import Renderer, compact, event_id
+from app.dialects.front import Front, Writer, frame_id
+from app.dialects.native import Writer as NativeWriter
+from app.dialects.native import compact
 from app.errors import RelayError, RequestError
 from app.events import StreamEnd
 from app.hub import Reader
@@ -44,16 +46,15 @@ class EventStream(EventSourceResponse):
     def __init__(
         self,
         reader: Reader,
+        writer: Writer,
         *,
-        after: int,
         policy: Policy,
-        retry_ms: int,
+        headers: Mapping[str, str],
         snapshot: bool = False,
     ) -> None:
         self._reader = reader
-        self._after = after
+        self._writer = writer
         self._policy = policy
-        self._retry_ms = retry_ms
         self._snapshot = snapshot
         self._complete = False
         super().__init__(
@@ -62,6 +63,7 @@ class EventStream(EventSourceResponse):
                 "cache-control": "no-store, no-transform",
                 "content-location": f"/v1/streams/{reader.stream}/events",
                 "stream-id": reader.stream,
+                **headers,
             },
             ping=0,  # the heartbeat is ours
             sep="\n",
@@ -83,11 +85,11 @@ class EventStream(EventSourceResponse):
             await asyncio.sleep(0.01)  # let the server see the loss before the app returns
 
     async def _frames(self) -> AsyncIterator[bytes]:
-        renderer = Renderer(self._reader.stream, after=self._after, retry_ms=self._retry_ms)
-        after = self._after
-        if self._snapshot:
+        writer = self._writer
+        after = writer.begin
+        if self._snapshot and isinstance(writer, NativeWriter):
             events = await self._reader.read_all()
-            for piece in in_pieces(starmap(renderer.frame, compact(events))):
+            for piece in in_pieces(starmap(writer.frame, compact(events))):
                 yield piece
                 await asyncio.sleep(0)
             after = len(events)
@@ -96,7 +98,7 @@ class EventStream(EventSourceResponse):
             events = await self._reader.read(after, timeout_s=self._policy.heartbeat_s)
             if not events:
                 yield HEARTBEAT
-            for piece in in_pieces(map(renderer.feed, events)):
+            for piece in in_pieces(map(writer.feed, events)):
                 yield piece
             if len(events) > CATCHING_UP:
                 # Sending to a client that is gone never waits: without this, a long
@@ -117,7 +119,7 @@ def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
             yield b"".join(piece)
             piece.clear()
             size = 0
-    if piece:
+    if size:
         yield b"".join(piece)
 
 
@@ -127,25 +129,40 @@ def last_event_id(request: Request) -> str | None:
 
 
 async def read_from(
-    reader: Reader, after: int, *, policy: Policy, retry_ms: int, snapshot: bool = False
+    reader: Reader,
+    front: Front,
+    after: int,
+    *,
+    policy: Policy,
+    retry_ms: int,
+    snapshot: bool = False,
+    suffix: bool = False,
 ) -> Response:
-    """Answer with the events after a cursor; 204 when there are and will be none.
+    """Answer with the frames after a cursor; 204 when there are and will be none.
+
+    A dialect whose clients need everything again gets it, unless `suffix`.
 
     Raises:
         RequestError: `conflict`, the cursor is beyond the log.
     """
     try:
         state = await reader.state()
-        if after > state.last:
+        last = state.last
+        if after and front.letter:
+            last = front.count_frames(reader.stream, await reader.read_all())
+        if after > last:
+            seen = frame_id(reader.stream, front.letter, after)
             raise RequestError(
                 "conflict",
-                f"the stream has no event {event_id(reader.stream, after)!r} yet; "
-                f"its last is {event_id(reader.stream, state.last)!r}",
+                f"the stream has no event {seen!r} yet; "
+                f"its last is {frame_id(reader.stream, front.letter, last)!r}",
             )
     except BaseException:
         reader.leave()
         raise
-    if state.ended and after == state.last:
+    if state.ended and after == last:
         reader.leave()
         return Response(status_code=204, headers={"cache-control": "no-store"})
-    return EventStream(reader, after=after, policy=policy, retry_ms=retry_ms, snapshot=snapshot)
+    after = 0 if front.replays and not suffix else after
+    writer = front.writer(reader.stream, after=after, retry_ms=retry_ms)
+    return EventStream(reader, writer, policy=policy, headers=front.headers, snapshot=snapshot)

@@ -7,7 +7,9 @@ from starlette.routing import Route
 
 from app.api.policy import Policy
 from app.api.response import last_event_id, read_from
-from app.dialects.native import Timings, parse_cursor, render_result
+from app.dialects.front import Front, parse_frame_id
+from app.dialects.fronts import FRONTS
+from app.dialects.native import Timings, render_result
 from app.errors import RequestError, ServiceError
 from app.hub import Hub
 
@@ -22,14 +24,18 @@ class Streams:
     async def events(self, request: Request) -> Response:
         """Send the events after the cursor: live, again, or both."""
         stream = request.path_params["stream"]
-        dialect = request.query_params.get("format", "native")
-        if dialect != "native":
-            raise RequestError("invalid_request", f"unknown format {dialect[:40]!r}; use 'native'")
+        name = request.query_params.get("format", "native")
+        front = FRONTS.get(name)
+        if front is None:
+            known = ", ".join(map(repr, FRONTS))
+            raise RequestError("invalid_request", f"unknown format {name[:40]!r}; use {known}")
         start = request.query_params.get("from")
         if start not in (None, "snapshot"):
             raise RequestError("invalid_request", f"from: use 'snapshot', not {start[:40]!r}")
         cursor = last_event_id(request) or request.query_params.get("after")
-        after = parse_cursor(cursor, stream=stream) if cursor else 0
+        after = _cursor(cursor, front, stream) if cursor else 0
+        if start is not None and front.letter:
+            raise RequestError("invalid_request", "from=snapshot is for the native format only")
         try:
             reader, _ = await self._hub.attach(stream)
         except ServiceError as error:
@@ -41,10 +47,12 @@ class Streams:
         # A reader that has a cursor has had its snapshot.
         return await read_from(
             reader,
+            front,
             after,
             policy=self._policy,
             retry_ms=self._policy.retry(spread=self._hub.draining),
             snapshot=start is not None and not cursor,
+            suffix="suffix" in request.query_params,
         )
 
     async def show(self, request: Request) -> Response:
@@ -72,6 +80,13 @@ class Streams:
             headers={"cache-control": "no-store"},
             media_type="application/json",
         )
+
+
+def _cursor(text: str, front: Front, stream: str) -> int:
+    named, number = parse_frame_id(text, letter=front.letter)
+    if named not in (None, stream):
+        raise RequestError("invalid_request", f"{text[:80]!r} is the id of another stream's event")
+    return number
 
 
 def routes(hub: Hub, policy: Policy) -> list[Route]:

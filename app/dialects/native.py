@@ -3,14 +3,13 @@
 The cursor of this dialect is the event's own number (PROTOCOL.md, "Frames and ids").
 """
 
-import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
+from app.dialects.front import Frame
 from app.dialects.turn import TextBlock, ToolCallBlock, render_turn
-from app.errors import RequestError
 from app.events import (
     ChoiceEnd,
     ErrorInfo,
@@ -43,13 +42,25 @@ from app.requests import AssistantMessage
 
 
 class Renderer:
-    """Frames of one connection: `feed` it the log's events after the cursor, in order.
+    """The frames of one stream: its events."""
+
+    def __init__(self, stream: str) -> None:
+        pass
+
+    def feed(self, event: Event) -> tuple[Frame]:
+        """Give the frame of an event."""
+        return (Frame(encode(event), type_of(event)),)
+
+
+class Writer:
+    """The bytes of one connection: `feed` it the log's events after the cursor, in order.
 
     `retry_ms` goes into the first frame of the connection and no other.
     """
 
     def __init__(self, stream: str, *, after: int = 0, retry_ms: int) -> None:
         self._id_prefix = f"id: {stream}.".encode()
+        self.begin = after
         self._number = after
         self._retry = b"retry: %d\n" % retry_ms
 
@@ -73,41 +84,6 @@ class Renderer:
 def event_id(stream: str, number: int) -> str:
     """Give the id of an event's frame."""
     return f"{stream}.{number}"
-
-
-def parse_event_id(text: str) -> tuple[str, int]:
-    """Read the id of a frame as its stream and the event's number.
-
-    Raises:
-        RequestError: `invalid_request`, it is no id of this dialect.
-    """
-    match = _EVENT_ID.fullmatch(text)
-    if match is None or match["stream"] is None:
-        raise _no_cursor(text)
-    return match["stream"], int(match["number"])
-
-
-def parse_cursor(text: str, *, stream: str) -> int:
-    """Read the id of the last frame seen, or its bare number.
-
-    Raises:
-        RequestError: `invalid_request`, it is no cursor of this stream in this dialect.
-    """
-    match = _EVENT_ID.fullmatch(text)
-    if match is None or match["stream"] not in (None, stream):
-        raise _no_cursor(text)
-    return int(match["number"])
-
-
-_EVENT_ID = re.compile(r"(?:(?P<stream>[\w-]{1,64})\.)?(?P<number>\d{1,15})", re.ASCII)
-
-
-def _no_cursor(text: str) -> RequestError:
-    return RequestError(
-        "invalid_request",
-        f"{text[:80]!r} is not the id of an event of this stream; "
-        f"ids look like {event_id('st_4fJ9qXw0V1cT8mYbR2nZkQ', 7)}",
-    )
 
 
 def compact(events: Iterable[Event], *, after: int = 0) -> list[tuple[int, Event]]:

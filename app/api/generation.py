@@ -1,0 +1,203 @@
+"""Starting a generation, whatever dialect the client speaks: request in, stream or JSON out."""
+
+import asyncio
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from app.api.body import disconnected, read_json
+from app.api.policy import Policy
+from app.api.problems import failure
+from app.api.response import EventStream, last_event_id, read_from
+from app.dialects.front import Asked, Front, parse_frame_id
+from app.dialects.native import render_result
+from app.errors import RelayError, RequestError
+from app.events import Event, StreamEnd
+from app.hub import Hub, Opened, Reader
+
+
+class Generation:
+    """One endpoint that starts generations; it holds what all its requests share."""
+
+    def __init__(self, hub: Hub, policy: Policy, front: Front) -> None:
+        self._hub = hub
+        self._policy = policy
+        self._front = front
+
+    async def post(self, request: Request) -> Response:
+        """Start a generation, or read on in the one that the request names."""
+        try:
+            return await self._post(request)
+        except RelayError as error:
+            return failure(self._front, error, request)
+        except ClientDisconnect:
+            return _nobody()
+
+    async def _post(self, request: Request) -> Response:
+        body = await read_json(
+            request,
+            max_bytes=self._policy.max_request_bytes,
+            timeout_s=self._policy.body_timeout_s,
+            stopping=self._hub.stopping,
+        )
+        if (cursor := last_event_id(request)) is not None:
+            return await self._read_on(cursor)
+        asked = self._front.parse_request(body)
+        chat = asked.chat
+        key = _idempotency_key(request)
+        respond_async = _prefers_async(request)
+        opened = await self._hub.start(
+            chat,
+            linger_s=self._linger_s(asked, can_return=chat.streams or respond_async or bool(key)),
+            key=key,
+            digest=hashlib.sha256(body).hexdigest(),
+            labels=asked.labels,
+        )
+        reader = opened.reader
+        if respond_async:
+            # However shortly it may go on without a reader: its first one needs time to come.
+            seconds = chat.on_disconnect if isinstance(chat.on_disconnect, float | int) else 0
+            reader.leave(linger_s=max(seconds, self._policy.linger_s))
+            return _accepted(reader.stream)
+        # One that leaves before it knows the stream's id can come back by its key only.
+        unknown_s = None if key or chat.on_disconnect is not None else 0
+        try:
+            if chat.streams:
+                return await self._stream(request, opened, linger_s=unknown_s)
+            return await self._result(request, opened, linger_s=unknown_s)
+        except BaseException:
+            reader.leave(linger_s=unknown_s)
+            raise
+
+    def _linger_s(self, asked: Asked, *, can_return: bool) -> float | None:
+        match asked.chat.on_disconnect:
+            case "continue":
+                return None
+            case "cancel":
+                return 0
+            case None:
+                lingers = self._front.lingers if asked.lingers is None else asked.lingers
+                return self._policy.linger_s if can_return and lingers else 0
+            case seconds:
+                return seconds
+
+    async def _stream(
+        self, request: Request, opened: Opened, *, linger_s: float | None
+    ) -> Response:
+        """Hold the status until the outcome is known, or the gate's time is over."""
+        reader, outcome = opened
+        if outcome is not None:
+            if not await _first(request, outcome, timeout_s=self._policy.gate_s):
+                reader.leave(linger_s=linger_s)
+                return _nobody()
+            error = outcome.result() if outcome.done() else None
+        else:
+            error = await self._failed_start(reader.stream)
+        if error is not None:
+            reader.leave()
+            return self._failed(error, request, reader.stream)
+        retry_ms = self._policy.retry(spread=self._hub.draining)
+        writer = self._front.writer(reader.stream, after=0, retry_ms=retry_ms)
+        return EventStream(reader, writer, policy=self._policy, headers=self._front.headers)
+
+    async def _failed_start(self, stream: str) -> RelayError | None:
+        """Tell why a stream that has ended never began; None if it did."""
+        result = render_result(stream, await self._hub.events(stream))
+        if result.error is None or result.target is not None:
+            return None
+        return RelayError.of(result.error)
+
+    async def _read_on(self, cursor: str) -> Response:
+        """Answer a POST that some client sent again after it had lost its connection."""
+        stream, after = parse_frame_id(cursor, letter=self._front.letter)
+        if stream is None:
+            raise RequestError("invalid_request", f"Last-Event-ID: {cursor[:80]!r} names no stream")
+        reader, _ = await self._hub.attach(stream)
+        retry_ms = self._policy.retry(spread=self._hub.draining)
+        return await read_from(reader, self._front, after, policy=self._policy, retry_ms=retry_ms)
+
+    async def _result(
+        self, request: Request, opened: Opened, *, linger_s: float | None
+    ) -> Response:
+        """Wait for the end and answer with the whole."""
+        reader = opened.reader
+        reading = asyncio.ensure_future(_read_to_end(reader))
+        try:
+            stayed = await _first(request, reading, timeout_s=None)
+        finally:
+            reading.cancel()
+            reader.leave(linger_s=linger_s)
+        if not stayed:
+            return _nobody()
+        events = reading.result()
+        end = events[-1]
+        if isinstance(end, StreamEnd) and end.error is not None:
+            return self._failed(RelayError.of(end.error), request, reader.stream)
+        return Response(
+            msgspec.json.encode(self._front.render_result(reader.stream, events)),
+            headers={"cache-control": "no-store", "stream-id": reader.stream},
+            media_type="application/json",
+        )
+
+    def _failed(self, error: RelayError, request: Request, stream: str) -> Response:
+        return failure(self._front, error, request, headers={"stream-id": stream})
+
+
+async def _first(
+    request: Request, outcome: "asyncio.Future[Any]", *, timeout_s: float | None
+) -> bool:
+    """Wait for the outcome at most so long; tell whether the client is still there."""
+    gone = asyncio.ensure_future(disconnected(request))
+    try:
+        await asyncio.wait({outcome, gone}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        return not gone.done()
+    finally:
+        gone.cancel()
+
+
+async def _read_to_end(reader: Reader) -> list[Event]:
+    events: list[Event] = []
+    while not events or not isinstance(events[-1], StreamEnd):
+        events += await reader.read(len(events), timeout_s=60)
+    return events
+
+
+def _prefers_async(request: Request) -> bool:
+    """RFC 7240: `Prefer: respond-async`, alone or in a list."""
+    preferences = ",".join(request.headers.getlist("prefer")).split(",")
+    return any(item.partition(";")[0].strip().lower() == "respond-async" for item in preferences)
+
+
+def _idempotency_key(request: Request) -> str | None:
+    """Read the header of draft-ietf-httpapi-idempotency-key-header."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and not re.fullmatch(r"[!-~]{1,255}", key):
+        raise RequestError(
+            "invalid_request", "Idempotency-Key: send 1 to 255 visible ASCII characters"
+        )
+    return key
+
+
+def _accepted(stream: str) -> Response:
+    url = f"/v1/streams/{stream}"
+    body = {"id": stream, "url": url, "events_url": f"{url}/events", "cancel_url": f"{url}/cancel"}
+    return Response(
+        msgspec.json.encode(body),
+        status_code=202,
+        headers={
+            "location": url,
+            "preference-applied": "respond-async",
+            "cache-control": "no-store",
+            "stream-id": stream,
+        },
+        media_type="application/json",
+    )
+
+
+def _nobody() -> Response:
+    """Answer a client that has gone; the status is nginx's for it, seen in logs only."""
+    return Response(status_code=499)

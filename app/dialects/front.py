@@ -1,0 +1,153 @@
+"""What a dialect is towards clients: their requests in, frames and errors out.
+
+A renderer is a pure function of the log: no clock, no chance, nothing but the events and the
+`labels` in `stream.start`. So the frames of a stream in a dialect are always the same ones,
+and a reader that comes back is given those after the one that it saw last.
+
+The id of a frame is `<stream>.<letter><n>`: n counts the frames of this dialect from 1, and
+the native dialect, whose frames are the events, has no letter.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from app.errors import RelayError, RequestError
+from app.events import Event
+from app.requests import ChatRequest
+
+
+class Frame(NamedTuple):
+    """What one event of a client's stream says."""
+
+    data: bytes
+    """One line: JSON, or an end marker."""
+    event: str | None = None
+    """The name of the event, where the dialect has names."""
+
+
+class Renderer(Protocol):
+    """The frames of one stream: `feed` it all events, from the first."""
+
+    def feed(self, event: Event) -> Iterable[Frame]:
+        """Give the frames that the next event makes."""
+
+
+class Writer(Protocol):
+    """The bytes of one connection: `feed` it the log's events after `begin`, in order."""
+
+    begin: int
+    """The number of the event after which it wants to be fed."""
+
+    def feed(self, event: Event) -> bytes:
+        """Give what the next event adds, which may be nothing."""
+
+
+class Numbered:
+    """Writes the frames of a renderer, with ids, and only those after the cursor."""
+
+    begin = 0
+
+    def __init__(
+        self, renderer: Renderer, stream: str, *, letter: str, after: int, retry_ms: int
+    ) -> None:
+        self.count = 0
+        """How many frames there were, those that were left out too."""
+        self._renderer = renderer
+        self._prefix = f"id: {stream}.{letter}".encode()
+        self._after = after
+        self._retry = b"retry: %d\n" % retry_ms
+
+    def feed(self, event: Event) -> bytes:
+        """Give what the next event adds, which may be nothing."""
+        return b"".join([self._write(frame) for frame in self._renderer.feed(event)])
+
+    def _write(self, frame: Frame) -> bytes:
+        self.count += 1
+        if self.count <= self._after:
+            return b""
+        retry, self._retry = self._retry, b""
+        name = b"event: %b\n" % frame.event.encode() if frame.event else b""
+        return b"%b%b%d\n%bdata: %b\n\n" % (retry, self._prefix, self.count, name, frame.data)
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A client's request, as the one form there is, and what else it said."""
+
+    chat: ChatRequest
+    labels: Mapping[str, str] = {}
+    """What the dialect has to say again in its frames: kept in `stream.start`."""
+    lingers: bool | None = None
+    """Whether the stream goes on without a reader; None for the dialect's own habit."""
+
+
+class Failure(NamedTuple):
+    """An error before a stream began, in the words of a dialect."""
+
+    status: int
+    body: bytes
+    media_type: str = "application/json"
+
+
+class Front(NamedTuple):
+    """All that the HTTP side needs to speak one dialect with clients."""
+
+    name: str
+    """What `?format=` calls it."""
+    letter: str
+    """In the ids of its frames; "" for the native dialect, whose frames are the events."""
+    parse_request: Callable[[bytes], Asked]
+    """Raises RequestError: `invalid_request`."""
+    renderer: Callable[[str], Renderer]
+    """Of a stream, by its id."""
+    render_result: Callable[[str, Sequence[Event]], Any]
+    """The whole answer as one JSON object, of a stream and all its events."""
+    render_failure: Callable[[RelayError, str], Failure]
+    """Of an error and the request's id."""
+    replays: bool = False
+    """Whether its clients have to be sent everything again when they come back."""
+    lingers: bool = True
+    """Whether its clients can come back, so that their streams go on for a while."""
+    headers: Mapping[str, str] = {}
+    own_writer: Callable[..., Writer] | None = None
+    """What writes the renderer's frames faster than `Numbered`, to the same bytes."""
+
+    def writer(self, stream: str, *, after: int, retry_ms: int) -> Writer:
+        """Write the frames of a stream after a cursor."""
+        if self.own_writer is not None:
+            return self.own_writer(stream, after=after, retry_ms=retry_ms)
+        renderer = self.renderer(stream)
+        return Numbered(renderer, stream, letter=self.letter, after=after, retry_ms=retry_ms)
+
+    def count_frames(self, stream: str, events: Iterable[Event]) -> int:
+        """Count the frames that the events make."""
+        renderer = self.renderer(stream)
+        return sum(1 for event in events for _ in renderer.feed(event))
+
+
+def frame_id(stream: str, letter: str, number: int) -> str:
+    """Give the id of a frame."""
+    return f"{stream}.{letter}{number}"
+
+
+def parse_frame_id(text: str, *, letter: str) -> tuple[str | None, int]:
+    """Read the id of a frame, or its bare number, as the stream and the number.
+
+    Raises:
+        RequestError: `invalid_request`, it is no id of this dialect.
+    """
+    match = _FRAME_ID.fullmatch(text)
+    if match is None or (match["stream"] is not None and match["letter"] != letter):
+        example = frame_id("st_4fJ9qXw0V1cT8mYbR2nZkQ", letter, 7)
+        raise RequestError(
+            "invalid_request",
+            f"{text[:80]!r} is not the id of an event in this format; ids look like {example}",
+        )
+    return match["stream"], int(match["number"])
+
+
+_FRAME_ID = re.compile(
+    r"(?:(?P<stream>[\w-]{1,64})\.(?P<letter>[a-z]?))?(?P<number>\d{1,15})", re.ASCII
+)
