@@ -5,7 +5,7 @@ as it is) and `on_disconnect`. Unknown fields are errors that name them.
 """
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -204,6 +204,8 @@ class ChatRequest(Body, frozen=True):
         return self.stream is not False
 
 
+T = TypeVar("T")
+
 _decoder = msgspec.json.Decoder(ChatRequest)
 
 
@@ -213,12 +215,19 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     Raises:
         RequestError: `invalid_request`, with the place and the reason.
     """
+    return parse_body(body, _decoder, example='{"messages": [...]}')
+
+
+def parse_body(body: bytes, decoder: msgspec.json.Decoder[T], *, example: str) -> T:
+    """Read a request of any dialect from JSON; `example` is what an empty one is told.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
     if not body.strip():
-        raise RequestError(
-            "invalid_request", 'the body is empty; send JSON such as {"messages": [...]}'
-        )
+        raise RequestError("invalid_request", f"the body is empty; send JSON such as {example}")
     try:
-        return _decoder.decode(body)
+        return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise RequestError("invalid_request", _explain(str(error))) from None
     except msgspec.DecodeError as error:
