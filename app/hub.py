@@ -120,12 +120,13 @@ class Hub:
         key: str | None = None,
         digest: str = "",
         labels: Mapping[str, str] | None = None,
+        name: str | None = None,
     ) -> Opened:
         """Start a generation; the caller is its first reader.
 
         Once its last reader has left, it is cancelled after `linger_s` seconds; None lets
         it run to its end. A `key` that has started one already, for a body of the same
-        `digest`, is given that stream instead.
+        `digest`, is given that stream instead. A new stream is found by its `name`.
 
         Raises:
             RequestError: `model_not_found`, or `idempotency_mismatch`.
@@ -133,14 +134,16 @@ class Hub:
         """
         stream = f"st_{secrets.token_urlsafe(16)}"
         if key is None:
-            return await self._start(stream, request, linger_s=linger_s, labels=labels)
+            return await self._start(stream, request, linger_s=linger_s, labels=labels, name=name)
         async with self._claiming:  # a key is free to others until its stream is created
             claim = await self._log.claim(key, digest=digest, stream=stream)
             if claim.stream != stream and await self._may_try_again(claim.stream):
                 await self._log.delete(claim.stream)
                 claim = await self._log.claim(key, digest=digest, stream=stream)
             if claim.stream == stream:
-                return await self._start(stream, request, linger_s=linger_s, labels=labels)
+                return await self._start(
+                    stream, request, linger_s=linger_s, labels=labels, name=name
+                )
         if claim.digest != digest:
             raise RequestError(
                 "idempotency_mismatch",
@@ -164,6 +167,7 @@ class Hub:
         *,
         linger_s: float | None,
         labels: Mapping[str, str] | None,
+        name: str | None,
     ) -> Opened:
         if self.draining:
             raise _shutting_down()
@@ -195,7 +199,18 @@ class Hub:
         )
         run = self._runs[stream] = _Run(relay, linger_s=linger_s)
         run.task.add_done_callback(lambda _: self._ended(stream))
-        return self._opened(stream)
+        opened = self._opened(stream)
+        if name is not None:
+            try:
+                await self._log.name(name, stream)
+            except BaseException:
+                opened.reader.leave(linger_s=0)
+                raise
+        return opened
+
+    async def find(self, name: str) -> str | None:
+        """Give the stream that was started last under a name; None where none is kept."""
+        return await self._log.find(name)
 
     async def attach(self, stream: str) -> Opened:
         """Add a reader to a stream, which keeps a running one alive.

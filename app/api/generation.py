@@ -56,6 +56,7 @@ class Generation:
             key=key,
             digest=hashlib.sha256(body).hexdigest(),
             labels=asked.labels,
+            name=asked.name,
         )
         reader = opened.reader
         if respond_async:

@@ -81,6 +81,8 @@ class Asked(msgspec.Struct, frozen=True):
     """What the dialect has to say again in its frames: kept in `stream.start`."""
     lingers: bool | None = None
     """Whether the stream goes on without a reader; None for the dialect's own habit."""
+    name: str | None = None
+    """What its client calls the stream, before and without knowing its id."""
 
 
 class Failure(NamedTuple):

@@ -75,6 +75,15 @@ class EventLog(Protocol):
         after; until then another claim takes the key over.
         """
 
+    async def name(self, name: str, stream: str) -> None:
+        """Let a stream be found by a name, whatever other stream had it before.
+
+        It has the name as long as it is kept.
+        """
+
+    async def find(self, name: str) -> str | None:
+        """Give the stream that has a name; None where none that is kept has it."""
+
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         """Add events at the end and wake the readers.
 

@@ -216,6 +216,21 @@ class Database:
         )
         return claim
 
+    # Names
+
+    def name(self, name: str, id: str) -> bool:
+        """Give a stream a name; False if it is not kept."""
+        added = self._execute(
+            "INSERT OR REPLACE INTO names "
+            "SELECT ?, id FROM streams WHERE id = ? AND gone_at IS NULL",
+            (name, id),
+        )
+        return added.rowcount > 0
+
+    def find_named(self, name: str) -> str | None:
+        row = self._execute("SELECT stream FROM names WHERE name = ?", (name,)).fetchone()
+        return None if row is None else row[0]
+
     # Removal
 
     def forget(self, id: str, *, now: float) -> Gone:
@@ -257,6 +272,7 @@ class Database:
                 "UPDATE streams SET gone_at = ?, size = max(size, 1) WHERE key = ?", (now, key)
             )
             self._execute("DELETE FROM claims WHERE stream = ?", (stream,))
+            self._execute("DELETE FROM names WHERE stream = ?", (stream,))
             self._staged.append(partial(self._settle, key))
         return Gone([stream for _, stream, _ in rows], sum(size for *_, size in rows))
 

@@ -50,6 +50,9 @@ class MemoryLog:
         """The keys of each stream that is kept."""
         self._early: OrderedDict[str, Claim] = OrderedDict()
         """The claims on streams that have not been created."""
+        self._named: dict[str, str] = {}
+        self._names: dict[str, set[str]] = {}
+        """The stream of each name, and the names of each stream."""
 
     async def open(self) -> None:
         pass
@@ -78,6 +81,17 @@ class MemoryLog:
         if len(self._early) > EARLY_CLAIMS:
             self._early.popitem(last=False)
         return claim
+
+    async def name(self, name: str, stream: str) -> None:
+        self._find(stream)
+        if (before := self._named.get(name)) is not None:
+            self._names[before].remove(name)
+        self._named[name] = stream
+        self._names.setdefault(stream, set()).add(name)
+
+    async def find(self, name: str) -> str | None:
+        stream = self._named.get(name)
+        return stream if stream is not None and self._entries.find(stream) else None
 
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         self._find(stream)
@@ -111,6 +125,8 @@ class MemoryLog:
     def _forget(self, stream: str) -> None:
         for key in self._keys.pop(stream, ()):
             del self._claims[key]
+        for name in self._names.pop(stream, ()):
+            del self._named[name]
         self._gone[stream] = None
         while len(self._gone) > REMEMBERED_IDS:
             self._gone.popitem(last=False)

@@ -6,7 +6,6 @@ from pathlib import Path
 from app.eventlog import LogUnusable
 
 APPLICATION_ID = 0x53657365
-VERSION = 1
 SCHEMA = """
 CREATE TABLE streams (
     key INTEGER PRIMARY KEY,
@@ -41,6 +40,16 @@ CREATE TABLE claims (
 CREATE INDEX claims_stream ON claims (stream);
 CREATE INDEX claims_early ON claims (early_at) WHERE early_at IS NOT NULL;
 """
+NAMES = """
+CREATE TABLE names (
+    name TEXT PRIMARY KEY,
+    stream TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX names_stream ON names (stream);
+"""
+STEPS = (SCHEMA, NAMES)
+"""What each version added to the one before; a new file takes all the steps."""
+VERSION = len(STEPS)
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -90,10 +99,10 @@ def _prepare(connection: sqlite3.Connection) -> None:
     execute("PRAGMA journal_size_limit = 67108864")
     with connection:
         execute("BEGIN IMMEDIATE")
-        if empty:
+        if version < VERSION:
             execute(f"PRAGMA application_id = {APPLICATION_ID}")
             execute(f"PRAGMA user_version = {VERSION}")
-            for statement in SCHEMA.split(";\n"):
+            for statement in "".join(STEPS[version:]).split(";\n"):
                 execute(statement)
 
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from app.errors import RelayError, ServiceError
+from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import PAGE, Claim, LogState
 from app.eventlog.database import LOST, SWEPT_AT_ONCE, Database, Gone, Row
 from app.eventlog.entries import Entries, Entry, expired, full, size_of, unknown
@@ -189,6 +189,21 @@ class SqliteLog:
         return await self._write(
             partial(self._database.claim, key, claim, now=now, kept_after=now - self._retention_s)
         )
+
+    async def name(self, name: str, stream: str) -> None:
+        await self.state(stream)
+        if not await self._write(partial(self._database.name, name, stream)):
+            raise expired(stream, self._retention_s)
+
+    async def find(self, name: str) -> str | None:
+        stream = await self._read(partial(self._database.find_named, name))
+        if stream is None:
+            return None
+        try:
+            await self.state(stream)
+        except RequestError:
+            return None
+        return stream
 
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         run = self._runs.get(stream)

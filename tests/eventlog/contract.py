@@ -326,3 +326,51 @@ async def test_key_is_free_when_its_stream_is_gone(event_log, clock, how):
         clock.now += 1
 
     assert Claim("st_2", "d2") == await event_log.claim("key", digest="d2", stream="st_2")
+
+
+async def test_stream_is_found_by_its_name(event_log):
+    for stream in ("st_1", "st_2"):
+        await event_log.create(stream)
+    await event_log.name("a chat", "st_1")
+    await event_log.name("せせらぎ", "st_1")
+    await event_log.name("another", "st_2")
+
+    assert None is await event_log.find("no chat")
+    assert "st_1" == await event_log.find("a chat") == await event_log.find("せせらぎ")
+    assert "st_2" == await event_log.find("another")
+
+
+async def test_name_is_that_of_the_stream_named_last(event_log):
+    for stream in ("st_1", "st_2"):
+        await event_log.create(stream)
+        await event_log.name("a chat", stream)
+        await event_log.name("a chat", stream)
+    assert "st_2" == await event_log.find("a chat")
+    await event_log.delete("st_1")
+    assert "st_2" == await event_log.find("a chat")
+    await event_log.delete("st_2")
+    assert None is await event_log.find("a chat")
+
+
+@pytest.mark.parametrize("how", ["delete", "retention"])
+async def test_name_is_forgotten_with_its_stream(event_log, clock, how):
+    await ended(event_log, "st_1")
+    await event_log.name("a chat", "st_1")
+    clock.now += 99
+    assert "st_1" == await event_log.find("a chat")
+    if how == "delete":
+        await event_log.delete("st_1")
+    else:
+        clock.now += 1
+
+    assert None is await event_log.find("a chat")
+    with pytest.raises(RequestError, match="is gone"):
+        await event_log.name("a chat", "st_1")
+
+
+async def test_stream_that_never_was_gets_no_name(event_log):
+    with pytest.raises(RequestError) as caught:
+        await event_log.name("a chat", "st_1")
+
+    assert "not_found" == caught.value.code
+    assert None is await event_log.find("a chat")

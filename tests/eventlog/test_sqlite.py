@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from app.errors import ServiceError
+from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, LogUnusable, database, read_all, sqlite
 from app.eventlog.database import Database
 from app.eventlog.recovery import ending_of
+from app.eventlog.schema import VERSION
 from app.eventlog.sqlite import SqliteLog
 from app.events import (
     Event,
@@ -342,9 +343,40 @@ async def test_file_that_cannot_be_used_is_told(tmp_path, make, reason):
 async def test_file_of_a_newer_version_is_told(path):
     async with opened(path):
         pass
-    run_sql(path, "PRAGMA user_version = 2")
+    run_sql(path, f"PRAGMA user_version = {VERSION + 1}")
     with pytest.raises(LogUnusable, match="newer version"):
         await SqliteLog(path, retention_s=100, max_bytes=1000).open()
+
+
+async def test_file_of_the_first_version_is_read_and_brought_up(path):
+    """What it lacked are the names."""
+    async with opened(path) as event_log:
+        await filled(event_log, [START, END])
+    run_sql(path, "DROP TABLE names")
+    run_sql(path, "PRAGMA user_version = 1")
+    for _ in range(2):
+        async with opened(path) as event_log:
+            assert [START, END] == await read_all(event_log, "st_1")
+            await event_log.name("a chat", "st_1")
+            assert "st_1" == await event_log.find("a chat")
+            assert VERSION == await on_file(event_log, "PRAGMA user_version")
+
+
+async def test_names_survive_a_restart(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        await event_log.name("a chat", "st_1")
+    async with opened(path) as event_log:
+        assert "st_1" == await event_log.find("a chat")
+
+
+async def test_stream_removed_at_the_same_moment_gets_no_name(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        deleting = asyncio.create_task(event_log.delete("st_1"))
+        with pytest.raises(RequestError, match="is gone"):
+            await asyncio.gather(deleting, event_log.name("a chat", "st_1"))
+        assert None is await event_log.find("a chat")
 
 
 async def test_file_that_cannot_be_made_is_told():
