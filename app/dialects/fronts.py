@@ -8,6 +8,7 @@ import msgspec
 
 from app.dialects import native
 from app.dialects.front import Asked, Failure, Front
+from app.dialects.openai_chat.front import FRONT as OPENAI_CHAT
 from app.errors import RelayError
 from app.requests import parse_chat_request
 
@@ -38,4 +39,6 @@ NATIVE: Final = Front(
     own_writer=native.Writer,
 )
 
-FRONTS: Final[Mapping[str, Front]] = MappingProxyType({front.name: front for front in (NATIVE,)})
+FRONTS: Final[Mapping[str, Front]] = MappingProxyType(
+    {front.name: front for front in (NATIVE, OPENAI_CHAT)}
+)

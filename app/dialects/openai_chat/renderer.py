@@ -1,0 +1,61 @@
+"""The chunks of a Chat Completions stream.
+
+The first chunk of a choice says the role. A stream that failed ends with an error object
+and has no finish reasons, since a client may act on one. `[DONE]` says that all is there.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from app.dialects.front import Frame
+from app.dialects.openai_chat.failure import error_object
+from app.dialects.openai_chat.pieces import Piece, Pieces, render_usage
+from app.events import Event, StreamEnd
+
+USAGE = "usage"
+"""The label that says whether the client asked for a chunk with the counts."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Renderer:
+    """See `front.Renderer`."""
+
+    def __init__(self, stream: str) -> None:
+        self._pieces = Pieces(stream)
+
+    def feed(self, event: Event) -> Iterable[Frame]:
+        """Give the frames that the next event makes."""
+        frames = [self._chunk(piece) for piece in self._pieces.feed(event)]
+        if isinstance(event, StreamEnd):
+            frames += self._end(event)
+        return frames
+
+    def _chunk(self, piece: Piece) -> Frame:
+        choice = {
+            "index": piece.choice,
+            "delta": piece.delta,
+            "logprobs": piece.logprobs,
+            "finish_reason": piece.finish_reason,
+        }
+        return self._frame(choices=[choice])
+
+    def _frame(self, **fields: object) -> Frame:
+        pieces = self._pieces
+        head = {
+            "id": pieces.id,
+            "object": "chat.completion.chunk",
+            "created": pieces.created,
+            "model": pieces.model,
+        }
+        return Frame(_encode(head | fields))
+
+    def _end(self, end: StreamEnd) -> Iterable[Frame]:
+        if end.error is not None:
+            yield Frame(_encode({"error": error_object(end.error)}))
+            return
+        if USAGE in self._pieces.labels and end.usage is not None:
+            yield self._frame(choices=[], usage=render_usage(end.usage))
+        if end.status == "completed":
+            yield Frame(b"[DONE]")
