@@ -7,6 +7,7 @@ pass through.
 
 import asyncio
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import httpx2
@@ -19,6 +20,10 @@ from app.upstreams.models import ModelLists
 from app.upstreams.targets import Target
 
 MAX_BREAKERS = 10_000
+"""How many targets are remembered: clients may name any model."""
+
+MAX_NAME = 2048
+"""The longest name of a model that clients may make up: Amazon's, which are the longest."""
 
 OWNER = "seseragi"
 """Who owns a route, in the list of models."""
@@ -43,16 +48,21 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Breakers:
-    """The breakers of all targets, whichever route they are in, by their names."""
+    """The breakers of the targets last used, whichever route they are in, by their names."""
 
     def __init__(self) -> None:
-        self._breakers: dict[str, Breaker] = {}
+        self._breakers: OrderedDict[str, Breaker] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._breakers)
 
     def of(self, target: Target) -> Breaker:
         """Give the target's breaker."""
-        if len(self._breakers) >= MAX_BREAKERS:  # clients may name any model
-            self._breakers = {n: b for n, b in self._breakers.items() if not b.is_new}
-        return self._breakers.setdefault(target.name, Breaker())
+        breaker = self._breakers.setdefault(target.name, Breaker())
+        self._breakers.move_to_end(target.name)
+        if len(self._breakers) > MAX_BREAKERS:
+            self._breakers.popitem(last=False)
+        return breaker
 
     def named(self, name: str) -> Breaker:
         """Give the breaker of `upstream/model`, a new one if it was never tried."""
@@ -144,7 +154,7 @@ class Upstreams:
 
     def _find(self, name: str) -> tuple[Upstream, str]:
         """Find the upstream of a name that nobody listed, and the model's name there."""
-        if self._passthrough:
+        if self._passthrough and len(name) <= MAX_NAME:
             prefix, _, rest = name.partition("/")
             upstream = self._by_name.get(prefix)
             if upstream is not None and rest and upstream.prefixed:

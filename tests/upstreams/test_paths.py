@@ -10,6 +10,7 @@ from app.errors import RequestError
 from app.requests import parse_chat_request
 from app.upstreams.endpoints import Upstream
 from app.upstreams.http import open_client
+from app.upstreams.routes import MAX_NAME, Upstreams
 from app.upstreams.targets import Target
 from tests.sdk.recorder import serve_recorder
 
@@ -58,7 +59,18 @@ async def test_a_query_arrives_as_it_was_built() -> None:
 
 @pytest.mark.parametrize("model", [".", ".."])
 async def test_a_path_goes_nowhere_up(model: str) -> None:
+    target = Target(Upstream("u", "http://127.0.0.1:9", "gemini"), model)
     async with open_client(connect_timeout_s=5, mounts={}) as http:
         with pytest.raises(RequestError):
-            target = Target(Upstream("u", "http://127.0.0.1:9", "gemini"), model)
             await target.build_request(http, CHAT, connect_timeout_s=5)
+
+
+async def test_a_name_that_is_too_long_is_unknown() -> None:
+    upstreams = Upstreams([Upstream("u", "http://127.0.0.1:9", "gemini")])
+    longest = upstreams.resolve("u/" + "語" * (MAX_NAME - 2)).targets[0]
+    async with open_client(connect_timeout_s=5, mounts={}) as http:
+        assert await longest.build_request(http, CHAT, connect_timeout_s=5)
+
+    with pytest.raises(RequestError, match="unknown model") as refused:
+        upstreams.resolve("u/" + "m" * (MAX_NAME - 1))
+    assert len(refused.value.message) < 300

@@ -1,0 +1,30 @@
+"""The breakers of many targets: each its own, and no more of them than are kept."""
+
+import pytest
+
+from app.errors import UpstreamError
+from app.upstreams import routes
+from app.upstreams.endpoints import Upstream
+from app.upstreams.routes import Breakers
+from app.upstreams.targets import Target
+
+LOST = UpstreamError("upstream_not_found", "no such model")
+UPSTREAM = Upstream("u", "http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("failing", [True, False])
+def test_names_that_clients_make_up_are_forgotten(
+    failing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "MAX_BREAKERS", 10)
+    breakers = Breakers()
+    used = Target(UPSTREAM, "used")
+    for number in range(100):
+        breakers.of(used).failed(LOST, 0)
+        breaker = breakers.of(Target(UPSTREAM, str(number)))
+        if failing:
+            breaker.failed(LOST, 0)
+
+    assert len(breakers) == 10
+    assert "open" == breakers.named("u/used").state(0)
+    assert breakers.named("u/0").is_new
