@@ -10,7 +10,16 @@ import structlog
 
 from app.dialects.dialect import Parser
 from app.errors import RelayError, UpstreamError
-from app.events import Event, Status, StreamEnd, StreamTarget
+from app.events import (
+    ChoiceEnd,
+    ContentFilter,
+    Event,
+    Notice,
+    Status,
+    StreamEnd,
+    StreamTarget,
+    Usage,
+)
 from app.limits import Deadlines, Limits
 from app.requests import ChatRequest
 from app.upstreams.http import FAILURES, explain, open_stream
@@ -98,7 +107,7 @@ class Attempt:
                 events: list[Event] = []
                 for message in decoder.feed(chunk):
                     events += parser.feed(message)
-                watch.saw(events=bool(events), finished=parser.finished)
+                watch.saw(events=any(map(is_visible, events)), finished=parser.finished)
                 if events:
                     await take(self._redacted(events))
                 if parser.ended:
@@ -123,6 +132,11 @@ class Attempt:
         message = self.target.upstream.credentials.redact(end.error.message)
         error = msgspec.structs.replace(end.error, message=message)
         return [*events[:-1], msgspec.structs.replace(end, error=error)]
+
+
+def is_visible(event: Event) -> bool:
+    """Tell whether a reader would see a piece of the answer in it."""
+    return not isinstance(event, ContentFilter | Notice | Usage | ChoiceEnd | StreamEnd)
 
 
 async def _finish_body(chunks: AsyncIterator[bytes]) -> None:

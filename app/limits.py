@@ -3,7 +3,8 @@
 Three clocks run over one generation, next to the connect timeout of the HTTP client:
 
 - until the first event, and between any two events, at most `first_event_timeout_s`:
-  comments and pings do not count, a provider that only says "still here" is stuck;
+  comments and pings do not count, a provider that only says "still here" is stuck, nor do
+  events without a piece of the answer, such as a verdict on the prompt;
 - after the first event, at most `idle_timeout_s` without a single byte;
 - `total_timeout_s` over everything.
 
@@ -59,8 +60,8 @@ class Deadlines:
     def on_bytes(self, now: float, *, events: bool, finished: bool) -> bool:
         """Note that bytes came; tell whether the time to wait may have become shorter.
 
-        `events`: there were events in them; `finished`: all that can still come is the end
-        marker.
+        `events`: a piece of the answer was in them; `finished`: all that can still come is
+        the end marker.
         """
         ends_now = finished and self._finished_at is None
         shorter = ends_now or (events and not self._seen_event)

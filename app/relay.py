@@ -18,20 +18,11 @@ import httpx2
 import msgspec
 import structlog
 
-from app.attempt import Attempt
+from app.attempt import Attempt, is_visible
 from app.errors import RelayError, ServiceError, UpstreamError
 from app.eventlog import EventLog, read_all
 from app.eventlog.recovery import ending_of
-from app.events import (
-    ChoiceEnd,
-    ContentFilter,
-    Event,
-    Notice,
-    Status,
-    StreamEnd,
-    StreamStart,
-    Usage,
-)
+from app.events import Event, Notice, Status, StreamEnd, StreamStart, StreamTarget
 from app.limits import Deadlines, Limits
 from app.requests import ChatRequest
 from app.retry import Breaker, Step
@@ -112,12 +103,12 @@ class Relay:
             pass
         except RelayError as error:
             await self._end_by_log(error)
+            return
         await self._take(self._attempt.stop(*self._why_stopped()))
 
     async def _end_by_log(self, error: RelayError) -> None:
         """End as failed when the parser is ahead of the log: it knows what has to be closed."""
         self._stop = self._stop or ("failed", error)
-        self._attempt.stop("failed", error)
         self._held = []
         written = await read_all(self._log, self.stream)
         await self._take(ending_of(written, status="failed", error=error.info()))
@@ -149,7 +140,7 @@ class Relay:
         await asyncio.sleep(step.wait_s)
         self._step = None
         attempt, breaker = self._attempt, self._breaker
-        breaker.begin(self._clock())
+        begun = breaker.begin(self._clock())
         budget_s = self._route.budget_s
         deadlines = Deadlines(
             attempt.target.limits(self._limits),
@@ -160,7 +151,7 @@ class Relay:
         try:
             await attempt.run(self._take, deadlines=deadlines)
         finally:
-            breaker.dropped()
+            breaker.end(begun)
 
     @property
     def _breaker(self) -> Breaker:
@@ -175,31 +166,17 @@ class Relay:
         if self.committed.done():
             self._note(end)
             await self._append(events)
-        elif any(map(_is_visible, events)) or (end is not None and end.status == "completed"):
-            await self._commit(held)
+        elif any(map(is_visible, events)) or (end is not None and end.status == "completed"):
+            self._first_event_s = self._clock() - self._started_at
+            self._breaker.answered()
             self._note(end)
+            await self._append([*self._attempt.start(), *held])
         elif end is None:
             self._held = held
         elif end.error is not None and end.status == "failed":
             await self._fail(RelayError.of(end.error), held)
         else:
             await self._append(held)
-            self.committed.set_result(
-                RelayError.of(end.error)
-                if end.error is not None
-                else ServiceError("cancelled", "the stream was cancelled before it began")
-            )
-
-    async def _commit(self, held: Sequence[Event]) -> None:
-        """Append the first that can be seen: this target answers."""
-        self._first_event_s = self._clock() - self._started_at
-        self._breaker.answered()
-        try:
-            await self._append([*self._attempt.start(), *held])
-        except asyncio.CancelledError:  # which the append survives
-            self.committed.set_result(None)
-            raise
-        self.committed.set_result(None)
 
     async def _fail(self, error: RelayError, held: list[Event]) -> None:
         """Take a failure before anything visible: another attempt follows, or the end."""
@@ -211,7 +188,6 @@ class Relay:
             end = held[-1]
             assert isinstance(end, StreamEnd)  # noqa: S101  (for mypy; _take looked)
             await self._append([*held[:-1], msgspec.structs.replace(end, error=verdict.info())])
-            self.committed.set_result(verdict)
             return
         self._attempt = self._prepare(step)
         target = self._attempt.target
@@ -237,26 +213,40 @@ class Relay:
 
     async def _append(self, events: Sequence[Event]) -> None:
         try:
-            await self._log.append(self.stream, events)
+            await self._write(events)
         except RelayError as error:
             if error.code == "overloaded":
                 await self._fill(events, error)
             raise
-        self._count += len(events)
-        if isinstance(events[-1], StreamEnd):
-            self._report(events[-1])
 
     async def _fill(self, events: Sequence[Event], full: RelayError) -> NoReturn:
         """Append as many of the events as the log takes, then fail as too long."""
-        taken = 0
-        with contextlib.suppress(RelayError):
+        # Whoever stops it now finds a parser that is ahead of the log: it fails all the same.
+        with contextlib.suppress(RelayError, asyncio.CancelledError):
             for event in events:
-                await self._log.append(self.stream, [event])
-                taken += 1
-        if not self.committed.done() and any(map(_is_visible, events[1:taken])):
-            self.committed.set_result(None)
-        self._count += taken
+                await self._write([event])
         raise UpstreamError("upstream_invalid_response", full.message) from None
+
+    async def _write(self, events: Sequence[Event]) -> None:
+        try:
+            await self._log.append(self.stream, events)
+        except asyncio.CancelledError:  # which the append survives
+            self._added(events)
+            raise
+        self._added(events)
+
+    def _added(self, events: Sequence[Event]) -> None:
+        """Note what is in the log now; the first target or the end there is the outcome."""
+        self._count += len(events)
+        end = events[-1] if isinstance(events[-1], StreamEnd) else None
+        if not self.committed.done():
+            if any(isinstance(event, StreamTarget) for event in events):
+                self.committed.set_result(None)
+            elif end is not None:
+                cancelled = ServiceError("cancelled", "the stream was cancelled before it began")
+                self.committed.set_result(RelayError.of(end.error) if end.error else cancelled)
+        if end is not None:
+            self._report(end)
 
     def _report(self, end: StreamEnd) -> None:
         usage = end.usage
@@ -279,11 +269,6 @@ class Relay:
 def shut_down() -> ServiceError:
     """What a stream ends with when the relay stops before it is complete."""
     return ServiceError("producer_lost", "the relay was shut down before the answer was complete")
-
-
-def _is_visible(event: Event) -> bool:
-    """Tell whether a reader would see a piece of the answer in it."""
-    return not isinstance(event, ContentFilter | Notice | Usage | ChoiceEnd | StreamEnd)
 
 
 def _rounded(seconds: float | None) -> float | None:

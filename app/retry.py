@@ -81,17 +81,18 @@ class Breaker:
         self._failures = 0
         self._cooldown_s = COOLDOWN_S
         self._open_until: float | None = None
-        self._trial = False
+        self._trial: object | None = None
 
     @property
     def is_new(self) -> bool:
         """Whether it is as good as one that was never tried."""
-        return not self._failures and self._open_until is None and not self._trial
+        return not self._failures and self._open_until is None and self._trial is None
 
     def state(self, now: float) -> State:
         if self._open_until is None:
             return "closed"
-        return "half-open" if self._trial or now >= self._open_until else "open"
+        trying = self._trial is not None
+        return "half-open" if trying or now >= self._open_until else "open"
 
     def open_for(self, now: float) -> float:
         """Give the seconds for which it is passed over yet."""
@@ -99,33 +100,37 @@ class Breaker:
 
     def passes(self, now: float) -> bool:
         """Whether it may be tried in its turn."""
-        return self._open_until is None or (now >= self._open_until and not self._trial)
+        return self._open_until is None or (now >= self._open_until and self._trial is None)
 
-    def begin(self, now: float) -> None:
-        """Note an attempt; `answered`, `failed` or `dropped` follows."""
-        self._trial = self.state(now) == "half-open"
+    def begin(self, now: float) -> object:
+        """Note an attempt; give what `end` has to be given once it is over."""
+        attempt = object()
+        if self._trial is None and self.state(now) == "half-open":
+            self._trial = attempt
+        return attempt
 
     def answered(self) -> None:
         """Note that an answer has begun: it is back, on probation."""
         if self._open_until is not None:
             self._failures = FAILURES - 1
         self._open_until = None
-        self._trial = False
+        self._trial = None
 
     def completed(self) -> None:
         """Note that an answer is complete: all is forgiven."""
         self._failures = 0
         self._cooldown_s = COOLDOWN_S
 
-    def dropped(self) -> None:
-        """Note that an attempt ended for reasons of the client's."""
-        self._trial = False
+    def end(self, attempt: object) -> None:
+        """Note that an attempt is over: if it was the trial, another may be."""
+        if self._trial is attempt:
+            self._trial = None
 
     def failed(self, error: RelayError, now: float) -> None:
         """Note a failure, before the answer or in it; what asks for a wait is given it."""
-        state, self._trial = self.state(now), False
         if error.code not in FAULTS:
             return
+        state, self._trial = self.state(now), None
         self._failures += 1
         wait_s = error.retry_after_s or 0.0
         # Requests that were under way when it opened say nothing new.
@@ -205,10 +210,10 @@ class Plan:
         if error.code in FINAL:
             return None
         wait_s = self._wait_here(error)
-        if wait_s is None:
+        if wait_s is None or now + wait_s >= self._deadline:
             self._left.pop(0)
             self._tries, wait_s = 0, 0.0
-        if not self._left or now + wait_s >= self._deadline:
+        if not self._left or now >= self._deadline:
             return None
         self._tries += 1
         self._attempt += 1

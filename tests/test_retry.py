@@ -95,6 +95,14 @@ def test_no_attempt_begins_after_the_budget():
     assert tried.next(BUSY, 9.9 - PAUSE) is not None
 
 
+def test_a_pause_that_is_longer_than_the_budget_is_not_made_but_elsewhere():
+    tried = plan(2, 2, deadline=1)
+    tried.first()
+
+    assert tried.next(LIMIT, 0.5) == Step(1, 0, 2)
+    assert tried.next(BUSY, 1) is None
+
+
 def test_targets_are_tried_in_the_order_that_is_given():
     tried = plan(1, 1, 1, order=[2, 0, 1])
 
@@ -223,9 +231,23 @@ def test_a_failed_trial_doubles_the_cooldown_up_to_the_longest():
 
 def test_a_trial_that_the_client_gave_up_lets_another_try():
     breaker = opened()
-    breaker.begin(COOLDOWN_S)
-    breaker.dropped()
+    breaker.end(breaker.begin(COOLDOWN_S))
 
+    assert breaker.passes(COOLDOWN_S)
+
+
+def test_a_trial_goes_on_whatever_other_attempts_do():
+    breaker = Breaker()
+    early = breaker.begin(0)
+    for _ in range(FAILURES):
+        breaker.failed(BUSY, 0)
+    trial, late = breaker.begin(COOLDOWN_S), breaker.begin(COOLDOWN_S)
+    breaker.failed(FILTERED, COOLDOWN_S)
+    breaker.end(early)
+    breaker.end(late)
+
+    assert not breaker.passes(COOLDOWN_S)
+    breaker.end(trial)
     assert breaker.passes(COOLDOWN_S)
 
 

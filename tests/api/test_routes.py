@@ -263,6 +263,29 @@ async def test_the_budget_holds_over_all_attempts(routed):
     assert (1, 1) == (len(served.a.calls), len(served.b.calls))
 
 
+VERDICT = (
+    'data: {"id":"","object":"","model":"","choices":[],"prompt_filter_results":'
+    '[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false}}}]}\n\n'
+)
+
+
+async def test_a_verdict_on_the_prompt_is_not_yet_an_answer(routed):
+    async with routed(f"{ROUTE}budget_s = 0.2") as served:
+        served.a.script = [head(), send(VERDICT), Hold()]
+        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
+
+    assert (504, "upstream_timeout") == (response.status_code, response.json()["code"])
+
+
+async def test_silence_after_a_verdict_on_the_prompt_may_be_thought(routed):
+    async with routed(idle_timeout_s=0.02) as served:
+        served.a.script = [head(), send(VERDICT), wait(0.05), *answer()[1:]]
+        events = await chat(served.relay, model="fast")
+
+    assert "fine" == text_of(events)
+    assert ["prompt"] == [event["scope"] for event in of_type(events, "content_filter")]
+
+
 async def test_weights_share_the_requests(routed):
     route = """
         [[route]]

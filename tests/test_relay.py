@@ -1,0 +1,140 @@
+"""One generation against logs that are slow or full, and parsers that break."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.dialects.openai_chat.parser import Parser
+from app.eventlog import read_all
+from app.eventlog.memory import MemoryLog
+from app.events import Event, StreamEnd
+from app.limits import Limits
+from app.relay import Relay
+from app.requests import parse_chat_request
+from app.upstreams.endpoints import Upstream
+from app.upstreams.http import open_client
+from app.upstreams.routes import Upstreams
+from tests.upstream import DONE, FINISH, text
+
+CHAT = parse_chat_request(b'{"messages": [{"role": "user", "content": "x"}]}')
+SSE = {"content-type": "text/event-stream"}
+FINE = httpx2.Response(200, headers=SSE, text=text("fine") + text(" day") + FINISH + DONE)
+BUSY = httpx2.Response(400, json={"error": {"message": "no"}})
+
+
+class Slow(MemoryLog):
+    """Takes its time over whatever `slow` is a part of, and adds it whoever is cancelled."""
+
+    def __init__(self, slow: type[Event], **limits: Any) -> None:
+        super().__init__(retention_s=60, max_bytes=2**20, **limits)
+        self.slow = slow
+        self.started = asyncio.Event()
+
+    async def append(self, stream: str, events: Sequence[Event]) -> None:
+        await super().append(stream, events)
+        if any(isinstance(event, self.slow) for event in events):
+            self.started.set()
+            await asyncio.sleep(0.04)
+
+
+class Answering(httpx2.AsyncBaseTransport):
+    def __init__(self, response: httpx2.Response) -> None:
+        self.response = response
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        return self.response
+
+
+async def relay(response: httpx2.Response, log: MemoryLog, **limits: float) -> Relay:
+    client = open_client(connect_timeout_s=1, mounts={"all://u": Answering(response)})
+    upstreams = Upstreams([Upstream("u", "http://u")], attempts=1)
+    await log.create("st_x")
+    return Relay(
+        "st_x",
+        CHAT,
+        route=upstreams.resolve("u/m"),
+        upstreams=upstreams,
+        client=client,
+        event_log=log,
+        limits=Limits(**limits),
+    )
+
+
+async def end_of(log: MemoryLog) -> StreamEnd:
+    ends = [event for event in await read_all(log, "st_x") if isinstance(event, StreamEnd)]
+    (end,) = ends
+    return end
+
+
+async def test_a_failure_is_told_though_time_is_up_while_it_is_written():
+    log = Slow(StreamEnd)
+    running = await relay(BUSY, log, first_event_timeout_s=0.02)
+    await running.run()
+
+    error = running.committed.result()
+    assert error is not None
+    assert "upstream_invalid_request" == error.code
+    assert error.info() == (await end_of(log)).error
+
+
+async def test_an_end_that_is_cancelled_while_it_is_written_is_reported(monkeypatch):
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr("app.relay.log.info", lambda _, **fields: told.append(fields))
+    log = Slow(StreamEnd)
+    running = await relay(FINE, log, total_timeout_s=0.02)
+    await running.run()
+
+    assert "completed" == (await end_of(log)).status
+    (report,) = told
+    assert ("completed", len(await read_all(log, "st_x"))) == (report["status"], report["events"])
+
+
+async def test_a_parser_that_breaks_leaves_an_end(monkeypatch):
+    def broken(*_: object) -> list[Event]:
+        raise ArithmeticError("a bug")
+
+    monkeypatch.setattr(Parser, "feed", broken)
+    monkeypatch.setattr(Parser, "stop", broken)
+    log = MemoryLog(retention_s=60, max_bytes=2**20)
+    running = await relay(FINE, log)
+    await running.run()
+
+    error = (await end_of(log)).error
+    assert error is not None
+    assert "internal" == error.code
+
+
+class Filling(MemoryLog):
+    """Has room for so many events, and stops the relay as it adds the last of them."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__(retention_s=60, max_bytes=2**20, max_stream_events=room)
+        self.room = room
+        self.relay: Relay | None = None
+
+    async def append(self, stream: str, events: Sequence[Event]) -> None:
+        await super().append(stream, events)
+        if (await self.state(stream)).last == self.room and self.relay is not None:
+            self.relay.stop("cancelled")
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("room", range(1, 9))
+async def test_a_stop_while_the_log_fills_up_leaves_it_well_formed(room):
+    log = Filling(room)
+    begun = httpx2.Response(200, headers=SSE, text=text("fine") + text(" day"))
+    running = log.relay = await relay(begun, log)
+    await running.run()
+
+    events = await read_all(log, "st_x")
+    kinds = [type(event).__name__ for event in events]
+    assert ["StreamStart", "StreamEnd"] == [kinds[0], kinds[-1]]
+    assert 1 == kinds.count("StreamEnd")
+    whole = ["StreamTarget", "TextStart", "TextDelta", "TextDelta", "TextEnd"]
+    said = [kind for kind in kinds[1:-1] if kind != "ChoiceEnd"]
+    wrote = said.count("TextDelta")
+    assert said == [] or said == ["StreamTarget"] or said == [*whole[: 2 + wrote], "TextEnd"]
+    assert running.committed.done()
