@@ -70,14 +70,22 @@ BAD = [
     ("[[route]]\nname = 'a b'\ntargets = ['a/x']", "route's name is 1 to 200 visible ASCII"),
     ("[[route]]\nname = 'r'\ntargets = ['x']", "route 'r': targets[0]: 'x' is no upstream/model"),
     ("[[route]]\nname = 'r'\ntargets = ['a/']", "targets[0]: 'a/' is no upstream/model"),
-    ("[[route]]\nname = 'r'\ntargets = ['bb/x']", "upstreams: a, b, demo; did you mean 'b'?"),
-    ("[[route]]\nname = 'r'\ntargets = [{ modell = 'a/x' }]", "route 1 ('r').targets[0]: "),
+    ("[[route]]\nname = 'r'\ntargets = ['a']", "'a' is no upstream/model; upstreams: a, b, demo"),
+    ("[[route]]\nname = 'r'\ntargets = ['bb/x']", "the upstream of 'bb/x' is not there; upstreams: a, b, demo; did you mean 'b'?"),
+    ("[[route]]\nname = 'r'\ntargets = ['groq/x/y']", "the upstream of 'groq/x/y' is not there; set GROQ_API_KEY, or write [upstream.groq]"),
+    ("[[route]]\nname = 'r'\ntargets = ['azure/x']", "set AZURE_OPENAI_API_KEY and AZURE_OPENAI_ENDPOINT, or write [upstream.azure]"),
+    ("[[route]]\nname = 'r'\ntargets = ['ollama/x']", "set OLLAMA_HOST, or write [upstream.ollama]"),
+    ("[[route]]\nname = 'r'\ntargets = ['vertex/x']", "is not there; write [upstream.vertex]"),
+    ("[[route]]\nname = 'r'\ntargets = [{ modell = 'a/x' }]", "route 1 ('r').targets[0]: unknown key 'modell'; did you mean 'model'?"),
     ("[[route]]\nname = 'r'\ntargets = [{ model = 'a/x', order = 0 }]", "targets[0].order: "),
     ("[[route]]\nname = 'r'\ntargets = [{ model = 'a/x', weight = -1 }]", "targets[0].weight: "),
     ("[[route]]\nname = 'r'\nbudget_s = 0\ntargets = ['a/x']", "route 1 ('r').budget_s: "),
-    ("[[route]]\nname = 'r'\nretries = 3\ntargets = ['a/x']", "unknown field `retries`"),
+    ("[[route]]\nname = 'r'\ntarget = ['a/x']", "route 1 ('r'): unknown key 'target'; did you mean 'targets'?"),
+    ("route = [1]", "route 1: expected `object`, got `int`"),
+    ("[[route]]\nname = 'r'\ntargets = 1", "route 1 ('r').targets: expected `array`, got `int`"),
+    ("[[route]]\nname = 'r'\ntargets = [1]", "route 1 ('r').targets[0]: expected `str | object`"),
     ("[[route]]\nname='r'\ntargets=['a/x']\n" * 2, "route 'r': there are two of this name"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("table", "told"), BAD, ids=[told for _, told in BAD])
@@ -94,7 +102,7 @@ def test_a_route_that_cannot_be_used_is_named(table, told, tmp_path):
 
 
 def test_a_route_to_the_demo_needs_the_demo(load):
-    with pytest.raises(SettingsError, match="is no upstream/model"):
+    with pytest.raises(SettingsError, match="the upstream of 'demo/demo' is not there"):
         load('[[route]]\nname = "r"\ntargets = ["demo/demo"]\n', SESERAGI_DEMO="false")
 
 

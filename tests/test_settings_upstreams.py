@@ -166,6 +166,12 @@ def test_base_url_may_leave_places_open(load):
     assert "https://eu.llm.example/a/v1" == upstream.base_url
 
 
+def test_headers_replace_ours_however_they_are_written(load):
+    (upstream,) = load('[upstream.x]\nbase_url = "http://a"\nheaders = { User-Agent = "mine" }')
+
+    assert {"user-agent": "mine"} == upstream.headers
+
+
 X = '[upstream.x]\nbase_url = "https://a.example"\n'
 
 BAD = {
@@ -183,6 +189,9 @@ BAD = {
     "quirks of another dialect": (X + 'dialect = "anthropic"\nquirks = { stream_options = true }', {}, "unknown key 'stream_options'"),
     "both keys": (X + 'key_env = "A"\nkey_file = "b"', {"A": KEY}, "upstream.x: key_env and key_file are both given; keep one"),
     "variable that is not set": (X + 'key_env = "NO_SUCH"', {}, "upstream.x.key_env: the environment variable NO_SUCH is not set"),
+    "variable without a name": (X + 'key_env = ""', {}, "upstream.x.key_env: expected `str` of length >= 1"),
+    "model without a name": (X + 'models = [""]', {}, "upstream.x.models[0]: expected `str` of length >= 1"),
+    "header that frames a request": (X + 'headers = { Content-Length = "3" }', {}, "upstream.x.headers.Content-Length: the relay sets this header itself"),
     "auth without a key": (X + 'auth = "api-key"', {}, "upstream.x.auth: there is no key; give key_env or key_file"),
     "key beside Amazon's": (X + 'auth = "aws"\nkey_env = "A"', {"A": KEY}, "upstream.x: auth = 'aws' takes no key"),
     "key beside none": (X + 'auth = "none"\nkey_file = "a"', {}, "upstream.x: auth = 'none' takes no key"),
@@ -199,6 +208,9 @@ BAD = {
     "place in a variable that leads elsewhere": ("[upstream.vertex]", {"GOOGLE_CLOUD_PROJECT": "p/../q"}, "project cannot be used"),
     "unknown place": ('[upstream.x]\nbase_url = "https://{zone}.example"', {}, "what may stand in braces is {model}, {region}"),
     "brace alone": ('[upstream.x]\nbase_url = "https://a.example/{"', {}, "what may stand in braces is"),
+    "model that leads elsewhere": ('[upstream.x]\nbase_url = "https://{model}.example"', {}, "upstream.x.base_url: {model} may stand in the path only"),
+    "header of the framing": (X + 'headers = { Content-Length = "5" }', {}, "upstream.x.headers.Content-Length: the relay sets it itself"),
+    "header that is there twice": (X + 'headers = { X-A = "1", x-a = "2" }', {}, "upstream.x.headers: 'x-a' is there twice"),
     "certificates that are not there": ("", {"SSL_CERT_FILE": "/no/such.pem"}, "SSL_CERT_FILE: '/no/such.pem' is no file of certificates"),
     "proxy that is none": ("", {"HTTPS_PROXY": "ftp://me:secret@a"}, "the environment variable HTTPS_PROXY: it is no URL of a proxy"),
     "proxy that is no URL": ("", {"all_proxy": "http://[::1"}, "the environment variable all_proxy: it is no URL of a proxy"),

@@ -12,6 +12,8 @@ from app.settings.tables import UpstreamTable
 from app.upstreams.presets import PLACES, Preset
 
 KEY_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
+OWN_HEADERS = ("content-length", "transfer-encoding", "expect")
+"""They say how a request is sent: a fixed one breaks every request, or lets it hang."""
 KEY_QUERIES = ("key", "api_key", "api-key", "apikey", "token", "access_token")
 
 
@@ -131,6 +133,8 @@ def check_headers(headers: Mapping[str, str], source: str) -> Mapping[str, str]:
             raise SettingsError(f"{source}: {name!r} is no name of a header")
         if name.lower() in KEY_HEADERS:
             raise SettingsError(f"{source}.{name}: put the key into key_env, and say how in auth")
+        if name.lower() in OWN_HEADERS:
+            raise SettingsError(f"{source}.{name}: the relay sets this header itself")
         if not re.fullmatch(r"[ -~]*", value):
             raise SettingsError(f"{source}.{name}: a header has visible ASCII characters only")
     return headers

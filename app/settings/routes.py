@@ -8,6 +8,8 @@ from msgspec import Meta
 
 from app.retry import Choice
 from app.settings.failure import SettingsError, reason, suggest
+from app.settings.tables import check_known
+from app.settings.upstreams import how_to_add
 from app.settings.values import Count, Seconds
 from app.upstreams.endpoints import Upstream
 from app.upstreams.routes import Route
@@ -63,6 +65,10 @@ def build_routes(
 def _read(raw: Any, place: str) -> RouteTable:
     if isinstance(raw, dict) and isinstance(raw.get("name"), str):
         place = f"{place} ({raw['name'][:50]!r})"
+    check_known(raw, RouteTable.__struct_fields__, place)
+    targets = raw.get("targets") if isinstance(raw, dict) else None
+    for index, target in enumerate(targets if isinstance(targets, list) else ()):
+        check_known(target, TargetTable.__struct_fields__, f"{place}.targets[{index}]")
     try:
         return msgspec.convert(raw, RouteTable)
     except msgspec.ValidationError as error:
@@ -81,10 +87,7 @@ def _targets(
         name, _, model = row.model.partition("/")
         upstream = upstreams.get(name)
         if upstream is None or not model:
-            raise SettingsError(
-                f"{place}: targets[{index}]: {row.model!r} is no upstream/model; "
-                f"upstreams: {', '.join(upstreams)}{suggest(name, upstreams)}"
-            )
+            raise SettingsError(f"{place}: targets[{index}]: {_why_not(row.model, upstreams)}")
         # Those with a weight share the first place; the others stand in the order of the list.
         first = 1 if row.weight is not None else index + 1
         choice = Choice(
@@ -95,3 +98,14 @@ def _targets(
         timeouts = {key: value for key in TIMEOUTS if (value := getattr(row, key)) is not None}
         targets.append(Target(upstream, model, choice, timeouts))
     return tuple(targets)
+
+
+def _why_not(target: str, upstreams: Mapping[str, Upstream]) -> str:
+    name, _, model = target.partition("/")
+    known = f"upstreams: {', '.join(upstreams)}"
+    if not model:
+        return f"{target!r} is no upstream/model; {known}"
+    how = how_to_add(name)
+    if how is not None:
+        return f"the upstream of {target!r} is not there; {how}"
+    return f"the upstream of {target!r} is not there; {known}{suggest(name, upstreams)}"

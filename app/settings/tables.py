@@ -1,11 +1,16 @@
 """What may stand in a table of the file."""
 
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import Annotated, Any, get_args
 
 import msgspec
+from msgspec import Meta
 
 from app.settings.failure import SettingsError, reason, suggest
 from app.upstreams.credentials import Auth
+
+Text = Annotated[str, Meta(min_length=1)]
+"""Where an empty one would look like a value and mean that there is none."""
 
 
 class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -13,9 +18,9 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     preset: str | None = None
     base_url: str | None = None
-    dialect: str | None = None
-    key_env: str | None = None
-    key_file: str | None = None
+    dialect: Text | None = None
+    key_env: Text | None = None
+    key_file: Text | None = None
     auth: Auth | None = None
     region: str | None = None
     project: str | None = None
@@ -26,18 +31,15 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of Amazon's shared files."""
     query: dict[str, str] = {}
     headers: dict[str, str] = {}
-    models: tuple[str, ...] = ()
-    default_model: str | None = None
+    models: tuple[Text, ...] = ()
+    default_model: Text | None = None
     quirks: dict[str, Any] = {}
     """Of the dialect's own type."""
 
 
 def read_upstream_table(raw: Any, place: str) -> UpstreamTable:
     """Check one table; `place` is where it stands."""
-    for key in raw if isinstance(raw, dict) else ():
-        if key not in UpstreamTable.__struct_fields__:
-            known = UpstreamTable.__struct_fields__
-            raise SettingsError(f"{place}: unknown key {key!r}{suggest(key, known)}")
+    check_known(raw, UpstreamTable.__struct_fields__, place)
     try:
         return msgspec.convert(raw, UpstreamTable)
     except msgspec.ValidationError as error:
@@ -45,3 +47,10 @@ def read_upstream_table(raw: Any, place: str) -> UpstreamTable:
         if key == ".auth":  # which may be a key, by mistake
             told = f"use {', '.join(map(repr, get_args(Auth)))}"
         raise SettingsError(f"{place}{key}: {told}") from None
+
+
+def check_known(raw: Any, known: Sequence[str], place: str) -> None:
+    """Refuse a key that the table does not have; what is no table is left to its reader."""
+    for key in raw if isinstance(raw, dict) else ():
+        if key not in known:
+            raise SettingsError(f"{place}: unknown key {key!r}{suggest(key, known)}")

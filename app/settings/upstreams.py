@@ -57,6 +57,24 @@ def _is_wanted(preset: Preset, environ: Mapping[str, str]) -> bool:
             return False
 
 
+def how_to_add(name: str) -> str | None:
+    """Say what makes an upstream of a preset's name, None where there is no such preset."""
+    preset = PRESETS.get(name)
+    if preset is None:
+        return None
+    table = f"write [upstream.{name}]"
+    key, url = " or ".join(preset.key_env), preset.base_url_env
+    match preset.added_by:
+        case "key" | "key or URL":
+            return f"set {key}, or {table}"
+        case "key and URL":
+            return f"set {key} and {url}, or {table}"
+        case "URL":
+            return f"set {url}, or {table}"
+        case "table":
+            return table
+
+
 def _build(name: str, table: UpstreamTable, environ: Mapping[str, str], *, place: str) -> Upstream:
     if table.preset is not None and table.preset not in PRESETS:
         raise SettingsError(
