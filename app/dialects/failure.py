@@ -193,7 +193,8 @@ def parse_error(document: object, *, upstream: str) -> UpstreamError:
 
 def parse_finish_error(raw: str, *, upstream: str) -> UpstreamError:
     """Read a finish reason of the class "error" that came without any error object."""
-    return parse_error({"error": {"code": raw}}, upstream=upstream)
+    # Gemini's Chat Completions route: "function_call_filter: MALFORMED_FUNCTION_CALL"
+    return parse_error({"error": {"code": raw.rpartition(": ")[2]}}, upstream=upstream)
 
 
 def _error(code: str, upstream: str, document: object, *, wait: float | None) -> UpstreamError:
@@ -237,6 +238,7 @@ def _errors(document: object) -> Iterator[dict[str, Any]]:
     inner = mapping(outer.get("error"))
     yield inner
     yield mapping(inner.get("innererror"))
+    yield mapping(outer.get("base_resp"))  # MiniMax
     yield from mappings(inner.get("details"))
 
 
@@ -253,8 +255,9 @@ def _text(document: object) -> str:
     """Give what the provider says in words, "" where it says nothing."""
     if isinstance(document, str):
         return document[:MAX_READ]
-    for error in (*_errors(document),)[1::-1]:
-        for key in ("message", "error", "detail", "msg"):
+    outer, inner, _, minimax, *_ = _errors(document)
+    for error in (inner, outer, minimax):
+        for key in ("message", "error", "detail", "msg", "status_msg"):
             value = error.get(key)
             for item in mappings(value):  # FastAPI: {"detail": [{"loc": ..., "msg": ...}]}
                 value = item.get("msg")

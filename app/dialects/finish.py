@@ -33,5 +33,9 @@ REASONS: Final = {raw: reason for reason, raws in _RAW.items() for raw in raws}
 
 
 def parse_finish(raw: str) -> FinishReason:
-    """Map a provider's finish reason; one that is in no table is "unknown", never "stop"."""
-    return REASONS.get(raw, "unknown")
+    """Map a provider's finish reason; one that is in no table is "unknown", never "stop".
+
+    Gemini's Chat Completions route says "content_filter: PROHIBITED_CONTENT".
+    """
+    general, _, special = raw.partition(": ")
+    return REASONS.get(special) or REASONS.get(general, "unknown")

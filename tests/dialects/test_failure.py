@@ -219,6 +219,7 @@ def test_an_error_in_a_stream_has_a_code(document: object, code: str) -> None:
         ("MALFORMED_FUNCTION_CALL", TOOL),
         ("malformed_tool_use", TOOL),
         ("UNEXPECTED_TOOL_CALL", TOOL),
+        ("function_call_filter: MALFORMED_FUNCTION_CALL", TOOL),
     ],
 )
 def test_a_finish_reason_that_is_an_error_has_a_code(raw: str, code: str) -> None:

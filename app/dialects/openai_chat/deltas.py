@@ -31,13 +31,20 @@ class Deltas:
         """Whether the chunk to come is all that the upstream sent."""
         self.error: Any = None
         """The error of a choice, where one had any."""
+        self.usage: Any = None
+        """The usage of a choice of the last chunk: Kimi has it there, and may have no other."""
         self._shape = shape
         self._messages: set[int] = set()
         self._sounds: dict[int, int] = {}
+        self._thinking: set[int] = set()
+        """The choices that Gemini's Chat Completions route last gave a thought of."""
+        self._ids: dict[tuple[int, int], str] = {}
+        """The ids of calls without an index, by choice and place among the calls of a delta."""
         self._tools: dict[tuple[int, int], tuple[int, dict[str, Any]]] = {}
 
     def feed(self, chunk: dict[str, Any]) -> None:
         """Take all of a chunk but its usage, error and names."""
+        self.usage = None
         for choice in mappings(chunk.get("choices")):
             index = choice.get("index")
             if type(index) is not int or not 0 <= index < MAX_CHOICES:
@@ -86,19 +93,25 @@ class Deltas:
         if reason and isinstance(reason, str):
             # vLLM names the stop string in `stop_reason`, or a token's number.
             shape.finish(index, reason, stop_sequence=words(choice.get("stop_reason")))
+        if "usage" in choice:
+            self.usage = choice["usage"]
         if "error" in choice:
             self.error = self.error or choice["error"]
 
     def _delta(self, index: int, delta: dict[str, Any]) -> None:
         shape = self._shape
         content = delta.get("content")
-        if len(delta) == 1 and isinstance(content, str):  # nearly every chunk
+        if len(delta) == 1 and isinstance(content, str) and not self._thinking:
+            # nearly every chunk
             shape.text(index, content)
             return
         # Both names were seen, in vLLM one after the other; together they say the same.
         reasoning = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
         if reasoning:
             shape.reasoning(index, reasoning)
+        google = _google(delta) if "extra_content" in delta else {}
+        if isinstance(content, str) and (self._thinking or google):
+            content = self._thought(index, content, thought=google.get("thought") is True)
         if details := delta.get("reasoning_details"):
             self._details(index, mappings(details), spoken=bool(reasoning))
         if isinstance(content, str):
@@ -109,10 +122,33 @@ class Deltas:
         if refusal := string(delta.get("refusal")):
             shape.refusal(index, refusal)
         if calls := delta.get("tool_calls"):
-            for call in mappings(calls):
-                self._tool_call(index, call)
+            calls = mappings(calls)
+            for place, call in enumerate(calls):
+                self._tool_call(index, call, place=place if len(calls) > 1 else None)
+        if signature := string(google.get("thought_signature")):
+            # Gemini's own format takes it back; this route takes those of calls.
+            shape.opaque(index, GOOGLE_SIGNATURE, signature, block=shape.text_block(index))
         if not _USUAL.issuperset(delta):
             self._rest(index, delta)
+
+    def _thought(self, index: int, content: str, *, thought: bool) -> str:
+        """Take what Gemini thought, which it marks beside the content; give what is no thought.
+
+        "<thought>" stands before the first, "</thought>" before the answer in its first delta.
+        """
+        if thought:
+            if index not in self._thinking:
+                content = content.removeprefix("<thought>")
+            self._thinking.add(index)
+            said, end, content = content.partition("</thought>")
+            self._shape.reasoning(index, said)
+            if not end:
+                return ""
+        elif content and index in self._thinking:
+            content = content.removeprefix("</thought>")
+        if content:
+            self._thinking.discard(index)
+        return content
 
     def _rest(self, index: int, delta: dict[str, Any]) -> None:
         """Take the rare parts of a delta."""
@@ -160,16 +196,21 @@ class Deltas:
             case "image_url":
                 self._image(index, part)
 
-    def _tool_call(self, index: int, call: dict[str, Any]) -> None:
+    def _tool_call(self, index: int, call: dict[str, Any], *, place: int | None) -> None:
+        """Take a fragment of a call; `place` is its own among several of one delta."""
         function = mapping(call.get("function")) or mapping(call.get("custom"))
         if not function and not call.get("id"):
             return
         number = call.get("index")
         number = number if type(number) is int else None
-        block = self._function(index, function, number=number, id=string(call.get("id")))
+        call_id = string(call.get("id"))
+        if number is None and place is not None:
+            if not call_id and not function.get("name"):
+                call_id = self._ids.get((index, place), "")
+            self._ids[index, place] = call_id
+        block = self._function(index, function, number=number, id=call_id)
         # Gemini's OpenAI route wants this back on the next turn.
-        google = mapping(mapping(call.get("extra_content")).get("google"))
-        signature = string(google.get("thought_signature"))
+        signature = string(_google(call).get("thought_signature"))
         self._shape.opaque(index, GOOGLE_SIGNATURE, signature, block=block)
 
     def _function(
@@ -238,6 +279,11 @@ class Deltas:
         name = string(tool.get("name")) or string(tool.get("type")) or "tool"
         block = self._shape.provider_tool(index, name, block=block, **values)
         self._tools[key] = (block, values)
+
+
+def _google(thing: dict[str, Any]) -> dict[str, Any]:
+    """Give what Gemini's Chat Completions route says beside a delta or a call."""
+    return mapping(mapping(thing.get("extra_content")).get("google"))
 
 
 def _parsed(arguments: Any) -> Any:

@@ -68,7 +68,7 @@ class Parser(Answer):
             self.model = self.model or words(chunk.get("model"))
             self.upstream_id = self.upstream_id or words(chunk.get("id"))
         self._deltas.feed(chunk)
-        usage = chunk.get("usage")
+        usage = chunk.get("usage") or self._deltas.usage
         if "x_groq" in chunk:
             x_groq = mapping(chunk["x_groq"])
             usage = usage or x_groq.get("usage")
@@ -77,6 +77,8 @@ class Parser(Answer):
             self._shape.usage(parse_usage(mapping(usage)))
         if chunk.get("error") or chunk.get("object") == "error" or chunk.get("type") == "error":
             self._refuse(chunk)
+        elif mapping(chunk.get("base_resp")).get("status_code"):
+            self._refuse(chunk)  # MiniMax; 0 is no error
         elif self._deltas.error:
             self._refuse({"error": self._deltas.error})
 

@@ -57,7 +57,24 @@ def chunk(delta: Any = None, finish: str | None = None, index: int = 0, **more: 
 
 
 STOP = chunk({}, "stop")
+TEXT = chunk({"content": "a"})
 USED = {"prompt_tokens": 1}
+
+
+def google(**said: Any) -> Any:
+    """What Gemini's Chat Completions route says beside a delta or a call."""
+    return {"google": said}
+
+
+THOUGHT = {"extra_content": google(thought=True)}
+
+
+def bare(id: str = "", name: str = "", arguments: str = "") -> Any:
+    """A fragment of a call without its index."""
+    function = {"name": name} if name else {"arguments": arguments}
+    return {**({"id": id} if id else {}), "function": function}
+
+
 COMPLETED = StreamEnd("completed", "stop")
 
 
@@ -398,6 +415,20 @@ COMPLETE: list[tuple[str, list[Any], list[Event]]] = [
         ],
     ),
     (
+        "parallel-calls-without-an-index",
+        [
+            chunk({"tool_calls": [bare("a", "f"), bare("b", "g")]}),
+            chunk({"tool_calls": [bare(arguments='{"x":1}'), bare(arguments='{"y"')]}),
+            chunk({"tool_calls": [bare(arguments=""), bare(arguments=":2}")]}, "tool_calls"),
+        ],
+        [
+            *(ToolCallStart(0, "a", "f"), ToolCallStart(1, "b", "g")),
+            *(ToolCallDelta(0, '{"x":1}'), ToolCallDelta(1, '{"y"'), ToolCallDelta(1, ":2}")),
+            *(ToolCallEnd(0, '{"x":1}'), ToolCallEnd(1, '{"y":2}')),
+            *(ChoiceEnd("tool_calls", "tool_calls"), StreamEnd("completed", "tool_calls")),
+        ],
+    ),
+    (
         "the-same-id-in-two-choices",
         [chunk(tool(0, "a", "f"), "stop"), chunk(tool(0, "a", "f"), "length", 1)],
         [
@@ -573,6 +604,87 @@ COMPLETE: list[tuple[str, list[Any], list[Event]]] = [
         ],
     ),
     (
+        "usage-in-the-choice",  # Kimi
+        [
+            chunk({"content": "a"}),
+            {"choices": [choice({}, "stop", usage={"prompt_tokens": 1, "completion_tokens": 2})]},
+        ],
+        [
+            *(*text("a"), ChoiceEnd("stop", "stop"), Usage(1, 2)),
+            StreamEnd("completed", "stop", TokenCounts(1, 2)),
+        ],
+    ),
+    (
+        "usage-in-the-choice-and-after-it",
+        [
+            chunk({"content": "a"}),
+            {"choices": [choice({}, "stop", usage={"prompt_tokens": 1})]},
+            {"choices": [], "usage": {"prompt_tokens": 3}},
+            {"choices": []},
+        ],
+        [
+            *(*text("a"), ChoiceEnd("stop", "stop"), Usage(3)),
+            StreamEnd("completed", "stop", TokenCounts(3)),
+        ],
+    ),
+    (
+        "thoughts-that-gemini-marks",
+        [
+            chunk({"content": "<thought>a", **THOUGHT}),
+            chunk({"content": "b</b>", **THOUGHT}),
+            chunk({"content": ""}),
+            chunk({"content": "</thought>c"}),
+            chunk({"content": "</thought>"}),
+            chunk({"content": None, "extra_content": google(thought_signature="s")}, "stop"),
+        ],
+        stopped(
+            [
+                *(ReasoningStart(0), ReasoningDelta(0, "a"), ReasoningDelta(0, "b</b>")),
+                *(ReasoningEnd(0), TextStart(1), TextDelta(1, "c"), TextDelta(1, "</thought>")),
+                *(Opaque("google.thought_signature", "s", block=1), TextEnd(1)),
+            ]
+        ),
+    ),
+    (
+        "thoughts-of-one-choice-are-not-of-another",
+        [
+            chunk({"content": "<thought>a", **THOUGHT}),
+            chunk({"content": "</thought>"}, "stop", 1),
+            chunk({"content": "</thought>b"}, "stop"),
+        ],
+        [
+            *(ReasoningStart(0), ReasoningDelta(0, "a")),
+            *(TextStart(1, 1), TextDelta(1, "</thought>", 1)),
+            *(ReasoningEnd(0), TextStart(2), TextDelta(2, "b"), TextEnd(2)),
+            *(ChoiceEnd("stop", "stop"), TextEnd(1, 1), ChoiceEnd("stop", "stop", choice=1)),
+            StreamEnd("completed", "stop"),
+        ],
+    ),
+    (
+        "a-thought-and-the-answer-in-one",
+        [chunk({"content": "<thought>a</thought>b", **THOUGHT}), chunk({"content": "c"}), STOP],
+        stopped(
+            [
+                *(ReasoningStart(0), ReasoningDelta(0, "a"), ReasoningEnd(0)),
+                *(TextStart(1), TextDelta(1, "b"), TextDelta(1, "c"), TextEnd(1)),
+            ]
+        ),
+    ),
+    (
+        "tags-that-nobody-marks",
+        [chunk({"content": "<thought>a"}), chunk({"content": "</thought>b"}), STOP],
+        stopped(text("<thought>a", "</thought>b")),
+    ),
+    (
+        "a-finish-reason-with-its-reason",  # Gemini
+        [chunk({"content": "a"}), chunk({}, "content_filter: NEW")],
+        [
+            *(*text("a"), ChoiceEnd("content_filter", "content_filter: NEW")),
+            StreamEnd("completed", "content_filter"),
+        ],
+    ),
+    ("no-error-of-minimax", [TEXT, {**STOP, "base_resp": {"status_code": 0}}], stopped(text("a"))),
+    (
         "messages-for-deltas",  # Writer
         [
             {"object": "chat.completion.chunk", "choices": [{"message": {"content": "a"}}]},
@@ -615,7 +727,7 @@ def outcome(found: list[Event]) -> Any:
     return (end.status, end.error.code) if end.error else (end.status, end.finish_reason)
 
 
-TEXT = chunk({"content": "a"})
+MINIMAX = {"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}
 ENDS: list[tuple[str, bytes, Any]] = [
     ("done", sse(TEXT, STOP) + DONE, ("completed", "stop")),
     ("done-twice", sse(TEXT, STOP) + DONE + DONE, ("completed", "stop")),
@@ -702,6 +814,13 @@ ENDS: list[tuple[str, bytes, Any]] = [
         sse(chunk({}, "MALFORMED_FUNCTION_CALL")),
         failed("upstream_tool_failed"),
     ),
+    (
+        "finish-malformed-call-of-the-gemini-route",
+        sse(chunk({}, "function_call_filter: MALFORMED_FUNCTION_CALL")) + DONE,
+        failed("upstream_tool_failed"),
+    ),
+    ("an-error-of-minimax", sse(TEXT, MINIMAX) + DONE, failed("upstream_billing")),
+    ("an-error-of-minimax-for-a-body", json.dumps(MINIMAX).encode(), failed("upstream_billing")),
     ("no-json", b"data: hi\n\n" + sse(TEXT), failed("upstream_invalid_response")),
     ("no-object", sse(TEXT) + b"data: 5\n\n", failed("upstream_invalid_response")),
     ("null", b"data: null\n\n", failed("upstream_invalid_response")),
