@@ -63,6 +63,11 @@ class Item:
     def text(self, kind: str, index: int) -> Text:
         return self.texts.setdefault((kind, index), Text())
 
+    def said(self, kind: str) -> str:
+        """Give what all texts of a kind say so far."""
+        texts = (text for (of, _), text in self.texts.items() if of == kind)
+        return "".join(piece for text in texts for piece in text.pieces)
+
 
 class Items:
     """Takes the events of one stream that speak of items."""
@@ -71,6 +76,8 @@ class Items:
         self._shape = shape
         self._all: list[Item] = []
         self._at: dict[int, Item] = {}
+        self._latest = 0
+        """The index of the item that was added last: some hosts give texts no index."""
         self._writing: Text | None = None
         """The text whose block is open, unless something else closed it."""
         self._writers: dict[str, Callable[[int, str], None]] = {
@@ -83,7 +90,10 @@ class Items:
     def add(self, event: dict[str, Any]) -> None:
         """Take `response.output_item.added`."""
         given = mapping(event.get("item"))
-        self._tell(self._find(event, given, new=True), given)
+        item = self._find(event, given, new=True)
+        self._latest = self._place(event)
+        # Perplexity so announces a search of its own, which is another item when it is done.
+        self._tell(item, given, begin=given.get("status") != "completed")
 
     def finish(self, event: dict[str, Any]) -> None:
         """Take `response.output_item.done`."""
@@ -136,9 +146,14 @@ class Items:
         """Take a piece of what the provider's own tool is given."""
         self._typed(event, "input").text("input", 0).pieces.append(string(event.get("delta")))
 
+    def _place(self, event: dict[str, Any]) -> int:
+        """Give the index of the item that an event speaks of."""
+        index = count(event.get("output_index"))
+        return self._latest if index is None else index
+
     def _find(self, event: dict[str, Any], given: dict[str, Any], *, new: bool = False) -> Item:
         """Give the item at an index; what has another type, or begins after an end, is new."""
-        index = count(event.get("output_index")) or 0
+        index = self._place(event)
         kind, item = string(given.get("type")), self._at.get(index)
         if item is None or item.type != kind or (new and item.done):
             item = self._at[index] = self._begin(kind)
@@ -146,7 +161,7 @@ class Items:
 
     def _typed(self, event: dict[str, Any], kind: str) -> Item:
         """Give the item that an event speaks of without showing it."""
-        index = count(event.get("output_index")) or 0
+        index = self._place(event)
         item = self._at.get(index)
         if item is None or not _may_have(item, kind):
             item = self._at[index] = self._begin(_TYPES.get(kind, ""))
@@ -169,15 +184,15 @@ class Items:
         self._all.append(item)
         return item
 
-    def _tell(self, item: Item, given: dict[str, Any]) -> None:
-        """Tell that a tool is called, by the provider or for the caller to answer."""
+    def _tell(self, item: Item, given: dict[str, Any], *, begin: bool = True) -> None:
+        """Tell that a tool is called by the provider, or (with `begin`) for the caller."""
         if not item.name:
             item.name, item.call_id = string(given.get("name")), string(given.get("call_id"))
         if is_provider_tool(given) and not item.done:
             item.hosted = True
         if item.hosted and item.block is None:
             item.block = self._shape.provider_tool(0, name_tool(given))
-        elif item.type in _CALLS and not item.hosted and item.block is None:
+        elif begin and item.type in _CALLS and not item.hosted and item.block is None:
             self._argue(item, "")
 
     def _settle(self, item: Item, given: dict[str, Any]) -> None:
@@ -217,11 +232,14 @@ class Items:
                 self._cite(item.text("text", index), annotation)
 
     def _reasoning(self, item: Item, given: dict[str, Any]) -> None:
-        parts = mappings(given.get("content"))
-        whole = "".join(string(part.get("text")) for part in parts)
-        self._compare(item, "reasoning", 0, whole)
-        for index, part in enumerate(mappings(given.get("summary"))):
-            self._compare(item, "summary", index, string(part.get("text")))
+        content = [string(part.get("text")) for part in mappings(given.get("content"))]
+        summary = [string(part.get("text")) for part in mappings(given.get("summary"))]
+        # Some hosts send the same under one name and list it under the other.
+        if "".join(content) != item.said("summary"):
+            self._compare(item, "reasoning", 0, "".join(content))
+        if "".join(summary) != item.said("reasoning"):
+            for index, text in enumerate(summary):
+                self._compare(item, "summary", index, text)
         # That of `output_item.added` is not whole [openai-responses/reasoning-summary-tool].
         encrypted = string(given.get("encrypted_content"))
         if self._is_writing(item):

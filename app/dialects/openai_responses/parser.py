@@ -87,8 +87,11 @@ class Parser(Answer):
         if handler := self._handlers.get(kind):
             handler(event)
             return
-        response = event if event.get("object") == "response" else mapping(event.get("response"))
+        whole = event.get("object") == "response"
+        response = event if whole else mapping(event.get("response"))
         end = kind.removeprefix("response.")
+        if end == "message" and not whole:
+            end = ""  # an event that does not say what it is ends nothing
         if response or (end in _ENDS and end != kind):
             self._response(response, end=end)
         elif event.get("error") and kind == "message":

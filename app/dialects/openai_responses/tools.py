@@ -16,10 +16,13 @@ XAI_TOOLS: Final = frozenset(
 """The custom tool calls that xAI answers itself; it knows no custom tools of its callers."""
 
 _CALLERS: Final = ("function_call", "function_call_output", "custom_tool_call_output")
-_MORE: Final = ("mcp_list_tools", "mcp_approval_request")
+_MORE: Final = (
+    *("mcp_list_tools", "mcp_approval_request", "program", "program_output"),
+    "search_results",  # Perplexity
+)
 _INPUTS: Final = ("action", "queries", "arguments", "code", "operation", "input", "revised_prompt")
 _OUTPUTS: Final = ("output", "outputs", "results", "result", "tools", "error")
-_TEXTS: Final = ("code_interpreter_call", "image_generation_call")
+_TEXTS: Final = ("code_interpreter_call", "image_generation_call", "program")
 """The tools whose input is a text, though it may look like JSON."""
 _IMAGE_TYPES: Final = {"svg": "image/svg+xml", "jpg": "image/jpeg"}
 

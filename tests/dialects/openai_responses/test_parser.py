@@ -698,6 +698,75 @@ COMPLETE: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
             *stopped(),
         ],
     ),
+    (
+        "texts-without-the-index-of-their-item",
+        [
+            added("reasoning"),
+            {"type": "response.reasoning_summary_text.delta", "item_id": "r", "delta": "a"},
+            done("reasoning", summary=[{"type": "summary_text", "text": "a"}]),
+            added("message", 1),
+            {"type": "response.output_text.delta", "item_id": "m", "delta": "b"},
+            done("message", 1, content=[said("b")]),
+            COMPLETED,
+        ],
+        stopped(
+            [ReasoningStart(0), ReasoningDelta(0, "a"), ReasoningEnd(0)],
+            [TextStart(1), TextDelta(1, "b"), TextEnd(1)],
+        ),
+    ),
+    (
+        "reasoning-that-the-item-has-as-its-summary",
+        [
+            on("reasoning_text.delta", delta="a"),
+            ended(output=[{"type": "reasoning", "summary": [{"text": "a"}]}]),
+        ],
+        stopped([ReasoningStart(0), ReasoningDelta(0, "a"), ReasoningEnd(0)]),
+    ),
+    (
+        "a-summary-that-the-item-has-as-its-reasoning",
+        [
+            on("reasoning_summary_text.delta", delta="a"),
+            on("reasoning_summary_text.delta", delta="b", summary_index=1),
+            done("reasoning", content=[{"text": "ab"}]),
+            COMPLETED,
+        ],
+        stopped(
+            [ReasoningStart(0), ReasoningDelta(0, "a"), ReasoningEnd(0)],
+            [ReasoningStart(1), ReasoningDelta(1, "b"), ReasoningEnd(1)],
+        ),
+    ),
+    (
+        "a-program-and-what-it-gave",
+        [
+            added("program", call_id="c", code="", fingerprint="f"),
+            done("program", call_id="c", code="{}", fingerprint="g"),
+            done("program_output", 1, call_id="c", result='{"a":1}'),
+            COMPLETED,
+        ],
+        stopped(
+            [
+                *(ProviderTool(0, "program"), ProviderTool(0, "program", input="{}")),
+                ProviderTool(1, "program"),
+                ProviderTool(1, "program", output='{"a":1}'),
+            ]
+        ),
+    ),
+    (
+        "a-search-that-was-announced-as-a-call",  # Perplexity
+        [
+            added("function_call", name="s", call_id="c", arguments="{}", status="completed"),
+            done("search_results", queries=["q"], results=[{"url": "u"}]),
+            delta("a", 1),
+            ended(output=[{"type": "search_results", "queries": ["q"], "results": []}]),
+        ],
+        stopped(
+            [
+                ProviderTool(0, "search_results"),
+                ProviderTool(0, "search_results", input=["q"], output=[{"url": "u"}]),
+            ],
+            [TextStart(1), TextDelta(1, "a"), TextEnd(1)],
+        ),
+    ),
     ("openrouters-end", [delta("a"), {**COMPLETED, "type": "response.done"}], stopped(text("a"))),
     ("an-end-without-a-response", [delta("a"), {"type": "response.completed"}], stopped(text("a"))),
 ]
@@ -727,6 +796,22 @@ def test_an_incomplete_answer_says_why(end: dict[str, Any], reason: Any) -> None
         ChoiceEnd(reason, "incomplete"),
         StreamEnd("completed", reason),
     ]
+
+
+def test_a_call_that_is_announced_as_complete_waits_for_its_arguments() -> None:
+    found = run(
+        added("function_call", name="f", call_id="c", arguments="{}", status="completed"),
+        on("function_call_arguments.done", arguments='{"a":1}'),
+        added("function_call", 1, name="g", call_id="d", arguments="", status="completed"),
+        done("function_call", 1, name="g", call_id="d", arguments=""),
+        COMPLETED,
+    )
+
+    assert tool_calls(found) == [
+        {"choice": 0, "id": "c", "name": "f", "arguments": '{"a":1}'},
+        {"choice": 0, "id": "d", "name": "g", "arguments": "{}"},
+    ]
+    assert end_of(found).finish_reason == "tool_calls"
 
 
 def test_a_call_that_was_cut_off_stays_incomplete() -> None:
@@ -873,6 +958,15 @@ def test_what_is_no_event_of_the_format_is_ignored() -> None:
     found = play([body + b"data: [DONE]\n\n" + sse(COMPLETED)], dialect="openai_responses")
 
     assert found == stopped(text("a"))
+
+
+@pytest.mark.parametrize("kind", ["", "message"])
+def test_an_event_that_does_not_say_what_it_is_ends_nothing(kind: str) -> None:
+    body = b"data: %b\n\n" % json.dumps({**COMPLETED, "type": kind}).encode()
+
+    found = play([sse(delta("a")) + body], dialect="openai_responses")
+
+    assert end_of(found).status == "failed"
 
 
 def test_done_alone_ends_nothing() -> None:
