@@ -23,6 +23,8 @@ class Sources:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._texts: dict[int, dict[int, list[str]]] = {}
+        self._chunks: dict[int, list[dict[str, Any]]] = {}
+        """What the earlier chunks of a choice pointed at."""
 
     def text(self, choice: int, text: str) -> None:
         """Take a piece of the text, after the shape took it."""
@@ -51,21 +53,31 @@ class Sources:
         found = metadata.get("groundingChunks")
         chunks = [_source(mapping(c)) for c in found] if isinstance(found, list) else []
         texts = self._bytes(choice)
-        for support in mappings(metadata.get("groundingSupports")):
-            place = _place(mapping(support.get("segment")), texts)
-            numbers = support.get("groundingChunkIndices")
-            for number in map(count, numbers if isinstance(numbers, list) else ()):
-                if number is not None and number < len(chunks):
-                    self._tell(choice, chunks[number], place)
+        supports = [
+            (_place(mapping(support.get("segment")), texts), _numbers(support))
+            for support in mappings(metadata.get("groundingSupports"))
+        ]
+        earlier = self._chunks.setdefault(choice, [])
+        # Each list is either the whole of them or, for a search in files, goes on.
+        whole = all(number < len(chunks) for _, numbers in supports for number in numbers)
+        numbered = chunks if whole else earlier + chunks
+        for place, numbers in supports:
+            for number in numbers:
+                if number < len(numbered):
+                    self._tell(choice, numbered[number], place)
         for chunk in chunks:
             self._tell(choice, chunk, _Place())
+        earlier += chunks
 
     def _tell(self, choice: int, source: dict[str, Any], place: _Place) -> None:
+        url, title = words(source.get("uri")), words(source.get("title"))
+        names = (source.get(key) for key in ("documentName", "fileSearchStore"))
+        document = next(filter(None, map(words, names)), None if url else title)
         self._shape.source(
             choice,
-            url=words(source.get("uri")),
-            document=words(source.get("documentName")),
-            title=words(source.get("title")),
+            url=url,
+            document=document,
+            title=title,
             cited_text=words(source.get("text")),
             span=place.span,
             block=place.block,
@@ -75,6 +87,12 @@ class Sources:
         """Give the text of each block as the provider counts it."""
         blocks = self._texts.get(choice, {})
         return {block: well_formed("".join(said)).encode() for block, said in blocks.items()}
+
+
+def _numbers(support: dict[str, Any]) -> list[int]:
+    numbers = support.get("groundingChunkIndices")
+    found = map(count, numbers if isinstance(numbers, list) else ())
+    return [number for number in found if number is not None]
 
 
 def _place(segment: dict[str, Any], texts: dict[int, bytes]) -> _Place:

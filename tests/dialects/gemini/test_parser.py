@@ -93,6 +93,7 @@ def said(block: int, *pieces: str) -> list[Event]:
 
 
 STOP = chunk(finish="STOP")
+FILE = {"retrievedContext": {"text": "cited", "fileSearchStore": "fileSearchStores/s"}}
 
 STREAMS: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
     ("text", [chunk(text("a")), chunk(text("b"), finish="STOP")], said(0, "a", "b")),
@@ -408,6 +409,48 @@ STREAMS: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
             Source("m", block=0),
             Source("i", title="I", block=0),
             TextEnd(0),
+        ],
+    ),
+    (
+        "grounding-in-files-whose-lists-go-on",
+        [
+            chunk(text("a"), groundingMetadata={"groundingChunks": [FILE]}),
+            chunk(
+                text("b"),
+                finish="STOP",
+                groundingMetadata={
+                    "groundingChunks": [{"retrievedContext": {"title": "t.txt", "text": "more"}}],
+                    "groundingSupports": [
+                        {
+                            "segment": {"endIndex": 2, "text": "ab"},
+                            "groundingChunkIndices": [1, 0, 2],
+                        }
+                    ],
+                },
+            ),
+        ],
+        [
+            TextStart(0),
+            TextDelta(0, "a"),
+            Source(None, "fileSearchStores/s", cited_text="cited", block=0),
+            TextDelta(0, "b"),
+            Source(None, "t.txt", "t.txt", "more", 0, 2, 0),
+            Source(None, "fileSearchStores/s", None, "cited", 0, 2, 0),
+            TextEnd(0),
+        ],
+    ),
+    (
+        "a-citation-with-nothing-but-a-title",
+        [
+            chunk(
+                text("a"),
+                finish="STOP",
+                citationMetadata={"citations": [{"endIndex": 1, "uri": "", "title": "A book"}]},
+            )
+        ],
+        [
+            *(TextStart(0), TextDelta(0, "a")),
+            *(Source(None, "A book", "A book", None, 0, 1, 0), TextEnd(0)),
         ],
     ),
     (
