@@ -119,6 +119,8 @@ class AssistantMessage(Body, frozen=True, tag_field="role", tag="assistant"):
 class ToolMessage(Body, frozen=True, tag_field="role", tag="tool"):
     content: str | list[TextPart | ImagePart]
     tool_call_id: str
+    is_error: bool | None = None
+    """Whether the call failed, for formats that can say so."""
 
 
 Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
@@ -204,6 +206,26 @@ class ChatRequest(Body, frozen=True):
         return self.stream is not False
 
 
+class Original(msgspec.Struct, frozen=True):
+    """A request in the words that it came in, for upstreams that speak them too."""
+
+    front: str
+    """The name of the dialect."""
+    body: dict[str, Any]
+    """All of it but the model, whether it streams, and what is for the relay alone."""
+    headers: dict[str, str] = {}
+    beyond: tuple[str, ...] = ()
+    """What the chat request cannot say of it, each with its place: others refuse it."""
+    ignored: tuple[str, ...] = ()
+    """What the chat request leaves out of it, though others can do without."""
+
+
+class TranslatedRequest(ChatRequest, frozen=True):
+    """A request that came in the words of another dialect."""
+
+    original: Original | None = None
+
+
 T = TypeVar("T")
 
 _decoder = msgspec.json.Decoder(ChatRequest)
@@ -238,6 +260,20 @@ def parse_body(body: bytes, decoder: msgspec.json.Decoder[T], *, example: str) -
         ) from None
     except RecursionError:
         raise RequestError("invalid_request", "the body is nested too deeply") from None
+
+
+def convert_body(value: object, kind: type[T], *, place: str) -> T:
+    """Read a part of a request that was decoded already; `place` is where it stands.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        inner, _, reason = _explain(str(error)).rpartition(": ")
+        where = f"{place}.{inner}" if inner else place
+        raise RequestError("invalid_request", f"{where}: {reason}") from None
 
 
 def _explain(text: str) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from app.errors import RelayError
 from app.events import Event, Status
 from app.framing.sse import Message
+from app.requests import Original
 
 MODEL: Final = "{model}"
 """Where a path or a base URL wants the model's name."""
@@ -78,6 +79,13 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ()
 
 
+class Passed(NamedTuple):
+    """What is sent of a request that came in the upstream's own words."""
+
+    body: dict[str, Any]
+    headers: Mapping[str, str] = {}
+
+
 class Dialect(NamedTuple):
     """All that a relay needs to speak one format with an upstream."""
 
@@ -95,3 +103,6 @@ class Dialect(NamedTuple):
     ignored: frozenset[str] = frozenset()
     """Fields of a chat request that the format has no place for, though the answer is none
     the less one to the request: they are left out, and a `notice` says so."""
+    passes: Mapping[str, Callable[[Original], Passed]] = {}
+    """By the name of the dialect that a client spoke: how its requests are sent on in their
+    own words, rather than through ours."""

@@ -11,7 +11,7 @@ from app.dialects.table import DIALECTS
 from app.errors import RequestError
 from app.events import Notice
 from app.limits import Limits
-from app.requests import ChatRequest
+from app.requests import ChatRequest, Original, TranslatedRequest, UserMessage
 from app.retry import Choice
 from app.upstreams.endpoints import Upstream
 
@@ -43,6 +43,9 @@ class Target(msgspec.Struct, frozen=True):
         quirks = self.upstream.quirks or self.dialect.quirks()
         ignored = sorted(self.dialect.ignored | {*quirks.ignored})
         fields = [field for field in ignored if _is_said(chat, field)]
+        original = _original(chat)
+        if original and original.front not in self.dialect.passes:
+            fields = sorted({*fields, *original.ignored})
         if not fields:
             return []
         what = f"upstream {self.upstream.name!r} knows no {', '.join(fields)}: left out"
@@ -57,7 +60,8 @@ class Target(msgspec.Struct, frozen=True):
             RequestError: the dialect cannot say what the request does.
             UpstreamError: `upstream_auth`, there are no credentials to be had.
         """
-        body = self.dialect.render_request(chat, model=self.model, quirks=self.upstream.quirks)
+        told, headers = self._tell(chat)
+        body = self.dialect.render_request(told, model=self.model, quirks=self.upstream.quirks)
         url = f"{self.upstream.base_url}/{self.dialect.path}"
         request = await build(
             client,
@@ -66,9 +70,43 @@ class Target(msgspec.Struct, frozen=True):
             url.replace(MODEL, _as_segment(self.model)),
             content=msgspec.json.encode(body),
         )
+        for name, value in headers.items():
+            own = request.headers.get(name)
+            request.headers[name] = f"{own},{value}" if own else value
         timeout = httpx2.Timeout(None, connect=connect_timeout_s, pool=connect_timeout_s)
         request.extensions["timeout"] = timeout.as_dict()
         return request
+
+    def _tell(self, chat: ChatRequest) -> tuple[ChatRequest, Mapping[str, str]]:
+        """Give the request as the dialect is told it, and headers that go with it.
+
+        A client that speaks the upstream's own words is sent on in them, whole.
+
+        Raises:
+            RequestError: it has words that this dialect has not.
+        """
+        original = _original(chat)
+        if original is None:
+            return chat, {}
+        passes = self.dialect.passes.get(original.front)
+        if passes is not None:
+            passed = passes(original)
+            quirks = self.upstream.quirks or self.dialect.quirks()
+            kept = {k: v for k, v in passed.body.items() if k not in quirks.ignored}
+            options = {**kept, **(chat.provider_options or {})}
+            return ChatRequest([UserMessage("")], provider_options=options), passed.headers
+        if original.beyond:
+            raise RequestError(
+                "invalid_request",
+                f"{original.beyond[0]} cannot be sent to upstream {self.upstream.name!r}, "
+                f"which speaks {self.upstream.dialect} and not {original.front}",
+            )
+        said = {name: getattr(chat, name) for name in ChatRequest.__struct_fields__}
+        return ChatRequest(**said), {}
+
+
+def _original(chat: ChatRequest) -> Original | None:
+    return chat.original if isinstance(chat, TranslatedRequest) else None
 
 
 def _is_said(chat: ChatRequest, field: str) -> bool:

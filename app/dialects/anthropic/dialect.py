@@ -1,5 +1,6 @@
 """Anthropic Messages, at Anthropic's own API and on Vertex AI."""
 
+from app.dialects.anthropic.original import pass_on
 from app.dialects.anthropic.parser import Parser
 from app.dialects.anthropic.request import IGNORED, Quirks, render_request, render_vertex_request
 from app.dialects.dialect import Dialect
@@ -14,6 +15,7 @@ DIALECT = Dialect(
     headers={"anthropic-version": "2023-06-01"},
     models_path="v1/models",
     ignored=IGNORED,
+    passes={"anthropic": pass_on},
 )
 
 VERTEX = Dialect(
@@ -24,4 +26,5 @@ VERTEX = Dialect(
     quirks=Quirks,
     models_path=None,
     ignored=IGNORED,
+    passes={"anthropic": pass_on},
 )

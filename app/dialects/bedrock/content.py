@@ -120,7 +120,10 @@ def render_tool(message: ToolMessage, *, place: str) -> list[dict[str, Any]]:
                 content += render_text(part.text)
             else:
                 content.append(_render_image(part, place=f"{place}.content[{index}]"))
-    return [{"toolResult": {"toolUseId": message.tool_call_id, "content": content}}]
+    result: dict[str, Any] = {"toolUseId": message.tool_call_id, "content": content}
+    if message.is_error:
+        result["status"] = "error"
+    return [{"toolResult": result}]
 
 
 def render_text(content: object) -> list[dict[str, Any]]:

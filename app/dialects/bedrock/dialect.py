@@ -1,5 +1,6 @@
 """Amazon Bedrock: Converse, and Claude's own format under `invoke`."""
 
+from app.dialects.anthropic.original import pass_on_bedrock
 from app.dialects.anthropic.parser import Parser as AnthropicParser
 from app.dialects.anthropic.request import IGNORED as ANTHROPIC_IGNORED
 from app.dialects.anthropic.request import Quirks as AnthropicQuirks
@@ -30,4 +31,5 @@ INVOKE = Dialect(
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
     ignored=ANTHROPIC_IGNORED,
+    passes={"anthropic": pass_on_bedrock},
 )

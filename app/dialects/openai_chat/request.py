@@ -108,6 +108,7 @@ def _edit_tools(body: dict[str, Any], *, quirks: Quirks) -> None:
 
 
 def _edit_message(rendered: dict[str, Any], *, quirks: Quirks) -> None:
+    rendered.pop("is_error", None)  # the format has no word for it
     if rendered["role"] == "developer" and (quirks.plain or not quirks.developer):
         rendered["role"] = "system"
     if quirks.plain:

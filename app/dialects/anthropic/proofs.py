@@ -1,0 +1,45 @@
+"""What other providers want back with the next turn, in blocks that Anthropic's clients keep.
+
+Clients send thinking back as it came and do not look into its signature. So the proof of
+another provider's reasoning travels as a signature, or as a `redacted_thinking` block, that
+says whose it is. Anthropic itself is never sent one.
+"""
+
+import base64
+import binascii
+from typing import Final
+
+import msgspec
+
+_PREFIX: Final = "seseragi."
+
+
+class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`signature` and `encrypted` of a reasoning block, or the `data` of an opaque event."""
+
+    format: str | None = None
+    signature: str | None = None
+    encrypted: str | None = None
+    data: str | None = None
+    call: str | None = None
+    """The id of the tool call that the data belongs to."""
+
+
+def pack(proof: Proof) -> str:
+    """Give a proof as the text that stands for it."""
+    return _PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(proof)).decode()
+
+
+def is_packed(text: str) -> bool:
+    return text.startswith(_PREFIX)
+
+
+def unpack(text: str) -> Proof | None:
+    """Read what `pack` gave; None for any other text."""
+    if not is_packed(text):
+        return None
+    try:
+        data = base64.urlsafe_b64decode(text.removeprefix(_PREFIX))
+        return msgspec.json.decode(data, type=Proof)
+    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError, ValueError):
+        return None
