@@ -93,7 +93,8 @@ class Parser(Answer):
         if reason:
             verdict[reason] = {"filtered": True}
         self._shape.content_filter(0, "prompt", verdict)
-        if reason and not self._shape.seen:
+        if reason and not self._shape.finished:
+            self._shape.finish(0, reason, reason="content_filter")
             text = string(feedback.get("blockReasonMessage")) or reason
             self._refuse({"error": {"code": "content_filter", "message": text}})
 

@@ -766,7 +766,9 @@ def test_a_blocked_prompt_is_a_failure(reason: str) -> None:
     verdict = {"H": {"filtered": True}, reason: {"filtered": True}}
     assert found[0] == ContentFilter("prompt", verdict, True)
     end = end_of(found)
-    assert (end.status, end.finish_reason, end.usage) == ("failed", "error", TokenCounts(5))
+    assert found[1] == ChoiceEnd("content_filter", reason)
+    assert (end.status, end.finish_reason) == ("failed", "content_filter")
+    assert end.usage == TokenCounts(5)
     assert end.error is not None
     assert (end.error.code, end.error.retryable) == ("content_filtered", False)
     assert end.error.message.endswith(f"content filter: {reason}")
@@ -778,6 +780,22 @@ def test_the_reason_for_a_block_may_be_in_words() -> None:
 
     assert error is not None
     assert error.message.endswith(": Blocked by policy.")
+
+
+def test_a_block_in_the_middle_is_the_failure_and_not_that_the_end_is_missing() -> None:
+    found = read(chunk(text("a")), {"promptFeedback": {"blockReason": "SAFETY"}})
+
+    end = end_of(found)
+    assert joined(found, TextDelta) == "a"
+    assert (end.status, end.finish_reason) == ("failed", "content_filter")
+    assert end.error is not None
+    assert end.error.code == "content_filtered"
+
+
+def test_a_block_after_the_whole_answer_does_no_harm() -> None:
+    found = read(chunk(text("a"), finish="STOP"), {"promptFeedback": {"blockReason": "SAFETY"}})
+
+    assert end_of(found).status == "completed"
 
 
 EXHAUSTED = {
