@@ -342,6 +342,12 @@ class Shape:
             state.raw = raw and well_formed(raw)
             state.stop_sequence = stop_sequence and well_formed(stop_sequence)
 
+    def reopen(self, choice: int) -> bool:
+        """Forget the finish reason, which more of the answer followed; tell if there was one."""
+        state = self._choice(choice)
+        had, state.finish = state.finish, None
+        return had is not None
+
     def usage(self, counts: TokenCounts) -> None:
         """Take the counts so far; the last ones that say anything count."""
         if counts != TokenCounts():

@@ -42,6 +42,10 @@ class Candidates:
         """What the provider says of the last finish reason, where it says anything."""
         self.broken = False
         """Whether the arguments of a call cannot be put together."""
+        self.early = False
+        """Whether a finish reason came that was none, so that the next may be none either."""
+        self.running = False
+        """Whether the last thing was a tool of Google's that was asked, and did not answer."""
         self._shape = shape
         self._sources = Sources(shape)
         self._calls = 0
@@ -57,14 +61,20 @@ class Candidates:
     def _candidate(self, index: int, candidate: dict[str, Any]) -> None:
         shape = self._shape
         shape.choice(index)
-        for part in mappings(mapping(candidate.get("content")).get("parts")):
+        parts = mappings(mapping(candidate.get("content")).get("parts"))
+        reason = string(candidate.get("finishReason"))
+        # STOP can come before a tool of Google's has run, and old models say it with every
+        # chunk: it is the end only if nothing follows.
+        if any(map(_says_something, parts)) or reason not in ("", "STOP"):
+            self.early |= shape.reopen(index)
+        for part in parts:
             self._part(index, part)
         if "logprobsResult" in candidate:
             shape.logprobs(index, _logprobs(mapping(candidate["logprobsResult"])))
         self._sources.feed(index, candidate)
         if "safetyRatings" in candidate:
             shape.content_filter(index, "completion", parse_ratings(candidate["safetyRatings"]))
-        if reason := string(candidate.get("finishReason")):
+        if reason:
             shape.finish(index, reason)
             self.finish_message = message = string(candidate.get("finishMessage"))
             if message and parse_finish(reason) != "error":
@@ -72,6 +82,8 @@ class Candidates:
 
     def _part(self, index: int, part: dict[str, Any]) -> None:
         kind = next((kind for kind in _TOOL_PARTS if kind in part), None)
+        if _says_something(part):
+            self.running = kind is not None and _TOOL_PARTS[kind] == "input"
         if kind is not None:
             tool = self._tool(index, kind, mapping(part[kind]))
             whole = msgspec.json.encode(clean(part)).decode()
@@ -172,6 +184,11 @@ class Candidates:
         block = self._shape.provider_tool(index, name, block=block, **{side: value})
         self._tools[key] = block
         return block
+
+
+def _says_something(part: dict[str, Any]) -> bool:
+    """Whether it is more of the answer, and not only a signature."""
+    return bool(part.get("text")) or not part.keys() <= {"text", "thought", "thoughtSignature"}
 
 
 def parse_ratings(ratings: object) -> dict[str, Any]:

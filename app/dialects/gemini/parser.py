@@ -1,8 +1,8 @@
 """An answer of Gemini's `streamGenerateContent`, from its own API or from Vertex AI.
 
 A stream of events has no end marker: the end of input is the end if every candidate that
-was seen has a finish reason. An array has its closing bracket beside that. A prompt that
-was blocked has no candidates, and is a failure.
+was seen has a finish reason, and nothing came after it. An array has its closing bracket
+beside that. A prompt that was blocked is a failure, also where the answer had begun.
 """
 
 from typing import Any
@@ -24,16 +24,22 @@ class Parser(Answer):
         super().__init__(upstream=upstream, choices=choices)
         self._candidates = Candidates(self._shape)
         self._in_array = False
+        self._torn = False
+        """Whether the input ended within a chunk."""
 
     @property
     def finished(self) -> bool:
-        """Whether every candidate that was asked for is finished, and no bracket is open."""
-        shape = self._shape
-        return not self._in_array and shape.finished and shape.seen >= self._choices
+        """Whether every candidate that was asked for is surely finished, and no bracket open."""
+        shape, candidates = self._shape, self._candidates
+        if self._in_array or candidates.early or candidates.running:
+            return False
+        return shape.finished and shape.seen >= self._choices
 
     def _is_whole(self) -> bool:
         # Nothing at all is as whole as it gets, and `_complete` says that it is nothing.
-        return not self._in_array and (self._shape.finished or not self._shape.seen)
+        if not self._shape.seen:
+            return not self._in_array
+        return self._shape.finished and not self._in_array and not self._torn
 
     def _message(self, message: Message) -> None:
         self._in_array = message.event == ELEMENT
@@ -60,14 +66,17 @@ class Parser(Answer):
         if self._in_array:
             return
         super()._tail(tail)
-        if not self._shape.ended and not self._shape.seen:
+        if not self._shape.ended:
             self._other(tail)
 
     def _other(self, tail: Message) -> None:
-        """Fail on a whole answer of something else, such as a gateway's {"detail": ...}."""
+        """Take what is no chunk: a piece of one, or a gateway's {"detail": ...}, which fails."""
         try:
             document = mapping(decode(tail.data))
         except ValueError:
+            self._torn = tail.data.strip() not in ("", "[DONE]")
+            return
+        if self._shape.seen:
             return
         if document and document.keys().isdisjoint(_OURS):
             self._refuse(document)

@@ -61,14 +61,20 @@ def is_complete(body: bytes, *, tail: bool) -> bool:
             try:
                 chunks.append(json.loads(data))
             except ValueError:
-                continue
+                if block is rest and data.startswith("{"):
+                    return False
     finished: dict[int, bool] = {}
     for chunk in chunks:
         if "error" in chunk:
             return False
         for candidate in chunk.get("candidates", ()):
             number = candidate.get("index", 0)
-            finished[number] = finished.get(number, False) or "finishReason" in candidate
+            says = any(
+                part != {"text": ""} for part in candidate.get("content", {}).get("parts", ())
+            )
+            finished[number] = "finishReason" in candidate or (
+                finished.get(number, False) and not says
+            )
     return bool(finished) and all(finished.values())
 
 
@@ -80,3 +86,7 @@ def test_the_judge_of_cuts_is_right() -> None:
     assert not is_complete(chunk[:-1], tail=True)
     assert is_complete(b"[%b]" % chunk[6:], tail=False)
     assert not is_complete(b"[%b" % chunk[6:], tail=True)
+    assert is_complete(chunk + b"\n\n", tail=True)
+    assert not is_complete(chunk + b"\n\n" + chunk[:-1], tail=True)
+    more = b'data: {"candidates":[{"content":{"parts":[{"text":"a"}]}}]}'
+    assert not is_complete(chunk + b"\n\n" + more, tail=True)

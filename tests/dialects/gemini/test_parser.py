@@ -904,6 +904,53 @@ def test_a_lost_connection_does_no_harm_after_all_that_was_asked_for() -> None:
     assert end_of(play([whole], dialect="gemini", choices=2)).status == "completed"
 
 
+FILE_SEARCH = [
+    chunk({"executableCode": {"code": "c"}}, finish="STOP"),
+    chunk(text("a")),
+    chunk(text("b"), finish="STOP"),
+]
+
+
+def test_what_follows_a_finish_reason_takes_it_back() -> None:
+    wires = [sse(*FILE_SEARCH[:size]) for size in (1, 2, 3)]
+
+    assert joined(read(*FILE_SEARCH), TextDelta) == "ab"
+    assert end_of(read(*FILE_SEARCH)) == StreamEnd("completed", "stop")
+    assert truncated(play([wires[1]], dialect="gemini"))
+    assert truncated(play([wires[2][:-10]], dialect="gemini"))
+    for wire in wires:  # while a tool runs, and after a reason that was none, any cut may harm
+        assert end_of(play([wire], dialect="gemini", cut=CUT)).status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        (chunk(text("b"), finish="MAX_TOKENS"), "length"),
+        (chunk(finish="SAFETY"), "content_filter"),
+        (chunk(text(""), finish="STOP"), "stop"),
+        (chunk(text("", thoughtSignature="S")), "stop"),
+    ],
+)
+def test_the_last_finish_reason_counts_where_every_chunk_has_one(last: Any, reason: Any) -> None:
+    found = read(chunk(text("a"), finish="STOP"), last)
+
+    assert end_of(found) == StreamEnd("completed", reason)
+
+
+def test_a_reason_that_says_more_than_stop_stays() -> None:
+    found = read(chunk(text("a"), finish="MAX_TOKENS"), chunk(text(""), finish="STOP"))
+
+    assert end_of(found) == StreamEnd("completed", "length")
+
+
+def test_a_chunk_that_was_cut_shows_that_there_was_more() -> None:
+    whole = sse(chunk(text("a"), finish="STOP"))
+
+    assert truncated(play([whole + b'data: {"candi'], dialect="gemini"))
+    for tail in (b"data: [DONE]", b"data: ", b": bye", b"da"):
+        assert end_of(play([whole + tail], dialect="gemini")).status == "completed"
+
+
 @pytest.mark.parametrize(
     "garbage", [b"data: {\n\n", b"data: 5\n\n", b"data: null\n\n", b"data: [5]\n\n"]
 )
