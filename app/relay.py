@@ -60,9 +60,11 @@ class Relay:
         self._limits = limits
         self._clock = asyncio.get_running_loop().time
         self._started_at = self._clock()
-        budget_s = route.budget_s or limits.first_event_timeout_s
         self._plan = upstreams.plan(
-            route, now=self._started_at, deadline=self._started_at + budget_s
+            route,
+            now=self._started_at,
+            deadline=self._started_at + (route.budget_s or limits.total_timeout_s),
+            each_s=limits.first_event_timeout_s,
         )
         self._breakers = upstreams.breakers
         self._step: Step | None = None

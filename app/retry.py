@@ -4,8 +4,8 @@ Until an answer has begun a failure can be made good by another attempt:
 
 - at the same target, if the failure may pass, after a pause that doubles and is never less
   than the provider asked for;
-- at the next target, once the attempts at this one are used up, or it asks for a long
-  wait, or its failure will not pass (a key that it refuses);
+- at the next target, once the attempts or the time at this one are used up, or it asks for a
+  long wait, or its failure will not pass (a key that it refuses);
 - nowhere, if the failure is the request's own doing: a content filter's verdict is not to
   be got round.
 
@@ -180,7 +180,8 @@ class Plan:
     """The attempts of one request.
 
     `order` are the targets' indices as `arrange` gives them. No attempt begins after
-    `deadline`.
+    `deadline`, and no other one at the same target later than `each_s` after its first: one
+    that said nothing for so long leaves the rest to the next.
     """
 
     def __init__(
@@ -188,12 +189,16 @@ class Plan:
         choices: Sequence[Choice],
         order: Sequence[int],
         *,
+        now: float,
         deadline: float,
+        each_s: float,
         chance: Callable[[], float],
     ) -> None:
         self._choices = choices
         self._left = list(order)
         self._deadline = deadline
+        self._each_s = each_s
+        self._here_since = now
         self._chance = chance
         self._tries = 0
         self._attempt = 1
@@ -210,9 +215,10 @@ class Plan:
         if error.code in FINAL:
             return None
         wait_s = self._wait_here(error)
-        if wait_s is None or now + wait_s >= self._deadline:
+        until = min(self._deadline, self._here_since + self._each_s)
+        if wait_s is None or now + wait_s >= until:
             self._left.pop(0)
-            self._tries, wait_s = 0, 0.0
+            self._here_since, self._tries, wait_s = now, 0, 0.0
         if not self._left or now >= self._deadline:
             return None
         self._tries += 1

@@ -31,10 +31,13 @@ FILTERED = UpstreamError("content_filtered", "a will not")
 PAUSE = FIRST_PAUSE_S / 2
 
 
-def plan(*attempts: int, order: list[int] | None = None, deadline: float = 100) -> Plan:
+def plan(
+    *attempts: int, order: list[int] | None = None, deadline: float = 100, each_s: float = 100
+) -> Plan:
     """A plan over targets with so many attempts each, and no chance in it."""
     choices = [Choice(attempts=count) for count in attempts]
-    return Plan(choices, order or list(range(len(choices))), deadline=deadline, chance=lambda: 0)
+    order = order or list(range(len(choices)))
+    return Plan(choices, order, now=0, deadline=deadline, each_s=each_s, chance=lambda: 0)
 
 
 def test_every_fault_and_final_code_is_a_code():
@@ -101,6 +104,22 @@ def test_a_pause_that_is_longer_than_the_budget_is_not_made_but_elsewhere():
 
     assert tried.next(LIMIT, 0.5) == Step(1, 0, 2)
     assert tried.next(BUSY, 1) is None
+
+
+def test_a_target_that_took_its_time_leaves_the_rest_to_the_next():
+    tried = plan(2, 2, each_s=10)
+    tried.first()
+
+    assert Step(1, 0, 2) == tried.next(BUSY, 10)
+    assert Step(1, PAUSE, 3) == tried.next(BUSY, 11)
+    assert tried.next(BUSY, 12) is None
+
+
+def test_a_target_alone_that_took_its_time_is_not_asked_again():
+    tried = plan(2, each_s=10)
+    tried.first()
+
+    assert tried.next(BUSY, 10) is None
 
 
 def test_targets_are_tried_in_the_order_that_is_given():

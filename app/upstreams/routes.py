@@ -117,12 +117,12 @@ class Upstreams:
         upstream, own_name = self._listed.get(name) or self._find(name)
         return Route(name, (Target(upstream, own_name, self._choice),))
 
-    def plan(self, route: Route, *, now: float, deadline: float) -> Plan:
+    def plan(self, route: Route, *, now: float, deadline: float, each_s: float) -> Plan:
         """Say in which order a route's targets are to be tried now."""
         choices = [target.choice for target in route.targets]
         breakers = [self.breakers.of(target) for target in route.targets]
         order = arrange(choices, breakers, now=now, chance=self._chance)
-        return Plan(choices, order, deadline=deadline, chance=self._chance)
+        return Plan(choices, order, now=now, deadline=deadline, each_s=each_s, chance=self._chance)
 
     def health(self, *, now: float) -> list[Health]:
         """Tell how the targets of all routes fare, and any other that fails."""

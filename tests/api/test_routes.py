@@ -245,6 +245,16 @@ async def test_after_the_gate_attempts_are_told_as_they_come(routed):
     assert "completed" == events[-1]["status"]
 
 
+async def test_a_target_that_is_silent_is_left_for_the_next(routed):
+    async with routed(first_event_timeout_s=0.3) as served:
+        served.a.script = [Hold()]
+        served.b.script = answer()
+        events = await chat(served.relay, model="fast")
+
+    assert "fine" == text_of(events)
+    assert (1, 1) == (len(served.a.calls), len(served.b.calls))
+
+
 async def test_the_budget_holds_over_all_attempts(routed):
     route = """
         [[route]]
