@@ -122,10 +122,14 @@ class Pieces:
         return ()
 
     def _begin(self, choice: int, *, text: bool) -> Iterable[Piece]:
+        """Begin a choice, and those before it: a helper of the clients wants them in order."""
         if choice in self._choices:
             return ()
-        self._choices[choice] = _Choice()
-        return (Piece(choice, {"role": "assistant", "content": "" if text else None}),)
+        new = [index for index in range(choice + 1) if index not in self._choices]
+        self._choices.update((index, _Choice()) for index in new)
+        content = "" if text else None
+        said = {"role": "assistant", "content": None}
+        return [Piece(i, {**said, "content": content} if i == choice else said) for i in new]
 
     def _rest(self, event: Event, state: _Choice) -> Iterable[Piece]:
         """Take what opens and closes blocks, and what is rare."""
@@ -150,7 +154,8 @@ class Pieces:
                     return (self._call(event, index, {"arguments": event.arguments}),)
             case Opaque() if event.block in self._calls:
                 index, _ = self._calls[event.block]
-                return (self._call(event, index, None, extra_content=_extra(event)),)
+                # A helper of the official clients fails at a delta without a function.
+                return (self._call(event, index, {"arguments": ""}, extra_content=_extra(event)),)
             case Opaque():
                 state.details.append(_encrypted(event.data, event.format))
             case Source(url=str()):
@@ -169,12 +174,10 @@ class Pieces:
         self,
         event: ToolCallStart | ToolCallDelta | ToolCallEnd | Opaque,
         index: int,
-        function: dict[str, str] | None,
+        function: dict[str, str],
         **fields: Any,
     ) -> Piece:
-        call = {"index": index, **fields}
-        if function is not None:
-            call["function"] = function
+        call = {"index": index, **fields, "function": function}
         return Piece(event.choice, {"tool_calls": [call]})
 
     def _media(self, event: Media, state: _Choice) -> Iterable[Piece]:

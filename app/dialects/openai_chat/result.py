@@ -64,8 +64,7 @@ class _Sum:
             self._calls.append({"id": delta["id"], "type": "function", "function": function})
             return
         call = self._calls[delta["index"]]
-        if "function" in delta:
-            call["function"]["arguments"] += delta["function"]["arguments"]
+        call["function"]["arguments"] += delta["function"]["arguments"]
         if "extra_content" in delta:
             call.setdefault("extra_content", {}).update(delta["extra_content"])
 

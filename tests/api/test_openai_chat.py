@@ -1,0 +1,234 @@
+"""Chat Completions towards clients: real sockets, and OpenAI's own Python client."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from tests.serving import Relay, read_messages, serve_relay
+from tests.upstream import (
+    DONE,
+    FINISH,
+    USAGE,
+    Hold,
+    Step,
+    Upstream,
+    event,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    text,
+)
+
+ASK: dict[str, Any] = {"model": "openai/m", "messages": [{"role": "user", "content": "hello"}]}
+PATH = "/v1/chat/completions"
+HI: list[Step] = [head(), send(text("Hi ") + text("🌊")), send(FINISH + USAGE + DONE)]
+
+
+@asynccontextmanager
+async def serve(*, retries: int = 0) -> AsyncIterator[tuple[Upstream, Relay, AsyncOpenAI]]:
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream) as relay,
+        AsyncOpenAI(api_key="k", base_url=f"{relay.url}/v1", max_retries=retries) as client,
+    ):
+        yield upstream, relay, client
+
+
+async def test_frames_have_ids_and_no_names():
+    async with serve() as (upstream, relay, _):
+        upstream.script = HI
+        async with relay.client.stream("POST", PATH, json={**ASK, "stream": True}) as answer:
+            messages = await read_messages(answer)
+            stream = answer.headers["stream-id"]
+
+        assert 200 == answer.status_code
+        assert "text/event-stream" in answer.headers["content-type"]
+        assert [f"{stream}.c{n}" for n in range(1, 6)] == [message.id for message in messages]
+        assert {"message"} == {message.event for message in messages}
+        assert "[DONE]" == messages[-1].data
+        again = await relay.client.get(
+            f"/v1/streams/{stream}/events?format=openai_chat&after={stream}.c3"
+        )
+        assert messages[3].data.encode() in again.content
+        assert messages[2].data.encode() not in again.content
+
+
+async def test_client_streams():
+    async with serve() as (upstream, _, client):
+        upstream.script = HI
+        stream = await client.chat.completions.create(
+            **ASK, stream=True, stream_options={"include_usage": True}
+        )
+        chunks = [chunk async for chunk in stream]
+
+        said = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
+        assert ["", "Hi ", "🌊", None] == said
+        assert chunks[-1].usage is not None
+        assert (3, 2, 5) == (
+            chunks[-1].usage.prompt_tokens,
+            chunks[-1].usage.completion_tokens,
+            chunks[-1].usage.total_tokens,
+        )
+        assert {"m-1"} == {chunk.model for chunk in chunks}
+
+
+async def test_client_gets_the_whole():
+    async with serve() as (upstream, _, client):
+        upstream.script = HI
+        whole = await client.chat.completions.create(**ASK)
+
+        assert ("Hi 🌊", "stop") == (
+            whole.choices[0].message.content,
+            whole.choices[0].finish_reason,
+        )
+        assert upstream.calls[0].json["stream"] is True
+
+
+async def test_helper_puts_choices_and_calls_together():
+    async with serve() as (upstream, _, client):
+        call = {"index": 0, "id": "c1", "function": {"name": "now", "arguments": '{"a":'}}
+        upstream.script = [
+            head(),
+            send(event({"content": "one"}, index=1)),
+            send(event({"reasoning_content": "Hm.", "tool_calls": [call]})),
+            send(event({"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]})),
+            send(event(finish_reason="tool_calls") + event(finish_reason="stop", index=1) + DONE),
+        ]
+        tool: Any = {"type": "function", "function": {"name": "now", "parameters": {}}}
+        async with client.chat.completions.stream(**ASK, n=2, tools=[tool]) as stream:
+            final = await stream.get_final_completion()
+
+        first, second = final.choices
+        assert first.message.tool_calls is not None
+        assert ('{"a":1}', "tool_calls", "one", "stop") == (
+            first.message.tool_calls[0].function.arguments,
+            first.finish_reason,
+            second.message.content,
+            second.finish_reason,
+        )
+        # And back, as the client dumps it.
+        upstream.script = HI
+        turn: Any = [
+            *ASK["messages"],
+            first.message,
+            {"role": "tool", "tool_call_id": "c1", "content": "12:00"},
+        ]
+        await client.chat.completions.create(model=ASK["model"], messages=turn)
+        sent = upstream.calls[-1].json["messages"][1]
+        assert '{"a":1}' == sent["tool_calls"][0]["function"]["arguments"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "param"),
+    [
+        ({"extra_body": {"flavour": 1}}, openai.BadRequestError, "flavour"),
+        ({"functions": [{"name": "f"}]}, openai.BadRequestError, "functions"),
+    ],
+)
+async def test_client_raises_the_right_class(fields, kind, param):
+    async with serve() as (_, _, client):
+        with pytest.raises(kind) as caught:
+            await client.chat.completions.create(**{**ASK, **fields})
+
+        assert param == caught.value.param
+
+
+async def test_model_that_is_not_there_is_not_found():
+    async with (
+        serve_relay() as relay,
+        AsyncOpenAI(api_key="k", base_url=f"{relay.url}/v1") as client,
+    ):
+        with pytest.raises(openai.NotFoundError) as caught:
+            await client.chat.completions.create(**{**ASK, "model": "nope"})
+
+        assert ("model_not_found", "model") == (caught.value.code, caught.value.param)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "code"),
+    [
+        ("429 Slow", openai.RateLimitError, "upstream_rate_limited"),
+        ("401 No", openai.InternalServerError, "upstream_auth"),
+        ("400 Bad", openai.BadRequestError, "upstream_invalid_request"),
+    ],
+)
+@pytest.mark.parametrize("streams", [True, False])
+async def test_failure_before_the_answer_is_a_status(status, kind, code, streams):
+    async with serve() as (upstream, _, client):
+        upstream.script = reply(status, '{"error": {"message": "no"}}')
+        with pytest.raises(kind) as caught:
+            await client.chat.completions.create(**ASK, stream=streams)
+
+        assert code == caught.value.code
+
+
+async def test_failure_in_the_answer_is_raised_and_not_the_end():
+    async with serve() as (upstream, relay, client):
+        upstream.script = [head(), send(text("Hi"))]
+        stream = await client.chat.completions.create(**ASK, stream=True)
+        with pytest.raises(openai.APIError) as caught:
+            _ = [chunk async for chunk in stream]
+        async with relay.client.stream("POST", PATH, json={**ASK, "stream": True}) as answer:
+            messages = await read_messages(answer)
+
+        assert "upstream_truncated" == caught.value.code
+        *chunks, failure = [json.loads(message.data) for message in messages]
+        assert "upstream_truncated" == failure["error"]["code"]
+        assert [None, None] == [chunk["choices"][0]["finish_reason"] for chunk in chunks]
+
+
+async def test_whole_answer_that_fails_is_a_status():
+    async with serve() as (upstream, _, client):
+        upstream.script = [head(), send(text("Hi"))]
+        with pytest.raises(openai.InternalServerError) as caught:
+            await client.chat.completions.create(**ASK)
+
+        assert "upstream_truncated" == caught.value.code
+
+
+async def test_client_that_leaves_stops_the_upstream():
+    async with serve() as (upstream, _, client):
+        upstream.script = [head(), send(text("Hi")), Hold()]
+        stream = await client.chat.completions.create(**ASK, stream=True)
+        async for _ in stream:
+            break
+        await stream.close()
+
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 2)
+
+
+async def test_cancelled_stream_ends_without_done():
+    async with serve() as (upstream, relay, _):
+        upstream.script = [head(), send(text("Hi")), Hold()]
+        async with relay.client.stream("POST", PATH, json={**ASK, "stream": True}) as answer:
+            stream = answer.headers["stream-id"]
+            reading = asyncio.create_task(read_messages(answer))
+            await relay.client.post(f"/v1/streams/{stream}/cancel")
+            messages = await asyncio.wait_for(reading, 5)
+
+        assert "stop" == json.loads(messages[-1].data)["choices"][0]["finish_reason"]
+
+
+async def test_client_lists_the_models():
+    async with serve() as (_, _, client):
+        models = [model async for model in client.models.list()]
+
+        assert "demo" in {model.id for model in models}
+        assert all(model.object == "model" for model in models)
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", None])
+async def test_errors_of_the_request_itself_are_in_the_format(content_type):
+    async with serve() as (_, relay, _):
+        headers = {"content-type": content_type} if content_type else {}
+        answer = await relay.client.post(PATH, content=b"hello", headers=headers)
+
+        assert 415 == answer.status_code
+        assert "unsupported_media_type" == answer.json()["error"]["code"]

@@ -1,0 +1,249 @@
+"""Requests of Chat Completions clients: what becomes of every field, and of junk."""
+
+import contextlib
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletion
+
+from app.dialects.openai_chat.body import PASSED_ON, parse_request
+from app.dialects.openai_chat.failure import render_failure
+from app.dialects.openai_chat.result import render_result
+from app.errors import CODES, RelayError, RequestError
+from app.events import (
+    ChoiceEnd,
+    Event,
+    Opaque,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StreamEnd,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from app.requests import ChatRequest, parse_chat_request
+
+HELLO: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+
+
+def parse(**fields: Any) -> Any:
+    return parse_request(json.dumps({**HELLO, **fields}).encode())
+
+
+def chat(**fields: Any) -> dict[str, Any]:
+    """The request that comes of it, but for its plain fields."""
+    found: dict[str, Any] = msgspec.to_builtins(parse(**fields).chat)
+    return {k: v for k, v in found.items() if k not in ("model", "messages", "stream")}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, {}),
+        ({"max_tokens": 5, "seed": 1, "user": "u"}, {"max_tokens": 5, "seed": 1, "user": "u"}),
+        ({"safety_identifier": "s"}, {"user": "s"}),
+        ({"safety_identifier": "s", "user": "u"}, {"user": "u"}),
+        ({"verbosity": "low"}, {"provider_options": {"verbosity": "low"}}),
+        (
+            {"verbosity": "low", "provider_options": {"verbosity": "high", "x": 1}},
+            {"provider_options": {"verbosity": "high", "x": 1}},
+        ),
+        ({"service_tier": "auto", "modalities": ["text"]}, {}),
+        ({"service_tier": "flex"}, {"provider_options": {"service_tier": "flex"}}),
+        ({"logit_bias": {"50256": -100}}, {"provider_options": {"logit_bias": {"50256": -100.0}}}),
+        ({"store": True, "prompt_cache_key": "k", "prompt_cache_retention": "24h"}, {}),
+        ({"stream_options": {"include_obfuscation": False}}, {}),
+        ({"on_disconnect": "continue"}, {"on_disconnect": "continue"}),
+    ],
+)
+def test_fields_become(fields, expected):
+    assert expected == chat(**fields)
+
+
+def test_stream_is_off_unless_it_is_asked_for():
+    assert [False, False, False, True] == [
+        parse(**fields).chat.streams
+        for fields in ({}, {"stream": None}, {"stream": False}, {"stream": True})
+    ]
+
+
+def test_usage_is_asked_for_by_a_label():
+    assert [{}, {}, {"usage": "1"}] == [
+        parse(**fields).labels
+        for fields in (
+            {},
+            {"stream_options": {"include_usage": False}},
+            {"stream_options": {"include_usage": True}},
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        ({"functions": []}, "functions", "use tools"),
+        ({"function_call": "auto"}, "function_call", "use tool_choice"),
+        ({"flavour": 1}, "flavour", "unknown field"),
+        ({"messages": []}, "messages", "length"),
+        ({"messages": [{"role": "function", "name": "f", "content": "1"}]}, "messages[0].role", "use 'tool'"),
+        (
+            {"messages": [{"role": "assistant", "function_call": {"name": "f", "arguments": ""}}]},
+            "messages[0].function_call",
+            "use tool_calls",
+        ),
+        ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, "messages[0].audio", "transcript"),
+        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type", "'custom'"),
+        ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.type", "'allowed_tools'"),
+        ({"temperature": 3}, "temperature", "<= 2"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_taken_is_refused_by_its_name(fields, param, words):
+    with pytest.raises(RequestError) as caught:
+        parse(**fields)
+
+    assert words in caught.value.message
+    failure = render_failure(caught.value, "req_1")
+    error = json.loads(failure.body)["error"]
+    assert (400, param, "invalid_request", "invalid_request_error") == (
+        failure.status,
+        error["param"],
+        error["code"],
+        error["type"],
+    )
+
+
+def test_missing_messages_are_named():
+    with pytest.raises(RequestError) as caught:
+        parse_request(b'{"model": "m"}')
+
+    error = json.loads(render_failure(caught.value, "").body)["error"]
+    assert "messages" == error["param"]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_has_a_status_that_clients_do_not_repeat_in_vain(code):
+    failure = render_failure(RelayError(code, "x"), "")
+
+    assert 409 != failure.status >= 400
+    assert code == json.loads(failure.body)["error"]["code"]
+
+
+PROVED: list[Event] = [
+    StreamStart("st_1", "m", 1),
+    ReasoningStart(0),
+    ReasoningDelta(0, "Hm."),
+    ReasoningEnd(0, signature="sig", format="anthropic"),
+    ReasoningStart(1),
+    ReasoningDelta(1, "So."),
+    ReasoningEnd(1, encrypted="enc", format="openai"),
+    Opaque("anthropic.redacted_thinking", "red", None),
+    TextStart(2),
+    TextDelta(2, "Yes."),
+    TextEnd(2),
+    ToolCallStart(3, "c1", "now"),
+    Opaque("google.thought_signature", "goo", 3),
+    Opaque("openai.custom_tool_call", "c1", 3),
+    ToolCallEnd(3, "{}"),
+    ChoiceEnd("tool_calls"),
+    StreamEnd("completed", "tool_calls"),
+]
+
+
+def test_answer_that_was_dumped_by_the_client_comes_back_whole():
+    answer = ChatCompletion.model_validate(render_result("st_1", PROVED))
+    dumped = answer.choices[0].message.model_dump()
+    found = parse(messages=[*HELLO["messages"], dumped]).chat.messages[1]
+
+    assert {
+        "role": "assistant",
+        "content": [
+            {"type": "reasoning", "text": "Hm.", "signature": "sig", "format": "anthropic"},
+            {"type": "reasoning", "text": "So.", "encrypted": "enc", "format": "openai"},
+            {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "red"},
+            {"type": "text", "text": "Yes."},
+        ],
+        "tool_calls": [
+            {
+                "id": "c1",
+                "function": {"name": "now", "arguments": "{}"},
+                "opaque": [
+                    {"format": "google.thought_signature", "data": "goo"},
+                    {"format": "openai.custom_tool_call", "data": "c1"},
+                ],
+            }
+        ],
+    } == msgspec.to_builtins(found)
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_without_proof_is_taken_by_both_names(name):
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "Yes.",
+        name: "Hm.",
+        "annotations": [],
+        "audio": None,
+    }
+    found = parse(messages=[message]).chat.messages[0]
+
+    assert {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."} == (
+        msgspec.to_builtins(found)
+    )
+
+
+def test_encrypted_detail_alone_is_reasoning_without_a_text():
+    details = [{"type": "reasoning.encrypted", "data": "x", "id": "rs_1", "index": 0}]
+    found = parse(messages=[{"role": "assistant", "reasoning_details": details}]).chat.messages[0]
+
+    assert [{"type": "reasoning", "encrypted": "x"}] == msgspec.to_builtins(found)["content"]
+
+
+def test_every_field_of_the_native_request_is_taken():
+    native = {
+        "temperature": 1, "top_p": 1, "n": 2, "stop": ["x"], "frequency_penalty": 0,
+        "presence_penalty": 0, "logprobs": True, "top_logprobs": 2, "parallel_tool_calls": False,
+        "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "auto",
+        "response_format": {"type": "json_object"}, "reasoning_effort": "low",
+        "metadata": {"a": "b"}, "max_completion_tokens": 3,
+    }  # fmt: skip
+    ours = parse_chat_request(json.dumps({**HELLO, **native, "stream": False}).encode())
+
+    assert ours == parse(**native).chat
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = [*ChatRequest.__struct_fields__, *PASSED_ON, "stream_options", "functions", "store"]
+MESSAGES = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "tool", "system", "function"])},
+    optional=dict.fromkeys(
+        ("content", "tool_calls", "reasoning_details", "audio", "tool_call_id"), JSON
+    ),
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4),
+    st.lists(MESSAGES, max_size=2),
+)
+def test_junk_is_a_request_or_an_error_of_it(fields, messages):
+    body = json.dumps({"messages": messages, **fields}).encode()
+    with contextlib.suppress(RequestError):
+        parse_request(body)
+
+
+@given(st.binary(max_size=40))
+def test_bytes_are_a_request_or_an_error_of_it(body):
+    with pytest.raises(RequestError):
+        parse_request(body)
