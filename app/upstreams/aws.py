@@ -2,21 +2,26 @@
 
 The keys come from where Amazon's own tools look: the environment, the shared files, the
 container, the machine. botocore looks there, which may wait for a server, so it does that
-in a thread; it remembers keys and renews those that expire.
+in a thread, of its own so that nobody else waits for it; it remembers keys and renews those
+that expire.
 """
 
 import asyncio
 import importlib
 import logging
 from collections.abc import Mapping
-from threading import Lock
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
+
+import structlog
 
 from app.errors import UpstreamError
 from app.upstreams.credentials import Secret
 
 SERVICE = "bedrock"
+
+log = structlog.get_logger("seseragi.credentials")
 
 
 class AwsCredentials:
@@ -32,7 +37,7 @@ class AwsCredentials:
         self._botocore = _load()
         self._found: Any = None
         """botocore's credentials, once there are some."""
-        self._lock = Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="aws-keys")
         self._secrets: tuple[Secret, ...] = ()
         """Those of the last two sets of keys: an error may quote the one before."""
         # At the level of debugging botocore writes down what it signs, the token included.
@@ -44,7 +49,8 @@ class AwsCredentials:
         Raises:
             UpstreamError: `upstream_auth`, there are no keys to be had.
         """
-        return await asyncio.to_thread(self._sign, method, url, body)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._sign, method, url, body)
 
     def redact(self, text: str) -> str:
         """Take every secret out of a text."""
@@ -61,22 +67,25 @@ class AwsCredentials:
 
     def _keys(self) -> Any:
         """Give the keys of now."""
-        with self._lock:
-            try:
-                if self._found is None:
-                    session = self._botocore["session"].Session(profile=self._profile)
-                    self._found = session.get_credentials()
-                keys = self._found and self._found.get_frozen_credentials()
-            except self._botocore["exceptions"].BotoCoreError:
-                keys = None  # the reason names files and addresses
-            if not (keys and keys.access_key and keys.secret_key):
-                raise UpstreamError(
-                    "upstream_auth",
-                    "the relay has no AWS credentials; "
-                    "give it some in the environment, a profile or a role",
-                ) from None
-            self._remember(keys)
-            return keys
+        exceptions = self._botocore["exceptions"]
+        try:
+            if self._found is None:
+                session = self._botocore["session"].Session(profile=self._profile)
+                self._found = session.get_credentials()
+            keys = self._found and self._found.get_frozen_credentials()
+        # The last two where a program gives the keys: there is none, or it gives no JSON.
+        except (exceptions.BotoCoreError, exceptions.ClientError, OSError, ValueError) as error:
+            told = self.redact(str(error)[:300])  # to the log only: it names files and addresses
+            log.warning("no AWS keys", reason=type(error).__name__, error=told)
+            keys = None
+        if not (keys and keys.access_key and keys.secret_key):
+            raise UpstreamError(
+                "upstream_auth",
+                "the relay has no AWS credentials that work; "
+                "give it some in the environment, a profile or a role",
+            )
+        self._remember(keys)
+        return keys
 
     def _remember(self, keys: Any) -> None:
         values = filter(None, (keys.secret_key, keys.token, keys.access_key))

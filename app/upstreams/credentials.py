@@ -133,11 +133,13 @@ class KeyFile:
 
     def _read(self) -> Secret:
         try:
-            self._stamp = self._look()
+            stamp = self._look()  # before: what changes meanwhile is read again
             with self._path.open("rb") as file:
-                return Secret(check_key(file.read(MAX_KEY).decode("ascii", "replace")))
+                raw = file.read(MAX_KEY)
         except OSError:
             raise KeyUnusable("it cannot be read") from None
+        self._stamp = stamp
+        return Secret(check_key(raw.decode("ascii", "replace")))
 
     def _look(self) -> tuple[int, int, int]:
         state = self._path.stat()

@@ -20,6 +20,9 @@ from app.upstreams.credentials import Secret
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
+ODD_FILE = (OSError, ValueError, TypeError, AttributeError)
+"""What google-auth fails with for a file that is a folder, or JSON of another kind."""
+
 TIMEOUT_S = 10.0
 """For each call that a refresh takes; google-auth would wait for two minutes."""
 
@@ -87,7 +90,7 @@ class GoogleCredentials:
                 found, _ = self._google["auth"].default(request=request)
                 self._found = self._google["credentials"].with_scopes_if_required(found, SCOPES)
             self._found.refresh(request)
-        except self._google["exceptions"].GoogleAuthError as error:
+        except (self._google["exceptions"].GoogleAuthError, *ODD_FILE) as error:
             told = self.redact(str(error)[:300])
             log.warning("no Google token", reason=type(error).__name__, error=told)
             if self._state() is not self._google["credentials"].TokenState.STALE:

@@ -15,10 +15,12 @@ from urllib.parse import quote
 import boto3
 import botocore.auth
 import pytest
+import structlog
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
+from botocore.exceptions import ClientError
 
 from app.errors import UpstreamError
 from app.requests import parse_chat_request
@@ -155,7 +157,7 @@ async def test_no_keys_are_an_error_that_tells_nothing_of_the_machine(
     assert failed.value.code == "upstream_auth"
     assert "no AWS credentials" in failed.value.message
     assert str(tmp_path) not in failed.value.message
-    assert failed.value.__suppress_context__
+    assert failed.value.__context__ is None
     assert credentials.redact("a text") == "a text"
 
 
@@ -236,11 +238,36 @@ async def test_the_loop_does_not_wait_for_keys(monkeypatch: pytest.MonkeyPatch) 
 
     credentials = AwsCredentials("us-east-1")
     monkeypatch.setattr("botocore.session.Session", Slow)
-    task = asyncio.create_task(credentials.headers("POST", URL, b"{}"))
+    tasks = [asyncio.create_task(credentials.headers("POST", URL, b"{}")) for _ in range(50)]
     await asked.wait()
+    # Names of hosts are looked up in these threads: others must not wait for Amazon's keys.
+    assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 1) == "free"
     answer.set()
 
-    assert ID in (await task)["authorization"]
+    assert all(ID in headers["authorization"] for headers in await asyncio.gather(*tasks))
+
+
+REFUSALS = {
+    "role": ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "AssumeRole"),
+    "program": FileNotFoundError("/opt/keys"),
+    "output": ValueError("no JSON"),
+}
+
+
+@pytest.mark.parametrize("error", REFUSALS.values(), ids=REFUSALS)
+async def test_keys_that_cannot_be_had_are_an_error_and_logged(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing:
+        def __init__(self, **_: Any) -> None:
+            raise error
+
+    monkeypatch.setattr("botocore.session.Session", Refusing)
+    with structlog.testing.capture_logs() as logs, pytest.raises(UpstreamError) as failed:
+        await AwsCredentials("us-east-1").headers("POST", URL, b"{}")
+
+    assert failed.value.code == "upstream_auth"
+    assert [type(error).__name__] == [entry["reason"] for entry in logs]
 
 
 def test_without_botocore_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

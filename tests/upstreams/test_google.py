@@ -258,6 +258,17 @@ async def test_credentials_that_are_none_are_a_failure(content, tmp_path, monkey
     assert str(tmp_path) not in caught.value.message
 
 
+@pytest.mark.parametrize("odd", ["folder", "list"])
+async def test_a_file_that_is_something_else_is_a_failure(odd, tmp_path, monkeypatch):
+    path = tmp_path / "adc.json"
+    path.mkdir() if odd == "folder" else path.write_text("[1]")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+
+    with pytest.raises(UpstreamError) as failed:
+        await ask(GoogleCredentials())
+    assert "upstream_auth" == failed.value.code
+
+
 async def test_no_credentials_at_all_are_a_failure():
     with pytest.raises(UpstreamError) as caught:
         await ask(GoogleCredentials())
