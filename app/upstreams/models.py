@@ -1,6 +1,7 @@
 """What models an upstream has, by its own word."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 
 import httpx2
@@ -28,12 +29,17 @@ class ModelLists:
 
     def __init__(self) -> None:
         self._asked: dict[str, tuple[float, Sequence[str]]] = {}
+        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def ask(self, client: httpx2.AsyncClient, upstream: Upstream) -> Sequence[str]:
         """Ask an upstream for its models, unless its last answer is still believed.
 
         One that does not answer has those of its last answer, or none.
         """
+        async with self._asking[upstream.name]:  # who waits has the answer too
+            return await self._ask(client, upstream)
+
+    async def _ask(self, client: httpx2.AsyncClient, upstream: Upstream) -> Sequence[str]:
         believed_until, models = self._asked.get(upstream.name, (0.0, ()))
         now = asyncio.get_running_loop().time()
         lists = upstream.lists_models and DIALECTS[upstream.dialect].models_path is not None
@@ -53,12 +59,14 @@ async def _fetch(client: httpx2.AsyncClient, upstream: Upstream) -> tuple[str, .
     """Fetch an upstream's list of models, in OpenAI's form or Google's.
 
     Raises:
-        ValueError: the answer is none, or too large.
+        ValueError: the answer is no list, or too large.
     """
     url = f"{upstream.base_url}/{DIALECTS[upstream.dialect].models_path}"
     request = await build(client, upstream, "GET", url)
     response = await client.send(request, stream=True)
     try:
+        if response.status_code != 200:
+            raise ValueError("the list of models was refused")
         body = b""
         async for chunk in response.aiter_bytes():
             body += chunk

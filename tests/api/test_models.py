@@ -1,9 +1,11 @@
 """Model names: the list, what it does when an upstream misbehaves, and where names lead."""
 
+import asyncio
+
 import pytest
 
 from tests.serving import HELLO, serve_relay
-from tests.upstream import DONE, FINISH, head, reply, send, serve_upstream, text
+from tests.upstream import DONE, FINISH, head, reply, send, serve_upstream, text, wait
 
 ANSWER = [head(), send(text("a") + FINISH + DONE)]
 
@@ -51,6 +53,27 @@ async def test_upstream_without_a_list_still_serves(script):
         assert "x" == upstream.calls[0].json["model"]
 
 
+async def test_requests_at_once_ask_an_upstream_once():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.models = [wait(0.02), *reply("200 OK", '{"data":[{"id":"b"}]}')]
+        listed = await asyncio.gather(*(names(relay) for _ in range(5)))
+
+        assert all("openai/b" in one for one in listed)
+        assert 1 == upstream.models_asked
+
+
+@pytest.mark.parametrize("status", ["401 No", "429 Slow", "500 Oops", "302 Found"])
+async def test_refusal_is_no_list(status, monkeypatch):
+    monkeypatch.setattr("app.upstreams.models.LIST_S", 0)
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.models = reply("200 OK", '{"data":[{"id":"b"}]}')
+        await names(relay)
+        upstream.models = reply(status, '{"error":{"message":"no"}}')
+
+        assert "openai/b" in await names(relay)
+        assert 2 == upstream.models_asked
+
+
 async def test_bare_name_goes_to_the_only_upstream():
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = ANSWER
@@ -64,7 +87,7 @@ async def test_bare_name_goes_to_the_only_upstream():
     [
         ("gpt-5", "/openai/deployments/gpt-5/chat/completions?api-version=1"),
         ("../../x", "/openai/deployments/..%2F..%2Fx/chat/completions?api-version=1"),
-        ("a?b=c#d", "/openai/deployments/a%3Fb=c%23d/chat/completions?api-version=1"),
+        ("a?b=c#d", "/openai/deployments/a%3Fb%3Dc%23d/chat/completions?api-version=1"),
     ],
 )
 async def test_model_in_a_path_stays_one_segment(model, path, tmp_path, monkeypatch):
