@@ -123,15 +123,17 @@ class Attempt:
         return self._redacted(self.parser.cut(error))
 
     def _redacted(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Take the upstream's secrets out of the error, which may quote what it said."""
-        if not events:
-            return events
-        end = events[-1]
-        if not isinstance(end, StreamEnd) or end.error is None:
-            return events
-        message = self.target.upstream.credentials.redact(end.error.message)
-        error = msgspec.structs.replace(end.error, message=message)
-        return [*events[:-1], msgspec.structs.replace(end, error=error)]
+        """Take the upstream's secrets out of what may quote what it said of the request."""
+        return [self._redact(e) if isinstance(e, Notice | StreamEnd) else e for e in events]
+
+    def _redact(self, event: Notice | StreamEnd) -> Event:
+        redact = self.target.upstream.credentials.redact
+        if isinstance(event, Notice):
+            return msgspec.structs.replace(event, message=redact(event.message))
+        if event.error is None:
+            return event
+        error = msgspec.structs.replace(event.error, message=redact(event.error.message))
+        return msgspec.structs.replace(event, error=error)
 
 
 def is_visible(event: Event) -> bool:

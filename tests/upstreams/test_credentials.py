@@ -6,6 +6,8 @@ import json
 import logging
 import os
 import time
+from pathlib import Path
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
@@ -150,6 +152,16 @@ def test_key_file_that_goes_leaves_the_last_key(key_file):
     assert "first-0123456789" == key.reveal()
 
 
+def test_key_file_is_read_as_soon_as_it_may_be(key_file, monkeypatch):
+    key = KeyFile(str(key_file))
+    replace(key_file, "second-0123456789")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", Mock(side_effect=PermissionError))
+        assert "first-0123456789" == key.reveal()
+
+    assert "second-0123456789" == key.reveal()
+
+
 def test_key_before_is_taken_out_too(key_file):
     key = KeyFile(str(key_file))
     replace(key_file, "second-abcdefghij")
@@ -215,6 +227,19 @@ async def test_what_an_upstream_quotes_reaches_nobody(status, saying, form, capl
     assert shown.status_code >= 400
     assert not pieces(said[4:-4]) & pieces(everything)
     assert not pieces(json.dumps(said[4:-4])[1:-1]) & pieces(everything)
+
+
+async def test_what_an_upstream_says_besides_its_answer_is_redacted():
+    finish = {"finishReason": "SAFETY", "finishMessage": f"blocked for {KEY}"}
+    said = [{"content": {"parts": [{"text": "a"}]}}, finish]
+    async with serve_upstream() as upstream:
+        events = "".join(f"data: {json.dumps({'candidates': [one]})}\n\n" for one in said)
+        upstream.script = [head(), send(events)]
+        async with serve_relay(upstream, key=KEY, dialect="gemini") as relay:
+            shown = await relay.client.post("/v1/chat", json={**HELLO, "model": "openai/m"})
+
+    assert "blocked for [key]" in shown.text
+    assert not pieces(json.dumps(KEY)[1:-1]) & pieces(shown.text)
 
 
 @pytest.mark.parametrize(
