@@ -119,6 +119,8 @@ def _check_url(url: str, source: str) -> str:
             f"{source}: it must have no query, fragment, spaces or special characters; "
             "what every request needs goes into query"
         )
+    if MODEL in parts.netloc:  # clients would say where keys are sent
+        raise SettingsError(f"{source}: {MODEL} may stand in the path only")
     unknown = set(re.findall(r"{(.*?)}", url)) - {MODEL[1:-1]}
     if unknown or re.search(r"[{}]", url.replace(MODEL, "")):
         known = ", ".join(["{model}", *(f"{{{name}}}" for name in PLACES)])
@@ -127,17 +129,24 @@ def _check_url(url: str, source: str) -> str:
 
 
 def check_headers(headers: Mapping[str, str], source: str) -> Mapping[str, str]:
-    """Refuse headers that cannot be sent, or that are for a key."""
+    """Give the headers by their names in lower case.
+
+    Those that cannot be sent, or are for a key, are refused.
+    """
+    found: dict[str, str] = {}
     for name, value in headers.items():
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
             raise SettingsError(f"{source}: {name!r} is no name of a header")
         if name.lower() in KEY_HEADERS:
             raise SettingsError(f"{source}.{name}: put the key into key_env, and say how in auth")
+        if name.lower() in found:
+            raise SettingsError(f"{source}: {name!r} is there twice")
         if name.lower() in OWN_HEADERS:
             raise SettingsError(f"{source}.{name}: the relay sets this header itself")
         if not re.fullmatch(r"[ -~]*", value):
             raise SettingsError(f"{source}.{name}: a header has visible ASCII characters only")
-    return headers
+        found[name.lower()] = value
+    return found
 
 
 def check_query(query: Mapping[str, str], source: str) -> Mapping[str, str]:
