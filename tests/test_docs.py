@@ -85,7 +85,7 @@ async def test_every_call_is_documented():
     settings = load_settings({})
     hub = build_hub(settings)
     for route in build_routes(settings, hub):
-        path = getattr(route, "path", "").replace("{stream}", "{id}")
+        path = getattr(route, "path", "").replace("{stream}", "{id}").replace(":path}", "}")
         for method in sorted(getattr(route, "methods", None) or ()):
             if method != "HEAD":
                 assert f"`{method} {path}`" in PROTOCOL

@@ -1,0 +1,219 @@
+"""The request of `POST /v1/messages`: Anthropic's words to ours.
+
+An upstream that speaks Anthropic's words is sent them as they came. For all others there is
+the chat request, and beside it the list of what that does not say. Fields that are known
+have to have their types; those that are not are Anthropic's business, and refused only
+where it is another provider who is asked.
+"""
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.dialects.anthropic.history import Content, History, Turn
+from app.dialects.anthropic.original import BETA
+from app.dialects.front import Asked
+from app.errors import RequestError
+from app.requests import (
+    Function,
+    JsonSchema,
+    JsonSchemaFormat,
+    Original,
+    Tool,
+    ToolChoiceFunction,
+    TranslatedRequest,
+    convert_body,
+    parse_body,
+)
+from app.requests import ToolChoice as ChatToolChoice
+
+NAME: Final = "anthropic"
+
+_EXAMPLE: Final = '{"model": "demo", "max_tokens": 1024, "messages": [...]}'
+
+_RELAYS_OWN: Final = ("model", "stream", "provider_options", "on_disconnect")
+"""What is for the relay, and not for an upstream."""
+
+_IGNORED: Final = frozenset(
+    (
+        *("cache_control", "context_management", "diagnostics", "service_tier", "speed"),
+        *("top_k", "betas"),
+    )
+)
+"""Fields without which the answer is no other one."""
+
+_BETA: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    user_id: str | None = None
+
+
+class _ToolChoice(msgspec.Struct, frozen=True):
+    type: Literal["auto", "any", "tool", "none"]
+    name: str = ""
+    disable_parallel_tool_use: bool | None = None
+
+
+class _Thinking(msgspec.Struct, frozen=True):
+    type: str
+    budget_tokens: int | None = None
+
+
+class _Format(msgspec.Struct, frozen=True):
+    type: Literal["json_schema"]
+    schema: dict[str, Any]
+
+
+class _Output(msgspec.Struct, frozen=True):
+    effort: str | None = None
+    format: _Format | None = None
+
+
+class _CustomTool(msgspec.Struct, frozen=True):
+    name: Annotated[str, Meta(min_length=1)]
+    input_schema: dict[str, Any]
+    description: str | None = None
+    strict: bool | None = None
+    allowed_callers: list[str] | None = None
+
+
+class _Body(msgspec.Struct, frozen=True):
+    model: Annotated[str, Meta(min_length=1)]
+    max_tokens: Annotated[int, Meta(ge=0)]
+    messages: Annotated[list[Turn], Meta(min_length=1)]
+    system: Content | None = None
+    stream: bool | None = None
+    temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: int | None = None
+    stop_sequences: list[str] | None = None
+    metadata: _Metadata | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: _ToolChoice | None = None
+    thinking: _Thinking | None = None
+    output_config: _Output | None = None
+    output_format: _Format | None = None
+    """What `output_config.format` was called in a beta."""
+    provider_options: dict[str, Any] | None = None
+    on_disconnect: Literal["continue", "cancel"] | Annotated[float, Meta(ge=0)] | None = None
+
+
+_decoder = msgspec.json.Decoder(_Body)
+_object = msgspec.json.Decoder(dict[str, Any])
+
+
+def parse_request(data: bytes, *, betas: str = "") -> Asked:
+    """Read a request; `betas` is its header `anthropic-beta`.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
+    body = parse_body(data, _decoder, example=_EXAMPLE)
+    given = {name: value for name, value in _object.decode(data).items() if value is not None}
+    known = set(_Body.__struct_fields__)
+    beyond = [f"{name}: this field" for name in given if name not in known | _IGNORED]
+    if body.max_tokens == 0:
+        beyond.append("max_tokens: 0, which only fills a cache,")
+    history = History()
+    if body.system:
+        history.system(body.system)
+    for number, turn in enumerate(body.messages):
+        history.turn(turn, place=f"messages[{number}]")
+    tools = _tools(body, beyond)
+    beyond += history.beyond
+    if not history.messages and not beyond:
+        raise RequestError("invalid_request", "messages: there is nothing in them")
+    ignored = sorted(_IGNORED & given.keys())
+    thinks = body.thinking
+    if thinks is not None and thinks.type == "disabled":
+        ignored.append("thinking")
+    original = Original(
+        NAME,
+        {name: value for name, value in given.items() if name not in _RELAYS_OWN},
+        _headers(betas),
+        tuple(beyond),
+        tuple(ignored),
+    )
+    chat = TranslatedRequest(
+        history.messages,
+        model=body.model,
+        stream=body.stream or False,
+        max_tokens=body.max_tokens or None,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        stop=body.stop_sequences or None,
+        user=body.metadata.user_id if body.metadata else None,
+        reasoning_effort=_effort(body),
+        response_format=_format(body),
+        provider_options=body.provider_options,
+        on_disconnect=body.on_disconnect,
+        original=original,
+        **tools,
+    )
+    return Asked(chat)
+
+
+def _headers(betas: str) -> dict[str, str]:
+    """Give the header that names the betas, without those about the client's own login."""
+    names = [name.strip() for name in betas.split(",") if name.strip()]
+    wrong = next((name for name in names if not _BETA.fullmatch(name)), None)
+    if wrong is not None:
+        raise RequestError("invalid_request", f"{BETA}: {wrong[:80]!r} is not the name of a beta")
+    kept = [name for name in names if not name.startswith("oauth-")]
+    return {BETA: ",".join(kept)} if kept else {}
+
+
+def _effort(body: _Body) -> str | None:
+    """Give the effort that was asked for, or that comes near the budget of tokens."""
+    thinking = body.thinking
+    if thinking is not None and thinking.type == "disabled":
+        return None
+    if body.output_config is not None and body.output_config.effort is not None:
+        return body.output_config.effort
+    if thinking is None or thinking.budget_tokens is None:
+        return None
+    budget = thinking.budget_tokens
+    return "low" if budget < 4096 else "medium" if budget < 16384 else "high"
+
+
+def _format(body: _Body) -> JsonSchemaFormat | None:
+    wanted = body.output_config.format if body.output_config else None
+    wanted = wanted or body.output_format
+    if wanted is None:
+        return None
+    return JsonSchemaFormat(JsonSchema("answer", wanted.schema, strict=True))
+
+
+def _tools(body: _Body, beyond: list[str]) -> dict[str, Any]:
+    """Give the fields about tools; Anthropic's own tools are beyond other providers."""
+    tools = []
+    for number, given in enumerate(body.tools or ()):
+        place = f"tools[{number}]"
+        if given.get("type") not in (None, "custom"):
+            beyond.append(f"{place}: Anthropic's tool {str(given['type'])[:60]!r}")
+            continue
+        tool = convert_body(given, _CustomTool, place=place)
+        if tool.allowed_callers and "direct" not in tool.allowed_callers:
+            beyond.append(f"{place}: a tool for Anthropic's tools")
+            continue
+        tools.append(Tool(Function(tool.name, tool.description, tool.input_schema, tool.strict)))
+    if not tools:
+        return {}
+    choice = body.tool_choice
+    parallel = False if choice and choice.disable_parallel_tool_use else None
+    return {"tools": tools, "tool_choice": _choice(choice), "parallel_tool_calls": parallel}
+
+
+def _choice(choice: _ToolChoice | None) -> Any:
+    match choice:
+        case None:
+            return None
+        case _ToolChoice("any"):
+            return "required"
+        case _ToolChoice("tool", name):
+            return ChatToolChoice(ToolChoiceFunction(name))
+        case _:
+            return choice.type

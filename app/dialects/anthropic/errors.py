@@ -1,0 +1,54 @@
+"""Failures in Anthropic's words."""
+
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.front import Failure
+from app.errors import RelayError, ServiceError
+from app.events import StreamEnd
+
+_KINDS: Final = {
+    "unauthenticated": "authentication_error",
+    "forbidden": "permission_error",
+    "not_found": "not_found_error",
+    "model_not_found": "not_found_error",
+    "request_too_large": "request_too_large",
+    "rate_limited": "rate_limit_error",
+    "upstream_rate_limited": "rate_limit_error",
+    "overloaded": "overloaded_error",
+    "upstream_overloaded": "overloaded_error",
+    "upstream_timeout": "timeout_error",
+    "cancelled": "api_error",
+}
+
+_STATUSES: Final = {
+    "overloaded": 529,
+    "upstream_overloaded": 529,
+    # Anthropic's SDKs send a request again at 409; none of these is better the next time.
+    "cancelled": 499,
+    "conflict": 400,
+}
+
+
+def render_error(error: RelayError) -> dict[str, Any]:
+    """Give the error as an event of a stream, which is the body of a reply too."""
+    default = "invalid_request_error" if error.status < 500 else "api_error"
+    kind = _KINDS.get(error.code, default)
+    return {"type": "error", "error": {"type": kind, "message": error.message}}
+
+
+def render_failure(error: RelayError, request_id: str) -> Failure:
+    """Give the reply that tells of an error."""
+    body = {**render_error(error), "request_id": request_id}
+    return Failure(_STATUSES.get(error.code, error.status), msgspec.json.encode(body))
+
+
+def parse_end(end: StreamEnd) -> RelayError | None:
+    """Give why an answer did not complete; None if it did."""
+    if end.status == "completed":
+        return None
+    if end.error is not None:
+        return RelayError.of(end.error)
+    code = "cancelled" if end.status == "cancelled" else "producer_lost"
+    return ServiceError(code, f"the answer was not completed: it was {end.status}")

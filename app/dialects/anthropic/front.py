@@ -1,0 +1,20 @@
+"""Anthropic Messages, as a client speaks it."""
+
+from typing import Final
+
+from app.dialects.anthropic.body import NAME, parse_request
+from app.dialects.anthropic.errors import render_failure
+from app.dialects.anthropic.renderer import Renderer
+from app.dialects.anthropic.result import render_result
+from app.dialects.front import Front
+
+FRONT: Final = Front(
+    name=NAME,
+    letter="a",
+    parse_request=parse_request,
+    renderer=Renderer,
+    render_result=render_result,
+    render_failure=render_failure,
+    # Its clients cannot come back to a stream.
+    lingers=False,
+)

@@ -1,0 +1,253 @@
+"""The messages that a client of Anthropic sends, as those of the chat request.
+
+What the chat request has no words for is listed with its place and not refused here: an
+upstream that speaks Anthropic's own words is sent the request as it came.
+"""
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from app.dialects.anthropic.blocks import REDACTED, THINKING
+from app.dialects.anthropic.proofs import Proof, unpack
+from app.requests import (
+    AssistantMessage,
+    FileData,
+    FilePart,
+    FunctionCall,
+    ImagePart,
+    ImageUrl,
+    Message,
+    Opaque,
+    OpaquePart,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    convert_body,
+)
+
+Block = dict[str, Any]
+Content = str | list[Block]
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A message; what its blocks are is looked at one by one."""
+
+    role: Literal["user", "assistant", "system"]
+    content: Content
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    type: str
+
+
+class _Text(msgspec.Struct, frozen=True):
+    text: str
+
+
+class _Source(msgspec.Struct, frozen=True):
+    type: str
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+
+
+class _Image(msgspec.Struct, frozen=True):
+    source: _Source
+
+
+class _Document(msgspec.Struct, frozen=True):
+    source: _Source
+    title: str | None = None
+    context: str | None = None
+
+
+class _ToolUse(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+class _ToolResult(msgspec.Struct, frozen=True):
+    tool_use_id: str
+    content: Content | None = None
+    is_error: bool | None = None
+
+
+class _Thinking(msgspec.Struct, frozen=True):
+    thinking: str
+    signature: str = ""
+
+
+class _Redacted(msgspec.Struct, frozen=True):
+    data: str
+
+
+Shown = TextPart | ImagePart | FilePart
+Answered = TextPart | ReasoningPart | OpaquePart
+
+_OWN_USES: Final = ("server_tool_use", "mcp_tool_use")
+_OWN_RESULT: Final = "_tool_result"
+
+
+class History:
+    """Takes messages, and gives those of the chat request; `beyond` is what it could not."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.beyond: list[str] = []
+
+    def system(self, content: Content, *, place: str = "system") -> None:
+        """Take what the system says."""
+        found = [part for part in self._shown(content, place=place) if isinstance(part, TextPart)]
+        if found:
+            self.messages.append(SystemMessage(_simply(found)))
+
+    def turn(self, turn: Turn, *, place: str) -> None:
+        """Take a message."""
+        match turn.role:
+            case "user":
+                self._user(turn.content, place=place)
+            case "assistant":
+                self._assistant(turn.content, place=place)
+            case "system":
+                self.system(turn.content, place=f"{place}.content")
+
+    def _user(self, content: Content, *, place: str) -> None:
+        """Take a user's turn: its results answer the calls before it, so they come first."""
+        shown: list[Shown] = []
+        for block, where in _blocks(content, place=f"{place}.content"):
+            if _kind(block, where) == "tool_result":
+                self._result(convert_body(block, _ToolResult, place=where), place=where)
+            else:
+                shown += self._show(block, place=where)
+        if shown:
+            self.messages.append(UserMessage(_simply(shown)))
+
+    def _result(self, result: _ToolResult, *, place: str) -> None:
+        parts: list[TextPart | ImagePart] = []
+        for part in self._shown(result.content or "", place=f"{place}.content"):
+            if isinstance(part, FilePart):
+                self.beyond.append(f"{place}: a document in a tool's result")
+            else:
+                parts.append(part)
+        self.messages.append(
+            ToolMessage(_simply(parts), result.tool_use_id, result.is_error or None)
+        )
+
+    def _shown(self, content: Content, *, place: str) -> list[Shown]:
+        return [
+            part
+            for block, where in _blocks(content, place=place)
+            for part in self._show(block, place=where)
+        ]
+
+    def _show(self, block: Block, *, place: str) -> list[Shown]:
+        """Give the parts of a block that shows something."""
+        match _kind(block, place):
+            case "text":
+                text = convert_body(block, _Text, place=place).text
+                return [TextPart(text)] if text else []
+            case "image":
+                source = convert_body(block, _Image, place=place).source
+                url = _url(source)
+                if url is not None:
+                    return [ImagePart(ImageUrl(url))]
+                self.beyond.append(f"{place}: an image by {source.type!r}")
+            case "document":
+                return self._document(convert_body(block, _Document, place=place), place=place)
+            case kind:
+                self.beyond.append(f"{place}: a block {kind!r}")
+        return []
+
+    def _document(self, document: _Document, *, place: str) -> list[Shown]:
+        source = document.source
+        context = [TextPart(document.context)] if document.context else []
+        if source.type == "text":
+            title = [TextPart(document.title)] if document.title else []
+            return [*title, *context, TextPart(source.data)]
+        if source.type == "base64":
+            url = f"data:{source.media_type};base64,{source.data}"
+            return [*context, FilePart(FileData(file_data=url, filename=document.title))]
+        self.beyond.append(f"{place}: a document by {source.type!r}")
+        return []
+
+    def _assistant(self, content: Content, *, place: str) -> None:
+        parts: list[Answered] = []
+        calls: list[ToolCall] = []
+        proofs: dict[str, list[Opaque]] = {}
+        for block, where in _blocks(content, place=f"{place}.content"):
+            match _kind(block, where):
+                case "text":
+                    text = convert_body(block, _Text, place=where).text
+                    parts += [TextPart(text)] if text else []
+                case "thinking":
+                    parts += _think(convert_body(block, _Thinking, place=where))
+                case "redacted_thinking":
+                    data = convert_body(block, _Redacted, place=where).data
+                    proof = unpack(data) or Proof(REDACTED, data=data)
+                    parts += _prove(proof, proofs)
+                case "tool_use":
+                    calls.append(_call(convert_body(block, _ToolUse, place=where)))
+                case kind if kind not in _OWN_USES and not kind.endswith(_OWN_RESULT):
+                    self.beyond.append(f"{where}: a block {kind!r}")
+        known = [msgspec.structs.replace(one, opaque=proofs.get(one.id)) for one in calls]
+        said = _simply(parts) if parts else None
+        if said or known:
+            self.messages.append(AssistantMessage(said, tool_calls=known or None))
+
+
+def _simply(parts: list[Any]) -> Any:
+    """Give text alone as a string, which every upstream takes."""
+    if not parts:
+        return ""
+    return parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else parts
+
+
+def _blocks(content: Content, *, place: str) -> list[tuple[Block, str]]:
+    if isinstance(content, str):
+        return [({"type": "text", "text": content}, place)]
+    return [(block, f"{place}[{number}]") for number, block in enumerate(content)]
+
+
+def _kind(block: Block, place: str) -> str:
+    return convert_body(block, _Kind, place=place).type
+
+
+def _url(source: _Source) -> str | None:
+    match source.type:
+        case "base64":
+            return f"data:{source.media_type};base64,{source.data}"
+        case "url":
+            return source.url
+        case _:
+            return None
+
+
+def _call(use: _ToolUse) -> ToolCall:
+    arguments = msgspec.json.encode(use.input).decode()
+    return ToolCall(use.id, FunctionCall(use.name, arguments))
+
+
+def _think(block: _Thinking) -> list[Answered]:
+    """Give what was thought, with the proof of whoever proved it."""
+    proof = unpack(block.signature)
+    if proof is not None:
+        return [ReasoningPart(block.thinking, proof.signature, proof.encrypted, proof.format)]
+    if not block.signature:
+        return [ReasoningPart(block.thinking)] if block.thinking else []
+    if not block.thinking:
+        return [OpaquePart(THINKING, block.signature)]
+    return [ReasoningPart(block.thinking, block.signature, format=THINKING)]
+
+
+def _prove(proof: Proof, proofs: dict[str, list[Opaque]]) -> list[Answered]:
+    """Give an opaque part, or keep it for the call that it belongs to."""
+    whose, data = proof.format or "", proof.data or ""
+    if proof.call is None:
+        return [OpaquePart(whose, data)]
+    proofs.setdefault(proof.call, []).append(Opaque(whose, data))
+    return []
