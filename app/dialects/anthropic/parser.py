@@ -70,7 +70,6 @@ class Parser(Answer):
                 self._complete()
             case "message" if not self._started and "content" in event:
                 self._start(event)
-                self._finish(event)
                 self._complete()
             case "error":
                 self._refuse(event)
@@ -85,7 +84,9 @@ class Parser(Answer):
         self._started = True
         self.upstream_id, self.model = name, words(message.get("model"))
         self._count(message.get("usage"))
+        # What goes on from the results of tools that code called has all its content here.
         self._blocks.feed(message.get("content"))
+        self._finish(message)
 
     def _finish(self, message: dict[str, Any]) -> None:
         details = mapping(message.get("stop_details"))

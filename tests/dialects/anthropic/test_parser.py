@@ -364,6 +364,16 @@ COMPLETE: list[tuple[str, list[Any], list[Event]]] = [
         ended([dropped("compaction"), dropped("container_upload")], said("b")),
     ),
     (
+        "a-start-that-has-all",
+        [
+            head(
+                content=[{"type": "tool_use", "id": "i", "name": "f", "input": {"x": 1}}],
+                stop_reason="pause_turn",
+            )
+        ],
+        ended(called("f", '{"x": 1}', id="i"), reason="pause", raw="pause_turn"),
+    ),
+    (
         "a-stop-sequence",
         [head(), *text(0, "a"), last("stop_sequence", stop_sequence="###")],
         [
