@@ -8,13 +8,17 @@ Parts of unexpected types and unknown fields are ignored.
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from app.dialects.shape import Shape
-from app.dialects.untyped import count, decode, mapping, mappings, string, words
+from app.dialects.untyped import clean, count, decode, mapping, mappings, string, words
 
 THINKING: Final = "anthropic"
 """The format of a thinking block's signature."""
 REDACTED: Final = "anthropic.redacted_thinking"
 """The format of a thinking block whose text the provider hides."""
+COMPACTION: Final = "anthropic.compaction"
+"""The format of a block, as JSON, that stands for all of the conversation before it."""
 
 _PROVIDER_USES: Final = ("server_tool_use", "mcp_tool_use")
 
@@ -35,12 +39,16 @@ class _Block:
     """Whether there was any text of the thinking."""
     citations: list[dict[str, Any]] = field(default_factory=list)
     """Those that wait for the text that they belong to."""
+    compaction: dict[str, Any] = field(default_factory=dict)
+    """What the pieces of a compaction add to its start."""
 
 
 class Blocks:
     """Takes the content of one message; `upstream` is named in notices."""
 
     def __init__(self, shape: Shape, *, upstream: str) -> None:
+        self.model: str | None = None
+        """The model that went on where the one that was asked refused."""
         self._shape = shape
         self._upstream = upstream
         self._open: dict[int, _Block] = {}
@@ -80,7 +88,9 @@ class Blocks:
                 self._call(block, None)
             case kind if kind.endswith("_tool_result"):
                 self._result(content, kind.removesuffix("_tool_result"))
-            case kind if kind not in _PROVIDER_USES:
+            case "fallback":
+                self._fall_back(words(mapping(content.get("to")).get("model")))
+            case kind if kind not in (*_PROVIDER_USES, "compaction"):
                 self._leave(kind)
 
     def delta(self, index: object, delta: dict[str, Any]) -> None:
@@ -99,6 +109,8 @@ class Blocks:
                 block.signature = string(delta.get("signature")) or block.signature
             case "citations_delta":
                 self._cite(block, mapping(delta.get("citation")))
+            case "compaction_delta":
+                block.compaction |= {k: v for k, v in delta.items() if k != "type"}
             case "input_json_delta":
                 piece = string(delta.get("partial_json"))
                 block.pieces.append(piece)
@@ -116,6 +128,9 @@ class Blocks:
                 if not any(block.pieces) and (whole := mapping(block.start.get("input"))):
                     self._call(block, whole)
                 self._shape.end_tool_call(0, block.call)
+            case "compaction":
+                whole = clean(block.start | block.compaction)
+                self._shape.opaque(0, COMPACTION, msgspec.json.encode(whole).decode())
             case kind if kind in _PROVIDER_USES:
                 self._use(block)
         self._prove(block)
@@ -180,6 +195,11 @@ class Blocks:
         if content.get("is_error") is True:
             output = {"is_error": True, "content": output}
         self._shape.provider_tool(0, name or "tool", block=number, output=output)
+
+    def _fall_back(self, model: str | None) -> None:
+        self.model = model or self.model
+        what = f"upstream {self._upstream!r} went on with another model: {model or 'unknown'}"
+        self._shape.notice("fallback", what)
 
     def _leave(self, kind: str) -> None:
         """Tell once of a kind of block that has no place in an answer."""

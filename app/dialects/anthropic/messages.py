@@ -11,8 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from app.dialects.anthropic.blocks import REDACTED, THINKING
+from app.dialects.anthropic.blocks import COMPACTION, REDACTED, THINKING
 from app.dialects.conversation import parse_arguments, parse_data_url, unsupported
+from app.dialects.untyped import decode
 from app.errors import RequestError
 from app.requests import (
     AssistantMessage,
@@ -147,7 +148,8 @@ def _plain(data: str, *, place: str) -> str:
 def _assistant(message: AssistantMessage, *, place: str) -> Blocks:
     blocks: Blocks = []
     content = message.content or ()
-    for part in (TextPart(content),) if isinstance(content, str) else content:
+    parts = (TextPart(content),) if isinstance(content, str) else content
+    for number, part in enumerate(parts):
         match part:
             case TextPart():
                 _add_text(blocks, part.text)
@@ -159,6 +161,8 @@ def _assistant(message: AssistantMessage, *, place: str) -> Blocks:
                 blocks.append(_thinking("", part.data))
             case OpaquePart(format=format) if format == REDACTED:
                 blocks.append({"type": "redacted_thinking", "data": part.data})
+            case OpaquePart(format=format) if format == COMPACTION:
+                blocks.append(_compaction(part.data, place=f"{place}.content[{number}].data"))
     _add_text(blocks, message.refusal or "")
     for number, call in enumerate(message.tool_calls or ()):
         where = f"{place}.tool_calls[{number}].function"
@@ -175,6 +179,16 @@ def _assistant(message: AssistantMessage, *, place: str) -> Blocks:
 
 def _thinking(text: str, signature: str) -> dict[str, Any]:
     return {"type": "thinking", "thinking": text, "signature": signature}
+
+
+def _compaction(data: str, *, place: str) -> dict[str, Any]:
+    try:
+        block = decode(data)
+    except ValueError:
+        block = None
+    if not isinstance(block, dict) or block.get("type") != "compaction":
+        raise RequestError("invalid_request", f"{place}: it is no compaction block")
+    return block
 
 
 def _result(message: ToolMessage, *, place: str) -> dict[str, Any]:

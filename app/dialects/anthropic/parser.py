@@ -58,6 +58,7 @@ class Parser(Answer):
                 self._blocks.delta(event.get("index"), mapping(event.get("delta")))
             case "content_block_start":
                 self._blocks.start(event.get("index"), mapping(event.get("content_block")))
+                self.model = self._blocks.model or self.model
             case "content_block_stop":
                 self._blocks.stop(event.get("index"))
             case "message_start":

@@ -158,6 +158,22 @@ def test_what_proves_thinking_goes_back_in_its_place() -> None:
     ]
 
 
+def test_a_compaction_goes_back_as_it_came() -> None:
+    block = {"type": "compaction", "content": "a", "signature": "S"}
+    part = {"type": "opaque", "format": "anthropic.compaction", "data": json.dumps(block)}
+    (turn,) = turns(assistant([part, text("b")]))
+
+    assert turn["content"] == [block, text("b")]
+
+
+@pytest.mark.parametrize("data", ["x", "[]", '{"type": "text", "text": "a"}'])
+def test_what_is_no_compaction_is_refused_where_it_stands(data: str) -> None:
+    part = {"type": "opaque", "format": "anthropic.compaction", "data": data}
+
+    with pytest.raises(RequestError, match=r"messages\[0\]\.content\[1\]\.data: it is no comp"):
+        turns(assistant([text("b"), part]))
+
+
 def test_what_proves_nothing_here_stays_behind() -> None:
     parts = [
         {"type": "reasoning", "text": "a"},

@@ -357,11 +357,42 @@ COMPLETE: list[tuple[str, list[Any], list[Event]]] = [
     (
         "blocks-that-have-no-place",
         [
-            *(head(), start(0, "compaction"), delta(0, "compaction_delta", content="a"), stop(0)),
+            *(head(), start(0, "hologram"), stop(0)),
             *(start(1, "container_upload", file_id="f"), stop(1)),
             *(start(2, "container_upload", file_id="g"), stop(2), *text(3, "b"), last()),
         ],
-        ended([dropped("compaction"), dropped("container_upload")], said("b")),
+        ended([dropped("hologram"), dropped("container_upload")], said("b")),
+    ),
+    (
+        "a-compaction",
+        [
+            *(head(), start(0, "compaction", content=None, signature="S")),
+            delta(0, "compaction_delta", content="a", encrypted_content="\ud83d"),
+            *(stop(0), *text(1, "b"), last("compaction")),
+        ],
+        ended(
+            [
+                Opaque(
+                    "anthropic.compaction",
+                    '{"type":"compaction","content":"a","signature":"S","encrypted_content":"�"}',
+                )
+            ],
+            said("b"),
+            reason="pause",
+            raw="compaction",
+        ),
+    ),
+    (
+        "another-model-goes-on",
+        [
+            *(head(), start(0, "fallback", to={"model": "n"}), stop(0), *text(1, "a")),
+            *(start(2, "fallback"), stop(2), last()),
+        ],
+        ended(
+            [Notice("fallback", "upstream 'u' went on with another model: n")],
+            said("a"),
+            [Notice("fallback", "upstream 'u' went on with another model: unknown")],
+        ),
     ),
     (
         "a-start-that-has-all",
@@ -574,6 +605,14 @@ ENDS: list[tuple[str, bytes, Any]] = [
 @pytest.mark.parametrize(("body", "expected"), [c[1:] for c in ENDS], ids=[c[0] for c in ENDS])
 def test_how_a_stream_ends(body: bytes, expected: Any) -> None:
     assert outcome(play([body])) == expected
+
+
+def test_the_model_is_the_one_that_went_on() -> None:
+    parser = Parser(upstream="u")
+    for payload in (head(), start(0, "fallback", to={"model": "n"})):
+        parser.feed(Message(payload["type"], json.dumps(payload)))
+
+    assert parser.model == "n"
 
 
 def test_a_whole_message_is_an_answer() -> None:

@@ -15,11 +15,11 @@ from tests.dialects.streams import check, end_of, play
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 KINDS = (
     *("text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use"),
-    *("mcp_tool_result", "web_search_tool_result", "compaction", "hologram"),
+    *("mcp_tool_result", "web_search_tool_result", "compaction", "fallback", "hologram"),
 )
 DELTAS = (
     *("text_delta", "thinking_delta", "signature_delta", "citations_delta", "input_json_delta"),
-    "hologram_delta",
+    *("compaction_delta", "hologram_delta"),
 )
 
 # Surrogate halves are wanted: JSON can carry them.
