@@ -239,6 +239,9 @@ def _errors(document: object) -> Iterator[dict[str, Any]]:
     yield inner
     yield mapping(inner.get("innererror"))
     yield mapping(outer.get("base_resp"))  # MiniMax
+    for choice in mappings(outer.get("choices"))[:1]:
+        # Azure refuses with a completion that its filter emptied.
+        yield mapping(mapping(choice.get("content_filter_results")).get("error"))
     yield from mappings(inner.get("details"))
 
 

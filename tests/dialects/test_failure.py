@@ -145,6 +145,8 @@ def said(**fields: Any) -> dict[str, Any]:
         (400, said(type="billing_error"), BILLING),
         (400, said(code="content_filter", innererror={"code": "x"}), FILTERED),
         (400, said(code="x", innererror={"code": "ResponsibleAIPolicyViolation"}), FILTERED),
+        (400, {"choices": [{"content_filter_results": said(code="content_filter")}]}, FILTERED),
+        (400, {"choices": [{"content_filter_results": None}]}, INVALID),
         (403, said(code=403, metadata={"reasons": ["violence"]}), FILTERED),
         (403, said(code=403, metadata={"provider_name": "x"}), AUTH),
         (400, said(code="tool_use_failed", type="invalid_request_error"), TOOL),
