@@ -18,7 +18,7 @@ XAI_TOOLS: Final = frozenset(
 _CALLERS: Final = ("function_call", "function_call_output", "custom_tool_call_output")
 _MORE: Final = (
     *("mcp_list_tools", "mcp_approval_request", "program", "program_output"),
-    "search_results",  # Perplexity
+    *("tool_search_output", "search_results"),  # the latter is Perplexity's
 )
 _INPUTS: Final = ("action", "queries", "arguments", "code", "operation", "input", "revised_prompt")
 _OUTPUTS: Final = ("output", "outputs", "results", "result", "tools", "error")

@@ -752,6 +752,22 @@ COMPLETE: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
         ),
     ),
     (
+        "tools-that-were-searched-for",
+        [
+            done("tool_search_call", arguments={"paths": ["f"]}, execution="server"),
+            done("tool_search_output", 1, tools=[{"name": "f"}], execution="server"),
+            COMPLETED,
+        ],
+        stopped(
+            [
+                ProviderTool(0, "tool_search"),
+                ProviderTool(0, "tool_search", input={"paths": ["f"]}),
+                ProviderTool(1, "tool_search"),
+                ProviderTool(1, "tool_search", output=[{"name": "f"}]),
+            ]
+        ),
+    ),
+    (
         "a-search-that-was-announced-as-a-call",  # Perplexity
         [
             added("function_call", name="s", call_id="c", arguments="{}", status="completed"),
