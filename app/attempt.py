@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import httpx2
@@ -28,6 +29,9 @@ from app.watch import Watch
 
 REUSE_WAIT_S = 0.2
 """How long an answer that has ended may take to end its body too, to keep the connection."""
+
+_QUERY = re.compile(r"\?[^\s'\"]+")
+"""That of a URL, which may hold a key."""
 
 log = structlog.get_logger("seseragi.relay")
 
@@ -78,7 +82,7 @@ class Attempt:
             late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {reason}")
             await take(self._cut(late))
         except FAILURES as failure:
-            told = self.target.upstream.credentials.redact(str(failure)[:300])
+            told = self.target.upstream.redact(_QUERY.sub("?...", str(failure)[:300]))
             log.warning("upstream connection failed", upstream=upstream, error=told)
             await take(self._cut(explain(failure, upstream=upstream, answered=answered)))
 
@@ -127,7 +131,7 @@ class Attempt:
         return [self._redact(e) if isinstance(e, Notice | StreamEnd) else e for e in events]
 
     def _redact(self, event: Notice | StreamEnd) -> Event:
-        redact = self.target.upstream.credentials.redact
+        redact = self.target.upstream.redact
         if isinstance(event, Notice):
             return msgspec.structs.replace(event, message=redact(event.message))
         if event.error is None:

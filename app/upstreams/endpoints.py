@@ -1,11 +1,15 @@
 """The configured endpoints."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
 
 from app.dialects.dialect import Quirks
-from app.upstreams.credentials import Credentials, NoCredentials
+from app.upstreams.credentials import PIECE, Credentials, NoCredentials, Secret
+
+_SECRET = re.compile(r"auth|code|key|pass|secret|sig|token", re.IGNORECASE)
+"""In the name of a header or a query: gateways have keys of their own."""
 
 
 class Upstream(msgspec.Struct, frozen=True):
@@ -33,6 +37,13 @@ class Upstream(msgspec.Struct, frozen=True):
     def public_name(self, model: str) -> str:
         """Give the name by which clients ask for a model."""
         return f"{self.name}/{model}" if self.prefixed else model
+
+    def redact(self, text: str) -> str:
+        """Take what is secret out of a text: its credentials, and what is named like one."""
+        for name, value in (*self.headers.items(), *self.query.items()):
+            if len(value) >= PIECE and _SECRET.search(name):
+                text = Secret(value).redact(text)
+        return self.credentials.redact(text)
 
     def __repr__(self) -> str:
         """Show what it is, without what a header or a query may hold."""

@@ -229,6 +229,37 @@ async def test_what_an_upstream_quotes_reaches_nobody(status, saying, form, capl
     assert not pieces(json.dumps(said[4:-4])[1:-1]) & pieces(everything)
 
 
+GATEWAY = """
+[upstream.x]
+base_url = "{url}"
+headers = {{ cf-aig-authorization = "Bearer gateway-0123456789", x-title = "A long title" }}
+query = {{ code = "function-0123456789", api-version = "2026-01-01" }}
+"""
+
+BROKEN = {
+    "refusal": reply("400 No", "gateway-0123456789, function-0123456789, A long title, 2026-01-01"),
+    "no HTTP": [send("HTTP/1.1 what?\r\n\r\n")],
+}
+
+
+@pytest.mark.parametrize("script", BROKEN.values(), ids=BROKEN)
+async def test_what_headers_and_queries_hold_is_secret_by_its_name(script, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with structlog.testing.capture_logs() as logs:
+        async with serve_upstream() as upstream:
+            (tmp_path / "seseragi.toml").write_text(GATEWAY.format(url=upstream.base_url))
+            upstream.script = script
+            async with serve_relay() as relay:
+                shown = await relay.client.post("/v1/chat", json={**HELLO, "model": "x/m"})
+            assert "code=function-0123456789" in upstream.calls[0].path
+
+    everything = f"{shown.text} {logs}"
+    assert "gateway-" not in everything
+    assert "function-" not in everything
+    if script is BROKEN["refusal"]:
+        assert "A long title, 2026-01-01" in shown.text
+
+
 async def test_what_an_upstream_says_besides_its_answer_is_redacted():
     finish = {"finishReason": "SAFETY", "finishMessage": f"blocked for {KEY}"}
     said = [{"content": {"parts": [{"text": "a"}]}}, finish]
