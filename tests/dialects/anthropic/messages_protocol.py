@@ -1,0 +1,95 @@
+"""What Anthropic's stream may look like, and the message that its clients make of it."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from app.dialects.anthropic.renderer import Renderer
+from app.dialects.front import Frame
+from app.events import Event
+
+STARTS = {"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "compaction"}
+DELTAS = {
+    "text_delta": "text",
+    "citations_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+    "input_json_delta": "tool_use",
+}
+REASONS = {
+    *("end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal"),
+    *("model_context_window_exceeded", "compaction"),
+}
+
+
+def frames_of(events: Iterable[Event], stream: str = "st_T") -> list[Frame]:
+    renderer = Renderer(stream)
+    return [frame for event in events for frame in renderer.feed(event)]
+
+
+def payloads_of(events: Iterable[Event], stream: str = "st_T") -> list[dict[str, Any]]:
+    """Give what the frames say, each named by its type."""
+    frames = frames_of(events, stream)
+    payloads = [json.loads(frame.data) for frame in frames]
+    assert [frame.event for frame in frames] == [payload["type"] for payload in payloads]
+    assert not any(b"\n" in frame.data for frame in frames)
+    return payloads
+
+
+def accumulate(payloads: list[dict[str, Any]]) -> dict[str, Any]:
+    """Check a stream event by event; give its message, and under "error" its failure."""
+    assert payloads[0]["type"] == "message_start"
+    message: dict[str, Any] = payloads[0]["message"]
+    assert message["id"].startswith("msg_")
+    assert message["content"] == []
+    assert {*message["usage"]} == {"input_tokens", "output_tokens"}
+    content, inputs, opened = message["content"], {}, None
+    for number, payload in enumerate(payloads[1:], 1):
+        match payload["type"]:
+            case "content_block_start":
+                assert opened is None
+                assert payload["index"] == len(content)
+                opened = payload["content_block"]
+                assert opened["type"] in STARTS or opened["type"].endswith("_tool_result")
+                content.append(opened)
+            case "content_block_delta":
+                assert opened is not None
+                assert payload["index"] == len(content) - 1
+                delta = payload["delta"]
+                assert DELTAS[delta["type"]] == opened["type"]
+                _extend(opened, delta, inputs, len(content) - 1)
+            case "content_block_stop":
+                assert opened is not None
+                assert payload["index"] == len(content) - 1
+                opened = None
+            case "message_delta":
+                assert opened is None
+                assert payload["delta"]["stop_reason"] in REASONS
+                assert payload["usage"]["output_tokens"] >= 0
+                message |= {**payload["delta"], "usage": payload["usage"]}
+                assert payloads[number + 1 :] == [{"type": "message_stop"}]
+            case "error":
+                assert number == len(payloads) - 1
+                assert payload["error"]["message"]
+                message["error"] = payload["error"]
+            case kind:
+                assert kind == "message_stop"
+    assert payloads[-1]["type"] in ("message_stop", "error")
+    for index, text in inputs.items():
+        content[index]["input"] = text
+    return message
+
+
+def _extend(
+    block: dict[str, Any], delta: dict[str, Any], inputs: dict[int, str], number: int
+) -> None:
+    match delta["type"]:
+        case "input_json_delta":
+            inputs[number] = inputs.get(number, "") + delta["partial_json"]
+        case "signature_delta":
+            block["signature"] = delta["signature"]
+        case "citations_delta":
+            block.setdefault("citations", []).append(delta["citation"])
+        case kind:
+            field = kind.removesuffix("_delta")
+            block[field] += delta[field]

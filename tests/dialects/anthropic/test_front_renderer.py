@@ -1,0 +1,447 @@
+"""Our events in Anthropic's words."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.dialects.anthropic.front import FRONT
+from app.dialects.anthropic.proofs import Proof, is_packed, pack, unpack
+from app.dialects.anthropic.result import render_result
+from app.dialects.front import Numbered
+from app.errors import CODES, RelayError, RequestError, UpstreamError
+from app.events import (
+    ChoiceEnd,
+    ErrorInfo,
+    Event,
+    LogProbs,
+    Media,
+    Notice,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    Source,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    TokenCounts,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+)
+from tests.dialects.anthropic.messages_protocol import accumulate, frames_of, payloads_of
+from tests.dialects.streams import DIALECT_OF, body_of, joined, play, recordings, tool_calls
+
+START = StreamStart("st_T", "m", 1700000000)
+HI: list[Event] = [TextStart(0), TextDelta(0, "Hi"), TextEnd(0)]
+SEARCH = [{"type": "web_search_result", "url": "https://a.example", "encrypted_content": "e"}]
+
+
+def ended(*events: Event, reason: Any = "stop", raw: str | None = None, **end: Any) -> list[Event]:
+    stop = end.pop("stop_sequence", None)
+    return [START, *events, ChoiceEnd(reason, raw, stop), StreamEnd("completed", reason, **end)]
+
+
+def message(*events: Event, **end: Any) -> dict[str, Any]:
+    return accumulate(payloads_of(ended(*events, **end)))
+
+
+def call(block: int, *pieces: str, id: str = "call_a") -> list[Event]:
+    return [
+        ToolCallStart(block, id, "f"),
+        *(ToolCallDelta(block, piece) for piece in pieces),
+        ToolCallEnd(block, "".join(pieces) or "{}"),
+    ]
+
+
+def test_a_text_is_said_in_anthropics_events() -> None:
+    counts = TokenCounts(input_tokens=10, output_tokens=2, cached_input_tokens=4)
+
+    assert payloads_of(
+        ended(StreamTarget("u", "m-1", 1), *HI, Usage(10, 2), usage=counts), "st_aB-_9"
+    ) == [
+        {
+            "type": "message_start",
+            "message": {
+                "id": "msg_aB-_9",
+                "type": "message",
+                "role": "assistant",
+                "model": "m",
+                "content": [],
+                "stop_reason": None,
+                "stop_sequence": None,
+                "usage": {"input_tokens": 0, "output_tokens": 0},
+            },
+        },
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "text", "text": ""},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "Hi"},
+        },
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+            "usage": {"input_tokens": 6, "output_tokens": 2, "cache_read_input_tokens": 4},
+        },
+        {"type": "message_stop"},
+    ]
+
+
+def thinking(text: str, signature: str = "") -> dict[str, Any]:
+    return {"type": "thinking", "thinking": text, "signature": signature}
+
+
+def text(text: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "text", "text": text, **fields}
+
+
+def use(id: str, input: str | None = None) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": "f", "input": {} if input is None else input}
+
+
+def redacted(data: str) -> dict[str, Any]:
+    return {"type": "redacted_thinking", "data": data}
+
+
+def thought(**proof: str) -> list[Event]:
+    return [ReasoningStart(0), ReasoningDelta(0, "Hm"), ReasoningEnd(0, **proof)]
+
+
+PAGE = {
+    "type": "web_search_result_location",
+    "url": "https://a.example",
+    "title": "A",
+    "cited_text": "",
+    "encrypted_index": "",
+}
+
+CONTENTS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
+    "signed thinking": (
+        thought(signature="sig", format="anthropic"),
+        [thinking("Hm", "sig")],
+    ),
+    "thinking that nothing proves": (thought(), [thinking("Hm")]),
+    "thinking that another provider signed": (
+        thought(encrypted="enc", format="openai"),
+        [thinking("Hm", pack(Proof("openai", encrypted="enc")))],
+    ),
+    "a signature that nobody owns": (
+        thought(signature="sig"),
+        [thinking("Hm", pack(Proof(signature="sig")))],
+    ),
+    "thinking whose text is hidden": ([Opaque("anthropic", "sig")], [thinking("", "sig")]),
+    "redacted thinking": ([Opaque("anthropic.redacted_thinking", "x")], [redacted("x")]),
+    "what another provider wants back": (
+        [Opaque("gemini", "x")],
+        [redacted(pack(Proof("gemini", data="x")))],
+    ),
+    "what belongs to a call": (
+        [ToolCallStart(0, "a", "f"), Opaque("gemini", "x", block=0), ToolCallEnd(0, "{}")],
+        [use("a"), redacted(pack(Proof("gemini", data="x", call="a")))],
+    ),
+    "a compaction": (
+        [Opaque("anthropic.compaction", '{"type":"compaction","content":"c"}')],
+        [{"type": "compaction", "content": "c"}],
+    ),
+    "a compaction that is none": (
+        [Opaque("anthropic.compaction", "[")],
+        [redacted(pack(Proof("anthropic.compaction", data="[")))],
+    ),
+    "a refusal": ([RefusalStart(0), RefusalDelta(0, "No"), RefusalEnd(0)], [text("No")]),
+    "a call": (call(0, '{"a"', ":1}"), [use("call_a", '{"a":1}')]),
+    "a call without arguments": (call(0), [use("call_a")]),
+    "an id with other letters": (call(0, id="functions.f:0"), [use("functions_f_0")]),
+    "a text that cites a page": (
+        [
+            TextStart(0),
+            TextDelta(0, "Hi"),
+            Source("https://a.example", title="A", block=0),
+            *HI[2:],
+        ],
+        [text("Hi", citations=[PAGE])],
+    ),
+    "sources that have no form": (
+        [*HI, Source(document="d", block=0), Source("https://a.example"), Source("x:", block=0)],
+        [text("Hi")],
+    ),
+    "a tool of Anthropic's": (
+        [
+            ProviderTool(0, "web_search", {"query": "q"}),
+            ProviderTool(0, "web_search", output=SEARCH),
+        ],
+        [
+            {
+                "type": "server_tool_use",
+                "id": "srvtoolu_T_0",
+                "name": "web_search",
+                "input": {"query": "q"},
+            },
+            {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_T_0", "content": SEARCH},
+        ],
+    ),
+    "tools of others": (
+        [
+            ProviderTool(0, "google_search", {"q": "q"}),
+            ProviderTool(1, "web_search", "q", "found"),
+            ProviderTool(2, "web_search", output=SEARCH),
+        ],
+        [],
+    ),
+    "what has no form": (
+        [Media(0, "image/png", "https://a.example"), LogProbs(0, []), Notice("a", "b")],
+        [],
+    ),
+    "other choices": ([TextStart(0, 1), TextDelta(0, "x", 1), TextEnd(0, 1)], []),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_every_block_has_its_form(name: str) -> None:
+    events, content = CONTENTS[name]
+
+    assert content == message(*events)["content"]
+
+
+def test_blocks_that_interleave_are_told_one_after_another() -> None:
+    events: list[Event] = [
+        START,
+        ToolCallStart(0, "a", "f"),
+        ToolCallDelta(0, '{"a'),
+        ToolCallStart(1, "b", "f"),
+        ToolCallDelta(1, "{"),
+        ToolCallDelta(0, '":1}'),
+        ToolCallDelta(1, "}"),
+        ToolCallEnd(1, "{}"),
+        ToolCallEnd(0, '{"a":1}'),
+    ]
+    told = [(p["type"][14:], p.get("index")) for p in payloads_of(events)[1:]]
+
+    assert told == [
+        ("start", 0),
+        ("delta", 0),
+        ("delta", 0),
+        ("stop", 0),
+        ("start", 1),
+        ("delta", 1),
+        ("delta", 1),
+        ("stop", 1),
+    ]
+
+
+def test_the_first_block_is_told_while_it_comes() -> None:
+    assert payloads_of([START, *HI[:2]])[-1]["delta"]["text"] == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("events", "end", "reason"),
+    [
+        (HI, {}, "end_turn"),
+        (HI, {"stop_sequence": "END"}, "stop_sequence"),
+        (HI, {"reason": "length"}, "max_tokens"),
+        (
+            HI,
+            {"reason": "length", "raw": "model_context_window_exceeded"},
+            "model_context_window_exceeded",
+        ),
+        (call(0), {"reason": "tool_calls"}, "tool_use"),
+        (HI, {"reason": "content_filter"}, "refusal"),
+        (HI, {"reason": "refusal"}, "refusal"),
+        ([RefusalStart(0), RefusalEnd(0)], {}, "refusal"),
+        (HI, {"reason": "pause"}, "pause_turn"),
+        (HI, {"reason": "unknown"}, "end_turn"),
+        (call(0), {"reason": "unknown"}, "tool_use"),
+    ],
+)
+def test_the_stop_reason_is_anthropics(
+    events: list[Event], end: dict[str, Any], reason: str
+) -> None:
+    found = message(*events, **end)
+
+    assert (found["stop_reason"], found["stop_sequence"]) == (reason, end.get("stop_sequence"))
+
+
+def test_counts_that_are_unknown_are_zero_where_clients_need_them() -> None:
+    assert message(*HI)["usage"] == {"input_tokens": 0, "output_tokens": 0}
+
+
+def test_all_counts_are_told() -> None:
+    counts = TokenCounts(20, 5, 25, 4, 6, 3)
+
+    assert message(*HI, usage=counts)["usage"] == {
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "cache_read_input_tokens": 4,
+        "cache_creation_input_tokens": 6,
+        "output_tokens_details": {"thinking_tokens": 3},
+    }
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "interrupted"])
+@pytest.mark.parametrize("error", [ErrorInfo("upstream_overloaded", "busy", True), None])
+def test_what_did_not_complete_ends_with_an_error(status: Any, error: ErrorInfo | None) -> None:
+    events = [START, *HI, StreamEnd(status, "error", error=error)]
+    found = accumulate(payloads_of(events))
+
+    assert found["content"] == [text("Hi")]
+    assert found["error"]["type"] == ("overloaded_error" if error else "api_error")
+    with pytest.raises(RelayError):
+        render_result("st_T", events)
+
+
+def test_a_result_is_the_message_of_the_stream() -> None:
+    events = ended(*thought(signature="s", format="anthropic"), *call(1, '{"a":1}'))
+    streamed = accumulate(payloads_of(events))
+    streamed["content"][1]["input"] = {"a": 1}
+
+    assert render_result("st_T", events) == streamed
+
+
+def test_a_call_that_the_limit_has_torn_is_left_out_of_a_result() -> None:
+    events = ended(*HI, *call(1, '{"a'), reason="length")
+
+    assert render_result("st_T", events)["content"] == [text("Hi")]
+
+
+def test_a_call_of_a_result_with_arguments_that_are_no_object_is_a_failure() -> None:
+    with pytest.raises(UpstreamError, match="'f' with arguments that are no JSON object"):
+        render_result("st_T", ended(*call(0, "[1]"), reason="tool_calls"))
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_error_has_a_type_and_a_status_of_anthropics(code: str) -> None:
+    failure = FRONT.render_failure(RelayError(code, "m"), "req_1")
+    body = json.loads(failure.body)
+
+    assert body["request_id"] == "req_1"
+    assert body["error"]["message"] == "m"
+    of_status = {
+        401: "authentication_error",
+        403: "permission_error",
+        404: "not_found_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+        499: "api_error",
+        504: "timeout_error",
+        529: "overloaded_error",
+    }
+    default = "invalid_request_error" if failure.status < 500 else "api_error"
+    assert body["error"]["type"] == of_status.get(failure.status, default)
+    assert failure.status != 409  # SDKs would send it again
+
+
+def test_a_missing_model_is_not_found() -> None:
+    failure = FRONT.render_failure(RequestError("model_not_found", "m"), "req_1")
+
+    assert failure.status == 404
+
+
+@given(st.builds(Proof, *[st.none() | st.text()] * 5))
+def test_a_proof_comes_back_as_it_went(proof: Proof) -> None:
+    assert is_packed(pack(proof))
+    assert unpack(pack(proof)) == proof
+
+
+@given(st.text())
+def test_what_is_no_proof_is_none(junk: str) -> None:
+    assert unpack(junk) is None
+    assert unpack(f"seseragi.{junk}") in (None, Proof())
+
+
+def events_of(row: dict[str, Any]) -> list[Event]:
+    choices = len(row["truth"]["choices"]) or 1
+    return [START, *play([body_of(row)], dialect=DIALECT_OF[row["format"]], choices=choices)]
+
+
+@pytest.mark.parametrize("row", recordings())
+def test_every_recording_is_a_stream_of_anthropics(row: dict[str, Any]) -> None:
+    events = events_of(row)
+    found = accumulate(payloads_of(events))
+    end = events[-1]
+    assert isinstance(end, StreamEnd)
+
+    assert ("error" in found) == (end.status != "completed")
+    said = "".join(block["text"] for block in found["content"] if block["type"] == "text")
+    refused = joined(events, RefusalDelta)
+    assert sorted(said) == sorted(joined(events, TextDelta) + refused)
+    thoughts = [b["thinking"] for b in found["content"] if b["type"] == "thinking"]
+    assert "".join(thoughts) == joined(events, ReasoningDelta)
+    called = [c["arguments"] for c in tool_calls(events) if c["choice"] == 0]
+    inputs = [b["input"] or "{}" for b in found["content"] if b["type"] == "tool_use"]
+    assert [c or "{}" for c in called] == inputs
+
+
+@pytest.mark.parametrize("row", recordings())
+def test_a_result_is_the_message_of_every_recording(row: dict[str, Any]) -> None:
+    events = events_of(row)
+    streamed = accumulate(payloads_of(events))
+    if "error" in streamed:
+        return
+    whole = render_result("st_T", events)
+    for block in streamed["content"]:
+        if block["type"] == "tool_use" and isinstance(block["input"], str):
+            block["input"] = json.loads(block["input"])
+
+    assert whole == streamed
+
+
+@pytest.mark.parametrize("row", recordings("anthropic"))
+def test_anthropics_own_answers_are_told_in_its_own_events(row: dict[str, Any]) -> None:
+    """What is rendered parses to the same events again."""
+    events = events_of(row)
+    if not isinstance(events[-1], StreamEnd) or events[-1].status != "completed":
+        return
+    body = b"".join(
+        b"event: %b\ndata: %b\n\n" % ((frame.event or "").encode(), frame.data)
+        for frame in frames_of(events)
+    )
+    again = play([body], dialect="anthropic")
+
+    assert [e for e in again if not _is_lossy(e)] == [e for e in events[1:] if not _is_lossy(e)]
+
+
+def _is_lossy(event: Event) -> bool:
+    """Whether an event says what Anthropic's stream has no, or less, room for."""
+    return isinstance(event, Notice | Source | ProviderTool | Usage | StreamEnd | ChoiceEnd)
+
+
+RESUMED = ended(
+    *thought(signature="s", format="anthropic"),
+    ToolCallStart(1, "a", "f"),
+    ToolCallStart(2, "b", "f"),
+    ToolCallDelta(2, "{}"),
+    ToolCallDelta(1, "{}"),
+    ToolCallEnd(2, "{}"),
+    ToolCallEnd(1, "{}"),
+    reason="tool_calls",
+)
+
+
+def test_frames_after_any_cursor_are_the_rest() -> None:
+    def write(after: int) -> bytes:
+        writer = FRONT.writer("st_T", after=after, retry_ms=1)
+        assert isinstance(writer, Numbered)
+        return b"".join(map(writer.feed, RESUMED)).replace(b"retry: 1\n", b"")
+
+    whole = write(0)
+    frames = whole.split(b"\n\n")[:-1]
+    assert frames[2].startswith(b"id: st_T.a3\nevent: content_block_delta\n")
+    assert len(frames) == FRONT.count_frames("st_T", RESUMED)
+    for after in range(len(frames) + 1):
+        assert b"".join(frame + b"\n\n" for frame in frames[after:]) == write(after)
