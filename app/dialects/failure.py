@@ -72,6 +72,7 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             *("invalid_api_key", "api_key_invalid", "authentication_error", "permission_error"),
             *("permission_denied", "unauthenticated", "unrecognizedclientexception"),
             *("expiredtokenexception", "accessdeniedexception"),
+            "no_db_connection",  # LiteLLM without a database, of any key but its own
         ),
     ),
     (
@@ -127,8 +128,11 @@ _TEXTS: Final = tuple(
         (
             "context_length_exceeded",
             r"max(imum)? context length|prompt (is )?too long|exceeds the context window"
-            r"|input tokens exceeded|too many tokens|input token count.{0,40}exceeds",
+            r"|input tokens exceeded|too many tokens|input token count.{0,40}exceeds"
+            r"|ContextWindowExceededError",
         ),
+        # LiteLLM tells no code but the status: its exceptions' names, and Azure's words.
+        ("content_filtered", r"ContentPolicyViolationError|content management policy"),
         (
             "upstream_billing",
             r"insufficient (balance|credit|funds|quota)|credit balance is too low",
@@ -139,7 +143,8 @@ _TEXTS: Final = tuple(
         ),
         (
             "upstream_not_found",
-            r"model identifier is invalid|model\b.{0,80}\b(not found|does not exist)",
+            r"model identifier is invalid|model\b.{0,80}\b(not found|does not exist)"
+            r"|invalid model name",
         ),
     )
 )
@@ -173,6 +178,7 @@ def parse_failure(
 ) -> UpstreamError:
     """Read an error reply, whatever its content type says."""
     headers = {name.lower(): value for name, value in headers.items()}
+    headers = _of_provider(headers) | headers
     text = body.decode(errors="replace").strip()
     try:
         document = decode(text)
@@ -286,6 +292,12 @@ def _wait(headers: Mapping[str, str], *, limited: bool) -> float | None:
     if seconds <= 0 and limited:
         seconds = max((_duration(v) for v in _resets(headers)), default=0)
     return _bounded(seconds)
+
+
+def _of_provider(headers: Mapping[str, str]) -> dict[str, str]:
+    """Give the headers that LiteLLM hands on from the provider behind it."""
+    prefix = "llm_provider-"
+    return {n.removeprefix(prefix): v for n, v in headers.items() if n.startswith(prefix)}
 
 
 def _resets(headers: Mapping[str, str]) -> Iterator[str]:

@@ -154,6 +154,16 @@ def said(**fields: Any) -> dict[str, Any]:
         (500, said(type="rate_limit_error"), LIMITED),
         (500, said(status="DEADLINE_EXCEEDED"), TIMEOUT),
         (500, said(code="server_is_overloaded"), OVERLOADED),
+        # LiteLLM.
+        (400, said(code="400", message="litellm.ContextWindowExceededError: no"), CONTEXT),
+        (400, said(code="400", message="litellm.ContentPolicyViolationError: no"), FILTERED),
+        (
+            400,
+            said(code="400", message="due to Azure OpenAI's content management policy"),
+            FILTERED,
+        ),
+        (400, said(code="400", message="/v1: Invalid model name passed in model=x"), NOT_FOUND),
+        (400, said(code="400", type="no_db_connection", message="No connected db."), AUTH),
         # 404: the model, unless it is plainly the request.
         (404, {"message": "no Route matched with those values"}, NOT_FOUND),
         (404, said(type="invalid_request_error", message="Invalid URL (POST /v1/x)"), INVALID),
@@ -283,6 +293,14 @@ def test_the_wait_that_a_reply_asks_for(
     status: int, headers: dict[str, str], body: Any, seconds: float | None
 ) -> None:
     assert failure(status, body, **headers).retry_after_s == seconds
+
+
+def test_the_wait_of_a_provider_behind_litellm() -> None:
+    headers = {"llm_provider-retry-after": "7"}
+
+    assert parse_failure(429, headers, b"", upstream="u").retry_after_s == 7
+    headers["retry-after"] = "2"
+    assert parse_failure(429, headers, b"", upstream="u").retry_after_s == 2
 
 
 def test_an_error_in_a_stream_may_ask_for_a_wait() -> None:
