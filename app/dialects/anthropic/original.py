@@ -30,15 +30,16 @@ def pass_on_bedrock(original: Original) -> Passed:
 
 def _body(original: Original) -> dict[str, Any]:
     turns = [_turn(turn) for turn in mappings(original.body.get("messages"))]
-    return {**original.body, "messages": [turn for turn in turns if turn["content"] != []]}
+    return {**original.body, "messages": [turn for turn in turns if turn is not None]}
 
 
-def _turn(turn: dict[str, Any]) -> dict[str, Any]:
+def _turn(turn: dict[str, Any]) -> dict[str, Any] | None:
+    """Give a turn without what is foreign; None if it was nothing else."""
     content = turn.get("content")
-    if turn.get("role") != "assistant" or not isinstance(content, list):
-        return {**turn, "content": content}
+    if turn.get("role") != "assistant" or not isinstance(content, list) or not content:
+        return turn
     blocks = [_block(block) for block in mappings(content) if not _is_foreign(block)]
-    return {**turn, "content": blocks}
+    return {**turn, "content": blocks} if blocks else None
 
 
 def _is_foreign(block: dict[str, Any]) -> bool:

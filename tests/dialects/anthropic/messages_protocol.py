@@ -43,7 +43,9 @@ def accumulate(payloads: list[dict[str, Any]]) -> dict[str, Any]:
     assert message["id"].startswith("msg_")
     assert message["content"] == []
     assert {*message["usage"]} == {"input_tokens", "output_tokens"}
-    content, inputs, opened = message["content"], {}, None
+    content = message["content"]
+    inputs: dict[int, str] = {}
+    opened: dict[str, Any] | None = None
     for number, payload in enumerate(payloads[1:], 1):
         match payload["type"]:
             case "content_block_start":

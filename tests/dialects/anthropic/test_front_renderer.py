@@ -120,7 +120,7 @@ def redacted(data: str) -> dict[str, Any]:
     return {"type": "redacted_thinking", "data": data}
 
 
-def thought(**proof: str) -> list[Event]:
+def thought(**proof: Any) -> list[Event]:
     return [ReasoningStart(0), ReasoningDelta(0, "Hm"), ReasoningEnd(0, **proof)]
 
 

@@ -1,0 +1,531 @@
+"""What a client of Anthropic asks, in our words and in its own."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.dialects.anthropic.body import parse_request
+from app.dialects.anthropic.original import pass_on, pass_on_bedrock
+from app.dialects.anthropic.proofs import Proof, pack
+from app.errors import RequestError
+from app.requests import ChatRequest, Original, TranslatedRequest
+
+HELLO: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 100,
+    "messages": [{"role": "user", "content": "Hello"}],
+}
+TOOL: dict[str, Any] = {"name": "f", "input_schema": {"type": "object"}}
+FUNCTION = {"function": {"name": "f", "parameters": {"type": "object"}}}
+
+
+def parse(betas: str = "", **fields: Any) -> TranslatedRequest:
+    chat = parse_request(json.dumps({**HELLO, **fields}).encode(), betas=betas).chat
+    assert isinstance(chat, TranslatedRequest)
+    return chat
+
+
+def original_of(betas: str = "", **fields: Any) -> Original:
+    original = parse(betas, **fields).original
+    assert original is not None
+    return original
+
+
+def said(**fields: Any) -> dict[str, Any]:
+    """Give the chat request that comes of a request, without its original."""
+    found: dict[str, Any] = msgspec.to_builtins(parse(**fields))
+    del found["original"]
+    return found
+
+
+def messages(*turns: tuple[str, Any]) -> Any:
+    found = said(messages=[{"role": role, "content": content} for role, content in turns])
+    return found["messages"]
+
+
+def test_a_request_is_said_in_ours() -> None:
+    assert said() == {
+        "messages": [{"role": "user", "content": "Hello"}],
+        "model": "m",
+        "stream": False,
+        "max_tokens": 100,
+    }
+
+
+FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "stream": ({"stream": True}, {"stream": True}),
+    "sampling": ({"temperature": 0.5, "top_p": 0.9}, {"temperature": 0.5, "top_p": 0.9}),
+    "stop": ({"stop_sequences": ["a", "b"]}, {"stop": ["a", "b"]}),
+    "no stop": ({"stop_sequences": []}, {}),
+    "user": ({"metadata": {"user_id": "u", "more": 1}}, {"user": "u"}),
+    "budget, low": (
+        {"thinking": {"type": "enabled", "budget_tokens": 1024}},
+        {"reasoning_effort": "low"},
+    ),
+    "budget, medium": (
+        {"thinking": {"type": "enabled", "budget_tokens": 4096}},
+        {"reasoning_effort": "medium"},
+    ),
+    "budget, high": (
+        {"thinking": {"type": "enabled", "budget_tokens": 31999}},
+        {"reasoning_effort": "high"},
+    ),
+    "adaptive": ({"thinking": {"type": "adaptive"}}, {}),
+    "effort": (
+        {"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}},
+        {"reasoning_effort": "xhigh"},
+    ),
+    "effort without thought": (
+        {"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}},
+        {},
+    ),
+    "a schema": (
+        {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": True},
+            }
+        },
+    ),
+    "tools": (
+        {
+            "tools": [
+                {**TOOL, "type": "custom", "description": "d", "strict": True, "cache_control": {}}
+            ]
+        },
+        {"tools": [{"function": {**FUNCTION["function"], "description": "d", "strict": True}}]},
+    ),
+    "any tool": (
+        {"tools": [TOOL], "tool_choice": {"type": "any", "disable_parallel_tool_use": True}},
+        {"tools": [FUNCTION], "tool_choice": "required", "parallel_tool_calls": False},
+    ),
+    "one tool": (
+        {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "f"}},
+        {"tools": [FUNCTION], "tool_choice": {"function": {"name": "f"}}},
+    ),
+    "no tool": (
+        {"tools": [TOOL], "tool_choice": {"type": "none"}},
+        {"tools": [FUNCTION], "tool_choice": "none"},
+    ),
+    "a choice among none": ({"tools": [], "tool_choice": {"type": "auto"}}, {}),
+    "the relay's own": (
+        {"provider_options": {"a": 1}, "on_disconnect": "continue"},
+        {"provider_options": {"a": 1}, "on_disconnect": "continue"},
+    ),
+    "null": ({"tools": None, "system": None, "speed": None, "novel": None}, {}),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_field_has_its_place(name: str) -> None:
+    fields, ours = FIELDS[name]
+
+    assert {**said(), **ours} == said(**fields)
+    assert original_of(**fields).beyond == ()
+
+
+@pytest.mark.parametrize(
+    ("system", "content"),
+    [
+        ("Be brief.", "Be brief."),
+        ([{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}], "a"),
+        (
+            [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+            [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+        ),
+    ],
+)
+def test_what_the_system_says_comes_first(system: Any, content: Any) -> None:
+    assert said(system=system)["messages"] == [
+        {"role": "system", "content": content},
+        {"role": "user", "content": "Hello"},
+    ]
+
+
+def text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def test_a_message_of_the_system_stands_in_its_place() -> None:
+    assert messages(("user", "a"), ("system", "b"), ("user", "c")) == [
+        {"role": "user", "content": "a"},
+        {"role": "system", "content": "b"},
+        {"role": "user", "content": "c"},
+    ]
+
+
+def test_images_and_documents_are_parts() -> None:
+    png = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+    pdf = {"type": "base64", "media_type": "application/pdf", "data": "BBBB"}
+    content = [
+        text("Look."),
+        {"type": "image", "source": png},
+        {"type": "image", "source": {"type": "url", "url": "https://a.example"}},
+        {"type": "document", "source": pdf, "title": "p.pdf", "citations": {"enabled": True}},
+        {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": "words"},
+            "title": "T",
+            "context": "C",
+        },
+    ]
+
+    assert messages(("user", content)) == [
+        {
+            "role": "user",
+            "content": [
+                text("Look."),
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+                {"type": "image_url", "image_url": {"url": "https://a.example"}},
+                {
+                    "type": "file",
+                    "file": {"file_data": "data:application/pdf;base64,BBBB", "filename": "p.pdf"},
+                },
+                text("T"),
+                text("C"),
+                text("words"),
+            ],
+        }
+    ]
+
+
+def test_results_of_tools_stand_before_what_else_the_turn_says() -> None:
+    image = {"type": "image", "source": {"type": "url", "url": "https://a.example"}}
+    turn = [
+        text("And?"),
+        {"type": "tool_result", "tool_use_id": "a", "content": "1"},
+        {"type": "tool_result", "tool_use_id": "b", "is_error": True},
+        {"type": "tool_result", "tool_use_id": "c", "content": [text("2"), image]},
+    ]
+
+    assert messages(("user", turn)) == [
+        {"role": "tool", "tool_call_id": "a", "content": "1"},
+        {"role": "tool", "tool_call_id": "b", "content": "", "is_error": True},
+        {
+            "role": "tool",
+            "tool_call_id": "c",
+            "content": [
+                text("2"),
+                {"type": "image_url", "image_url": {"url": "https://a.example"}},
+            ],
+        },
+        {"role": "user", "content": "And?"},
+    ]
+
+
+def test_an_answer_comes_back_with_its_thoughts_and_calls() -> None:
+    turn = [
+        {"type": "thinking", "thinking": "Hm", "signature": "s"},
+        {"type": "thinking", "thinking": "", "signature": "hidden"},
+        {"type": "thinking", "thinking": "unproved", "signature": ""},
+        {"type": "thinking", "thinking": "theirs", "signature": pack(Proof("o", encrypted="e"))},
+        {"type": "redacted_thinking", "data": "r"},
+        {"type": "redacted_thinking", "data": pack(Proof("gemini", data="loose"))},
+        text("I look."),
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+        {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}},
+        {"type": "redacted_thinking", "data": pack(Proof("gemini", data="g", call="a"))},
+    ]
+    call = {
+        "id": "a",
+        "function": {"name": "f", "arguments": '{"x":1}'},
+        "opaque": [{"format": "gemini", "data": "g"}],
+    }
+
+    assert messages(("user", "a"), ("assistant", turn))[1] == {
+        "role": "assistant",
+        "content": [
+            {"type": "reasoning", "text": "Hm", "signature": "s", "format": "anthropic"},
+            {"type": "opaque", "format": "anthropic", "data": "hidden"},
+            {"type": "reasoning", "text": "unproved"},
+            {"type": "reasoning", "text": "theirs", "encrypted": "e", "format": "o"},
+            {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "r"},
+            {"type": "opaque", "format": "gemini", "data": "loose"},
+            text("I look."),
+        ],
+        "tool_calls": [call],
+    }
+
+
+def test_an_answer_of_nothing_is_no_message() -> None:
+    assert messages(("user", "a"), ("assistant", []), ("assistant", ""), ("user", "b")) == [
+        {"role": "user", "content": "a"},
+        {"role": "user", "content": "b"},
+    ]
+
+
+BEYOND: dict[str, tuple[dict[str, Any], str]] = {
+    "a field that nobody knows": ({"novel": 1}, "novel: this field"),
+    "a container": ({"container": "c"}, "container: this field"),
+    "servers of tools": ({"mcp_servers": []}, "mcp_servers: this field"),
+    "filling a cache": ({"max_tokens": 0}, "max_tokens: 0, which only fills a cache,"),
+    "a tool of Anthropic's": (
+        {"tools": [TOOL, {"type": "web_search_20260318", "name": "web_search"}]},
+        "tools[1]: Anthropic's tool 'web_search_20260318'",
+    ),
+    "a tool for tools": (
+        {"tools": [{**TOOL, "allowed_callers": ["code_execution_20260521"]}]},
+        "tools[0]: a tool for Anthropic's tools",
+    ),
+}
+BLOCKS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "an image by id": (
+        "user",
+        {"type": "image", "source": {"type": "file", "file_id": "f"}},
+        ": an image by 'file'",
+    ),
+    "a document by URL": (
+        "user",
+        {"type": "document", "source": {"type": "url", "url": "https://a.example"}},
+        ": a document by 'url'",
+    ),
+    "a document in a result": (
+        "user",
+        {
+            "type": "tool_result",
+            "tool_use_id": "a",
+            "content": [
+                {
+                    "type": "document",
+                    "source": {"type": "base64", "media_type": "application/pdf", "data": "A"},
+                }
+            ],
+        },
+        ": a document in a tool's result",
+    ),
+    "a block of a result": (
+        "user",
+        {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "tool_reference"}]},
+        ".content[0]: a block 'tool_reference'",
+    ),
+    "an upload": (
+        "user",
+        {"type": "container_upload", "file_id": "f"},
+        ": a block 'container_upload'",
+    ),
+    "a compaction": ("assistant", {"type": "compaction", "content": "c"}, ": a block 'compaction'"),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_what_only_anthropic_knows_is_listed_by_its_place(name: str) -> None:
+    fields, what = BEYOND[name]
+
+    assert original_of(**fields).beyond == (what,)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_that_only_anthropic_knows_is_listed_by_its_place(name: str) -> None:
+    role, block, what = BLOCKS[name]
+    found = original_of(messages=[*HELLO["messages"], {"role": role, "content": [block]}])
+
+    assert found.beyond == (f"messages[1].content[0]{what}",)
+
+
+def test_what_others_can_do_without_is_listed() -> None:
+    found = original_of(
+        cache_control={"type": "ephemeral"},
+        context_management={"edits": []},
+        service_tier="auto",
+        top_k=5,
+        thinking={"type": "disabled"},
+    )
+
+    assert found.ignored == (
+        *("cache_control", "context_management", "service_tier", "top_k"),
+        "thinking",
+    )
+    assert found.beyond == ()
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "nothing": (b"", "the body is empty"),
+    "no JSON": (b"{", "the body is not JSON"),
+    "no limit": ({"max_tokens": None}, "max_tokens: expected `int`, got `null`"),
+    "no model": ({"model": ""}, "model: expected `str` of length >= 1"),
+    "no messages": ({"messages": []}, "messages: expected `array` of length >= 1"),
+    "empty messages": (
+        {"messages": [{"role": "user", "content": []}]},
+        "messages: there is nothing in them",
+    ),
+    "another role": (
+        {"messages": [{"role": "tool", "content": ""}]},
+        "messages[0].role: invalid enum value 'tool'",
+    ),
+    "a block without a type": (
+        {"messages": [{"role": "user", "content": [{}]}]},
+        "messages[0].content[0]: object missing required field `type`",
+    ),
+    "a text that is none": (
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]},
+        "messages[0].content[0].text: expected `str`, got `int`",
+    ),
+    "an input that is no object": (
+        {
+            "messages": [
+                {
+                    "role": "assistant",
+                    "content": [{"type": "tool_use", "id": "a", "name": "f", "input": "x"}],
+                }
+            ]
+        },
+        "messages[0].content[0].input: expected `object`, got `str`",
+    ),
+    "a tool without a schema": (
+        {"tools": [{"name": "f"}]},
+        "tools[0]: object missing required field `input_schema`",
+    ),
+    "too warm": ({"temperature": 1.5}, "temperature: expected `float` <= 1"),
+    "another format": (
+        {"output_config": {"format": {"type": "xml", "schema": {}}}},
+        "output_config.format.type: invalid enum value 'xml'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_request_is_refused_with_the_place(name: str) -> None:
+    fields, reason = WRONG[name]
+    body = fields if isinstance(fields, bytes) else json.dumps({**HELLO, **fields}).encode()
+    with pytest.raises(RequestError) as refused:
+        parse_request(body)
+
+    assert refused.value.code == "invalid_request"
+    assert refused.value.message.startswith(reason)
+
+
+def test_anthropic_is_sent_the_request_as_it_came() -> None:
+    cached = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    body = {
+        "max_tokens": 100,
+        "system": [{**text("s"), **cached}],
+        "messages": [
+            {"role": "user", "content": [{**text("a"), **cached}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "thinking", "thinking": "", "signature": "s"}],
+            },
+            {"role": "user", "content": []},
+        ],
+        "tools": [{**TOOL, **cached}, {"type": "web_search_20260318", "name": "web_search"}],
+        "thinking": {"type": "adaptive", "display": "omitted"},
+        "context_management": {"edits": [{"type": "clear_thinking_20251015"}]},
+        "novel": {"a": [1]},
+    }
+    original = original_of(
+        "a-1,b-2 , oauth-2025-04-20", **body, stream=True, provider_options={}, on_disconnect=3
+    )
+
+    assert pass_on(original) == (body, {"anthropic-beta": "a-1,b-2"})
+    assert pass_on_bedrock(original) == ({**body, "anthropic_beta": ["a-1", "b-2"]}, {})
+
+
+def test_without_betas_there_is_no_header() -> None:
+    assert pass_on(original_of("oauth-2025-04-20")).headers == {}
+    assert "anthropic_beta" not in pass_on_bedrock(original_of()).body
+
+
+def test_the_name_of_a_beta_has_only_letters_of_names() -> None:
+    with pytest.raises(RequestError, match="anthropic-beta: 'ä' is not the name"):
+        parse("a,ä")
+
+
+def test_what_other_providers_said_is_not_sent_to_anthropic() -> None:
+    own = {"type": "web_search_result_location", "url": "u", "encrypted_index": "i"}
+    turns = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "x", "signature": ""}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "x", "signature": pack(Proof("o"))},
+                {"type": "redacted_thinking", "data": pack(Proof("o"))},
+                {**text("b"), "citations": [{**own, "encrypted_index": ""}]},
+                {**text("c"), "citations": [own]},
+                {**text("d"), "citations": None},
+            ],
+        },
+    ]
+
+    assert pass_on(original_of(messages=turns)).body["messages"] == [
+        {"role": "user", "content": "a"},
+        {
+            "role": "assistant",
+            "content": [
+                text("b"),
+                {**text("c"), "citations": [own]},
+                {**text("d"), "citations": None},
+            ],
+        },
+    ]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    *("type", "text", "content", "source", "input", "id", "name", "data"),
+                    *("tool_use_id", "signature", "thinking", "input_schema", "citations"),
+                ]
+            ),
+            inner
+            | st.sampled_from(
+                [
+                    *("text", "image", "document", "tool_use", "tool_result", "thinking"),
+                    *("redacted_thinking", "base64", "url", "custom"),
+                ]
+            ),
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional=dict.fromkeys(
+            ("model", "max_tokens", "system", "tools", "tool_choice", "thinking", "x"), json_values
+        )
+        | {
+            "messages": st.lists(
+                st.fixed_dictionaries(
+                    {"role": st.sampled_from(["user", "assistant", "system"])},
+                    optional={"content": st.lists(json_values, max_size=3) | json_values},
+                ),
+                max_size=3,
+            )
+        },
+    )
+)
+def test_junk_is_refused_or_read_and_never_a_bug(body: dict[str, Any]) -> None:
+    try:
+        asked = parse_request(json.dumps({**HELLO, **body}).encode())
+    except RequestError:
+        return
+    assert isinstance(asked.chat, TranslatedRequest)
+    assert isinstance(asked.chat, ChatRequest)
+    assert asked.chat.original is not None
+    pass_on(asked.chat.original)
+
+
+@given(st.binary(max_size=40))
+def test_bytes_are_refused_or_read(data: bytes) -> None:
+    with pytest.raises(RequestError):
+        parse_request(data)
+
+
+def test_deep_nesting_is_refused() -> None:
+    body = json.dumps({**HELLO, "x": 0}).replace('"x": 0', '"x": ' + "[" * 9999 + "]" * 9999)
+    with pytest.raises(RequestError, match="nested too deeply"):
+        parse_request(body.encode())
