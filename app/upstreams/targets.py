@@ -1,6 +1,7 @@
 """An upstream and one of its models, and the request that asks it."""
 
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import quote
 
 import httpx2
@@ -14,6 +15,12 @@ from app.limits import Limits
 from app.requests import ChatRequest, Original, TranslatedRequest, UserMessage
 from app.retry import Choice
 from app.upstreams.endpoints import Upstream
+
+_ANYWAY: Final[Mapping[str, object]] = {
+    **{"n": 1, "logprobs": False, "top_logprobs": 0, "metadata": {}},
+    **{"frequency_penalty": 0, "presence_penalty": 0, "parallel_tool_calls": True},
+}
+"""What holds of a field whether it is said or not."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -111,14 +118,14 @@ def _original(chat: ChatRequest) -> Original | None:
 
 def _is_said(chat: ChatRequest, field: str) -> bool:
     value = getattr(chat, field)
-    return value is not None and (field, value) != ("n", 1)
+    return value not in (None, _ANYWAY.get(field))
 
 
 def _as_segment(model: str) -> str:
     """Quote a model's name so that it is one segment of a path, whoever wrote it."""
     if model in (".", ".."):
         raise RequestError("model_not_found", f"unknown model {model!r}")
-    return quote(model, safe="")
+    return quote(model, safe="@")  # as the SDKs write the versions of Vertex AI
 
 
 async def build(

@@ -18,6 +18,7 @@ CHAT = parse_chat_request(b'{"messages": [{"role": "user", "content": "x"}]}')
 
 HOSTILE = (
     "a:0",
+    "claude@20251001",
     "../../admin",
     "a/..",
     "..%2Fadmin",
@@ -39,7 +40,7 @@ async def test_a_path_arrives_as_it_was_built(name: str) -> None:
                 target = Target(Upstream("u", server.url, name), model)
                 await http.send(await target.build_request(http, CHAT, connect_timeout_s=5))
 
-    expected = [f"/{path.replace(MODEL, quote(model, safe=''))}" for model in HOSTILE]
+    expected = [f"/{path.replace(MODEL, quote(model, safe='@'))}" for model in HOSTILE]
     assert expected == [request.path for request in server.requests]
     assert all("x-evil" not in request.headers for request in server.requests)
 

@@ -1,0 +1,40 @@
+"""What a target tells of a request that its dialect has no place for."""
+
+import json
+
+import pytest
+
+from app.requests import parse_chat_request
+from app.upstreams.endpoints import Upstream
+from app.upstreams.targets import Target
+
+TARGET = Target(Upstream("u", "http://127.0.0.1:9", "anthropic"), "m")
+OLLAMA = Target(Upstream("u", "http://127.0.0.1:9", "ollama"), "m")
+
+
+def told(target: Target, **fields: object) -> list[str]:
+    body = {"messages": [{"role": "user", "content": "x"}], **fields}
+    return [n.message for n in target.list_ignored(parse_chat_request(json.dumps(body).encode()))]
+
+
+def test_fields_without_a_place_are_told_once_and_together() -> None:
+    assert ["upstream 'u' knows no logprobs, seed: left out"] == told(
+        TARGET, seed=0, logprobs=True, temperature=0
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"frequency_penalty": 0, "presence_penalty": 0.0},
+        {"logprobs": False, "top_logprobs": 0},
+        {"metadata": {}, "n": 1},
+    ],
+)
+def test_a_field_that_says_what_holds_anyway_is_not_told(fields: dict[str, object]) -> None:
+    assert [] == told(TARGET, **fields)
+
+
+def test_parallel_calls_hold_anyway_unless_they_are_forbidden() -> None:
+    assert [] == told(OLLAMA, parallel_tool_calls=True)
+    assert "parallel_tool_calls" in told(OLLAMA, parallel_tool_calls=False)[0]
