@@ -78,6 +78,7 @@ BAD = [
     ("negative time", "gate_s = -1", {}, "gate_s: -1 cannot be used"),
     ("retry below its floor", "retry_ms = 100", {}, "retry_ms: 100 cannot be used: expected `int` >= 500"),
     ("log of another kind", 'log = "redis://x"', {}, "log: 'redis://x' cannot be used: use 'memory' or 'sqlite:///PATH'"),
+    ("log with a password", 'log = "redis://:secret@x"', {}, "log: it cannot be used: use 'memory' or 'sqlite:///PATH'"),
     ("log in memory by another name", 'log = "sqlite:///:memory:"', {}, "use 'memory' or 'sqlite:///PATH'"),
     ("not TOML", "port = ", {}, "seseragi.toml: it is not valid TOML"),
     ("upstream without URL", "[upstream.x]", {}, "upstream.x: base_url is missing"),

@@ -41,7 +41,8 @@ def convert(name: str, value: Any, where: str) -> Any:
             told = "use 'memory' or 'sqlite:///PATH'"
         elif get_origin(kind) is Literal:
             told = f"use {' or '.join(map(repr, get_args(kind)))}"
-        raise SettingsError(f"{where}: {value!r} cannot be used: {told}") from None
+        what = "it" if "@" in str(value) else repr(value)  # a URL may hold a password
+        raise SettingsError(f"{where}: {what} cannot be used: {told}") from None
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:

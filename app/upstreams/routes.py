@@ -22,6 +22,9 @@ from app.upstreams.targets import Target
 MAX_BREAKERS = 10_000
 """How many targets are remembered: clients may name any model."""
 
+MAX_TOLD = 100
+"""How many failing targets are told of, beside those of the routes."""
+
 MAX_NAME = 2048
 """The longest name of a model that clients may make up: Amazon's, which are the longest."""
 
@@ -69,8 +72,9 @@ class Breakers:
         return self._breakers.get(name) or Breaker()
 
     def failing(self) -> list[str]:
-        """Name the targets whose last attempts failed."""
-        return [name for name, breaker in self._breakers.items() if not breaker.is_new]
+        """Name the targets whose last attempts failed, those last used."""
+        last = [name for name, breaker in self._breakers.items() if not breaker.is_new]
+        return last[-MAX_TOLD:]
 
 
 class Upstreams:

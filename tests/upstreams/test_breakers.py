@@ -17,14 +17,16 @@ def test_names_that_clients_make_up_are_forgotten(
     failing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes, "MAX_BREAKERS", 10)
+    monkeypatch.setattr(routes, "MAX_TOLD", 3)
     breakers = Breakers()
     used = Target(UPSTREAM, "used")
     for number in range(100):
-        breakers.of(used).failed(LOST, 0)
         breaker = breakers.of(Target(UPSTREAM, str(number)))
         if failing:
             breaker.failed(LOST, 0)
+        breakers.of(used).failed(LOST, 0)
 
     assert len(breakers) == 10
+    assert breakers.failing() == [f"u/{number}" for number in (98, 99) if failing] + ["u/used"]
     assert "open" == breakers.named("u/used").state(0)
     assert breakers.named("u/0").is_new
