@@ -1,0 +1,59 @@
+"""`/v1/ui/chat/{chat_id}`: what runs for a chat, for clients that know no stream's id."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from app.api.policy import Policy
+from app.api.problems import failure
+from app.api.response import read_from
+from app.dialects.ui.body import name_of
+from app.dialects.ui.front import FRONT
+from app.errors import RelayError
+from app.hub import Hub
+
+
+class Chats:
+    """The endpoints; they hold what all their requests share."""
+
+    def __init__(self, hub: Hub, policy: Policy) -> None:
+        self._hub = hub
+        self._policy = policy
+
+    async def resume(self, request: Request) -> Response:
+        """Send the chat's last stream from its beginning, as far as it goes and then live."""
+        stream = await self._find(request)
+        if stream is None:
+            return _nothing()
+        try:
+            reader, _ = await self._hub.attach(stream)
+            retry_ms = self._policy.retry(spread=self._hub.draining)
+            return await read_from(reader, FRONT, 0, policy=self._policy, retry_ms=retry_ms)
+        except RelayError as error:
+            return failure(FRONT, error, request)
+
+    async def stop(self, request: Request) -> Response:
+        """Stop what runs for the chat; doing it twice, or too late, changes nothing."""
+        stream = await self._find(request)
+        if stream is not None:
+            try:
+                await self._hub.cancel(stream)
+            except RelayError as error:
+                return failure(FRONT, error, request)
+        return _nothing()
+
+    async def _find(self, request: Request) -> str | None:
+        return await self._hub.find(name_of(request.path_params["chat"]))
+
+
+def _nothing() -> Response:
+    return Response(status_code=204, headers={"cache-control": "no-store"})
+
+
+def routes(hub: Hub, policy: Policy) -> list[Route]:
+    chats = Chats(hub, policy)
+    # A chat's id may have any characters, an escaped slash too.
+    return [
+        Route("/v1/ui/chat/{chat:path}/stream", chats.resume, methods=["GET"]),
+        Route("/v1/ui/chat/{chat:path}/stop", chats.stop, methods=["POST"]),
+    ]

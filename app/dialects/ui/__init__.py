@@ -1,0 +1,1 @@
+"""The UI message stream of Vercel's AI SDK, which `useChat` reads."""

@@ -1,0 +1,35 @@
+"""The UI message stream towards clients."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from app.dialects.front import Failure, Front
+from app.dialects.ui.body import parse_request
+from app.dialects.ui.renderer import DONE, Renderer
+from app.errors import RelayError
+from app.events import Event
+
+
+def render_result(stream: str, events: Iterable[Event]) -> Any:
+    """Give all chunks as one list."""
+    renderer = Renderer(stream)
+    frames = [frame for event in events for frame in renderer.feed(event)]
+    return [json.loads(frame.data) for frame in frames if frame != DONE]
+
+
+def render_failure(error: RelayError, request_id: str) -> Failure:
+    """Give the message alone: the client makes its error of the whole body, whatever it is."""
+    return Failure(error.status, error.message.encode(), "text/plain")
+
+
+FRONT: Final = Front(
+    name="ui",
+    letter="u",
+    parse_request=parse_request,
+    renderer=Renderer,
+    render_result=render_result,
+    render_failure=render_failure,
+    replays=True,
+    headers={"x-vercel-ai-ui-message-stream": "v1"},
+)

@@ -1,0 +1,183 @@
+"""`/v1/ui/chat` on a real socket: the stream, coming back by the chat's id, stopping."""
+
+import asyncio
+import json
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import pytest
+
+from app.dialects.front import Frame
+from tests.dialects.ui.verify import chunks_of, read_message
+from tests.serving import Relay, read_messages, serve_relay
+from tests.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text, wait
+
+CHAT = "a chat/せ?#%"
+URL = f"/v1/ui/chat/{quote(CHAT, safe='')}"
+BODY = {
+    "id": CHAT,
+    "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}],
+    "trigger": "submit-message",
+}
+CLEAN = [head(), send(text("a") + text("b") + FINISH + DONE)]
+
+
+async def chunks(response: httpx2.Response) -> list[dict[str, Any]]:
+    assert 200 == response.status_code, await response.aread()
+    assert "v1" == response.headers["x-vercel-ai-ui-message-stream"]
+    return chunks_of([Frame(m.data.encode()) for m in await read_messages(response)])
+
+
+async def post(relay: Relay, **fields: Any) -> list[dict[str, Any]]:
+    async with relay.client.stream("POST", "/v1/ui/chat", json={**BODY, **fields}) as response:
+        return await chunks(response)
+
+
+async def resume(relay: Relay, url: str = URL) -> list[dict[str, Any]] | None:
+    async with relay.client.stream("GET", f"{url}/stream") as response:
+        return None if response.status_code == 204 else await chunks(response)
+
+
+def text_of(found: list[dict[str, Any]]) -> str:
+    return "".join(chunk["delta"] for chunk in found if chunk["type"] == "text-delta")
+
+
+async def test_chat_is_answered_and_can_be_read_again():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = CLEAN
+        assert None is await resume(relay)
+        found = await post(relay)
+        message = read_message(found)
+
+        assert "ab" == text_of(found)
+        assert {"model": "m-1"} == message["metadata"]
+        assert found == await resume(relay)
+        assert None is await resume(relay, "/v1/ui/chat/another")
+        stream = found[1]["data"]["stream"]
+        async with relay.client.stream(
+            "GET", f"/v1/streams/{stream}/events?format=ui", headers={"last-event-id": "3"}
+        ) as response:
+            assert found == await chunks(response)
+        await relay.client.delete(f"/v1/streams/{stream}")
+        assert None is await resume(relay)
+
+
+async def test_chat_is_found_after_a_restart(tmp_path):
+    log = f"sqlite:///{tmp_path / 'streams.db'}"
+    async with serve_upstream() as upstream:
+        upstream.script = CLEAN
+        async with serve_relay(upstream, log=log) as relay:
+            found = await post(relay)
+        async with serve_relay(upstream, log=log) as relay:
+            assert found == await resume(relay)
+
+
+async def test_resumed_stream_goes_on_live_from_its_start(log):
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
+        upstream.script = [head(), send(text("a")), wait(0.3), send(text("b") + FINISH + DONE)]
+        async with relay.client.stream("POST", "/v1/ui/chat", json=BODY) as response:
+            stream = response.headers["stream-id"]
+            async for data in response.aiter_bytes():
+                if b"text-delta" in data:
+                    break
+        found = await resume(relay)
+
+        assert found is not None
+        assert {"type": "start", "messageId": f"msg_{stream[3:]}"} == found[0]
+        assert "ab" == text_of(found)
+        assert "finish" == found[-1]["type"]
+        assert 1 == len(upstream.calls)
+
+
+async def test_next_turn_takes_the_name_of_the_chat():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = CLEAN
+        first = await post(relay)
+        second = await post(relay)
+
+        assert first[0] != second[0]
+        assert second == await resume(relay)
+
+
+async def test_stop_ends_what_runs_for_the_chat():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("a")), Hold()]
+        posting = asyncio.create_task(post(relay))
+        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.sleep(0.05)
+        for _ in range(2):
+            response = await relay.client.post(f"{URL}/stop")
+            assert 204 == response.status_code
+        found = await asyncio.wait_for(posting, 5)
+
+        assert "a" == text_of(found)
+        assert {"type": "abort", "reason": "cancelled"} == found[-1]
+        assert 204 == (await relay.client.post("/v1/ui/chat/another/stop")).status_code
+
+
+async def test_failures_are_a_status_and_a_message():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head("429 Too Many"), send("{}")]
+        response = await relay.client.post("/v1/ui/chat", json=BODY)
+        assert 429 == response.status_code
+        assert "text/plain" in response.headers["content-type"]
+        assert "rate limit" in response.text.lower() or "429" in response.text
+        response = await relay.client.post("/v1/ui/chat", json={**BODY, "mode": "x"})
+        assert (400, "unknown field `mode`") == (response.status_code, response.text)
+        upstream.script = [head(), send(text("half"))]
+        found = await post(relay)
+        assert ["data-seseragi", "error"] == [chunk["type"] for chunk in found[-2:]]
+        assert "upstream_truncated" == found[-2]["data"]["error"]["code"]
+
+
+async def test_result_without_streaming_is_the_list_of_chunks():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = CLEAN
+        response = await relay.client.post("/v1/ui/chat", json={**BODY, "stream": False})
+
+        read_message(response.json())
+        assert "ab" == text_of(response.json())
+
+
+async def test_too_many_readers_are_told():
+    async with serve_upstream() as upstream, serve_relay(upstream, max_readers=1) as relay:
+        upstream.script = [head(), send(text("a")), Hold()]
+        async with relay.client.stream("POST", "/v1/ui/chat", json=BODY):
+            response = await relay.client.get(f"{URL}/stream")
+            assert 503 == response.status_code
+            assert "which is the limit" in response.text
+            await relay.client.post(f"{URL}/stop")
+
+
+async def test_leaving_does_not_stop_the_chat():
+    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=5) as relay:
+        upstream.script = [head(), send(text("a")), wait(0.2), send(text("b") + FINISH + DONE)]
+        async with relay.client.stream("POST", "/v1/ui/chat", json=BODY) as response:
+            async for data in response.aiter_bytes():
+                if b"text-delta" in data:
+                    break
+        await asyncio.sleep(0.3)
+        found = await resume(relay)
+
+        assert found is not None
+        assert "ab" == text_of(found)
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[1]", b'{"id": "x"}', b"\xff", b"[" * 90_000])
+async def test_junk_is_refused_in_words(body):
+    async with serve_relay() as relay:
+        headers = {"content-type": "application/json"}
+        response = await relay.client.post("/v1/ui/chat", content=body, headers=headers)
+
+        assert 400 == response.status_code
+        assert response.text
+
+
+async def test_demo_answers_a_chat():
+    async with serve_relay() as relay:
+        for model in ("demo", "demo-reasoning", "demo-tools"):
+            found = await post(relay, model=model)
+
+            assert "finish" == found[-1]["type"], json.dumps(found[-1])
+            read_message(found)
