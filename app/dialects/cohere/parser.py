@@ -94,11 +94,14 @@ class Parser(Answer):
 
     def _citation(self, citation: dict[str, Any]) -> None:
         """Take the sources of a part of the answer. Those of thinking and plans have no place."""
-        index, block = count(citation.get("content_index")), None
+        block: int | None = None
         span: tuple[int | None, int | None] = (None, None)
         if citation.get("type") in (None, "TEXT_CONTENT"):
-            block = self._texts.get(index)
-            if block is not None or index is None:
+            index = count(citation.get("content_index"))
+            # The first content needs no index, and the only text none either.
+            only = next(iter(self._texts.values())) if len(self._texts) == 1 else None
+            block = self._texts.get(0, only) if index is None else self._texts.get(index)
+            if block is not None:
                 span = count(citation.get("start")), count(citation.get("end"))
         for source in mappings(citation.get("sources")):
             data = mapping(source.get("document")) or mapping(source.get("tool_output"))
