@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 import app
-from app.api import chat, health, messages, models, page, problems, streams, ui
+from app.api import chat, health, messages, models, page, problems, responses, streams, ui
 from app.api.middleware import CommonHeaders
 from app.api.policy import Policy
 from app.demo import DemoTransport
@@ -120,6 +120,7 @@ def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:
     return [
         *chat.routes(hub, policy),
         *messages.routes(hub, policy),
+        *responses.routes(hub, policy),
         *streams.routes(hub, policy),
         *ui.routes(hub, policy),
         *models.routes(hub),

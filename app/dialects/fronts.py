@@ -10,6 +10,7 @@ from app.dialects import native
 from app.dialects.anthropic.front import FRONT as ANTHROPIC
 from app.dialects.front import Asked, Failure, Front
 from app.dialects.openai_chat.front import FRONT as OPENAI_CHAT
+from app.dialects.openai_responses.front import FRONT as OPENAI_RESPONSES
 from app.dialects.ui.front import FRONT as UI
 from app.errors import RelayError
 from app.requests import parse_chat_request
@@ -42,5 +43,5 @@ NATIVE: Final = Front(
 )
 
 FRONTS: Final[Mapping[str, Front]] = MappingProxyType(
-    {front.name: front for front in (NATIVE, OPENAI_CHAT, ANTHROPIC, UI)}
+    {front.name: front for front in (NATIVE, OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, UI)}
 )

@@ -1,0 +1,123 @@
+"""OpenAI's endpoints for responses: `/v1/responses`, and each response by its id."""
+
+from collections.abc import Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from app.api.generation import Generation
+from app.api.policy import Policy
+from app.api.problems import failure
+from app.api.response import read_from
+from app.dialects.openai_responses.front import FRONT
+from app.dialects.openai_responses.result import BACKGROUND, render_result, stream_of
+from app.errors import RelayError, RequestError
+from app.events import Event, StreamStart
+from app.hub import Hub, Opened
+
+
+class Create(Generation):
+    """Starts responses; one in the background is not waited for."""
+
+    async def _result(
+        self, request: Request, opened: Opened, *, linger_s: float | None
+    ) -> Response:
+        reader = opened.reader
+        begun = await reader.read(0, timeout_s=self._policy.body_timeout_s)
+        if not _is_background(begun):
+            return await super()._result(request, opened, linger_s=linger_s)
+        reader.leave()
+        return _show(reader.stream, begun)
+
+
+class Responses:
+    """The endpoints of one response; they hold what all their requests share."""
+
+    def __init__(self, hub: Hub, policy: Policy) -> None:
+        self._hub = hub
+        self._policy = policy
+
+    async def retrieve(self, request: Request) -> Response:
+        """Tell of a response, or stream it after a sequence number, or from its beginning."""
+        try:
+            stream = _stream(request)
+            query = request.query_params
+            if query.get("stream", "").lower() == "true":
+                return await self._events(stream, _cursor(query.get("starting_after")))
+            return _show(stream, await self._hub.events(stream))
+        except RelayError as error:
+            return failure(FRONT, error, request)
+
+    async def cancel(self, request: Request) -> Response:
+        """Stop a response; doing it twice, or too late, changes nothing."""
+        try:
+            stream = _stream(request)
+            await self._hub.cancel(stream)
+            return _show(stream, await self._hub.events(stream))
+        except RelayError as error:
+            return failure(FRONT, error, request)
+
+    async def delete(self, request: Request) -> Response:
+        """Stop a response and forget what it said."""
+        try:
+            await self._hub.delete(_stream(request))
+        except RelayError as error:
+            return failure(FRONT, error, request)
+        gone = {"id": request.path_params["response"], "object": "response", "deleted": True}
+        return _json(gone)
+
+    async def _events(self, stream: str, after: int) -> Response:
+        reader, _ = await self._hub.attach(stream)
+        retry_ms = self._policy.retry(spread=self._hub.draining)
+        response = await read_from(reader, FRONT, after, policy=self._policy, retry_ms=retry_ms)
+        if response.status_code == 204:
+            # The official clients take no answer without a body for a stream.
+            return Response(media_type="text/event-stream", headers=dict(response.headers))
+        return response
+
+
+def _stream(request: Request) -> str:
+    name = request.path_params["response"]
+    stream = stream_of(name)
+    if stream is None:
+        raise RequestError("not_found", f"there is no response {name[:80]!r}")
+    return stream
+
+
+def _cursor(sequence_number: str | None) -> int:
+    """Give the number of the frame that was seen last: events are counted from 0."""
+    if sequence_number is None:
+        return 0
+    if not sequence_number.isdecimal() or len(sequence_number) > 15:
+        raise RequestError(
+            "invalid_request", f"starting_after: {sequence_number[:40]!r} is no sequence number"
+        )
+    return int(sequence_number) + 1
+
+
+def _is_background(events: Sequence[Event]) -> bool:
+    start = events[0] if events else None
+    return isinstance(start, StreamStart) and BACKGROUND in (start.labels or {})
+
+
+def _show(stream: str, events: Sequence[Event]) -> Response:
+    return _json(render_result(stream, events), stream=stream)
+
+
+def _json(body: object, *, stream: str | None = None) -> Response:
+    headers = {"cache-control": "no-store"} | ({"stream-id": stream} if stream else {})
+    content = msgspec.json.encode(body)
+    return Response(content, headers=headers, media_type="application/json")
+
+
+def routes(hub: Hub, policy: Policy) -> list[Route]:
+    responses = Responses(hub, policy)
+    path = "/v1/responses/{response}"
+    return [
+        Route("/v1/responses", Create(hub, policy, FRONT).post, methods=["POST"]),
+        Route(path, responses.retrieve, methods=["GET"]),
+        Route(path, responses.delete, methods=["DELETE"]),
+        Route(f"{path}/cancel", responses.cancel, methods=["POST"]),
+    ]
