@@ -10,6 +10,7 @@ import msgspec
 
 from app.dialects.anthropic.blocks import REDACTED, THINKING
 from app.dialects.anthropic.proofs import Proof, unpack
+from app.dialects.call_ids import CallIds
 from app.requests import (
     AssistantMessage,
     FileData,
@@ -99,6 +100,7 @@ class History:
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.beyond: list[str] = []
+        self._ids = CallIds()
 
     def system(self, content: Content, *, place: str = "system") -> None:
         """Take what the system says."""
@@ -134,9 +136,8 @@ class History:
                 self.beyond.append(f"{place}: a document in a tool's result")
             else:
                 parts.append(part)
-        self.messages.append(
-            ToolMessage(_simply(parts), result.tool_use_id, result.is_error or None)
-        )
+        told = self._ids.tell(result.tool_use_id)
+        self.messages.append(ToolMessage(_simply(parts), told, result.is_error or None))
 
     def _shown(self, content: Content, *, place: str) -> list[Shown]:
         return [
@@ -177,7 +178,7 @@ class History:
 
     def _assistant(self, content: Content, *, place: str) -> None:
         parts: list[Answered] = []
-        calls: list[ToolCall] = []
+        uses: list[_ToolUse] = []
         proofs: dict[str, list[Opaque]] = {}
         for block, where in _blocks(content, place=f"{place}.content"):
             match _kind(block, where):
@@ -191,13 +192,18 @@ class History:
                     proof = unpack(data) or Proof(REDACTED, data=data)
                     parts += _prove(proof, proofs)
                 case "tool_use":
-                    calls.append(_call(convert_body(block, _ToolUse, place=where)))
+                    uses.append(convert_body(block, _ToolUse, place=where))
                 case kind if kind not in _OWN_USES and not kind.endswith(_OWN_RESULT):
                     self.beyond.append(f"{where}: a block {kind!r}")
-        known = [msgspec.structs.replace(one, opaque=proofs.get(one.id)) for one in calls]
+        calls = [self._call(use, proofs.get(use.id)) for use in uses]
         said = _simply(parts) if parts else None
-        if said or known:
-            self.messages.append(AssistantMessage(said, tool_calls=known or None))
+        if said or calls:
+            self.messages.append(AssistantMessage(said, tool_calls=calls or None))
+
+    def _call(self, use: _ToolUse, opaque: list[Opaque] | None) -> ToolCall:
+        arguments = msgspec.json.encode(use.input).decode()
+        function = FunctionCall(use.name, arguments)
+        return ToolCall(self._ids.tell(use.id), function, opaque=opaque)
 
 
 def _simply(parts: list[Any]) -> Any:
@@ -225,11 +231,6 @@ def _url(source: _Source) -> str | None:
             return source.url
         case _:
             return None
-
-
-def _call(use: _ToolUse) -> ToolCall:
-    arguments = msgspec.json.encode(use.input).decode()
-    return ToolCall(use.id, FunctionCall(use.name, arguments))
 
 
 def _think(block: _Thinking) -> list[Answered]:

@@ -197,6 +197,7 @@ def _result(message: ToolMessage, *, place: str) -> dict[str, Any]:
         "type": "tool_result",
         "tool_use_id": _id(message.tool_call_id),
         "content": content if isinstance(content, str) else _blocks(content, place=place),
+        **({"is_error": True} if message.is_error else {}),
     }
 
 

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.anthropic.blocks import REDACTED, THINKING
+from app.dialects.anthropic.blocks import COMPACTION, REDACTED, THINKING
 from app.dialects.anthropic.errors import parse_end, render_error
 from app.dialects.anthropic.proofs import Proof, pack
+from app.dialects.call_ids import show_call, token_of
 from app.dialects.front import Frame
 from app.dialects.untyped import decode, mapping, mappings, string
 from app.events import (
@@ -53,9 +54,6 @@ _STOP_REASONS: Final = {
 }
 _KEPT: Final = ("model_context_window_exceeded", "compaction")
 """The words of Anthropic's that ours are less exact than."""
-
-_COMPACTION: Final = "anthropic.compaction"
-"""The format of an opaque that is a whole block, as JSON."""
 
 _SERVER_TOOLS: Final = frozenset(
     (
@@ -98,7 +96,7 @@ class Payloads:
     """Anthropic's events, as objects; choices but the first, which it has not, are left out."""
 
     def __init__(self, stream: str) -> None:
-        self._token = stream.partition("_")[2] or stream
+        self._stream = stream
         self._queue: deque[_Block] = deque()
         self._blocks: dict[int, _Block] = {}
         """Those that have not ended, by our numbers."""
@@ -142,7 +140,8 @@ class Payloads:
             case ReasoningStart():
                 self._start(event.block, {"type": "thinking", "thinking": "", "signature": ""})
             case ToolCallStart():
-                call = self._calls[event.block] = _ODD.sub("_", event.id)
+                shown = show_call(self._stream, event.id)
+                call = self._calls[event.block] = _ODD.sub("_", shown)
                 use = {"type": "tool_use", "id": call, "name": event.name, "input": {}}
                 self._start(event.block, use)
             case TextEnd() | RefusalEnd() | ToolCallEnd():
@@ -160,7 +159,7 @@ class Payloads:
 
     def _message(self, start: StreamStart) -> Payload:
         return {
-            "id": f"msg_{self._token}",
+            "id": f"msg_{token_of(self._stream)}",
             "type": "message",
             "role": "assistant",
             "model": start.model,
@@ -230,7 +229,7 @@ class Payloads:
         """Tell what is to be sent back: Anthropic's own as it came, that of others packed."""
         if event.format == REDACTED:
             self._whole({"type": "redacted_thinking", "data": event.data})
-        elif event.format == _COMPACTION and (block := _parse(event.data)):
+        elif event.format == COMPACTION and (block := _parse(event.data)):
             self._whole(block)
         elif event.format == THINKING:
             thinking = self._whole({"type": "thinking", "thinking": "", "signature": ""})
@@ -244,7 +243,7 @@ class Payloads:
         """Tell of a tool of Anthropic's; those of others have no form here."""
         if event.name not in _SERVER_TOOLS:
             return
-        use_id = f"srvtoolu_{_ODD.sub('_', self._token).replace('-', '_')}_{event.block}"
+        use_id = f"srvtoolu_{token_of(self._stream).replace('-', '_')}_{event.block}"
         if isinstance(event.input, dict) and event.block not in self._uses:
             self._uses.add(event.block)
             use = {"id": use_id, "name": event.name, "input": event.input}

@@ -253,6 +253,19 @@ def test_an_answer_comes_back_with_its_thoughts_and_calls() -> None:
     }
 
 
+def test_ids_that_the_relay_made_up_are_counted_anew() -> None:
+    shown = [f"call_4fJ9qXw0V1cT8mYbR2nZkQ_{number}" for number in (3, 0)]
+    uses = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in shown]
+    results = [
+        {"type": "tool_result", "tool_use_id": one, "content": one[-1]} for one in shown[::-1]
+    ]
+    _, answer, first, second = messages(("user", "a"), ("assistant", uses), ("user", results))
+
+    assert [call["id"] for call in answer["tool_calls"]] == ["call_0", "call_1"]
+    assert (first["tool_call_id"], first["content"]) == ("call_1", "0")
+    assert (second["tool_call_id"], second["content"]) == ("call_0", "3")
+
+
 def test_an_answer_of_nothing_is_no_message() -> None:
     assert messages(("user", "a"), ("assistant", []), ("assistant", ""), ("user", "b")) == [
         {"role": "user", "content": "a"},

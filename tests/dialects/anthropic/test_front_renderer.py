@@ -168,6 +168,7 @@ CONTENTS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
     "a call": (call(0, '{"a"', ":1}"), [use("call_a", '{"a":1}')]),
     "a call without arguments": (call(0), [use("call_a")]),
     "an id with other letters": (call(0, id="functions.f:0"), [use("functions_f_0")]),
+    "an id that the relay made up": (call(0, id="call_0"), [use("call_T_0")]),
     "a text that cites a page": (
         [
             TextStart(0),

@@ -1,0 +1,440 @@
+"""Anthropic's own clients, on a real socket."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import pytest
+from anthropic import AsyncAnthropic
+
+from tests.needs import file, program
+from tests.serving import HELLO, Relay, chat, serve_relay
+from tests.upstream import (
+    DONE,
+    FINISH,
+    USAGE,
+    Hold,
+    Reset,
+    Upstream,
+    event,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    text,
+)
+
+ROOT = Path(__file__).parents[2]
+SDK = ROOT / "node_modules" / "@anthropic-ai" / "sdk"
+ASK: dict[str, Any] = {
+    "model": "openai/m",
+    "max_tokens": 100,
+    "messages": [{"role": "user", "content": "Hello"}],
+}
+WEATHER: Any = {
+    "name": "get_weather",
+    "description": "Tell the weather.",
+    "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}},
+}
+
+
+def called(*calls: tuple[int, dict[str, Any]]) -> str:
+    return "".join(event({"tool_calls": [{"index": index, **call}]}) for index, call in calls)
+
+
+PARALLEL = called(
+    (0, {"id": "a", "function": {"name": "get_weather", "arguments": '{"ci'}}),
+    (1, {"id": "b", "function": {"name": "get_weather", "arguments": '{"city"'}}),
+    (0, {"function": {"arguments": 'ty":"Kyoto"}'}}),
+    (1, {"function": {"arguments": ':"Nara"}'}}),
+)
+ANSWER = [
+    head(),
+    send(event({"reasoning_content": "Hm"}) + text("こん") + text("にちは") + PARALLEL),
+    send(event(finish_reason="tool_calls") + USAGE + DONE),
+]
+PLAIN = [head(), send(text("Hi") + FINISH + USAGE + DONE)]
+
+
+def client(relay: Relay) -> AsyncAnthropic:
+    return AsyncAnthropic(api_key="k", base_url=relay.url, max_retries=0)
+
+
+def said(message: Any) -> dict[str, Any]:
+    """Give a message without its id, and without what is not there."""
+    found: dict[str, Any] = message.model_dump(exclude_none=True)
+    assert found.pop("id").startswith("msg_")
+    return found
+
+
+WHOLE = {
+    "type": "message",
+    "role": "assistant",
+    "model": "openai/m",
+    "content": [
+        {"type": "thinking", "thinking": "Hm", "signature": ""},
+        {"type": "text", "text": "こんにちは"},
+        {"type": "tool_use", "id": "a", "name": "get_weather", "input": {"city": "Kyoto"}},
+        {"type": "tool_use", "id": "b", "name": "get_weather", "input": {"city": "Nara"}},
+    ],
+    "stop_reason": "tool_use",
+    "usage": {"input_tokens": 3, "output_tokens": 2},
+}
+
+
+@pytest.mark.parametrize("beta", [False, True])
+async def test_the_python_client_makes_one_message_of_it(beta: bool) -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = ANSWER
+        async with client(relay) as sdk:
+            messages: Any = sdk.beta.messages if beta else sdk.messages
+            whole = await messages.create(**ASK)
+            async with messages.stream(**ASK) as stream:
+                pieces = [piece async for piece in stream.text_stream]
+                streamed = await stream.get_final_message()
+
+    assert said(whole) == WHOLE
+    assert said(streamed) == WHOLE
+    assert pieces == ["こん", "にちは"]
+
+
+async def test_the_python_client_is_answered_in_a_loop_of_tools() -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.choose = lambda call: PLAIN if "sunny" in call.body.decode() else ANSWER
+        async with client(relay) as sdk:
+            turns: list[Any] = list(ASK["messages"])
+            first = await sdk.messages.create(**{**ASK, "messages": turns}, tools=[WEATHER])
+            turns.append({"role": "assistant", "content": first.content})
+            results = [
+                {"type": "tool_result", "tool_use_id": block.id, "content": "sunny"}
+                for block in first.content
+                if block.type == "tool_use"
+            ]
+            turns.append({"role": "user", "content": results})
+            last = await sdk.messages.create(**{**ASK, "messages": turns}, tools=[WEATHER])
+
+    assert last.stop_reason == "end_turn"
+    told = upstream.calls[1].json["messages"]
+    assert [message["role"] for message in told] == ["user", "assistant", "tool", "tool"]
+    assert [call["id"] for call in told[1]["tool_calls"]] == ["a", "b"]
+    assert "original" not in upstream.calls[1].json
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "told"),
+    [
+        ("400 Bad Request", anthropic.BadRequestError, "invalid_request_error"),
+        ("401 Unauthorized", anthropic.InternalServerError, "api_error"),
+        ("429 Too Many Requests", anthropic.RateLimitError, "rate_limit_error"),
+        ("503 Service Unavailable", anthropic.OverloadedError, "overloaded_error"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_failure_is_the_clients_own_exception(
+    status: str, kind: type[anthropic.APIStatusError], told: str, stream: bool
+) -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = reply(status, '{"error":{"message":"no","type":"t"}}')
+        async with client(relay) as sdk:
+            with pytest.raises(kind) as failed:
+                await sdk.messages.create(**ASK, stream=stream)
+
+    assert failed.value.type == told
+    assert failed.value.request_id is not None
+
+
+async def test_a_missing_model_is_not_found() -> None:
+    async with serve_relay() as relay, client(relay) as sdk:
+        with pytest.raises(anthropic.NotFoundError, match="unknown model 'nope'"):
+            await sdk.messages.create(**{**ASK, "model": "nope"})
+
+
+async def test_a_stream_that_breaks_is_an_exception_and_no_message() -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("Hi")), Reset()]
+        async with client(relay) as sdk, sdk.messages.stream(**ASK) as stream:
+            with pytest.raises(anthropic.APIStatusError) as failed:
+                await stream.get_final_message()
+
+    assert failed.value.type == "api_error"
+
+
+async def test_a_stream_stops_when_its_client_leaves() -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("Hi")), Hold()]
+        async with client(relay) as sdk:
+            async with sdk.messages.stream(**ASK) as stream:
+                async for _ in stream.text_stream:
+                    break
+            await asyncio.wait_for(upstream.calls[0].closed.wait(), 5)
+
+
+async def test_a_claude_agents_request_reaches_anthropic_as_it_is() -> None:
+    cached = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    body = {
+        "model": "openai/claude-opus-5-5",
+        "max_tokens": 32000,
+        "stream": True,
+        "system": [{"type": "text", "text": "You are an agent.", **cached}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", **cached}]}],
+        "tools": [
+            {**WEATHER, "eager_input_streaming": True},
+            {"type": "web_search_20260318", "name": "web_search", "max_uses": 8},
+        ],
+        "metadata": {"user_id": '{"device_id":"d","session_id":"s"}'},
+        "thinking": {"type": "adaptive"},
+        "output_config": {"effort": "high"},
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        "temperature": 1,
+        "novel_field": {"a": 1},
+    }
+    headers = {
+        "authorization": "Bearer client",
+        "anthropic-version": "2023-06-01",
+        "anthropic-beta": "claude-code-20250219,oauth-2025-04-20,context-management-2025-06-27",
+    }
+    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
+        upstream.script = [head(), send(ANTHROPIC)]
+        reply = await relay.client.post("/v1/messages?beta=true", json=body, headers=headers)
+
+    assert reply.status_code == 200
+    sent = upstream.calls[0]
+    assert sent.json == {**body, "model": "claude-opus-5-5"}
+    assert sent.headers["anthropic-beta"] == "claude-code-20250219,context-management-2025-06-27"
+    assert "client" not in str(sent.headers)
+    assert reply.text.count("event: message_stop") == 1
+
+
+def of_anthropic(*payloads: dict[str, Any]) -> str:
+    return "".join(f"event: {p['type']}\ndata: {json.dumps(p)}\n\n" for p in payloads)
+
+
+ANTHROPIC = of_anthropic(
+    {"type": "message_start", "message": {"id": "msg_up", "usage": {"input_tokens": 3}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
+    {"type": "message_stop"},
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"novel": 1}, "novel: this field cannot be sent to upstream 'openai'"),
+        (
+            {"tools": [{"type": "web_search_20260318", "name": "web_search"}]},
+            "tools[0]: Anthropic's tool 'web_search_20260318' cannot be sent to upstream 'openai'",
+        ),
+    ],
+)
+async def test_what_only_anthropic_knows_is_refused_by_others(
+    fields: dict[str, Any], reason: str
+) -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        reply = await relay.client.post("/v1/messages", json={**ASK, **fields})
+
+    assert reply.status_code == 400
+    assert reply.json()["error"]["type"] == "invalid_request_error"
+    assert reply.json()["error"]["message"].startswith(reason)
+    assert upstream.calls == []
+
+
+ROUTES = """
+[upstream.claude]
+dialect = "anthropic"
+base_url = "{claude}"
+quirks = {{ sampling = false }}
+headers = {{ anthropic-beta = "own-1" }}
+[upstream.other]
+base_url = "{other}/v1"
+[[route]]
+name = "claude-first"
+targets = ["claude/c", "other/o"]
+[[route]]
+name = "other-first"
+targets = ["other/o", "claude/c"]
+"""
+RICH: dict[str, Any] = {
+    "max_tokens": 100,
+    "temperature": 0.5,
+    "cache_control": {"type": "ephemeral"},
+    "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+}
+
+
+@contextlib.asynccontextmanager
+async def routed(folder: Path) -> AsyncIterator[tuple[Relay, Upstream, Upstream]]:
+    """Serve a relay with one upstream that speaks Anthropic's words, and one that does not."""
+    async with serve_upstream() as claude, serve_upstream() as other:
+        config = folder / "seseragi.toml"
+        urls = (upstream.base_url.removesuffix("/v1") for upstream in (claude, other))
+        config.write_text(ROUTES.format(**dict(zip(("claude", "other"), urls, strict=True))))
+        environ = {"SESERAGI_CONFIG": str(config)}
+        async with serve_relay(environ=environ, attempts=2) as relay:
+            claude.script = [head(), send(ANTHROPIC)]
+            other.script = PLAIN
+            yield relay, claude, other
+
+
+async def test_the_settings_of_an_upstream_hold_for_what_is_sent_on(tmp_path: Path) -> None:
+    async with routed(tmp_path) as (relay, claude, _):
+        reply = await relay.client.post(
+            "/v1/messages",
+            json={**RICH, "model": "claude/c", "provider_options": {"top_k": 3}},
+            headers={"anthropic-beta": "a-1"},
+        )
+
+    assert reply.json()["content"] == [{"type": "text", "text": "Hi"}]
+    kept = {name: value for name, value in RICH.items() if name != "temperature"}
+    assert claude.calls[0].json == {**kept, "model": "c", "stream": True, "top_k": 3}
+    assert claude.calls[0].headers["anthropic-beta"] == "own-1,a-1"
+
+
+async def test_the_next_target_is_told_in_its_own_words(tmp_path: Path) -> None:
+    async with routed(tmp_path) as (relay, claude, other):
+        claude.script = reply("500 Oops", "{}")
+        answer = await relay.client.post("/v1/messages", json={**RICH, "model": "claude-first"})
+
+    assert answer.status_code == 200
+    assert claude.calls[0].json["cache_control"] == {"type": "ephemeral"}
+    assert other.calls[0].json == {
+        "model": "o",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 100,
+        "temperature": 0.5,
+        "messages": [{"role": "user", "content": "Hi"}],
+    }
+
+
+async def test_what_one_target_cannot_be_told_goes_to_the_next(tmp_path: Path) -> None:
+    tools = [{"type": "web_search_20260318", "name": "web_search"}]
+    async with routed(tmp_path) as (relay, claude, other):
+        body = {**RICH, "model": "other-first", "tools": tools}
+        answer = await relay.client.post("/v1/messages", json=body)
+
+    assert answer.status_code == 200
+    assert other.calls == []
+    assert claude.calls[0].json["tools"] == tools
+
+
+async def test_what_is_left_out_is_noted_in_the_stream() -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = PLAIN
+        body = {**ASK, "top_k": 5, "cache_control": {"type": "ephemeral"}, "stream": True}
+        reply = await relay.client.post("/v1/messages", json=body)
+        again = await relay.client.get(f"/v1/streams/{reply.headers['stream-id']}/events")
+
+    assert "knows no cache_control, top_k: left out" in again.text
+    assert "field_ignored" not in reply.text
+
+
+async def test_any_stream_can_be_read_in_anthropics_words() -> None:
+    async with serve_relay() as relay:
+        events = await chat(relay, {**HELLO, "max_tokens": 5})
+        url = f"/v1/streams/{events[0]['stream']}/events?format=anthropic"
+        whole = (await relay.client.get(url)).text
+        rest = (await relay.client.get(f"{url}&after=2")).text
+        done = await relay.client.get(url, headers={"last-event-id": last_id(whole)})
+
+    strip = [line for line in whole.split("\n\n") if line]
+    assert rest.split("\n\n")[-3:] == whole.split("\n\n")[-3:]
+    assert len([line for line in rest.split("\n\n") if line]) == len(strip) - 2
+    assert done.status_code == 204
+
+
+def last_id(body: str) -> str:
+    return [line for line in body.splitlines() if line.startswith("id: ")][-1][4:]
+
+
+async def test_tokens_cannot_be_counted() -> None:
+    async with serve_relay() as relay, client(relay) as sdk:
+        with pytest.raises(anthropic.NotFoundError, match="cannot count tokens"):
+            await sdk.messages.count_tokens(model="demo", messages=ASK["messages"])
+
+
+async def test_the_models_are_listed_for_the_python_client() -> None:
+    async with serve_relay() as relay, client(relay) as sdk:
+        every = [model.id async for model in await sdk.models.list()]
+        paged = [model.id async for model in await sdk.models.list(limit=2)]
+        before = await sdk.models.list(before_id=every[3], limit=2)
+        one = await sdk.models.retrieve("demo")
+        with pytest.raises(anthropic.NotFoundError):
+            await sdk.models.retrieve("nope/nope")
+        with pytest.raises(anthropic.BadRequestError, match="limit"):
+            await sdk.models.list(limit=0)
+        with pytest.raises(anthropic.BadRequestError, match="unknown model"):
+            await sdk.models.list(after_id="nope")
+        openai = (await relay.client.get("/v1/models")).json()
+        row = (await relay.client.get("/v1/models/demo")).json()
+        missing = await relay.client.get("/v1/models/nope")
+
+    assert every == paged == [model["id"] for model in openai["data"]]
+    assert [model.id for model in before.data] == every[1:3]
+    assert (one.id, one.type, one.lifecycle) == ("demo", "model", "active")
+    assert row == openai["data"][0]
+    assert missing.status_code == 404
+    assert missing.json()["error"]["code"] == "model_not_found"
+
+
+@pytest.fixture
+def node() -> Any:
+    """Ask through the client for Node, and give what it made of the answer."""
+    binary = program("node")
+    file(SDK / "package.json", how="run npm ci")
+
+    async def ask(relay: Relay, **body: Any) -> dict[str, Any]:
+        process = await asyncio.create_subprocess_exec(
+            binary,
+            str(ROOT / "tests" / "clients" / "anthropic.mjs"),
+            relay.url,
+            json.dumps({**ASK, **body}),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), 30)
+        assert process.returncode == 0
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+    return ask
+
+
+@pytest.mark.parametrize("beta", [False, True])
+async def test_the_node_client_makes_one_message_of_it(node: Any, beta: bool) -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = ANSWER
+        found = [await node(relay, stream=stream, beta=beta) for stream in (True, False)]
+
+    for one in found:
+        message = one["message"]
+        kept = {name: value for name, value in message.items() if value is not None}
+        assert kept.pop("id").startswith("msg_")
+        content = [{k: v for k, v in b.items() if v is not None} for b in kept.pop("content")]
+        assert {**kept, "content": content} == WHOLE
+    assert found[0]["seen"][0] == "message_start"
+    assert found[0]["seen"][-1] == "message_stop"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_node_client_raises_its_own_errors(node: Any, stream: bool) -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = reply("503 Service Unavailable", "{}")
+        failed = (await node(relay, stream=stream))["failed"]
+
+    assert (failed["name"], failed["status"]) == ("OverloadedError", 529)
+    assert failed["type"] == "overloaded_error"
+
+
+async def test_the_node_client_fails_on_a_stream_that_breaks(node: Any) -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("Hi")), Reset()]
+        found = await node(relay, stream=True)
+
+    assert found["failed"]["type"] == "api_error"
+    assert "message_stop" not in found["seen"]
