@@ -67,6 +67,14 @@ BAD = [
     ("[[route]]\ntargets = ['a/x']", "route 1: object missing required field `name`"),
     ("[[route]]\nname = 'r'", "route 1 ('r'): object missing required field `targets`"),
     ("[[route]]\nname = 'r'\ntargets = []", "route 1 ('r').targets: expected `array`"),
+    (
+        "[[route]]\nname = 'r'\nattempts = 11\ntargets = ['a/x']",
+        "route 1 ('r').attempts: expected `int` <= 10",
+    ),
+    (
+        "[[route]]\nname = 'r'\ntargets = [{ model = 'a/x', attempts = 11 }]",
+        "route 1 ('r').targets[0].attempts: expected `int` <= 10",
+    ),
     ("[[route]]\nname = 'a b'\ntargets = ['a/x']", "route's name is 1 to 200 visible ASCII"),
     ("[[route]]\nname = 'r'\ntargets = ['x']", "route 'r': targets[0]: 'x' is no upstream/model"),
     ("[[route]]\nname = 'r'\ntargets = ['a/']", "targets[0]: 'a/' is no upstream/model"),

@@ -10,7 +10,7 @@ from app.retry import Choice
 from app.settings.failure import SettingsError, reason, suggest
 from app.settings.tables import check_known
 from app.settings.upstreams import how_to_add
-from app.settings.values import Count, Seconds
+from app.settings.values import Attempts, Count, Seconds
 from app.upstreams.endpoints import Upstream
 from app.upstreams.routes import Route
 from app.upstreams.targets import Target
@@ -24,7 +24,7 @@ class TargetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str
     order: Count | None = None
     weight: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
-    attempts: Count | None = None
+    attempts: Attempts | None = None
     connect_timeout_s: Seconds | None = None
     first_event_timeout_s: Seconds | None = None
     idle_timeout_s: Seconds | None = None
@@ -36,7 +36,7 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Annotated[str, Meta(pattern=r"^[!-~]{1,200}$")]
     targets: Annotated[list[str | TargetTable], Meta(min_length=1, max_length=100)]
-    attempts: Count | None = None
+    attempts: Attempts | None = None
     budget_s: Seconds | None = None
 
 

@@ -11,6 +11,7 @@ from app.upstreams.routes import Route
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 SecondsOrNone = Annotated[float, Meta(ge=0, le=31_536_000)]
 Count = Annotated[int, Meta(ge=1)]
+Attempts = Annotated[int, Meta(ge=1, le=10)]
 Bytes = Annotated[int, Meta(ge=1024)]
 
 LOG = r"^(memory|sqlite:///(?!:|file:).+)$"
@@ -41,7 +42,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     first_event_timeout_s: Seconds = 300
     idle_timeout_s: Seconds = 60
     total_timeout_s: Seconds = 1800
-    attempts: Annotated[int, Meta(ge=1, le=10)] = 2
+    attempts: Attempts = 2
     passthrough: bool = True
 
     max_request_bytes: Bytes = 8 * 2**20
