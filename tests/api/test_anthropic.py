@@ -438,3 +438,31 @@ async def test_the_node_client_fails_on_a_stream_that_breaks(node: Any) -> None:
 
     assert found["failed"]["type"] == "api_error"
     assert "message_stop" not in found["seen"]
+
+
+def of_gemini(part: dict[str, Any]) -> str:
+    candidate = {"content": {"parts": [part], "role": "model"}, "finishReason": "STOP"}
+    return f"data: {json.dumps({'candidates': [candidate]})}\r\n\r\n"
+
+
+async def test_what_gemini_wants_back_comes_back_through_the_client() -> None:
+    part = {"functionCall": {"name": "get_weather", "args": {}}, "thoughtSignature": "c2ln"}
+    async with serve_upstream() as upstream, serve_relay(upstream, dialect="gemini") as relay:
+        upstream.choose = lambda call: [
+            head(),
+            send(of_gemini({"text": "Sunny."} if b"functionResponse" in call.body else part)),
+        ]
+        async with client(relay) as sdk:
+            runner = sdk.beta.messages.tool_runner(**ASK, tools=[get_weather])
+            last = await runner.until_done()
+
+    assert [block.type for block in last.content] == ["text"]
+    _, answer, result = upstream.calls[1].json["contents"]
+    assert answer["parts"][0]["thoughtSignature"] == "c2ln"
+    assert result["parts"][0]["functionResponse"]["response"] == {"result": "sunny"}
+
+
+@anthropic.beta_async_tool
+async def get_weather() -> str:
+    """Tell the weather."""
+    return "sunny"

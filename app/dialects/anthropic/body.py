@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from app.dialects.anthropic.errors import ThreadRefused
 from app.dialects.anthropic.history import Content, History, Turn
 from app.dialects.anthropic.original import BETA
 from app.dialects.front import Asked
@@ -113,6 +114,9 @@ def parse_request(data: bytes, *, betas: str = "") -> Asked:
     """
     body = parse_body(data, _decoder, example=_EXAMPLE)
     given = {name: value for name, value in _object.decode(data).items() if value is not None}
+    if "thread" in given:
+        # It would name an earlier answer by an id that is the relay's and not Anthropic's.
+        raise ThreadRefused
     known = set(_Body.__struct_fields__)
     beyond = [f"{name}: this field" for name in given if name not in known | _IGNORED]
     if body.max_tokens == 0:

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from app.dialects.front import Failure
-from app.errors import RelayError, ServiceError
+from app.errors import RelayError, RequestError, ServiceError
 from app.events import StreamEnd
 
 _KINDS: Final = {
@@ -31,11 +31,22 @@ _STATUSES: Final = {
 }
 
 
+class ThreadRefused(RequestError):
+    """The client wants the server to hold the conversation. Its SDKs then send it whole."""
+
+    def __init__(self) -> None:
+        what = "thread: the relay holds no conversation; send all of it, without this field"
+        super().__init__("invalid_request", what)
+
+
 def render_error(error: RelayError) -> dict[str, Any]:
     """Give the error as an event of a stream, which is the body of a reply too."""
     default = "invalid_request_error" if error.status < 500 else "api_error"
     kind = _KINDS.get(error.code, default)
-    return {"type": "error", "error": {"type": kind, "message": error.message}}
+    told: dict[str, Any] = {"type": kind, "message": error.message}
+    if isinstance(error, ThreadRefused):
+        told["details"] = {"error_code": "thread_unsupported_request"}
+    return {"type": "error", "error": told}
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:

@@ -104,7 +104,10 @@ class History:
 
     def system(self, content: Content, *, place: str = "system") -> None:
         """Take what the system says."""
-        found = [part for part in self._shown(content, place=place) if isinstance(part, TextPart)]
+        shown = self._shown(content, place=place)
+        found = [part for part in shown if isinstance(part, TextPart)]
+        if len(found) < len(shown):
+            self.beyond.append(f"{place}: what is no text")
         if found:
             self.messages.append(SystemMessage(_simply(found)))
 
@@ -115,7 +118,7 @@ class History:
                 self._user(turn.content, place=place)
             case "assistant":
                 self._assistant(turn.content, place=place)
-            case "system":
+            case _:
                 self.system(turn.content, place=f"{place}.content")
 
     def _user(self, content: Content, *, place: str) -> None:

@@ -54,7 +54,7 @@ def _extend(block: Payload, number: int, delta: Payload, inputs: dict[int, str])
             block["signature"] = delta["signature"]
         case "citations_delta":
             block.setdefault("citations", []).append(delta["citation"])
-        case "input_json_delta":
+        case _:
             inputs[number] = inputs.get(number, "") + delta["partial_json"]
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.anthropic.body import parse_request
+from app.dialects.anthropic.front import FRONT
 from app.dialects.anthropic.original import pass_on, pass_on_bedrock
 from app.dialects.anthropic.proofs import Proof, pack
 from app.errors import RequestError
@@ -275,6 +276,10 @@ def test_an_answer_of_nothing_is_no_message() -> None:
 
 BEYOND: dict[str, tuple[dict[str, Any], str]] = {
     "a field that nobody knows": ({"novel": 1}, "novel: this field"),
+    "an image of the system": (
+        {"system": [{"type": "image", "source": {"type": "url", "url": "https://a.example"}}]},
+        "system: what is no text",
+    ),
     "a container": ({"container": "c"}, "container: this field"),
     "servers of tools": ({"mcp_servers": []}, "mcp_servers: this field"),
     "filling a cache": ({"max_tokens": 0}, "max_tokens: 0, which only fills a cache,"),
@@ -355,6 +360,15 @@ def test_what_others_can_do_without_is_listed() -> None:
         "thinking",
     )
     assert found.beyond == ()
+
+
+def test_a_thread_is_refused_such_that_the_sdk_goes_on_without() -> None:
+    with pytest.raises(RequestError) as refused:
+        parse(thread={"type": "create"})
+    error = json.loads(FRONT.render_failure(refused.value, "req_1").body)["error"]
+
+    assert error["type"] == "invalid_request_error"
+    assert error["details"] == {"error_code": "thread_unsupported_request"}
 
 
 WRONG: dict[str, tuple[Any, str]] = {

@@ -1,0 +1,40 @@
+"""That a tool failed, in the formats that can say so."""
+
+import msgspec
+import pytest
+
+from app.dialects.table import DIALECTS
+from app.requests import (
+    AssistantMessage,
+    ChatRequest,
+    FunctionCall,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+
+WORDS = {
+    "anthropic": b'"is_error":true',
+    "vertex_anthropic": b'"is_error":true',
+    "bedrock_anthropic": b'"is_error":true',
+    "bedrock_converse": b'"status":"error"',
+}
+
+
+def render(dialect: str, *, is_error: bool | None) -> bytes:
+    call = ToolCall("call_1", FunctionCall("f", "{}"))
+    result = ToolMessage("no such city", "call_1", is_error)
+    messages = [UserMessage("Hi"), AssistantMessage(tool_calls=[call]), result]
+    return msgspec.json.encode(DIALECTS[dialect].render_request(ChatRequest(messages), model="m"))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_failed_tool_is_told_where_there_are_words_for_it(dialect: str) -> None:
+    failed, fine = render(dialect, is_error=True), render(dialect, is_error=None)
+
+    assert b"no such city" in failed
+    if dialect in WORDS:
+        assert WORDS[dialect] in failed
+        assert WORDS[dialect] not in fine
+    else:
+        assert fine == failed
