@@ -150,10 +150,16 @@ def parse_request(body: bytes) -> Asked:
         metadata=request.metadata,
         user=request.user or request.safety_identifier,
         provider_options=_pass_on(request) or None,
-        on_disconnect=request.on_disconnect or ("continue" if request.background else None),
+        on_disconnect=_parse_leaving(request),
     )
     labels = {ECHO: msgspec.json.encode(_echo(request)).decode()}
     return Asked(chat, labels | ({BACKGROUND: "1"} if request.background else {}))
+
+
+def _parse_leaving(request: Request) -> Literal["continue", "cancel"] | float | None:
+    if request.on_disconnect is None and request.background:
+        return "continue"
+    return request.on_disconnect
 
 
 def _parse_messages(request: Request) -> list[Message]:

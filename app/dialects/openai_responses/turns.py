@@ -84,6 +84,7 @@ class Item(Body, frozen=True):
     type: str = "message"
     id: str | None = None
     status: str | None = None
+    created_by: str | None = None
 
 
 class MessageItem(Item, frozen=True, kw_only=True):

@@ -1,0 +1,294 @@
+"""Responses towards clients: real sockets, and OpenAI's own Python client."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import httpx2
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from tests.cutting import cutting_proxy, randomly
+from tests.serving import Relay, read_messages, serve_relay
+from tests.upstream import (
+    DONE,
+    FINISH,
+    USAGE,
+    Hold,
+    Step,
+    Upstream,
+    event,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
+
+ASK: dict[str, Any] = {"model": "openai/m", "input": "hello"}
+PATH = "/v1/responses"
+HI: list[Step] = [head(), send(text("Hi ") + text("🌊")), send(FINISH + USAGE + DONE)]
+WORDS = [f"{number} せせらぎ🌊 " for number in range(60)]
+PACED: list[Step] = [
+    head(),
+    *(step for word in WORDS for step in (send(text(word)), wait(0.01))),
+    send(FINISH + DONE),
+]
+
+
+CUT = (openai.APIError, ValueError, httpx.HTTPError, httpx2.HTTPError)
+"""What the client raises at a cut, some of it from whichever HTTP library it uses."""
+
+
+@asynccontextmanager
+async def serve(**settings: Any) -> AsyncIterator[tuple[Upstream, Relay, AsyncOpenAI]]:
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, **settings) as relay,
+        AsyncOpenAI(api_key="k", base_url=f"{relay.url}/v1", max_retries=0) as client,
+    ):
+        yield upstream, relay, client
+
+
+async def test_frames_have_ids_and_names():
+    async with serve() as (upstream, relay, _):
+        upstream.script = HI
+        async with relay.client.stream("POST", PATH, json={**ASK, "stream": True}) as answer:
+            messages = await read_messages(answer)
+            stream = answer.headers["stream-id"]
+
+        payloads = [json.loads(message.data) for message in messages]
+        assert [f"{stream}.r{n}" for n in range(1, len(messages) + 1)] == [m.id for m in messages]
+        assert [*range(len(messages))] == [p["sequence_number"] for p in payloads]
+        assert [p["type"] for p in payloads] == [m.event for m in messages]
+        assert "response.completed" == messages[-1].event
+
+
+async def test_client_streams_and_gets_the_whole():
+    async with serve() as (upstream, _, client):
+        upstream.script = HI
+        stream = await client.responses.create(**ASK, stream=True)
+        events = [event async for event in stream]
+        whole = await client.responses.create(**ASK, metadata={"a": "b"})
+
+        assert ["Hi ", "🌊"] == [e.delta for e in events if e.type == "response.output_text.delta"]
+        assert ("Hi 🌊", "completed", {"a": "b"}) == (
+            whole.output_text,
+            whole.status,
+            whole.metadata,
+        )
+        assert whole.usage is not None
+        assert (3, 2, 5) == (
+            whole.usage.input_tokens,
+            whole.usage.output_tokens,
+            whole.usage.total_tokens,
+        )
+
+
+async def test_helper_gets_calls_and_their_output_goes_back():
+    async with serve() as (upstream, _, client):
+        call = {"index": 0, "id": "c1", "function": {"name": "now", "arguments": '{"a":1}'}}
+        upstream.script = [
+            head(),
+            send(event({"reasoning_content": "Hm.", "tool_calls": [call]})),
+            send(event(finish_reason="tool_calls") + DONE),
+        ]
+        tool: Any = {"type": "function", "name": "now", "parameters": {}, "strict": False}
+        async with client.responses.stream(**ASK, tools=[tool]) as stream:
+            final = await stream.get_final_response()
+
+        reasoning, made = final.output
+        assert ("reasoning", "function_call") == (reasoning.type, made.type)
+        upstream.script = HI
+        result = {"type": "function_call_output", "call_id": "c1", "output": "12:00"}
+        turn: Any = [{"role": "user", "content": "hello"}, *final.output, result]
+        answer = await client.responses.create(model=ASK["model"], input=turn, tools=[tool])
+        assert "Hi 🌊" == answer.output_text
+        _, assistant, told = upstream.calls[-1].json["messages"]
+        assert '{"a":1}' == assistant["tool_calls"][0]["function"]["arguments"]
+        assert ("tool", "12:00") == (told["role"], told["content"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("how", ["fin", "rst"])
+async def test_client_reads_on_after_each_cut(seed, how):
+    async with serve() as (upstream, relay, client):
+        upstream.script = PACED
+        response = await client.responses.create(**ASK, background=True)
+        plan = randomly(seed, least=1500, most=4000, hows=(how,))
+        seen: list[Any] = []
+        async with (
+            cutting_proxy(relay.port, plan) as proxy,
+            AsyncOpenAI(
+                api_key="k", base_url=f"http://127.0.0.1:{proxy.port}/v1", max_retries=0
+            ) as through,
+        ):
+            while not seen or seen[-1].type != "response.completed":
+                after = {"starting_after": seen[-1].sequence_number} if seen else {}
+                try:
+                    stream: Any = await through.responses.retrieve(
+                        response.id, stream=True, **after
+                    )
+                    async for one in stream:
+                        seen.append(one)
+                except CUT:
+                    pass
+            assert proxy.cuts > 2
+
+        assert [*range(len(seen))] == [one.sequence_number for one in seen]
+        said = [one.delta for one in seen if one.type == "response.output_text.delta"]
+        assert WORDS == said
+        assert 1 == len(upstream.calls)
+
+
+async def test_helper_reads_on_by_itself_from_a_number():
+    async with serve() as (upstream, _, client):
+        upstream.script = HI
+        response = await client.responses.create(**ASK)
+        async with client.responses.stream(response_id=response.id, starting_after=3) as stream:
+            numbers = [one.sequence_number async for one in stream]
+            final = await stream.get_final_response()
+
+        assert 4 == numbers[0]
+        assert "Hi 🌊" == final.output_text
+
+
+async def test_response_in_the_background_goes_on_alone():
+    async with serve(linger_s=0) as (upstream, _, client):
+        upstream.script = PACED
+        response = await client.responses.create(**ASK, background=True, metadata={"a": "b"})
+        assert response.status in ("queued", "in_progress")
+        assert (True, {"a": "b"}) == (response.background, response.metadata)
+        while (found := await client.responses.retrieve(response.id)).status != "completed":
+            assert found.status in ("queued", "in_progress")
+            await asyncio.sleep(0.02)
+
+        assert "".join(WORDS) == found.output_text
+
+
+async def test_response_in_the_background_that_fails_says_so():
+    async with serve() as (upstream, _, client):
+        upstream.script = reply("503 Busy", "{}")
+        response = await client.responses.create(**ASK, background=True)
+        stream = await client.responses.retrieve(response.id, stream=True)
+        assert "response.failed" == [one.type async for one in stream][-1]
+        found = await client.responses.retrieve(response.id)
+
+        assert found.error is not None
+        assert ("server_error", "upstream_overloaded") == (found.error.code, found.error.type)
+
+
+async def test_cancelled_response_keeps_what_it_said():
+    async with serve() as (upstream, _, client):
+        upstream.script = [head(), send(text("Hi")), Hold()]
+        stream = await client.responses.create(**ASK, background=True, stream=True)
+        seen = []
+        async for one in stream:
+            seen.append(one)
+            if one.type == "response.output_text.delta":
+                cancelled = await client.responses.cancel(seen[0].response.id)
+        again = await client.responses.cancel(cancelled.id)
+
+        assert ("cancelled", "Hi") == (cancelled.status, cancelled.output_text)
+        assert cancelled == again
+        assert ("response.incomplete", "cancelled") == (seen[-1].type, seen[-1].response.status)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 2)
+
+
+async def test_deleted_response_is_gone():
+    async with serve() as (upstream, relay, client):
+        upstream.script = HI
+        response = await client.responses.create(**ASK)
+        await client.responses.delete(response.id)
+        gone = await relay.client.get(f"{PATH}/{response.id}")
+
+        assert (410, "stream_expired") == (gone.status_code, gone.json()["error"]["code"])
+
+
+@pytest.mark.parametrize("after", [100, 10_000])
+async def test_number_beyond_the_last_is_refused(after):
+    async with serve() as (upstream, _, client):
+        upstream.script = HI
+        response = await client.responses.create(**ASK)
+        with pytest.raises(openai.BadRequestError):
+            await client.responses.retrieve(response.id, stream=True, starting_after=after)
+
+
+async def test_last_number_gives_an_empty_stream():
+    async with serve() as (upstream, _, client):
+        upstream.script = HI
+        response = await client.responses.create(**ASK)
+        stream = await client.responses.retrieve(response.id, stream=True)
+        last = [one async for one in stream][-1]
+        rest = await client.responses.retrieve(
+            response.id, stream=True, starting_after=last.sequence_number
+        )
+
+        assert [] == [one async for one in rest]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("st_4fJ9qXw0V1cT8mYbR2nZkQ", 404),
+        ("resp_unknown", 404),
+        ("resp_unknown?stream=true", 404),
+        ("resp_unknown?stream=true&starting_after=x", 400),
+        (f"resp_unknown?stream=true&starting_after={'9' * 400}", 400),
+    ],
+)
+async def test_what_is_not_there_is_an_error_of_the_format(path, status):
+    async with serve() as (_, relay, _):
+        answer = await relay.client.get(f"{PATH}/{path}")
+        assert status == answer.status_code
+        assert {"message", "type", "param", "code"} == answer.json()["error"].keys()
+        for call in (relay.client.post(f"{PATH}/resp_x/cancel"), relay.client.delete(f"{PATH}/x")):
+            assert "not_found" == (await call).json()["error"]["code"]
+
+
+async def test_errors_before_the_answer_are_raised():
+    async with serve() as (upstream, _, client):
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.responses.create(**ASK, previous_response_id="resp_x")
+        upstream.script = reply("429 Slow", "{}")
+        for streams in (True, False):
+            with pytest.raises(openai.RateLimitError):
+                await client.responses.create(**ASK, stream=streams)
+
+        assert "previous_response_id" == refused.value.param
+
+
+async def test_failure_in_the_answer_is_its_last_event():
+    async with serve() as (upstream, _, client):
+        upstream.script = [head(), send(text("Hi"))]
+        stream = await client.responses.create(**ASK, stream=True)
+        *_, last = [one async for one in stream]
+        assert "response.failed" == last.type
+        assert last.response.error is not None
+        assert "upstream_truncated" == last.response.error.type
+        with pytest.raises(openai.InternalServerError):
+            await client.responses.create(**ASK)
+
+
+async def test_client_that_leaves_can_come_back():
+    async with serve() as (upstream, _, client):
+        upstream.script = PACED
+        stream = await client.responses.create(**ASK, stream=True)
+        seen: list[Any] = []
+        async for one in stream:
+            seen.append(one)
+            if len(seen) == 10:
+                break
+        await stream.close()
+        rest: Any = await client.responses.retrieve(
+            seen[0].response.id, stream=True, starting_after=seen[-1].sequence_number
+        )
+        seen += [one async for one in rest]
+
+        assert WORDS == [one.delta for one in seen if one.type == "response.output_text.delta"]
+        assert 1 == len(upstream.calls)

@@ -1,0 +1,367 @@
+"""Requests of Responses clients: what becomes of every field and item, and of junk."""
+
+import contextlib
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.responses import Response
+
+from app.dialects.openai_chat.failure import render_failure
+from app.dialects.openai_responses.body import REFUSED, Request, parse_request
+from app.dialects.openai_responses.result import render_result
+from app.errors import RequestError
+from app.events import (
+    ChoiceEnd,
+    Event,
+    Media,
+    Opaque,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    StreamEnd,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallEnd,
+    ToolCallStart,
+)
+
+FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
+
+
+def parse(**fields: Any) -> Any:
+    return parse_request(json.dumps({"model": "m", "input": "hello", **fields}).encode())
+
+
+def chat(**fields: Any) -> dict[str, Any]:
+    """The request that comes of it, but for its plain fields."""
+    found: dict[str, Any] = msgspec.to_builtins(parse(**fields).chat)
+    return {k: v for k, v in found.items() if k not in ("model", "messages", "stream")}
+
+
+def messages(*items: Any, **fields: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = msgspec.to_builtins(parse(input=[*items], **fields).chat.messages)
+    return found
+
+
+SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "strict": True}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, {}),
+        ({"max_output_tokens": 9}, {"max_completion_tokens": 9}),
+        ({"temperature": 1, "top_p": 0.5}, {"temperature": 1.0, "top_p": 0.5}),
+        ({"top_logprobs": 2}, {"top_logprobs": 2, "logprobs": True}),
+        ({"include": ["message.output_text.logprobs"]}, {"logprobs": True}),
+        ({"include": ["reasoning.encrypted_content"]}, {}),
+        ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
+        ({"text": {"format": {"type": "text"}}}, {}),
+        (
+            {"text": {"format": {"type": "json_object"}}},
+            {"response_format": {"type": "json_object"}},
+        ),
+        (
+            {"text": {"format": SCHEMA}},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "s", "schema": {"type": "object"}, "strict": True},
+                }
+            },
+        ),
+        ({"text": {"verbosity": "low"}}, {"provider_options": {"text": {"verbosity": "low"}}}),
+        (
+            {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}},
+            {
+                "tools": [
+                    {"function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}
+                ],
+                "tool_choice": {"function": {"name": "f"}},
+            },
+        ),
+        ({"tools": []}, {}),
+        ({"tool_choice": "required"}, {"tool_choice": "required"}),
+        ({"user": "u", "safety_identifier": "s"}, {"user": "u"}),
+        ({"safety_identifier": "s"}, {"user": "s"}),
+        ({"metadata": {"a": "b"}}, {"metadata": {"a": "b"}}),
+        ({"service_tier": "auto"}, {}),
+        ({"service_tier": "flex"}, {"provider_options": {"service_tier": "flex"}}),
+        ({"moderation": {"model": "m"}}, {"provider_options": {"moderation": {"model": "m"}}}),
+        ({"provider_options": {"tools": []}}, {"provider_options": {"tools": []}}),
+        ({"background": True}, {"on_disconnect": "continue"}),
+        ({"background": True, "on_disconnect": 5}, {"on_disconnect": 5.0}),
+        ({"background": True, "on_disconnect": 0}, {"on_disconnect": 0.0}),
+        (
+            {
+                "store": False,
+                "truncation": "auto",
+                "max_tool_calls": 3,
+                "prompt_cache_key": "k",
+                "stream_options": {"include_obfuscation": False},
+                "previous_response_id": None,
+            },
+            {},
+        ),
+    ],
+)
+def test_fields_become(fields, expected):
+    assert expected == chat(**fields)
+
+
+def test_stream_is_off_unless_it_is_asked_for():
+    assert [False, True] == [parse().chat.streams, parse(stream=True).chat.streams]
+
+
+def test_labels_say_what_the_response_says_again():
+    labels = parse(
+        **{"temperature": 0.5, "metadata": {"a": "b"}, "background": True, "tool_choice": "none"},
+        **{"instructions": "secret", "reasoning": {"effort": "low"}, "tools": [FUNCTION]},
+    ).labels
+
+    assert "1" == labels["background"]
+    assert {
+        "temperature": 0.5,
+        "metadata": {"a": "b"},
+        "tool_choice": "none",
+        "reasoning": {"effort": "low", "summary": None},
+    } == json.loads(labels["response"])
+
+
+def test_text_is_a_users_message_after_the_instructions():
+    assert [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "hello"},
+    ] == msgspec.to_builtins(parse(instructions="Be kind.").chat.messages)
+
+
+def test_items_become_turns():
+    found = messages(
+        {"role": "developer", "content": "Be kind."},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Time?"}]},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]},
+        {
+            "type": "message",
+            "role": "assistant",
+            "id": "msg_1",
+            "status": "completed",
+            "phase": "commentary",
+            "content": [{"type": "output_text", "text": "Wait.", "annotations": []}],
+        },
+        {"type": "function_call", "call_id": "c1", "name": "now", "arguments": "{}", "id": "fc_1"},
+        {"type": "function_call", "call_id": "c2", "name": "then", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "12:00"},
+        {
+            "type": "function_call_output",
+            "call_id": "c2",
+            "output": [
+                {"type": "input_text", "text": "see"},
+                {"type": "input_image", "image_url": "https://a.example/i.png"},
+            ],
+        },
+        {"role": "assistant", "content": "Noon."},
+        {"role": "user", "content": "Thanks"},
+    )
+
+    assert [
+        {"role": "developer", "content": "Be kind."},
+        {"role": "user", "content": [{"type": "text", "text": "Time?"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "reasoning", "text": "Hm."},
+                {"type": "text", "text": "Wait."},
+                {"type": "opaque", "format": "openai.phase", "data": "commentary"},
+            ],
+            "tool_calls": [
+                {"id": "c1", "function": {"name": "now", "arguments": "{}"}},
+                {"id": "c2", "function": {"name": "then", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "content": "12:00", "tool_call_id": "c1"},
+        {
+            "role": "tool",
+            "content": [
+                {"type": "text", "text": "see"},
+                {"type": "image_url", "image_url": {"url": "https://a.example/i.png"}},
+            ],
+            "tool_call_id": "c2",
+        },
+        {"role": "assistant", "content": "Noon."},
+        {"role": "user", "content": "Thanks"},
+    ] == found
+
+
+def test_parts_of_a_users_message():
+    (message,) = messages(
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_image", "image_url": "data:image/png;base64,aa==", "detail": "low"},
+                {"type": "input_file", "file_data": "data:x", "filename": "a.pdf"},
+                {"type": "input_audio", "input_audio": {"data": "aa==", "format": "wav"}},
+            ],
+        }
+    )
+
+    assert [
+        {
+            "type": "image_url",
+            "image_url": {"url": "data:image/png;base64,aa==", "detail": "low"},
+        },
+        {"type": "file", "file": {"file_data": "data:x", "filename": "a.pdf"}},
+        {"type": "input_audio", "input_audio": {"data": "aa==", "format": "wav"}},
+    ] == message["content"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        *(({name: "x"}, name, "it is not taken") for name in REFUSED),
+        ({"flavour": 1}, "flavour", "unknown field"),
+        ({"input": []}, "input", "it is empty"),
+        ({"input": 7}, "input", "expected"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type", "web_search"),
+        ({"tools": [{"type": "custom", "name": "f"}]}, "tools[0].type", "custom"),
+        ({"tool_choice": {"type": "web_search"}}, "tool_choice.type", "web_search"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "send the item"),
+        ({"input": [{"type": "web_search_call"}]}, "input[0].type", "web_search_call"),
+        ({"input": [{"type": []}]}, "input[0].type", "not taken"),
+        ({"input": [{"role": "user"}]}, "input[0]", "content"),
+        ({"input": [{"role": "user", "content": "x", "y": 1}]}, "input[0]", "y"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "output_text", "text": "x"}]}]},
+            "input[0].content[0].type",
+            "no place there",
+        ),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
+            "input[0].content[0].file_id",
+            "null",
+        ),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+            "input[0].content[0].image_url",
+            "missing",
+        ),
+        (
+            {
+                "input": [
+                    {"role": "assistant", "content": [{"type": "input_image", "image_url": "x"}]}
+                ]
+            },
+            "input[0].content[0].type",
+            "no place there",
+        ),
+        (
+            {"input": [{"role": "system", "content": [{"type": "input_image", "image_url": "x"}]}]},
+            "input[0].content",
+            "only text",
+        ),
+        (
+            {"input": [{"type": "reasoning", "encrypted_content": "seseragi.!"}]},
+            "input[0].encrypted_content",
+            "not as the relay gave it",
+        ),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_by_its_name(fields, param, words):
+    with pytest.raises(RequestError) as caught:
+        parse(**fields)
+
+    assert words in caught.value.message
+    failure = render_failure(caught.value, "req_1")
+    assert (400, param) == (failure.status, json.loads(failure.body)["error"]["param"])
+
+
+PROVED: list[Event] = [
+    StreamStart("st_1", "m", 1),
+    ReasoningStart(0),
+    ReasoningDelta(0, "Hm."),
+    ReasoningEnd(0, signature="sig", format="anthropic"),
+    ReasoningStart(1),
+    ReasoningDelta(1, "So."),
+    ReasoningEnd(1),
+    ReasoningStart(2),
+    ReasoningDelta(2, "Then."),
+    ReasoningEnd(2, encrypted="enc", format="openai"),
+    Opaque("anthropic.redacted_thinking", "red"),
+    TextStart(3),
+    TextDelta(3, "Yes."),
+    TextEnd(3),
+    RefusalStart(4),
+    RefusalDelta(4, "No."),
+    RefusalEnd(4),
+    Media(5, "image/png", data="aa=="),
+    ToolCallStart(6, "c1", "now"),
+    Opaque("google.thought_signature", "goo", 6),
+    ToolCallEnd(6, "{}"),
+    Opaque("openai.compaction", "short"),
+    ChoiceEnd("tool_calls"),
+    StreamEnd("completed", "tool_calls"),
+]
+
+
+@pytest.mark.parametrize("unset", [True, False])
+def test_output_that_was_dumped_by_the_client_comes_back_whole(unset):
+    answer = Response.model_validate(render_result("st_1", PROVED))
+    dumped = [item.model_dump(exclude_unset=unset, by_alias=True) for item in answer.output]
+    (found,) = messages(*dumped)
+
+    assert {
+        "role": "assistant",
+        "content": [
+            {"type": "reasoning", "text": "Hm.", "signature": "sig", "format": "anthropic"},
+            {"type": "reasoning", "text": "So."},
+            {"type": "reasoning", "text": "Then.", "encrypted": "enc", "format": "openai"},
+            {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "red"},
+            {"type": "text", "text": "Yes."},
+            {"type": "refusal", "refusal": "No."},
+            {"type": "opaque", "format": "openai.compaction", "data": "short"},
+        ],
+        "tool_calls": [
+            {
+                "id": "c1",
+                "function": {"name": "now", "arguments": "{}"},
+                "opaque": [{"format": "google.thought_signature", "data": "goo"}],
+            }
+        ],
+    } == found
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+ITEMS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["message", "function_call", "reasoning", "compaction", "x"]) | JSON},
+    optional=dict.fromkeys(
+        ("role", "content", "call_id", "name", "arguments", "output", "summary", "id"), JSON
+    ),
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(Request.__struct_fields__), JSON, max_size=4),
+    st.lists(ITEMS, max_size=3) | st.text(),
+)
+def test_junk_is_a_request_or_an_error_of_it(fields, items):
+    body = json.dumps({"input": items, **fields}).encode()
+    with contextlib.suppress(RequestError):
+        parse_request(body)
+
+
+@given(st.binary(max_size=40))
+def test_bytes_are_no_request(body):
+    with pytest.raises(RequestError):
+        parse_request(body)

@@ -1,0 +1,457 @@
+"""Events to Responses events: the types and the helper of OpenAI's client are the judge."""
+
+import json
+from typing import Any
+
+import pytest
+from openai import omit
+from openai.lib.streaming.responses._responses import ResponseStreamState
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from app.dialects.front import Frame, Numbered
+from app.dialects.openai_responses.renderer import Renderer
+from app.dialects.openai_responses.result import render_result, response_id, stream_of
+from app.errors import CODES
+from app.events import (
+    ChoiceEnd,
+    ContentFilter,
+    ErrorInfo,
+    Event,
+    LogProbs,
+    Media,
+    Notice,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    Source,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    TokenCounts,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from tests.dialects.streams import DIALECT_OF, body_of, end_of, play, recordings, tool_calls
+
+NAME = "4fJ9qXw0V1cT8mYbR2nZkQ"
+STREAM = f"st_{NAME}"
+START: list[Event] = [
+    StreamStart(STREAM, "fast", 1700000000, {"response": '{"metadata":{"a":"b"}}'}),
+    Notice("retry", "again"),
+    StreamTarget("up", "m-1", 1, "up-1"),
+]
+COUNTS = TokenCounts(3, 2, 5, cached_input_tokens=1, reasoning_tokens=0)
+ADAPTER: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+LAST = ("response.completed", "response.incomplete", "response.failed")
+PAIRS = {
+    "response.output_item.added": "response.output_item.done",
+    "response.content_part.added": "response.content_part.done",
+    "response.reasoning_summary_part.added": "response.reasoning_summary_part.done",
+}
+
+
+def frames(events: list[Event]) -> list[Frame]:
+    renderer = Renderer(STREAM)
+    return [frame for event in events for frame in renderer.feed(event)]
+
+
+def payloads(events: list[Event]) -> list[dict[str, Any]]:
+    return [json.loads(frame.data) for frame in frames(events)]
+
+
+def whole(*events: Event, reason: Any = "stop") -> list[Event]:
+    return [*START, *events, ChoiceEnd(reason), StreamEnd("completed", reason, COUNTS)]
+
+
+def check(events: list[Event]) -> dict[str, Any]:
+    """Assert what holds of every stream; give the last response object."""
+    found = frames(events)
+    said = [json.loads(frame.data) for frame in found]
+    assert [*range(len(said))] == [payload["sequence_number"] for payload in said]
+    assert [payload["type"] for payload in said] == [frame.event for frame in found]
+    kinds = [payload["type"] for payload in said]
+    assert kinds[0] == "response.created"
+    assert [kind for kind in kinds if kind in LAST] == [kinds[-1]]
+    state: Any = ResponseStreamState(input_tools=omit, text_format=omit)
+    open_parts: dict[Any, str] = {}
+    texts: dict[Any, str] = {}
+    items: list[Any] = []
+    for payload in said:
+        event = ADAPTER.validate_python(payload, strict=True)
+        state.handle_event(event)
+        kind = payload["type"]
+        place = tuple(payload.get(n) for n in ("output_index", "content_index", "summary_index"))
+        if kind in PAIRS:
+            assert (kind, place) not in open_parts
+            if kind == "response.output_item.added":
+                assert payload["output_index"] == len(items)
+                items.append(payload["item"])
+            open_parts[kind, place] = kind
+        elif kind in PAIRS.values():
+            opened = next(added for added, done in PAIRS.items() if done == kind)
+            del open_parts[opened, place]
+            if kind == "response.output_item.done":
+                items[payload["output_index"]] = payload["item"]
+        elif kind.endswith(".delta"):
+            assert payload["delta"]
+            assert payload["item_id"] == items[payload["output_index"]]["id"]
+            key = (kind.removesuffix(".delta"), *place)
+            texts[key] = texts.get(key, "") + payload["delta"]
+        elif kind.endswith(".done"):
+            key = (kind.removesuffix(".done"), *place)
+            value = next(payload[n] for n in ("text", "refusal", "arguments") if n in payload)
+            assert texts.pop(key, "") == value
+    response: dict[str, Any] = said[-1]["response"]
+    Response.model_validate({**response, "created_at": float(response["created_at"])}, strict=True)
+    if kinds[-1] != "response.failed":
+        assert not open_parts
+        assert items == response["output"]
+    assert render_result(STREAM, events) == response
+    assert response["status"] in ("completed", "incomplete", "cancelled", "failed")
+    return response
+
+
+def brief(events: list[Event]) -> list[Any]:
+    """The types between the first two and the last, without what they share."""
+    return [payload["type"].removeprefix("response.") for payload in payloads(events)[2:-1]]
+
+
+TEXT: list[Event] = [TextStart(0), TextDelta(0, "Hi"), TextDelta(0, " 🌊"), TextEnd(0)]
+THOUGHT: list[Event] = [ReasoningStart(0), ReasoningDelta(0, "Hm."), ReasoningEnd(0)]
+CALL: list[Event] = [
+    ToolCallStart(0, "c1", "now"),
+    ToolCallDelta(0, '{"a":'),
+    ToolCallDelta(0, "1}"),
+    ToolCallEnd(0, '{"a":1}'),
+]
+MESSAGE = ["output_item.added", "content_part.added"]
+MESSAGE_END = ["output_text.done", "content_part.done", "output_item.done"]
+
+TYPES: dict[str, tuple[list[Event], list[str]]] = {
+    "nothing": ([], []),
+    "text": (TEXT, [*MESSAGE, *["output_text.delta"] * 2, *MESSAGE_END]),
+    "two texts are two parts": (
+        [*TEXT, TextStart(1), TextDelta(1, "x"), TextEnd(1)],
+        [
+            *(*MESSAGE, *["output_text.delta"] * 2, *MESSAGE_END[:2]),
+            *("content_part.added", "output_text.delta", *MESSAGE_END),
+        ],
+    ),
+    "a refusal": (
+        [RefusalStart(0), RefusalDelta(0, "No."), RefusalEnd(0)],
+        [*MESSAGE, "refusal.delta", "refusal.done", "content_part.done", "output_item.done"],
+    ),
+    "reasoning, then text": (
+        [*THOUGHT, TextStart(1), TextDelta(1, "x"), TextEnd(1)],
+        [
+            *("output_item.added", "reasoning_summary_part.added"),
+            *("reasoning_summary_text.delta", "reasoning_summary_text.done"),
+            *("reasoning_summary_part.done", "output_item.done"),
+            *(*MESSAGE, "output_text.delta", *MESSAGE_END),
+        ],
+    ),
+    "a call": (
+        CALL,
+        [
+            *("output_item.added", *["function_call_arguments.delta"] * 2),
+            *("function_call_arguments.done", "output_item.done"),
+        ],
+    ),
+    "a call without pieces": (
+        [ToolCallStart(0, "c1", "now"), ToolCallEnd(0, "{}")],
+        [
+            *("output_item.added", "function_call_arguments.delta"),
+            *("function_call_arguments.done", "output_item.done"),
+        ],
+    ),
+    "a call is done when something follows it": (
+        [*CALL, ToolCallStart(1, "c2", "then"), ToolCallEnd(1, "{}")],
+        [
+            *("output_item.added", *["function_call_arguments.delta"] * 2),
+            *("function_call_arguments.done", "output_item.done"),
+            *("output_item.added", "function_call_arguments.delta"),
+            *("function_call_arguments.done", "output_item.done"),
+        ],
+    ),
+    "calls that interleave": (
+        [
+            ToolCallStart(0, "c1", "now"),
+            ToolCallStart(1, "c2", "then"),
+            ToolCallDelta(1, "{}"),
+            ToolCallDelta(0, "{}"),
+            ToolCallEnd(0, "{}"),
+            ToolCallEnd(1, "{}"),
+        ],
+        [
+            *("output_item.added", "output_item.added"),
+            *["function_call_arguments.delta"] * 2,
+            *["function_call_arguments.done", "output_item.done"] * 2,
+        ],
+    ),
+    "an image": ([Media(0, "image/png", data="aa==")], ["output_item.added", "output_item.done"]),
+    "a proof alone": ([Opaque("a.b", "xx")], ["output_item.added", "output_item.done"]),
+    "what has no place": (
+        [
+            ContentFilter("prompt", {}, False),
+            ProviderTool(0, "search"),
+            Media(1, "audio/pcm", data="aa=="),
+            Source(url="https://a.example/"),
+            LogProbs(0, [{"token": "x", "logprob": -1}]),
+            TextStart(2, 1),
+            TextDelta(2, "another choice", 1),
+            TextEnd(2, 1),
+        ],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_events_make_these(name):
+    events, expected = TYPES[name]
+
+    assert expected == brief(whole(*events))
+    assert "completed" == check(whole(*events))["status"]
+
+
+def test_response_says_what_was_asked_and_what_it_took():
+    response = check(whole(*TEXT))
+
+    assert {
+        "id": f"resp_{NAME}",
+        "object": "response",
+        "created_at": 1700000000,
+        "model": "m-1",
+        "metadata": {"a": "b"},
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "usage": {
+            "input_tokens": 3,
+            "input_tokens_details": {"cached_tokens": 1, "cache_write_tokens": 0},
+            "output_tokens": 2,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 5,
+        },
+    }.items() <= response.items()
+    (message,) = response["output"]
+    assert {
+        "id": f"msg_{NAME}_0",
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Hi 🌊", "annotations": [], "logprobs": []}],
+    } == message
+
+
+def test_model_is_the_route_until_it_is_known_what_answers():
+    created, *_, last = payloads(whole(*TEXT))
+
+    assert ("fast", "m-1") == (created["response"]["model"], last["response"]["model"])
+
+
+def test_one_in_the_background_is_queued_until_it_is_known_what_answers():
+    start = StreamStart(STREAM, "fast", 1, {"background": "1"})
+    said = payloads([start, *START[1:], StreamEnd("completed", "stop")])
+
+    assert ["created", "queued", "in_progress", "completed"] == [
+        payload["type"].removeprefix("response.") for payload in said
+    ]
+    assert ["queued", "queued", "in_progress", "completed"] == [
+        payload["response"]["status"] for payload in said
+    ]
+    assert said[0]["response"]["background"] is True
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "details"),
+    [
+        *((reason, "completed", None) for reason in ("stop", "tool_calls", "unknown")),
+        *((reason, "incomplete", "max_output_tokens") for reason in ("length", "pause")),
+        *((reason, "incomplete", "content_filter") for reason in ("content_filter", "refusal")),
+    ],
+)
+def test_finish_reasons_are_those_of_the_format(reason, status, details):
+    response = check(whole(*TEXT, reason=reason))
+
+    assert status == response["status"] == response["output"][0]["status"]
+    assert details == (response["incomplete_details"] or {}).get("reason")
+
+
+def test_call_of_an_answer_that_was_cut_is_never_done():
+    error = ErrorInfo("upstream_truncated", "cut off", True)
+    events: list[Event] = [*START, *CALL, StreamEnd("failed", "error", None, error)]
+    response = check(events)
+
+    assert "response.function_call_arguments.done" not in {p["type"] for p in payloads(events)}
+    assert "response.output_item.done" not in {p["type"] for p in payloads(events)}
+    assert {"code": "server_error", "message": "cut off", "type": "upstream_truncated"} == (
+        response["error"]
+    )
+    assert ("failed", "incomplete") == (response["status"], response["output"][0]["status"])
+    assert '{"a":1}' == response["output"][0]["arguments"]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_is_an_error_of_the_format(code):
+    events = [*START, StreamEnd("failed", "error", None, ErrorInfo(code, "x", False))]
+
+    assert code == check(events)["error"]["type"]
+
+
+def test_stopped_answer_keeps_its_text_and_is_cancelled():
+    events: list[Event] = [*START, *TEXT, StreamEnd("cancelled", "cancelled")]
+    response = check(events)
+
+    assert "response.incomplete" == payloads(events)[-1]["type"]
+    assert ("cancelled", "Hi 🌊") == (
+        response["status"],
+        response["output"][0]["content"][0]["text"],
+    )
+    assert response["usage"] is None
+
+
+def test_result_of_a_running_stream_has_what_there_is():
+    events: list[Event] = [
+        *START,
+        ReasoningStart(0),
+        ReasoningDelta(0, "Hm."),
+        ReasoningEnd(0),
+        *CALL[:0],
+        ToolCallStart(1, "c1", "now"),
+        ToolCallDelta(1, '{"a"'),
+        TextStart(2),
+        TextDelta(2, "Hi"),
+    ]
+    result = render_result(STREAM, events)
+
+    assert "in_progress" == result["status"]
+    reasoning, call, message = result["output"]
+    assert "Hm." == reasoning["summary"][0]["text"]
+    assert ('{"a"', "in_progress") == (call["arguments"], call["status"])
+    assert ("Hi", "in_progress") == (message["content"][0]["text"], message["status"])
+
+
+def test_proofs_are_encrypted_content():
+    events = whole(
+        ReasoningStart(0),
+        ReasoningDelta(0, "one"),
+        ReasoningEnd(0),
+        ReasoningStart(1),
+        ReasoningDelta(1, "two"),
+        ReasoningEnd(1, encrypted="enc", format="openai"),
+        ReasoningStart(2),
+        ReasoningDelta(2, "three"),
+        ReasoningEnd(2, signature="sig", format="anthropic"),
+        Opaque("openai.reasoning", "raw"),
+        Opaque("openai.compaction", "short"),
+    )
+    first, second, third, fourth = check(events)["output"]
+
+    assert (["one", "two"], "enc") == (
+        [part["text"] for part in first["summary"]],
+        first["encrypted_content"],
+    )
+    assert second["encrypted_content"].startswith("seseragi.")
+    assert ([], "raw") == (third["summary"], third["encrypted_content"])
+    assert ("compaction", "short") == (fourth["type"], fourth["encrypted_content"])
+
+
+def test_phase_is_the_messages():
+    (message,) = check(whole(*TEXT, Opaque("openai.phase", "commentary", 0)))["output"]
+
+    assert "commentary" == message["phase"]
+
+
+def test_sources_are_annotations_of_the_open_text():
+    events = whole(
+        *TEXT[:3],
+        Source(url="https://a.example/", title="A", start=0, end=2, block=0),
+        Source(document="a.pdf", title="A paper", block=0),
+        TextEnd(0),
+        Source(url="https://b.example/"),
+    )
+    (message,) = check(events)["output"]
+
+    assert [
+        {
+            "type": "url_citation",
+            "url": "https://a.example/",
+            "title": "A",
+            "start_index": 0,
+            "end_index": 2,
+        },
+        {"type": "file_citation", "file_id": "a.pdf", "index": 0, "filename": "A paper"},
+        {
+            "type": "url_citation",
+            "url": "https://b.example/",
+            "title": "",
+            "start_index": 0,
+            "end_index": 0,
+        },
+    ] == message["content"][0]["annotations"]
+    assert 3 == brief(events).count("output_text.annotation.added")
+
+
+def test_log_probabilities_come_with_the_whole_text():
+    row = {"token": "Hi", "logprob": -0.5, "top_logprobs": [{"token": "Hi", "logprob": -0.5}]}
+    events = whole(*TEXT[:2], LogProbs(0, [row, {"junk": 1}]), TextEnd(0))
+    (message,) = check(events)["output"]
+
+    top = {"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": []}
+    assert [{**top, "top_logprobs": [top]}] == message["content"][0]["logprobs"]
+
+
+def test_ids_lead_to_the_stream_and_back():
+    assert STREAM == stream_of(response_id(STREAM))
+    assert stream_of(STREAM) is None
+
+
+@pytest.mark.parametrize("row", recordings())
+def test_recorded_streams_come_out_as_their_truth_says(row):
+    dialect, truth = DIALECT_OF[row["format"]], row["truth"]
+    played = play([body_of(row)], dialect=dialect, choices=len(truth["choices"]) or 1)
+    response = check([START[0], StreamTarget("u", "m-1", 1), *played])
+    if end_of(played).error is not None or not truth["choices"]:
+        return
+    choice = truth["choices"][0]
+    output = response["output"]
+    parts = [p for item in output if item["type"] == "message" for p in item["content"]]
+    assert choice["text"] == "".join(p["text"] for p in parts if p["type"] == "output_text")
+    assert choice["refusal"] == "".join(p["refusal"] for p in parts if p["type"] == "refusal")
+    assert choice["reasoning"] == "".join(
+        part["text"] for item in output if item["type"] == "reasoning" for part in item["summary"]
+    )
+    assert [
+        (call["id"], call["name"], call["arguments"])
+        for call in tool_calls(played)
+        if call["choice"] == 0
+    ] == [
+        (item["call_id"], item["name"], item["arguments"])
+        for item in output
+        if item["type"] == "function_call"
+    ]
+
+
+@pytest.mark.parametrize("row", recordings())
+def test_frames_after_any_cursor_are_the_rest(row):
+    events = [START[0], *play([body_of(row)], dialect=DIALECT_OF[row["format"]])]
+
+    def written(after: int) -> list[bytes]:
+        writer = Numbered(Renderer(STREAM), STREAM, letter="r", after=after, retry_ms=1)
+        raw = b"".join(map(writer.feed, events)).removeprefix(b"retry: 1\n")
+        return raw.split(b"\n\n")[:-1]
+
+    everything = written(0)
+    for after in range(0, len(everything) + 1, max(1, len(everything) // 20)):
+        assert everything[after:] == written(after)
