@@ -7,7 +7,12 @@ from app.api.policy import Policy
 from app.dialects.fronts import FRONTS
 from app.hub import Hub
 
-PATHS = {"native": "/v1/chat", "openai_chat": "/v1/chat/completions", "ui": "/v1/ui/chat"}
+PATHS = {
+    "native": "/v1/chat",
+    "openai_chat": "/v1/chat/completions",
+    "ui": "/v1/ui/chat",
+    "ag_ui": "/v1/ag-ui",
+}
 
 
 def routes(hub: Hub, policy: Policy) -> list[Route]:

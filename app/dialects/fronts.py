@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from app.dialects import native
+from app.dialects.ag_ui.front import FRONT as AG_UI
 from app.dialects.anthropic.front import FRONT as ANTHROPIC
 from app.dialects.front import Asked, Failure, Front
 from app.dialects.openai_chat.front import FRONT as OPENAI_CHAT
@@ -43,5 +44,5 @@ NATIVE: Final = Front(
 )
 
 FRONTS: Final[Mapping[str, Front]] = MappingProxyType(
-    {front.name: front for front in (NATIVE, OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, UI)}
+    {front.name: front for front in (NATIVE, OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, UI, AG_UI)}
 )

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from app.dialects.proof import Proof
 from app.requests import Opaque
 
 KEY = "seseragi"
@@ -16,15 +17,6 @@ KEY = "seseragi"
 
 class Part(msgspec.Struct, frozen=True, rename="camel"):
     """A JSON object of a message."""
-
-
-class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a provider wants back of a part: see the events `reasoning.end` and `opaque`."""
-
-    signature: str | None = None
-    encrypted: str | None = None
-    format: str | None = None
-    opaque: list[Opaque] | None = None
 
 
 class Metadata(msgspec.Struct, frozen=True):

@@ -14,7 +14,8 @@ import msgspec
 from app.dialects.call_ids import show_call, token_of
 from app.dialects.front import Frame
 from app.dialects.openai_responses.items import CUSTOM
-from app.dialects.ui.parts import KEY, Proof
+from app.dialects.proof import Proof
+from app.dialects.ui.parts import KEY
 from app.dialects.untyped import clean, decode
 from app.events import (
     ContentFilter,

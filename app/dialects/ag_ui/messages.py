@@ -1,0 +1,119 @@
+"""The types of an AG-UI 1.0 request.
+
+Messages are loose, as the protocol says: fields that are not here are not looked at.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from app.requests import Body
+
+
+class Loose(msgspec.Struct, frozen=True, rename="camel"):
+    """A JSON object of a message."""
+
+
+class Source(Loose, frozen=True):
+    type: Literal["data", "url", "file"]
+    value: str
+    mime_type: str | None = None
+
+
+class TextContent(Loose, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class Image(Loose, frozen=True, tag_field="type", tag="image"):
+    source: Source
+
+
+class Audio(Loose, frozen=True, tag_field="type", tag="audio"):
+    source: Source
+
+
+class Video(Loose, frozen=True, tag_field="type", tag="video"):
+    source: Source
+
+
+class Document(Loose, frozen=True, tag_field="type", tag="document"):
+    source: Source
+
+
+ContentPart = TextContent | Image | Audio | Video | Document
+
+
+class Called(Loose, frozen=True):
+    name: str
+    arguments: str
+
+
+class Call(Loose, frozen=True):
+    id: str
+    function: Called
+    encrypted_value: str | None = None
+
+
+class Developer(Loose, frozen=True, tag_field="role", tag="developer"):
+    content: str
+    name: str | None = None
+
+
+class System(Loose, frozen=True, tag_field="role", tag="system"):
+    content: str
+    name: str | None = None
+
+
+class User(Loose, frozen=True, tag_field="role", tag="user"):
+    content: str | list[ContentPart]
+    name: str | None = None
+
+
+class Assistant(Loose, frozen=True, tag_field="role", tag="assistant"):
+    content: str | None = None
+    tool_calls: list[Call] | None = None
+    encrypted_value: str | None = None
+
+
+class ToolResult(Loose, frozen=True, tag_field="role", tag="tool"):
+    content: str | list[ContentPart]
+    tool_call_id: str
+    error: str | None = None
+
+
+class Reasoning(Loose, frozen=True, tag_field="role", tag="reasoning"):
+    content: str
+    encrypted_value: str | None = None
+
+
+class Activity(Loose, frozen=True, tag_field="role", tag="activity"):
+    """What the page shows of an agent's work; it says nothing to a model."""
+
+
+Message = Developer | System | User | Assistant | ToolResult | Reasoning | Activity
+
+
+class Declared(Loose, frozen=True):
+    """A tool of the page."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+class Context(Loose, frozen=True):
+    description: str
+    value: str
+
+
+class RunAgentInput(Body, frozen=True, rename="camel"):
+    thread_id: str
+    run_id: str
+    messages: list[Message]
+    protocol_version: str | None = None
+    parent_run_id: str | None = None
+    state: Any = None
+    tools: list[Declared] | None = None
+    context: list[Context] | None = None
+    forwarded_props: Any = None
+    resume: list[Any] | None = None

@@ -1,0 +1,25 @@
+"""What a provider wants back with a piece of its answer, for clients that keep it unseen."""
+
+import msgspec
+
+from app.requests import Opaque
+
+
+class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
+    """See the events `reasoning.end` and `opaque`."""
+
+    signature: str | None = None
+    encrypted: str | None = None
+    format: str | None = None
+    opaque: list[Opaque] | None = None
+
+
+_decoder = msgspec.json.Decoder(Proof)
+
+
+def parse_proof(text: str | None) -> Proof:
+    """Read a proof that a client kept as text; what others made proves nothing here."""
+    try:
+        return _decoder.decode(text or "{}")
+    except (msgspec.MsgspecError, RecursionError):
+        return Proof()
