@@ -8,6 +8,7 @@ from app.requests import (
     AssistantMessage,
     ChatRequest,
     FunctionCall,
+    Message,
     ToolCall,
     ToolMessage,
     UserMessage,
@@ -24,7 +25,7 @@ WORDS = {
 def render(dialect: str, *, is_error: bool | None) -> bytes:
     call = ToolCall("call_1", FunctionCall("f", "{}"))
     result = ToolMessage("no such city", "call_1", is_error)
-    messages = [UserMessage("Hi"), AssistantMessage(tool_calls=[call]), result]
+    messages: list[Message] = [UserMessage("Hi"), AssistantMessage(tool_calls=[call]), result]
     return msgspec.json.encode(DIALECTS[dialect].render_request(ChatRequest(messages), model="m"))
 
 
