@@ -50,6 +50,7 @@ class Attempt:
         number: int,
         client: httpx2.AsyncClient,
         limits: Limits,
+        via: str = "",
     ) -> None:
         self.target = target
         self.parser: Parser = target.dialect.parser(
@@ -59,6 +60,7 @@ class Attempt:
         self.number = number
         self._client = client
         self._limits = limits
+        self._via = via
 
     async def run(self, take: Take, *, deadlines: Deadlines) -> None:
         """Call the target and give its events to `take` as they come."""
@@ -97,6 +99,8 @@ class Attempt:
         request = await self.target.build_request(
             self._client, self._request, connect_timeout_s=self._limits.connect_timeout_s
         )
+        if self._via:  # after signing: it is nothing that a provider has to believe
+            request.headers["via"] = self._via
         return await open_stream(self._client, request, upstream=self.target.upstream.name)
 
     async def _read(self, response: httpx2.Response, watch: Watch, take: Take) -> None:

@@ -35,6 +35,19 @@ class Capacity(msgspec.Struct, frozen=True):
     """Readers of one stream at once."""
 
 
+class Terms(msgspec.Struct, frozen=True):
+    """How a stream is started, beside what is asked."""
+
+    linger_s: float | None
+    """Once its last reader has left it is cancelled after so long; None lets it run."""
+    labels: Mapping[str, str] | None = None
+    """What its `stream.start` is to say."""
+    name: str | None = None
+    """What it is found by."""
+    via: str = ""
+    """The relays that the request has passed, as the header says it."""
+
+
 class _Run:
     """A stream that is being produced here, and who reads it."""
 
@@ -111,39 +124,32 @@ class Hub:
         """Set once nothing is waited for any more."""
         self._drained = asyncio.Event()
         self._claiming = asyncio.Lock()
+        self._pseudonym = f"seseragi-{secrets.token_hex(4)}"
+        """The name of this process in `via` headers (RFC 9110, 7.6.3)."""
 
     async def start(
-        self,
-        request: ChatRequest,
-        *,
-        linger_s: float | None,
-        key: str | None = None,
-        digest: str = "",
-        labels: Mapping[str, str] | None = None,
-        name: str | None = None,
+        self, request: ChatRequest, terms: Terms, *, key: str | None = None, digest: str = ""
     ) -> Opened:
         """Start a generation; the caller is its first reader.
 
-        Once its last reader has left, it is cancelled after `linger_s` seconds; None lets
-        it run to its end. A `key` that has started one already, for a body of the same
-        `digest`, is given that stream instead. A new stream is found by its `name`.
+        A `key` that has started one already, for a body of the same `digest`, is given that
+        stream instead.
 
         Raises:
-            RequestError: `model_not_found`, or `idempotency_mismatch`.
+            RequestError: `model_not_found`, `idempotency_mismatch`, or `invalid_request` for
+                one that this relay has sent itself.
             ServiceError: `overloaded`, too many streams or about to stop.
         """
         stream = f"st_{secrets.token_urlsafe(16)}"
         if key is None:
-            return await self._start(stream, request, linger_s=linger_s, labels=labels, name=name)
+            return await self._start(stream, request, terms)
         async with self._claiming:  # a key is free to others until its stream is created
             claim = await self._log.claim(key, digest=digest, stream=stream)
             if claim.stream != stream and await self._may_try_again(claim.stream):
                 await self._log.delete(claim.stream)
                 claim = await self._log.claim(key, digest=digest, stream=stream)
             if claim.stream == stream:
-                return await self._start(
-                    stream, request, linger_s=linger_s, labels=labels, name=name
-                )
+                return await self._start(stream, request, terms)
         if claim.digest != digest:
             raise RequestError(
                 "idempotency_mismatch",
@@ -160,15 +166,13 @@ class Hub:
         began = any(isinstance(event, StreamTarget) for event in first)
         return not began and isinstance(end, StreamEnd) and bool(end.error and end.error.retryable)
 
-    async def _start(
-        self,
-        stream: str,
-        request: ChatRequest,
-        *,
-        linger_s: float | None,
-        labels: Mapping[str, str] | None,
-        name: str | None,
-    ) -> Opened:
+    async def _start(self, stream: str, request: ChatRequest, terms: Terms) -> Opened:
+        if self._pseudonym in terms.via:
+            raise RequestError(
+                "invalid_request",
+                "the request has come back to the relay that sent it: an upstream of it is the "
+                "relay itself, or leads there; check the base URLs",
+            )
         if self.draining:
             raise _shutting_down()
         if len(self._runs) + self._starting >= self._capacity.max_streams:
@@ -195,14 +199,15 @@ class Hub:
             client=self._client,
             event_log=self._log,
             limits=self._limits,
-            labels=labels,
+            labels=terms.labels,
+            via=f"{terms.via}, 1.1 {self._pseudonym}".removeprefix(", "),
         )
-        run = self._runs[stream] = _Run(relay, linger_s=linger_s)
+        run = self._runs[stream] = _Run(relay, linger_s=terms.linger_s)
         run.task.add_done_callback(lambda _: self._ended(stream))
         opened = self._opened(stream)
-        if name is not None:
+        if terms.name is not None:
             try:
-                await self._log.name(name, stream)
+                await self._log.name(terms.name, stream)
             except BaseException:
                 opened.reader.leave(linger_s=0)
                 raise

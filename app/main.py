@@ -47,6 +47,8 @@ def build_hub(settings: Settings) -> Hub:
         passthrough=settings.passthrough,
         attempts=settings.attempts,
     )
+    if not (settings.passthrough or settings.routes or demo):
+        raise SettingsError("passthrough: it is false, so a [[route]] is needed; there is none")
     if settings.default_model is not None:
         try:
             upstreams.resolve(None)

@@ -49,11 +49,13 @@ class Relay:
         event_log: EventLog,
         limits: Limits,
         labels: Mapping[str, str] | None = None,
+        via: str = "",
     ) -> None:
         self.stream = stream
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
         self._request = request
         self._labels = labels
+        self._via = via
         self._route = route
         self._client = client
         self._log = event_log
@@ -135,6 +137,7 @@ class Relay:
             number=step.attempt,
             client=self._client,
             limits=target.limits(self._limits),
+            via=self._via,
         )
 
     async def _try(self, step: Step) -> None:

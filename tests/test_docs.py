@@ -129,4 +129,10 @@ def test_documents_name_nothing_of_this_machine():
 def test_links_of_the_documents_lead_somewhere():
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for link in re.findall(r"\]\((?!https?://|#)([^)]+)\)", path.read_text(encoding="utf-8")):
-            assert (path.parent / link).exists(), f"{path.name}: {link}"
+            file, _, anchor = link.partition("#")
+            there = path.parent / file
+            assert there.exists(), f"{path.name}: {link}"
+            if anchor:
+                titles = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8"), re.MULTILINE)
+                slugs = {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
+                assert anchor in slugs, f"{path.name}: {link}"

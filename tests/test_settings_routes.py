@@ -114,6 +114,23 @@ def test_a_route_to_the_demo_needs_the_demo(load):
         load('[[route]]\nname = "r"\ntargets = ["demo/demo"]\n', SESERAGI_DEMO="false")
 
 
+def test_a_route_to_a_demo_model_that_is_none_is_named(load):
+    with pytest.raises(SettingsError, match="has no model 'nope'; models: demo, "):
+        load('[[route]]\nname = "r"\ntargets = ["demo/nope"]\n')
+
+
+def test_nothing_to_serve_is_no_setting(load):
+    with pytest.raises(SettingsError, match="passthrough: it is false"):
+        build_hub(load("", SESERAGI_PASSTHROUGH="false", SESERAGI_DEMO="false"))
+
+
+async def test_the_demo_is_no_default_beside_a_provider(load):
+    hub = build_hub(load(""))
+    with pytest.raises(RequestError, match="model: name one of 'demo'"):
+        hub.upstreams.resolve(None)
+    await hub.close()
+
+
 async def test_the_default_model_may_be_a_route(load):
     routes = '[[route]]\nname = "r"\ntargets = ["a/x"]\n[[route]]\nname = "s"\ntargets = ["b/x"]\n'
     hub = build_hub(load(routes, SESERAGI_DEFAULT_MODEL="s"))

@@ -17,7 +17,10 @@ from app.dialects.front import Asked, Front, parse_frame_id
 from app.dialects.native import render_result
 from app.errors import RelayError, RequestError
 from app.events import Event, StreamEnd
-from app.hub import Hub, Opened, Reader
+from app.hub import Hub, Opened, Reader, Terms
+
+MAX_VIA = 4096
+"""How much of the header is looked at."""
 
 
 class Generation:
@@ -50,14 +53,14 @@ class Generation:
         chat = asked.chat
         key = _idempotency_key(request)
         respond_async = _prefers_async(request)
-        opened = await self._hub.start(
-            chat,
-            linger_s=self._linger_s(asked, can_return=chat.streams or respond_async or bool(key)),
-            key=key,
-            digest=hashlib.sha256(body).hexdigest(),
+        terms = Terms(
+            self._linger_s(asked, can_return=chat.streams or respond_async or bool(key)),
             labels=asked.labels,
             name=asked.name,
+            via=", ".join(request.headers.getlist("via"))[:MAX_VIA],
         )
+        digest = hashlib.sha256(body).hexdigest()
+        opened = await self._hub.start(chat, terms, key=key, digest=digest)
         reader = opened.reader
         if respond_async:
             # However shortly it may go on without a reader: its first one needs time to come.

@@ -88,6 +88,11 @@ def _targets(
         upstream = upstreams.get(name)
         if upstream is None or not model:
             raise SettingsError(f"{place}: targets[{index}]: {_why_not(row.model, upstreams)}")
+        if not upstream.prefixed and model not in upstream.models:
+            raise SettingsError(
+                f"{place}: targets[{index}]: upstream {name!r} has no model {model!r}; "
+                f"models: {', '.join(upstream.models)}"
+            )
         # Those with a weight share the first place; the others stand in the order of the list.
         first = 1 if row.weight is not None else index + 1
         choice = Choice(

@@ -173,7 +173,9 @@ class Upstreams:
     def _first_default(self) -> str | None:
         if self.routes:
             return next(iter(self.routes))
-        for upstream in sorted(self.all, key=lambda upstream: not upstream.prefixed):
+        # The built-in models answer for nobody: beside a provider they have to be asked for.
+        providers = [upstream for upstream in self.all if upstream.prefixed]
+        for upstream in providers or self.all:
             model = upstream.default_model or next(iter(upstream.models), None)
             if model and (self._passthrough or not upstream.prefixed):
                 return upstream.public_name(model)

@@ -322,6 +322,30 @@ async def test_a_target_that_cannot_say_the_request_is_passed_over(routed, tmp_p
     assert "b" == of_type(events, "stream.target")[0]["upstream"]
 
 
+async def test_a_relay_that_asks_itself_says_so_at_once(routed):
+    async with routed() as served:
+        served.a.script = answer()
+        await chat(served.relay, model="a/x")
+        (call,) = served.a.calls
+        # As if that call had been to the relay itself, or had come back in a ring.
+        response = await served.relay.client.post(
+            "/v1/chat/completions", json=call.json, headers={"via": call.headers["via"]}
+        )
+
+    assert 400 == response.status_code
+    assert "come back to the relay" in response.json()["error"]["message"]
+
+
+async def test_the_way_of_a_request_is_told_on(routed):
+    async with routed() as served:
+        served.a.script = answer()
+        await served.relay.client.post(
+            "/v1/chat", json={**HELLO, "model": "a/x"}, headers={"via": "1.1 seseragi-00000000"}
+        )
+
+    assert served.a.calls[0].headers["via"].startswith("1.1 seseragi-00000000, 1.1 seseragi-")
+
+
 async def test_models_are_the_routes_first(routed):
     async with routed(ROUTE + '[[route]]\nname = "other"\ntargets = ["b/x"]\n') as served:
         listing = (await served.relay.client.get("/v1/models")).json()["data"]
