@@ -163,6 +163,29 @@ async def test_a_stream_that_breaks_is_an_exception_and_no_message() -> None:
     assert failed.value.type == "api_error"
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_that_somebody_cancels_is_an_exception(stream: bool) -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("Hi")), Hold()]
+        async with client(relay) as sdk:
+            asking = asyncio.ensure_future(read_whole(sdk, stream=stream))
+            await asyncio.wait_for(upstream.called.wait(), 5)
+            (name,) = relay.hub._runs
+            await relay.client.post(f"/v1/streams/{name}/cancel")
+            with pytest.raises(anthropic.APIStatusError) as failed:
+                await asyncio.wait_for(asking, 5)
+
+    assert failed.value.type == "api_error"
+    assert failed.value.status_code == 499 or stream
+
+
+async def read_whole(sdk: AsyncAnthropic, *, stream: bool) -> Any:
+    if not stream:
+        return await sdk.messages.create(**ASK)
+    async with sdk.messages.stream(**ASK) as running:
+        return await running.get_final_message()
+
+
 async def test_a_stream_stops_when_its_client_leaves() -> None:
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("Hi")), Hold()]
