@@ -48,7 +48,7 @@ class Answering(httpx2.AsyncBaseTransport):
         return self.response
 
 
-async def relay(response: httpx2.Response, log: MemoryLog, **limits: float) -> Relay:
+async def relay(response: httpx2.Response, log: MemoryLog, **limits: Any) -> Relay:
     client = open_client(connect_timeout_s=1, mounts={"all://u": Answering(response)})
     upstreams = Upstreams([Upstream("u", "http://u")], attempts=1)
     await log.create("st_x")
