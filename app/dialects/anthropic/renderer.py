@@ -300,8 +300,11 @@ def render_usage(counts: TokenCounts) -> Payload:
     """
     cached, written = counts.cached_input_tokens, counts.cache_write_tokens
     fresh = (counts.input_tokens or 0) - (cached or 0) - (written or 0)
+    if fresh < 0:
+        # More cached than sent [azure-openai/grok-cached-gt-prompt]: clients add them up.
+        fresh, cached, written = counts.input_tokens or 0, None, None
     usage: Payload = {
-        "input_tokens": max(fresh, 0),
+        "input_tokens": fresh,
         "output_tokens": counts.output_tokens or 0,
         "cache_read_input_tokens": cached,
         "cache_creation_input_tokens": written,
