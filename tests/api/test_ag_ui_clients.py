@@ -1,0 +1,117 @@
+"""AG-UI's own agent against the relay."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.needs import file, program
+from tests.serving import Relay, serve_relay
+from tests.upstream import DONE, FINISH, USAGE, Call, Hold, Step, event, head, send, serve_upstream
+from tests.upstream import text as said
+
+ROOT = Path(__file__).parents[2]
+HELLO = {"id": "u1", "role": "user", "content": "hello"}
+CLEAN: list[Step] = [head(), send(said("a") + said("b") + FINISH + USAGE + DONE)]
+
+
+@pytest.fixture
+def run() -> Any:
+    """Make runs with the client, and give what it has at the end."""
+    binary = program("node")
+    file(ROOT / "node_modules" / "@ag-ui" / "client" / "package.json", how="run npm ci")
+
+    async def run(relay: Relay, *runs: dict[str, Any]) -> dict[str, Any]:
+        process = await asyncio.create_subprocess_exec(
+            binary,
+            str(ROOT / "tests" / "clients" / "ag_ui.mjs"),
+            f"{relay.url}/v1/ag-ui",
+            json.dumps(runs),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), 30)
+        assert process.returncode == 0
+        found: dict[str, Any] = json.loads(out)
+        assert [] == found["warned"]
+        return found
+
+    return run
+
+
+async def test_run_is_complete(run):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = CLEAN
+        context = [{"description": "User", "value": "Aoi"}]
+        props = {"temperature": 0.5}
+        found = await run(relay, {"messages": [HELLO], "context": context, "forwardedProps": props})
+
+        assert None is found["failed"]
+        assert ["hello", "ab"] == [message["content"] for message in found["messages"]]
+        last = found["seen"][-1]
+        assert ("RUN_FINISHED", "thread-1") == (last["type"], last["threadId"])
+        usage = {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5}
+        assert [{"provider": "openai", "model": "m-1", **usage}] == last["usage"]
+        asked = upstream.calls[0].json
+        assert (0.5, "system") == (asked["temperature"], asked["messages"][0]["role"])
+
+
+async def test_thoughts_and_tools_come_back_with_the_next_run(run):
+    function = {"name": "weather", "arguments": '{"city": "Ōsaka"}'}
+    call = {"index": 0, "id": "call_a", "type": "function", "function": function}
+    thoughts = event({"reasoning_content": "Hm"})
+    finish = event(finish_reason="tool_calls")
+    asking = [
+        head(),
+        send(thoughts + said("Let me see") + event({"tool_calls": [call]}) + finish + DONE),
+    ]
+
+    def choose(asked: Call) -> list[Step]:
+        return CLEAN if asked.json["messages"][-1]["role"] == "tool" else asking
+
+    tools = [{"name": "weather", "description": "d", "parameters": {"type": "object"}}]
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.choose = choose
+        found = await run(
+            relay, {"messages": [HELLO], "tools": tools}, {"answer": "blue", "tools": tools}
+        )
+
+        assert None is found["failed"]
+        roles = ["user", "reasoning", "assistant", "tool", "assistant"]
+        assert roles == [message["role"] for message in found["messages"]]
+        assert "ab" == found["messages"][-1]["content"]
+        ends = [one for one in found["seen"] if one["type"] == "RUN_FINISHED"]
+        assert ["call_a"] == ends[0]["outcome"]["pendingToolCallIds"]
+        _, answer, result = upstream.calls[1].json["messages"]
+        assert "call_a" == answer["tool_calls"][0]["id"] == result["tool_call_id"]
+        assert "weather" == upstream.calls[1].json["tools"][0]["function"]["name"]
+
+
+async def test_run_that_is_cancelled_keeps_its_text(run):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(said("a")), Hold()]
+        found = await run(relay, {"messages": [HELLO], "stop": True})
+
+        assert None is found["failed"]
+        assert "a" == found["messages"][-1]["content"]
+        assert {"type": "cancelled"} == found["seen"][-1]["outcome"]
+
+
+async def test_failure_in_the_run_is_an_error_of_the_run(run):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(said("a"))]
+        found = await run(relay, {"messages": [HELLO]})
+
+        last = found["seen"][-1]
+        assert ("RUN_ERROR", "upstream_truncated") == (last["type"], last["code"])
+        assert "a" == found["messages"][-1]["content"]
+
+
+async def test_failure_before_the_run_is_a_status(run):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head("429 Too Many"), send("{}")]
+        found = await run(relay, {"messages": [HELLO]})
+
+        assert "HTTP 429" in found["failed"]
+        assert "upstream_rate_limited" in found["failed"]

@@ -1,0 +1,175 @@
+"""The AI SDK's own chat, versions 6 and 7, against the relay."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.needs import file, program
+from tests.serving import Relay, serve_relay
+from tests.upstream import (
+    DONE,
+    FINISH,
+    USAGE,
+    Call,
+    Hold,
+    Step,
+    event,
+    head,
+    send,
+    serve_upstream,
+    wait,
+)
+from tests.upstream import text as said
+
+ROOT = Path(__file__).parents[2]
+CLEAN: list[Step] = [head(), send(said("a") + said("b") + FINISH + USAGE + DONE)]
+SLOW: list[Step] = [head(), send(said("a")), wait(0.5), send(said("b") + FINISH + DONE)]
+
+
+@pytest.fixture(params=["ai6", "ai7"])
+def play(request: pytest.FixtureRequest) -> Any:
+    """Play a scene through the client, and give what a page would have."""
+    binary, package = program("node"), request.param
+    file(ROOT / "node_modules" / package / "package.json", how="run npm ci")
+
+    async def play(relay: Relay, scene: str) -> dict[str, Any]:
+        process = await asyncio.create_subprocess_exec(
+            binary,
+            str(ROOT / "tests" / "clients" / "ui.mjs"),
+            package,
+            f"{relay.url}/v1/ui/chat",
+            scene,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), 30)
+        assert process.returncode == 0
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+    return play
+
+
+def text_of(message: dict[str, Any]) -> str:
+    assert all(part.get("state", "done") == "done" for part in message["parts"])
+    return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
+
+
+async def test_answer_is_complete(play):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = CLEAN
+        found = await play(relay, "send")
+
+        assert ("ready", None) == (found["status"], found["error"])
+        _, answer = found["messages"]
+        assert "ab" == text_of(answer)
+        usage = {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5}
+        assert {"model": "m-1", "usage": usage} == answer["metadata"]
+        assert [{"finishReason": "stop", "isError": False, "isAbort": False}] == found["finished"]
+        assert ["stream.start", "stream.target"] == found["heard"]
+        assert 0.5 == upstream.calls[0].json["temperature"]
+
+
+async def test_answer_can_be_regenerated(play):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = CLEAN
+        found = await play(relay, "regenerate")
+
+        assert 2 == len(found["messages"])
+        assert "ab" == text_of(found["messages"][1])
+        assert found["first"] != found["messages"][1]["id"]
+        assert [call.json["messages"] for call in upstream.calls] == [
+            [{"role": "user", "content": "hello"}]
+        ] * 2
+
+
+async def test_page_that_is_loaded_again_has_the_whole_answer_once(play):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        found = await play(relay, "reload")
+
+        assert "ready" == found["left"]["status"]
+        answers = [found[who]["messages"][1:] for who in ("bare", "stored")]
+        assert [["ab"], ["ab"]] == [[text_of(one) for one in some] for some in answers]
+        assert found["left"]["messages"][1]["id"] == answers[0][0]["id"] == answers[1][0]["id"]
+        assert 1 == len(upstream.calls)
+
+
+async def test_connection_that_broke_is_taken_up(play):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        found = await play(relay, "cut")
+
+        assert ("error", "network error") == (
+            found["broken"]["status"],
+            found["broken"]["error"],
+        )
+        assert ("ready", None) == (found["status"], found["error"])
+        assert ["ab"] == [text_of(message) for message in found["messages"][1:]]
+        assert 1 == len(upstream.calls)
+
+
+async def test_chat_without_a_stream_stays_as_it_is(play):
+    async with serve_relay() as relay:
+        found = await play(relay, "nothing")
+
+        assert ("ready", []) == (found["status"], found["messages"])
+
+
+async def test_stopped_answer_keeps_its_text(play):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(said("a")), Hold()]
+        found = await play(relay, "stop")
+
+        assert (204, "ready", None) == (found["stopped"], found["status"], found["error"])
+        assert "a" == text_of(found["messages"][1])
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+
+
+FAILURES: dict[str, tuple[list[Step], str]] = {
+    "before the answer": ([head("429 Too Many"), send("{}")], "rate limit"),
+    "in the answer": ([head(), send(said("a"))], "before it was complete"),
+}
+
+
+@pytest.mark.parametrize("when", FAILURES)
+async def test_failure_is_an_error_with_its_words(play, when):
+    script, words = FAILURES[when]
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = script
+        found = await play(relay, "send")
+
+        assert "error" == found["status"]
+        assert words in found["error"]
+        assert not found["error"].startswith("{")
+        assert [True] == [one["isError"] for one in found["finished"]]
+
+
+async def test_tools_of_the_page_are_run_and_answered(play):
+    function = {"name": "weather", "arguments": '{"city": "Ōsaka"}'}
+    call = {"index": 0, "id": "call_a", "type": "function", "function": function}
+    asking = [
+        head(),
+        send(event({"tool_calls": [call]}) + event(finish_reason="tool_calls") + DONE),
+    ]
+
+    def choose(asked: Call) -> list[Step]:
+        return CLEAN if asked.json["messages"][-1]["role"] == "tool" else asking
+
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.choose = choose
+        found = await play(relay, "tools")
+
+        assert ("ready", None) == (found["status"], found["error"])
+        assert ["tool-calls", "stop"] == [one["finishReason"] for one in found["finished"]]
+        _, answer = found["messages"]
+        kinds = [part["type"] for part in answer["parts"]]
+        assert ["step-start", "dynamic-tool", "step-start", "text"] == kinds
+        *_, told, result = upstream.calls[1].json["messages"]
+        assert ("call_a", '{"city":"Ōsaka"}') == (
+            told["tool_calls"][0]["id"],
+            told["tool_calls"][0]["function"]["arguments"],
+        )
+        assert {"sky": "blue", "asked": {"city": "Ōsaka"}} == json.loads(result["content"])
