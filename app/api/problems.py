@@ -26,6 +26,9 @@ def failure(
     all_headers = {"cache-control": "no-store", **(headers or {})}
     if error.retry_after_s is not None:
         all_headers["retry-after"] = str(math.ceil(error.retry_after_s))
+    if not error.retryable:
+        # The official SDKs send a request again at any 5xx, 409 and 408 that does not say so.
+        all_headers["x-should-retry"] = "false"
     return Response(body, status_code=status, headers=all_headers, media_type=media_type)
 
 

@@ -169,6 +169,16 @@ async def test_failure_before_the_answer_is_a_status(status, kind, code, streams
         assert code == caught.value.code
 
 
+@pytest.mark.parametrize(("status", "times"), [("401 No", 1), ("503 Busy", 2)])
+async def test_client_sends_again_only_what_may_pass(status, times):
+    async with serve(retries=1) as (upstream, _, client):
+        upstream.script = reply(status, "{}", retry_after="0")
+        with pytest.raises(openai.InternalServerError):
+            await client.chat.completions.create(**ASK)
+
+        assert times == len(upstream.calls)
+
+
 async def test_failure_in_the_answer_is_raised_and_not_the_end():
     async with serve() as (upstream, relay, client):
         upstream.script = [head(), send(text("Hi"))]
