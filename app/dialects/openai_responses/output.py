@@ -45,6 +45,7 @@ class _Item:
     """Of the text, refusal, summary or arguments that is being written."""
     block: int | None = None
     writing: bool = False
+    """Whether a summary is open."""
     ended: bool = False
 
 
@@ -133,7 +134,7 @@ class Output:
         match at.item:
             case {"type": "function_call"}:
                 at.item["arguments"] = text
-            case {"type": "message", "content": [*_, part]} if at.writing:
+            case {"type": "message", "content": [*_, part]}:
                 part["text" if part["type"] == "output_text" else "refusal"] = text
             case {"type": "reasoning", "summary": [*_, part]} if at.writing:
                 part["text"] = text
@@ -159,15 +160,12 @@ class Output:
         if isinstance(event, TextStart):
             part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         message.item["content"].append(part)
-        message.block, message.writing, message.pieces = event.block, True, []
+        message.block, message.pieces = event.block, []
         place = {**message.place, "content_index": len(message.item["content"]) - 1}
         yield "response.content_part.added", {**place, "part": _copy(part)}
 
     def _close_part(self, message: _Item) -> Iterator[Told]:
-        if not message.writing:
-            return
         self._write_down(message)
-        message.writing = False
         part = message.item["content"][-1]
         place = {**message.place, "content_index": len(message.item["content"]) - 1}
         if part["type"] == "output_text":
@@ -179,7 +177,7 @@ class Output:
 
     def _cite(self, message: _Item, source: Source) -> Iterable[Told]:
         part = message.item["content"][-1]
-        if part["type"] != "output_text" or not message.writing:
+        if part["type"] != "output_text":
             return
         here = source.block == message.block and source.start is not None
         start, end = (source.start or 0, source.end or 0) if here else (0, 0)

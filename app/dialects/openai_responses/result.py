@@ -121,13 +121,14 @@ def settle(response: Response) -> list[tuple[str, dict[str, Any]]]:
     match response.status:
         case "queued" | "in_progress":
             response.output.write_down()
+            return []
         case "completed":
             return [*response.output.finish("completed")]
         case "incomplete" | "cancelled":
             return [*response.output.finish("incomplete")]
-        case "failed":
+        case _:  # it failed
             response.output.abandon()
-    return []
+            return []
 
 
 def _status(end: StreamEnd) -> Status:

@@ -199,6 +199,15 @@ def test_reasoning_without_proof_is_taken_by_both_names(name):
     )
 
 
+def test_extra_content_that_says_nothing_is_nothing():
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    extras: list[dict[str, Any]] = [{}, {"google": {}}, {"other": 1}]
+    calls = [{**call, "extra_content": extra} for extra in extras]
+    found = parse(messages=[{"role": "assistant", "tool_calls": calls}]).chat.messages[0]
+
+    assert [None] * 3 == [call.opaque for call in found.tool_calls]
+
+
 def test_encrypted_detail_alone_is_reasoning_without_a_text():
     details = [{"type": "reasoning.encrypted", "data": "x", "id": "rs_1", "index": 0}]
     found = parse(messages=[{"role": "assistant", "reasoning_details": details}]).chat.messages[0]

@@ -119,7 +119,13 @@ TABLE: dict[str, tuple[list[Event], list[Any]]] = {
         [role(), (0, {"reasoning_content": "Hm"}), (0, {"reasoning_content": "."})],
     ),
     "signed reasoning": (
-        [*THOUGHT, ReasoningEnd(0, signature="sig", format="anthropic"), Opaque("a.b", "xx", 0)],
+        [
+            *THOUGHT,
+            ReasoningEnd(0, signature="sig", format="anthropic"),
+            Opaque("a.b", "xx", 0),
+            ReasoningStart(1),
+            ReasoningEnd(1, signature="bare"),
+        ],
         [
             role(),
             (0, {"reasoning_content": "Hm"}),
@@ -140,6 +146,12 @@ TABLE: dict[str, tuple[list[Event], list[Any]]] = {
                             "data": "xx",
                             "format": "a.b",
                             "index": 1,
+                        },
+                        {
+                            "type": "reasoning.text",
+                            "text": "",
+                            "signature": "bare",
+                            "index": 2,
                         },
                     ]
                 },
@@ -309,6 +321,12 @@ def test_whole_sound_is_joined_from_pieces_with_padding():
 
     assert message.audio is not None
     assert b"abc" == base64.b64decode(message.audio.data)
+
+
+def test_sound_that_is_no_base64_is_handed_on_as_it_is():
+    events = [*START, Media(0, "audio/pcm", data="?"), ChoiceEnd("stop"), *DONE]
+
+    assert "?" == render_result(STREAM, events)["choices"][0]["message"]["audio"]["data"]
 
 
 def test_log_probabilities_stand_where_they_belong():

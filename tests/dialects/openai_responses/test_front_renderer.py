@@ -206,6 +206,7 @@ TYPES: dict[str, tuple[list[Event], list[str]]] = {
             ProviderTool(0, "search"),
             Media(1, "audio/pcm", data="aa=="),
             Source(url="https://a.example/"),
+            Opaque("openai.phase", "commentary"),
             LogProbs(0, [{"token": "x", "logprob": -1}]),
             TextStart(2, 1),
             TextDelta(2, "another choice", 1),
@@ -410,6 +411,27 @@ def test_log_probabilities_come_with_the_whole_text():
 
     top = {"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": []}
     assert [{**top, "top_logprobs": [top]}] == message["content"][0]["logprobs"]
+
+
+def test_refusals_have_no_annotations_and_no_log_probabilities():
+    events = whole(
+        RefusalStart(0),
+        RefusalDelta(0, "No."),
+        LogProbs(0, [{"token": "No.", "logprob": -1}]),
+        Source(url="https://a.example/", block=0),
+        RefusalEnd(0),
+    )
+    (message,) = check(events)["output"]
+
+    assert [{"type": "refusal", "refusal": "No."}] == message["content"]
+
+
+def test_call_of_an_answer_that_was_too_long_is_incomplete():
+    events = whole(*CALL[:-1], ToolCallEnd(0, '{"a":1}'), reason="length")
+    (call,) = check(events)["output"]
+
+    assert "incomplete" == call["status"]
+    assert "function_call_arguments.done" not in brief(events)
 
 
 def test_ids_lead_to_the_stream_and_back():
