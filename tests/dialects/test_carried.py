@@ -1,0 +1,164 @@
+"""The table of what each client's dialect carries: made from the code, the same in the docs.
+
+`python -m tests.dialects.test_carried` writes it anew into the document.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from app.dialects.fronts import FRONTS
+from app.events import (
+    ChoiceEnd,
+    ContentFilter,
+    ErrorInfo,
+    Event,
+    LogProbs,
+    Media,
+    Notice,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    Source,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    TokenCounts,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+)
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "clients" / "README.md"
+STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
+MARK = "MARKMARK"
+NUMBER = 471_147
+BEGIN, END = "<!-- carried: begin -->", "<!-- carried: end -->"
+
+
+def said(*events: Event, usage: TokenCounts | None = None, model: str = "m") -> list[Event]:
+    """A whole stream around some events."""
+    counts = [Usage(*(getattr(usage, f) for f in TokenCounts.__struct_fields__))] if usage else []
+    return [
+        StreamStart(STREAM, "route", 1_700_000_000, {"usage": "1"}),
+        StreamTarget("u", model, 1),
+        *events,
+        ChoiceEnd("stop", "stop"),
+        *counts,
+        StreamEnd("completed", "stop", usage),
+    ]
+
+
+TEXT: list[Event] = [TextStart(0), TextDelta(0, "a"), TextEnd(0)]
+
+
+def call(arguments: str, name: str = "f", id: str = "i") -> list[Event]:
+    return [ToolCallStart(0, id, name), ToolCallDelta(0, arguments), ToolCallEnd(0, arguments)]
+
+
+def thought(*inner: Event, **end: str) -> list[Event]:
+    proof = ReasoningEnd(0, **end)  # type: ignore[arg-type]  # a table of strings
+    return [ReasoningStart(0), ReasoningDelta(0, "r"), *inner, proof]
+
+
+CARRIED: dict[str, list[Event]] = {
+    "text": said(TextStart(0), TextDelta(0, MARK), TextEnd(0)),
+    "reasoning": said(ReasoningStart(0), ReasoningDelta(0, MARK), ReasoningEnd(0)),
+    "signature of reasoning": said(*thought(signature=MARK, format="anthropic"), *TEXT[:0]),
+    "encrypted reasoning": said(*thought(encrypted=MARK, format="openai")),
+    "refusal": said(RefusalStart(0), RefusalDelta(0, MARK), RefusalEnd(0)),
+    "tool call: name": said(*call("{}", name=MARK)),
+    "tool call: id": said(*call("{}", id=MARK)),
+    "tool call: arguments": said(*call(f'{{"a": "{MARK}"}}')),
+    "`opaque` of a call": said(
+        ToolCallStart(0, "i", "f"),
+        Opaque("google.thought_signature", MARK, 0),
+        ToolCallEnd(0, "{}"),
+    ),
+    "`opaque` of the answer": said(*TEXT, Opaque("gemini.thought_signature", MARK)),
+    "source": said(*TEXT[:2], Source(url=f"https://a.example/{MARK}", title="t", block=0), TEXT[2]),
+    "place of a source": said(
+        TextStart(0),
+        TextDelta(0, "a" * 20),
+        Source(url="https://a.example/", title="t", start=13, end=17, block=0),
+        TextEnd(0),
+    ),
+    "media": said(Media(0, "image/png", data=MARK)),
+    "logprobs": said(
+        TextStart(0),
+        TextDelta(0, "a"),
+        LogProbs(0, [{"token": MARK, "logprob": -0.1, "bytes": None, "top_logprobs": []}]),
+        TextEnd(0),
+    ),
+    "verdicts of filters": said(ContentFilter("prompt", {MARK: {"filtered": False}}, False), *TEXT),
+    "tools that the provider ran": said(
+        ProviderTool(0, "web_search", input={"q": MARK}), ProviderTool(0, "web_search", output=1)
+    ),
+    "notices": said(Notice("retry", MARK), *TEXT),
+    "the model that answers": said(*TEXT, model=MARK),
+    "input tokens": said(*TEXT, usage=TokenCounts(input_tokens=NUMBER, output_tokens=1)),
+    "output tokens": said(*TEXT, usage=TokenCounts(input_tokens=1, output_tokens=NUMBER)),
+    "cached input tokens": said(
+        *TEXT,
+        usage=TokenCounts(input_tokens=NUMBER + 9, output_tokens=1, cached_input_tokens=NUMBER),
+    ),
+    "reasoning tokens": said(
+        *TEXT,
+        usage=TokenCounts(input_tokens=1, output_tokens=NUMBER + 9, reasoning_tokens=NUMBER),
+    ),
+    "a second choice": said(*TEXT, TextStart(1, 1), TextDelta(1, MARK, 1), TextEnd(1, 1)),
+    "what failed": [
+        *said(*TEXT)[:-2],
+        StreamEnd("failed", "error", None, ErrorInfo("upstream_truncated", MARK, True)),
+    ],
+}
+
+
+def carries(front: str, events: Sequence[Event]) -> bool:
+    """Tell whether the mark of a stream stands in its frames."""
+    writer = FRONTS[front].writer(STREAM, after=0, retry_ms=2000)
+    body = b"".join(writer.feed(event) for event in events).decode()
+    if "13," in repr(events) and "start=13" in repr(events):
+        return bool(re.search(r'"start[^"]*": ?13\b', body))
+    return MARK in body or str(NUMBER) in body
+
+
+def render() -> str:
+    names = list(FRONTS)
+    lines = [f"| | {' | '.join(f'`{name}`' for name in names)} |", "|" + "---|" * (len(names) + 1)]
+    for feature, events in CARRIED.items():
+        cells = ("yes" if carries(name, events) else "" for name in names)
+        lines.append(f"| {feature} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def test_the_document_says_what_the_code_does() -> None:
+    document = DOCUMENT.read_text(encoding="utf-8")
+
+    assert render() == document.split(BEGIN)[1].split(END)[0].strip()
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_the_answer_itself_is_carried_everywhere(front: str) -> None:
+    for feature in (
+        *("text", "reasoning", "refusal", "tool call: name", "tool call: id"),
+        *("tool call: arguments", "input tokens", "output tokens"),
+    ):
+        assert carries(front, CARRIED[feature]), feature
+
+
+if __name__ == "__main__":
+    text = DOCUMENT.read_text(encoding="utf-8")
+    head, tail = text.split(BEGIN)[0], text.split(END)[1]
+    DOCUMENT.write_text(f"{head}{BEGIN}\n{render()}\n{END}{tail}", encoding="utf-8")
