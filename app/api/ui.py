@@ -10,6 +10,7 @@ from app.api.response import read_from
 from app.dialects.ui.body import name_of
 from app.dialects.ui.front import FRONT
 from app.errors import RelayError
+from app.events import StreamStart
 from app.hub import Hub
 
 
@@ -26,6 +27,8 @@ class Chats:
         if stream is None:
             return _nothing()
         try:
+            if await self._continues(stream) and (await self._hub.state(stream)).ended:
+                return _nothing()
             reader, _ = await self._hub.attach(stream)
             retry_ms = self._policy.retry(spread=self._hub.draining)
             return await read_from(reader, FRONT, 0, policy=self._policy, retry_ms=retry_ms)
@@ -41,6 +44,15 @@ class Chats:
             except RelayError as error:
                 return failure(FRONT, error, request)
         return _nothing()
+
+    async def _continues(self, stream: str) -> bool:
+        """Tell whether the stream was added to a message that the page had already.
+
+        The client forgets what stood before it in that message when it is sent again.
+        """
+        events = await self._hub.events(stream)
+        start = events[0] if events else None
+        return isinstance(start, StreamStart) and bool((start.labels or {}).get("message_id"))
 
     async def _find(self, request: Request) -> str | None:
         return await self._hub.find(name_of(request.path_params["chat"]))

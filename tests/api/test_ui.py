@@ -100,6 +100,23 @@ async def test_next_turn_takes_the_name_of_the_chat():
         assert second == await resume(relay)
 
 
+async def test_answer_that_was_added_to_a_message_is_not_sent_again_when_it_has_ended():
+    """The client would forget what stood before it in the message."""
+    answer = {"id": "a1", "role": "assistant", "parts": [{"type": "text", "text": "Let me see"}]}
+    messages = [*BODY["messages"], answer]
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("a")), Hold()]
+        body = {**BODY, "messages": messages}
+        async with relay.client.stream("POST", "/v1/ui/chat", json=body) as response:
+            reading = asyncio.create_task(resume(relay))
+            await asyncio.sleep(0.1)
+            await relay.client.post(f"{URL}/stop")
+            found = await chunks(response)
+        assert "a1" == found[0]["messageId"]
+        assert found == await reading
+        assert None is await resume(relay)
+
+
 async def test_stop_ends_what_runs_for_the_chat():
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("a")), Hold()]
