@@ -5,6 +5,7 @@ without the code under test.
 """
 
 import json
+import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,10 +13,12 @@ import pytest
 
 from app.dialects.fronts import FRONTS
 from app.dialects.openai_chat.renderer import USAGE
+from app.dialects.table import DIALECTS
 from app.events import (
     Event,
     ReasoningDelta,
     RefusalDelta,
+    Status,
     StreamEnd,
     StreamStart,
     StreamTarget,
@@ -106,12 +109,13 @@ def read_responses(messages: list[Message]) -> Read:
             case "response.function_call_arguments.delta":
                 calls[event["output_index"]][1] += event["delta"]
             case "response.completed" | "response.incomplete" | "response.failed":
-                status = event["type"].partition(".")[2]
+                status = event["response"]["status"]
                 if given := event["response"].get("usage"):
                     usage = (given["input_tokens"], given["output_tokens"])
             case "error":
                 status = "failed"
     found = [(name, arguments(given)) for name, given in calls.values()]
+    # `cancelled` is a status of its own there, whatever event it comes in.
     return Read(text, reasoning, found, usage, status in ("completed", "incomplete"))
 
 
@@ -276,3 +280,38 @@ def test_the_resume_law_holds_in_every_dialect(row: dict[str, Any], front: str) 
         assert [(m.event, m.data, m.id) for m in whole[k:]] == [
             (m.event, m.data, m.id) for m in Decoder().feed(body)
         ]
+
+
+@pytest.mark.parametrize("front", sorted(READERS))
+@pytest.mark.parametrize("row", recordings())
+def test_no_client_takes_a_cut_answer_for_a_whole_one(row: dict[str, Any], front: str) -> None:
+    body, dialect = body_of(row), DIALECT_OF[row["format"]]
+    dice = random.Random(row["file"])
+    for size in [0, *dice.sample(range(len(body)), 12), len(body) - 3]:
+        events = [*logged(row)[:2], *play([body[:size]], dialect=dialect)]
+        end = events[-1]
+        assert isinstance(end, StreamEnd)
+
+        found = READERS[front](frames(events, front))
+        assert found.ended_well == (end.status == "completed"), f"cut at {size}"
+
+
+@pytest.mark.parametrize("status", ["cancelled", "interrupted"])
+@pytest.mark.parametrize("front", sorted(READERS))
+@pytest.mark.parametrize("row", recordings())
+def test_no_client_takes_a_stopped_answer_for_a_whole_one(
+    row: dict[str, Any], front: str, status: Status
+) -> None:
+    dialect = DIALECTS[DIALECT_OF[row["format"]]]
+    parser = dialect.parser(upstream="u")
+    body = body_of(row)
+    events = logged(row)[:2]
+    for message in dialect.decoder(max_line=2**24, max_event=2**24).feed(body[: len(body) // 2]):
+        events += parser.feed(message)
+    if parser.ended:
+        return
+    events += parser.stop(status)
+    found = READERS[front](frames(events, front))
+
+    assert not found.ended_well
+    assert found.text == expected(events, front).text
