@@ -43,24 +43,30 @@ IGNORED: Final = ("image_generation_call",)
 """The items that the relay gives and no provider is sent back."""
 
 
-class InputText(Body, frozen=True, tag_field="type", tag="input_text"):
+class Input(Body, frozen=True, kw_only=True):
+    """What a part of others' messages may have that changes nothing of the answer."""
+
+    prompt_cache_breakpoint: Any = None
+
+
+class InputText(Input, frozen=True, tag_field="type", tag="input_text"):
     text: str
 
 
-class InputImage(Body, frozen=True, tag_field="type", tag="input_image"):
+class InputImage(Input, frozen=True, tag_field="type", tag="input_image"):
     image_url: str | None = None
     detail: Literal["auto", "low", "high"] | None = None
     file_id: None = None
 
 
-class InputFile(Body, frozen=True, tag_field="type", tag="input_file"):
+class InputFile(Input, frozen=True, tag_field="type", tag="input_file"):
     file_data: str | None = None
     file_id: str | None = None
     filename: str | None = None
     file_url: None = None
 
 
-class InputSound(Body, frozen=True, tag_field="type", tag="input_audio"):
+class InputSound(Input, frozen=True, tag_field="type", tag="input_audio"):
     input_audio: InputAudio
 
 

@@ -147,7 +147,17 @@ def test_text_is_a_users_message_after_the_instructions():
 def test_items_become_turns():
     found = messages(
         {"role": "developer", "content": "Be kind."},
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Time?"}]},
+        {
+            "type": "message",
+            "role": "user",
+            "content": [
+                {
+                    "type": "input_text",
+                    "text": "Time?",
+                    "prompt_cache_breakpoint": {"mode": "explicit"},
+                }
+            ],
+        },
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]},
         {
             "type": "message",
