@@ -62,7 +62,7 @@ async def test_thoughts_and_tools_come_back_with_the_next_run(run):
     call = {"index": 0, "id": "call_a", "type": "function", "function": function}
     thoughts = event({"reasoning_content": "Hm"})
     finish = event(finish_reason="tool_calls")
-    asking = [
+    asking: list[Step] = [
         head(),
         send(thoughts + said("Let me see") + event({"tool_calls": [call]}) + finish + DONE),
     ]

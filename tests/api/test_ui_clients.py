@@ -150,7 +150,7 @@ async def test_failure_is_an_error_with_its_words(play, when):
 async def test_tools_of_the_page_are_run_and_answered(play):
     function = {"name": "weather", "arguments": '{"city": "Ōsaka"}'}
     call = {"index": 0, "id": "call_a", "type": "function", "function": function}
-    asking = [
+    asking: list[Step] = [
         head(),
         send(event({"tool_calls": [call]}) + event(finish_reason="tool_calls") + DONE),
     ]

@@ -28,8 +28,12 @@ from app.requests import (
     UserMessage,
 )
 
-HELLO = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
-ANSWER = {"id": "a1", "role": "assistant", "parts": [{"type": "text", "text": "Ho"}]}
+HELLO: dict[str, Any] = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
+ANSWER: dict[str, Any] = {
+    "id": "a1",
+    "role": "assistant",
+    "parts": [{"type": "text", "text": "Ho"}],
+}
 TOOL = {
     "type": "dynamic-tool",
     "toolName": "weather",
@@ -170,7 +174,7 @@ def test_calls_without_a_result_are_left_out(fields):
 
 
 def test_what_says_nothing_to_a_model_is_left_out():
-    parts = [
+    parts: list[dict[str, Any]] = [
         {"type": "data-chart", "data": [1]},
         {"type": "source-url", "sourceId": "s", "url": "https://a.example"},
         {"type": "source-document", "sourceId": "s", "mediaType": "a/b", "title": "t"},
@@ -178,7 +182,7 @@ def test_what_says_nothing_to_a_model_is_left_out():
     shown = [{"type": "file", "mediaType": "image/png", "url": "data:,"}, {"type": "text", "text": ""}]  # fmt: skip
 
     assert [UserMessage("Hi")] == asked({"role": "assistant", "parts": [*parts, *shown]}, HELLO).chat.messages  # fmt: skip
-    assert [UserMessage("Hi")] == told(*parts, *HELLO["parts"], role="user")  # type: ignore[misc]
+    assert [UserMessage("Hi")] == told(*parts, *HELLO["parts"], role="user")
     assert [SystemMessage("Hi"), UserMessage("Hi")] == asked(
         {"role": "system", "parts": [*parts, *HELLO["parts"]]}, HELLO
     ).chat.messages
