@@ -10,7 +10,7 @@ from tests.api.test_dialects import ANTHROPIC, sse
 from tests.serving import serve_relay
 from tests.upstream import Upstream, head, serve_upstream
 
-ASK: dict[str, Any] = {"role": "user", "content": "hello"}
+ASK: Any = {"role": "user", "content": "hello"}
 FUNCTION: dict[str, Any] = {"name": "now", "parameters": {"type": "object", "properties": {}}}
 USAGE = {"input_tokens": 3, "output_tokens": 1}
 THOUGHT_AND_CALL = [
