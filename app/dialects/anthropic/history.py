@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from app.dialects.anthropic.blocks import REDACTED, THINKING
-from app.dialects.anthropic.proofs import Proof, unpack
 from app.dialects.call_ids import CallIds
+from app.dialects.packed import Proof, unpack
 from app.requests import (
     AssistantMessage,
     FileData,

@@ -6,8 +6,8 @@ put into earlier answers, where they came from another provider: Anthropic would
 
 from typing import Any, Final
 
-from app.dialects.anthropic.proofs import is_packed
 from app.dialects.dialect import Passed
+from app.dialects.packed import is_packed
 from app.dialects.untyped import mappings, string
 from app.requests import Original
 

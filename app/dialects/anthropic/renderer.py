@@ -15,9 +15,9 @@ import msgspec
 
 from app.dialects.anthropic.blocks import COMPACTION, REDACTED, THINKING
 from app.dialects.anthropic.errors import parse_end, render_error
-from app.dialects.anthropic.proofs import Proof, pack
 from app.dialects.call_ids import show_call, token_of
 from app.dialects.front import Frame
+from app.dialects.packed import Proof, pack
 from app.dialects.untyped import decode, mapping, mappings, string
 from app.events import (
     ChoiceEnd,

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.dialects.anthropic.proofs import Proof, pack
 from app.dialects.openai_responses.items import COMPACTION, ENCRYPTED, PHASE, REASONING
+from app.dialects.packed import Proof, pack
 from app.dialects.untyped import mappings
 from app.events import (
     Event,

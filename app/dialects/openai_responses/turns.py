@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.anthropic.proofs import Proof, is_packed, unpack
 from app.dialects.openai_responses.items import COMPACTION, ENCRYPTED, PHASE
+from app.dialects.packed import Proof, is_packed, unpack
 from app.errors import RequestError
 from app.requests import (
     AssistantMessage,

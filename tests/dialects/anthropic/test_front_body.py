@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.dialects.anthropic.body import parse_request
 from app.dialects.anthropic.front import FRONT
 from app.dialects.anthropic.original import pass_on, pass_on_bedrock
-from app.dialects.anthropic.proofs import Proof, pack
+from app.dialects.packed import Proof, pack
 from app.errors import RequestError
 from app.requests import ChatRequest, Original, TranslatedRequest
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.anthropic.front import FRONT
-from app.dialects.anthropic.proofs import Proof, is_packed, pack, unpack
 from app.dialects.anthropic.result import render_result
 from app.dialects.front import Numbered
+from app.dialects.packed import Proof, is_packed, pack, unpack
 from app.errors import CODES, RelayError, RequestError, UpstreamError
 from app.events import (
     ChoiceEnd,

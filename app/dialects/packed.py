@@ -1,8 +1,8 @@
-"""What other providers want back with the next turn, in blocks that Anthropic's clients keep.
+"""What a provider wants back with the next turn, packed into a text that clients keep unseen.
 
-Clients send thinking back as it came and do not look into its signature. So the proof of
-another provider's reasoning travels as a signature, or as a `redacted_thinking` block, that
-says whose it is. Anthropic itself is never sent one.
+Clients of Anthropic send thinking back as it came and do not look into its signature, those
+of OpenAI's Responses keep `encrypted_content` so. The proof of any provider's reasoning
+travels there, and says whose it is. Anthropic and OpenAI themselves are never sent one.
 """
 
 import base64
