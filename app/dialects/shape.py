@@ -11,15 +11,14 @@ and choice ends in `end`, so that nothing follows the end of its choice, whateve
 upstream sends after its finish reason.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
-from app.dialects.calls import Call, Calls
+from app.dialects.calls import Call
+from app.dialects.choices import REASONING, REFUSAL, TEXT, Block, Choice, Kind
 from app.dialects.finish import parse_finish
-from app.dialects.surrogates import Halves, well_formed
+from app.dialects.surrogates import well_formed
 from app.dialects.untyped import clean
 from app.events import (
     ChoiceEnd,
@@ -32,18 +31,9 @@ from app.events import (
     Notice,
     Opaque,
     ProviderTool,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    RefusalDelta,
-    RefusalEnd,
-    RefusalStart,
     Source,
     Status,
     StreamEnd,
-    TextDelta,
-    TextEnd,
-    TextStart,
     TokenCounts,
     ToolCallDelta,
     ToolCallEnd,
@@ -52,62 +42,13 @@ from app.events import (
 )
 
 
-class _Kind(NamedTuple):
-    """The events of one text-like kind of block."""
-
-    start: Callable[[int, int], Event]
-    delta: Callable[[int, str, int], Event]
-    end: Callable[..., Event]
-
-
-_TEARING = ("length", "content_filter", "error")
-"""The finish reasons that may leave a tool call half-written."""
-
-_TEXT = _Kind(TextStart, TextDelta, TextEnd)
-_REASONING = _Kind(ReasoningStart, ReasoningDelta, ReasoningEnd)
-_REFUSAL = _Kind(RefusalStart, RefusalDelta, RefusalEnd)
-
-
-@dataclass(slots=True)
-class _Block:
-    number: int
-    kind: _Kind
-    halves: Halves = field(default_factory=Halves)
-    opaque: dict[str, str] = field(default_factory=dict)
-    """`signature`, `encrypted` and `format` for the end of a reasoning block."""
-
-
-@dataclass(slots=True)
-class _Choice:
-    open: _Block | None = None
-    texts: int = 0
-    """How many text blocks there were."""
-    last_reasoning: int | None = None
-    calls: Calls = field(default_factory=Calls)
-    logprobs: list[Any] = field(default_factory=list)
-    """Those of tokens that gave no text yet."""
-    finish: FinishReason | None = None
-    raw: str | None = None
-    stop_sequence: str | None = None
-
-    @property
-    def told(self) -> list[Call]:
-        """The tool calls that were begun, which the nameless are not."""
-        return [call for call in self.calls.all if call.block is not None]
-
-    @property
-    def torn(self) -> bool:
-        """Whether a tool call is torn, and no finish reason explains it."""
-        return self.finish not in _TEARING and any(call.torn for call in self.told)
-
-
 class Shape:
     """The events of one upstream answer, but for `stream.start` and `stream.target`."""
 
     def __init__(self) -> None:
         self.ended = False
         self._events: list[Event] = []
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, Choice] = {}
         self._blocks = 0
         self._usage: TokenCounts | None = None
         self._sources: set[tuple[object, ...]] = set()
@@ -150,13 +91,13 @@ class Shape:
         self._choice(choice)
 
     def text(self, choice: int, text: str) -> None:
-        self._delta(choice, _TEXT, text)
+        self._delta(choice, TEXT, text)
 
     def reasoning(self, choice: int, text: str) -> None:
-        self._delta(choice, _REASONING, text)
+        self._delta(choice, REASONING, text)
 
     def refusal(self, choice: int, text: str) -> None:
-        self._delta(choice, _REFUSAL, text)
+        self._delta(choice, REFUSAL, text)
 
     def end_text(self, choice: int) -> None:
         """End the open text, reasoning or refusal block: what follows stands after it."""
@@ -180,7 +121,7 @@ class Shape:
             return
         state = self._choice(choice)
         block = state.open
-        if block is None or block.kind is not _REASONING or kind in block.opaque:
+        if block is None or block.kind is not REASONING or kind in block.opaque:
             self.opaque(choice, format or kind, data, block=state.last_reasoning)
         else:
             block.opaque[kind] = well_formed(data)
@@ -189,12 +130,12 @@ class Shape:
 
     def text_block(self, choice: int) -> int | None:
         """Give the number of the open text block."""
-        state = self._choices.get(choice, _Choice())
-        return state.open.number if state.open and state.open.kind is _TEXT else None
+        state = self._choices.get(choice, Choice())
+        return state.open.number if state.open and state.open.kind is TEXT else None
 
     def open_block(self, choice: int) -> int | None:
         """Give the number of the open text, reasoning or refusal block."""
-        state = self._choices.get(choice, _Choice())
+        state = self._choices.get(choice, Choice())
         return state.open.number if state.open else None
 
     def opaque(self, choice: int, format: str, data: str, *, block: int | None = None) -> None:
@@ -289,7 +230,7 @@ class Shape:
             return
         self._sources.update((key, (choice, url, document, cited_text, None, None, None)))
         if block is None:
-            state = self._choices.get(choice, _Choice())
+            state = self._choices.get(choice, Choice())
             block = self.text_block(choice)
             if block is None or state.texts > 1:
                 span = (None, None)  # it cannot be told which block they count in
@@ -358,7 +299,7 @@ class Shape:
         completed = status == "completed"
         reasons = {}
         for index, state in sorted(self._choices.items()):
-            reasons[index] = _reason(state, completed=completed)
+            reasons[index] = state.reason(completed=completed)
             self._end_choice(index, state, reason=reasons[index])
         if self._usage is not None:
             self._events.append(Usage(*msgspec.structs.astuple(self._usage)))
@@ -369,17 +310,17 @@ class Shape:
         self._events.append(StreamEnd(status, first or fallback, self._usage, error))
         self.ended = True
 
-    def _choice(self, index: int) -> _Choice:
+    def _choice(self, index: int) -> Choice:
         state = self._choices.get(index)
         if state is None:
-            state = self._choices[index] = _Choice()
+            state = self._choices[index] = Choice()
         return state
 
     def _number(self) -> int:
         self._blocks += 1
         return self._blocks - 1
 
-    def _delta(self, choice: int, kind: _Kind, text: str) -> None:
+    def _delta(self, choice: int, kind: Kind, text: str) -> None:
         if not text:
             return
         block = self._choice(choice).open
@@ -389,21 +330,21 @@ class Shape:
         if text:
             self._events.append(kind.delta(block.number, text, choice))
 
-    def _open(self, choice: int, kind: _Kind) -> _Block:
+    def _open(self, choice: int, kind: Kind) -> Block:
         self.end_text(choice)
         state = self._choice(choice)
-        block = state.open = _Block(self._number(), kind)
+        block = state.open = Block(self._number(), kind)
         self._events.append(kind.start(block.number, choice))
-        if kind is _TEXT:
+        if kind is TEXT:
             state.texts += 1
-        elif kind is _REASONING:
+        elif kind is REASONING:
             state.last_reasoning = block.number
         if state.logprobs:
             self._events.append(LogProbs(block.number, state.logprobs, choice))
             state.logprobs = []
         return block
 
-    def _end_choice(self, index: int, state: _Choice, *, reason: FinishReason | None) -> None:
+    def _end_choice(self, index: int, state: Choice, *, reason: FinishReason | None) -> None:
         self.end_text(index)
         for call in state.calls.all:
             if call.block is None:
@@ -432,13 +373,3 @@ def _json_text(arguments: object) -> str:
         return ""
     # With a space after "," and ":", as models write it themselves.
     return msgspec.json.format(msgspec.json.encode(clean(arguments)), indent=0).decode()
-
-
-def _reason(state: _Choice, *, completed: bool) -> FinishReason | None:
-    """The finish reason to tell, None for a choice that did not get to it."""
-    calls = state.told
-    if state.finish is None:
-        if not completed:
-            return None
-        return "tool_calls" if calls and not any(call.torn for call in calls) else "unknown"
-    return "tool_calls" if state.finish == "stop" and calls else state.finish
