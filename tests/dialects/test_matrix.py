@@ -68,7 +68,6 @@ def read_chat(messages: list[Message]) -> Read:
     ended, failed = False, False
     for message in messages:
         if message.data == "[DONE]":
-            ended = True
             continue
         chunk = json.loads(message.data)
         if "error" in chunk:
@@ -79,6 +78,8 @@ def read_chat(messages: list[Message]) -> Read:
         for choice in chunk["choices"]:
             if choice["index"]:
                 continue
+            # The official clients do not look for `[DONE]`.
+            ended = ended or choice["finish_reason"] is not None
             delta = choice["delta"]
             text += delta.get("content") or ""
             reasoning += delta.get("reasoning_content") or ""

@@ -5,8 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from app.dialects.front import Failure
-from app.errors import RelayError, RequestError, ServiceError
-from app.events import StreamEnd
+from app.errors import RelayError, RequestError
 
 _KINDS: Final = {
     "unauthenticated": "authentication_error",
@@ -53,13 +52,3 @@ def render_failure(error: RelayError, request_id: str) -> Failure:
     """Give the reply that tells of an error."""
     body = {**render_error(error), "request_id": request_id}
     return Failure(_STATUSES.get(error.code, error.status), msgspec.json.encode(body))
-
-
-def parse_end(end: StreamEnd) -> RelayError | None:
-    """Give why an answer did not complete; None if it did."""
-    if end.status == "completed":
-        return None
-    if end.error is not None:
-        return RelayError.of(end.error)
-    code = "cancelled" if end.status == "cancelled" else "producer_lost"
-    return ServiceError(code, f"the answer was not completed: it was {end.status}")

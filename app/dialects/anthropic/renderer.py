@@ -14,11 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from app.dialects.anthropic.blocks import COMPACTION, REDACTED, THINKING
-from app.dialects.anthropic.errors import parse_end, render_error
+from app.dialects.anthropic.errors import render_error
 from app.dialects.call_ids import show_call, token_of
+from app.dialects.ending import parse_end
 from app.dialects.front import Frame
 from app.dialects.packed import Proof, pack
 from app.dialects.untyped import decode, mapping, mappings, string
+from app.errors import RelayError, UpstreamError
 from app.events import (
     ChoiceEnd,
     Event,
@@ -102,8 +104,11 @@ class Payloads:
         """Those that have not ended, by our numbers."""
         self._count = 0
         self._calls: dict[int, str] = {}
+        self._names: dict[int, str] = {}
         self._uses: set[int] = set()
         """The blocks of tools that the provider ran, as far as they were told."""
+        self._broken: str | None = None
+        """The first tool that was called with what is no JSON object."""
         self._refused = False
         self._choice: ChoiceEnd | None = None
 
@@ -122,6 +127,16 @@ class Payloads:
             case _:
                 self._take(event)
                 yield from self._flush()
+
+    def failed(self, end: StreamEnd) -> RelayError | None:
+        """Give why the answer is of no use; None if it is whole.
+
+        A client that acts on calls makes an empty object of arguments that are none.
+        """
+        if self._broken is not None and self._reason(end) == "tool_use":
+            what = f"the model called {self._broken!r} with arguments that are no JSON object"
+            return parse_end(end) or UpstreamError("upstream_tool_failed", what)
+        return parse_end(end)
 
     def _take(self, event: Event) -> None:
         match event:
@@ -142,9 +157,14 @@ class Payloads:
             case ToolCallStart():
                 shown = show_call(self._stream, event.id)
                 call = self._calls[event.block] = _ODD.sub("_", shown)
+                self._names[event.block] = event.name
                 use = {"type": "tool_use", "id": call, "name": event.name, "input": {}}
                 self._start(event.block, use)
-            case TextEnd() | RefusalEnd() | ToolCallEnd():
+            case ToolCallEnd():
+                self._stop(event.block)
+                if self._broken is None and not _is_object(event.arguments):
+                    self._broken = self._names[event.block]
+            case TextEnd() | RefusalEnd():
                 self._stop(event.block)
             case ReasoningEnd():
                 if signature := _sign(event):
@@ -171,7 +191,7 @@ class Payloads:
         }
 
     def _end(self, end: StreamEnd) -> Iterator[Payload]:
-        failed = parse_end(end)
+        failed = self.failed(end)
         if failed is not None:
             yield render_error(failed)
             return
@@ -282,6 +302,13 @@ def _parse(text: str) -> Payload:
     except ValueError:
         return {}
     return block if string(block.get("type")) else {}
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(decode(text or "{}"), dict)
+    except ValueError:
+        return False
 
 
 def _is_result(output: object) -> bool:

@@ -189,8 +189,8 @@ class Pieces:
         return ()
 
     def _end(self, end: StreamEnd) -> Iterable[Piece]:
-        """Finish the choices of an answer that was completed, or that someone stopped."""
-        if end.error is not None or end.status not in ("completed", "cancelled"):
+        """Finish the choices of an answer that was completed: clients act on a finish reason."""
+        if end.status != "completed":
             return
         if not self._choices:
             yield from self._begin(0, text=True)

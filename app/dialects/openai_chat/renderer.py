@@ -1,13 +1,15 @@
 """The chunks of a Chat Completions stream.
 
-The first chunk of a choice says the role. A stream that failed ends with an error object
-and has no finish reasons, since a client may act on one. `[DONE]` says that all is there.
+The first chunk of a choice says the role. A stream that did not complete, since it failed or
+someone stopped it, ends with an error object and has no finish reasons: a client may act on
+one. `[DONE]` says that all is there.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
+from app.dialects.ending import parse_end
 from app.dialects.front import Frame
 from app.dialects.openai_chat.failure import error_object
 from app.dialects.openai_chat.pieces import Piece, Pieces, render_usage
@@ -52,10 +54,10 @@ class Renderer:
         return Frame(_encode(head | fields))
 
     def _end(self, end: StreamEnd) -> Iterable[Frame]:
-        if end.error is not None:
-            yield Frame(_encode({"error": error_object(end.error)}))
+        failed = parse_end(end)
+        if failed is not None:
+            yield Frame(_encode({"error": error_object(failed.info())}))
             return
         if USAGE in self._pieces.labels and end.usage is not None:
             yield self._frame(choices=[], usage=render_usage(end.usage))
-        if end.status == "completed":
-            yield Frame(b"[DONE]")
+        yield Frame(b"[DONE]")

@@ -5,12 +5,17 @@ import binascii
 from collections.abc import Iterable
 from typing import Any
 
+from app.dialects.ending import parse_end
 from app.dialects.openai_chat.pieces import Piece, Pieces, render_usage
 from app.events import Event, StreamEnd
 
 
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
-    """Give the answer; every choice has a finish reason."""
+    """Give the answer; every choice has a finish reason.
+
+    Raises:
+        RelayError: it did not complete.
+    """
     pieces = Pieces(stream)
     choices: dict[int, _Sum] = {}
     usage = None
@@ -18,6 +23,8 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
         for piece in pieces.feed(event):
             choices.setdefault(piece.choice, _Sum(piece.choice)).add(piece)
         if isinstance(event, StreamEnd):
+            if (failed := parse_end(event)) is not None:
+                raise failed
             usage = event.usage
     result = {
         "id": pieces.id,

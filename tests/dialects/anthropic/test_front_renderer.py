@@ -320,9 +320,13 @@ def test_a_call_that_the_limit_has_torn_is_left_out_of_a_result() -> None:
     assert render_result("st_T", events)["content"] == [text("Hi")]
 
 
-def test_a_call_of_a_result_with_arguments_that_are_no_object_is_a_failure() -> None:
+@pytest.mark.parametrize("arguments", ["[1]", '{"a'])
+def test_a_call_with_arguments_that_are_no_object_is_a_failure(arguments: str) -> None:
+    events = ended(*call(0, arguments), reason="tool_calls")
+
+    assert accumulate(payloads_of(events))["error"]["type"] == "api_error"
     with pytest.raises(UpstreamError, match="'f' with arguments that are no JSON object"):
-        render_result("st_T", ended(*call(0, "[1]"), reason="tool_calls"))
+        render_result("st_T", events)
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -11,6 +11,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from app.dialects.front import Frame, Numbered
 from app.dialects.openai_chat.renderer import Renderer
 from app.dialects.openai_chat.result import render_result
+from app.errors import RelayError
 from app.events import (
     ChoiceEnd,
     ContentFilter,
@@ -80,7 +81,7 @@ def check(found: list[Frame], *, events: list[Event]) -> Any:
         assert done[-1]
         found = found[:-1]
     payloads = [json.loads(frame.data) for frame in found]
-    if end.error is not None:
+    if end.status != "completed":
         assert {"message", "type", "param", "code"} == payloads[-1]["error"].keys()
         payloads.pop()
     state: ChatCompletionStreamState = ChatCompletionStreamState()
@@ -98,8 +99,8 @@ def check(found: list[Frame], *, events: list[Event]) -> Any:
                 finished.add(choice.index)
         state.handle_chunk(chunk)
     assert len(ids) <= 1
-    assert finished == (set() if end.error else roles)
-    return None if end.error else state.current_completion_snapshot
+    assert finished == (roles if end.status == "completed" else set())
+    return state.current_completion_snapshot if end.status == "completed" else None
 
 
 THOUGHT: list[Event] = [ReasoningStart(0), ReasoningDelta(0, "Hm"), ReasoningDelta(0, ".")]
@@ -365,7 +366,7 @@ def test_model_is_what_answers_and_the_rest_is_the_streams():
     [
         *(("stop", "stop"), ("length", "length"), ("tool_calls", "tool_calls")),
         *(("content_filter", "content_filter"), ("refusal", "content_filter")),
-        *(("pause", "length"), ("unknown", "stop"), ("cancelled", "stop")),
+        *(("pause", "length"), ("unknown", "stop")),
     ],
 )
 def test_finish_reasons_are_those_of_the_format(reason, expected):
@@ -422,26 +423,29 @@ def test_failed_stream_has_an_error_and_no_finish_reason():
     } == json.loads(found[-1].data)
 
 
-def test_cancelled_stream_stops_without_done():
+@pytest.mark.parametrize("status", ["cancelled", "interrupted"])
+def test_stopped_stream_has_an_error_and_no_finish_reason(status):
     events: list[Event] = [
         *START,
         TextStart(0),
         TextDelta(0, "Hi"),
         TextEnd(0),
-        StreamEnd("cancelled", "cancelled", COUNTS),
+        StreamEnd(status, "cancelled", COUNTS),
     ]
     found = frames(events)
     check(found, events=events)
 
-    assert "stop" == json.loads(found[-2].data)["choices"][0]["finish_reason"]
-    assert COUNTS.total_tokens == json.loads(found[-1].data)["usage"]["total_tokens"]
+    code = "cancelled" if status == "cancelled" else "producer_lost"
+    assert code == json.loads(found[-1].data)["error"]["code"]
+    with pytest.raises(RelayError) as raised:
+        render_result(STREAM, events)
+    assert code == raised.value.code
 
 
 def test_stream_that_ended_before_anything_still_ends_in_the_format():
-    for end in (StreamEnd("completed", "unknown"), StreamEnd("cancelled", "cancelled")):
-        events: list[Event] = [START[0], end]
+    events: list[Event] = [START[0], StreamEnd("completed", "unknown")]
 
-        assert check(frames(events), events=events) is not None
+    assert check(frames(events), events=events) is not None
 
 
 @pytest.mark.parametrize("row", recordings())
