@@ -34,9 +34,10 @@ def rows(document: str) -> dict[str, str]:
     return found
 
 
-def block(name: str) -> str:
-    """A code block of the README that is marked as one to run."""
-    match = re.search(rf"<!-- run: {name} -->\n```\w+\n(.*?)```", README, re.DOTALL)
+def block(name: str, document: str = "README.md") -> str:
+    """A code block of a document that is marked as one to run."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    match = re.search(rf"<!-- run: {name} -->\n```\w+\n(.*?)```", text, re.DOTALL)
     assert match is not None, name
     return match[1]
 

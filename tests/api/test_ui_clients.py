@@ -29,7 +29,7 @@ CLEAN: list[Step] = [head(), send(said("a") + said("b") + FINISH + USAGE + DONE)
 SLOW: list[Step] = [head(), send(said("a")), wait(0.5), send(said("b") + FINISH + DONE)]
 
 
-@pytest.fixture(params=["ai6", "ai7"])
+@pytest.fixture(params=["ai6", "ai"])
 def play(request: pytest.FixtureRequest) -> Any:
     """Play a scene through the client, and give what a page would have."""
     binary, package = program("node"), request.param
