@@ -1,0 +1,98 @@
+"""The code of docs/clients runs as it stands there; only the relay's address differs.
+
+That of ai-sdk.md is a page, which tests/e2e/test_usechat.py runs; that of the README is run by
+tests/test_docs.py and tests/e2e/test_page.py.
+"""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.needs import file, program
+from tests.serving import Relay, chat, serve_relay, text_of
+from tests.test_docs import block
+
+ROOT = Path(__file__).parents[2]
+PROMPT = [{"role": "user", "content": "Hi"}]
+
+SNIPPETS = {
+    ("anthropic.md", "python"): 1,
+    ("anthropic.md", "node"): 1,
+    ("openai.md", "python"): 2,
+    ("openai.md", "node"): 2,
+    ("ag-ui.md", "node"): 1,
+}
+"""How many answers each writes."""
+
+ELSEWHERE = {("anthropic.md", "environment"), ("ai-sdk.md", "usechat")}
+
+
+def code(document: str, name: str, relay: Relay) -> str:
+    found = block(name, f"docs/clients/{document}")
+    assert 1 == found.count("localhost:8000")
+    return found.replace("localhost:8000", f"127.0.0.1:{relay.port}")
+
+
+def python(snippet: str) -> list[str]:
+    return [sys.executable, "-X", "utf8", "-c", snippet]
+
+
+def node(snippet: str) -> list[str]:
+    binary = program("node")
+    (package,) = re.findall(r" from '(.+)'", snippet)
+    file(ROOT / "node_modules" / package / "package.json", how="run npm ci")
+    return [binary, "--input-type=module", "--eval", snippet]
+
+
+COMMANDS: dict[str, Callable[[str], list[str]]] = {"python": python, "node": node}
+
+
+async def run(command: list[str]) -> str:
+    environ = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=ROOT,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, complaints = await asyncio.wait_for(process.communicate(), 60)
+    assert (0, "") == (process.returncode, complaints.decode())
+    return out.decode()
+
+
+@pytest.mark.parametrize(("document", "name"), SNIPPETS)
+async def test_snippet_writes_the_whole_answer(document, name):
+    async with serve_relay() as relay:
+        written = await run(COMMANDS[name](code(document, name, relay)))
+        answer = text_of(await chat(relay, messages=PROMPT, model="demo"))
+
+    assert len(answer) > 100
+    assert answer * SNIPPETS[document, name] == written
+
+
+async def test_environment_leads_anthropics_client_to_the_relay():
+    async with serve_relay() as relay:
+        ask = "import anthropic; print(*(it.id for it in anthropic.Anthropic().models.list()))"
+        exports = code("anthropic.md", "environment", relay)
+        names = await run(["sh", "-c", f'{exports}exec "$0" -c "$1"', sys.executable, ask])
+
+    assert "demo" in names.split()
+
+
+def test_every_code_block_of_the_clients_is_run():
+    found = {
+        (path.name, name)
+        for path in (ROOT / "docs" / "clients").glob("*.md")
+        for name in re.findall(
+            r"(?m)(?:^<!-- run: (\w+) -->\n)?^```\w+$", path.read_text(encoding="utf-8")
+        )
+    }
+
+    assert {*SNIPPETS, *ELSEWHERE} == found
