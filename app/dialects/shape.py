@@ -170,9 +170,12 @@ class Shape:
             call.pieces.append(piece)
         if call.block is None and call.name:
             self.end_text(choice)
+            # Clients and providers know a call by its id: they take no two with the same.
+            taken = {other.id for other in state.calls.all if other.block is not None}
             call.block = self._number()
             call.id = call.id or f"call_{call.block}"
-            self._events.append(ToolCallStart(call.block, call.id, call.name, choice))
+            shown = f"call_{call.block}" if call.id in taken else call.id
+            self._events.append(ToolCallStart(call.block, shown, call.name, choice))
             piece = call.arguments
         if call.block is not None and piece:
             self._events.append(ToolCallDelta(call.block, piece, choice))

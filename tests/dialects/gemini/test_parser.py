@@ -164,7 +164,7 @@ STREAMS: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
             ToolCallStart(0, "i", "f"),
             ToolCallDelta(0, '{"a": 1}'),
             ToolCallEnd(0, '{"a": 1}'),
-            ToolCallStart(1, "i", "g"),
+            ToolCallStart(1, "call_1", "g"),
             ToolCallDelta(1, "{}"),
             ToolCallEnd(1, "{}"),
         ],

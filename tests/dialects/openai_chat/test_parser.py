@@ -1127,3 +1127,14 @@ def test_bodies_written_from_specifications(path: Path) -> None:
         found = play(pieces)
         check(found)
         assert [json.loads(events.encode(event)) for event in found] == expected
+
+
+def test_calls_of_one_answer_have_ids_of_their_own() -> None:
+    """Clients find a call by its id, and some fail at two with the same."""
+    fragments = [tool(0, "i", "f", '{"a":'), tool(1, "i", "g", '{"b":')]
+    fragments += [tool(0, "i", "f", "1}"), tool(1, "i", "g", "2}")]
+    found = tool_calls(play([sse(*map(chunk, fragments), STOP)]))
+
+    assert [("i", "f", '{"a":1}'), ("call_1", "g", '{"b":2}')] == [
+        (call["id"], call["name"], call["arguments"]) for call in found
+    ]
