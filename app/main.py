@@ -30,7 +30,11 @@ from app.upstreams.routes import Upstreams
 LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 """Development servers on the same machine may call the relay from the browser."""
 
-EXPOSED_HEADERS = ("stream-id", "content-location", "location", "retry-after", "x-request-id")
+EXPOSED_HEADERS = (
+    *("stream-id", "content-location", "location"),
+    # What official clients look at before they send a request again.
+    *("retry-after", "x-should-retry", "x-request-id"),
+)
 
 
 def build_hub(settings: Settings) -> Hub:

@@ -347,7 +347,8 @@ async def test_cors_for_development_servers_only():
             )
             assert allowed is (response.headers.get("access-control-allow-origin") == origin)
         reply = await relay.client.get("/healthz", headers={"origin": "http://localhost:5173"})
-        assert "stream-id" in reply.headers["access-control-expose-headers"].lower()
+        exposed = reply.headers["access-control-expose-headers"].lower().split(", ")
+        assert {"stream-id", "retry-after", "x-should-retry"} <= set(exposed)
 
 
 async def test_request_id_is_kept_or_made():
