@@ -123,11 +123,6 @@ class Front(NamedTuple):
         renderer = self.renderer(stream)
         return Numbered(renderer, stream, letter=self.letter, after=after, retry_ms=retry_ms)
 
-    def count_frames(self, stream: str, events: Iterable[Event]) -> int:
-        """Count the frames that the events make."""
-        renderer = self.renderer(stream)
-        return sum(1 for event in events for _ in renderer.feed(event))
-
 
 def frame_id(stream: str, letter: str, number: int) -> str:
     """Give the id of a frame."""

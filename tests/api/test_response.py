@@ -1,0 +1,38 @@
+"""What a response does beside sending."""
+
+import asyncio
+from collections.abc import Sequence
+
+from app.api.response import count_frames
+from app.dialects.fronts import FRONTS
+from app.eventlog.memory import MemoryLog
+from app.events import Event, StreamStart, TextDelta, TextStart
+from app.hub import Reader
+
+EVENTS: list[Event] = [StreamStart("st_1", "m", 1), TextStart(0), *[TextDelta(0, "a")] * 1000]
+
+
+class FullReader(Reader):
+    def __init__(self) -> None:
+        log = MemoryLog(retention_s=1, max_bytes=1, max_stream_bytes=1, max_stream_events=1)
+        super().__init__("st_1", log, lambda *_: None)
+
+    async def read_all(self) -> Sequence[Event]:
+        return EVENTS
+
+
+async def test_counting_the_frames_of_a_long_stream_gives_way_to_others():
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    count = await count_frames(FRONTS["openai_chat"], FullReader())
+    other.cancel()
+
+    assert 1001 == count
+    assert turns > 5
