@@ -76,8 +76,11 @@ async def serve_relay(
             yield Relay(url, port, server, hub, client)
     finally:
         await hub.drain(0)
-        server.should_exit = True
-        await asyncio.wait_for(task, 10)
+        # The server looks ten times a second whether it is to stop; tests do not wait for it.
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(server.shutdown(sockets=[listener]), 10)
 
 
 async def read_messages(response: httpx2.Response) -> list[Message]:
