@@ -7,16 +7,13 @@ from app.api.policy import Policy
 from app.dialects.fronts import FRONTS
 from app.hub import Hub
 
-PATHS = {
-    "native": "/v1/chat",
-    "openai_chat": "/v1/chat/completions",
-    "ui": "/v1/ui/chat",
-    "ag_ui": "/v1/ag-ui",
-}
+OWN = ("openai_responses", "anthropic")
+"""Those whose calls need more than the one endpoint; they have files of their own."""
 
 
 def routes(hub: Hub, policy: Policy) -> list[Route]:
     return [
-        Route(path, Generation(hub, policy, FRONTS[name]).post, methods=["POST"])
-        for name, path in PATHS.items()
+        Route(front.path, Generation(hub, policy, front).post, methods=["POST"])
+        for name, front in FRONTS.items()
+        if name not in OWN
     ]

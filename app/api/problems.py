@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.dialects.front import Front
-from app.dialects.fronts import NATIVE
+from app.dialects.fronts import front_of
 from app.errors import RelayError, RequestError, ServiceError
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
@@ -34,7 +34,7 @@ def failure(
 
 async def on_relay_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RelayError)  # noqa: S101  (registered for it)
-    return failure(NATIVE, error, request)
+    return failure(front_of(request.url.path), error, request)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -50,10 +50,10 @@ async def on_http_error(request: Request, error: Exception) -> Response:
             detail = f"{method} is not allowed at {path!r}; use {allowed}"
         case _:
             detail = error.detail
-    return failure(NATIVE, RequestError(code, detail), request, headers=error.headers)
+    front = front_of(path)
+    return failure(front, RequestError(code, detail), request, headers=error.headers)
 
 
 async def on_bug(request: Request, error: Exception) -> Response:
-    return failure(
-        NATIVE, ServiceError("internal", "the relay failed; its log tells more"), request
-    )
+    bug = ServiceError("internal", "the relay failed; its log tells more")
+    return failure(front_of(request.url.path), bug, request)

@@ -98,6 +98,8 @@ class Front(NamedTuple):
 
     name: str
     """What `?format=` calls it."""
+    path: str
+    """Where its generations are started; what is below is its own too."""
     letter: str
     """In the ids of its frames; "" for the native dialect, whose frames are the events."""
     parse_request: Callable[[bytes], Asked]

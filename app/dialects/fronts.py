@@ -35,6 +35,7 @@ def _problem(error: RelayError, request_id: str) -> Failure:
 
 NATIVE: Final = Front(
     name="native",
+    path="/v1/chat",
     letter="",
     parse_request=lambda body: Asked(parse_chat_request(body)),
     renderer=native.Renderer,
@@ -46,3 +47,9 @@ NATIVE: Final = Front(
 FRONTS: Final[Mapping[str, Front]] = MappingProxyType(
     {front.name: front for front in (NATIVE, OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, UI, AG_UI)}
 )
+
+
+def front_of(path: str) -> Front:
+    """Give the dialect of a client that asks for a path, the native one if it may be any."""
+    fronts = sorted(FRONTS.values(), key=lambda front: -len(front.path))
+    return next((f for f in fronts if f"{path}/".startswith(f"{f.path}/")), NATIVE)

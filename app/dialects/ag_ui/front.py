@@ -27,6 +27,7 @@ def render_failure(error: RelayError, request_id: str) -> Failure:
 
 FRONT: Final = Front(
     name="ag_ui",
+    path="/v1/ag-ui",
     letter="g",
     parse_request=parse_request,
     renderer=Renderer,

@@ -10,6 +10,7 @@ from app.dialects.front import Front
 
 FRONT: Final = Front(
     name=NAME,
+    path="/v1/messages",
     letter="a",
     parse_request=parse_request,
     renderer=Renderer,

@@ -8,6 +8,7 @@ from app.dialects.openai_chat.result import render_result
 
 FRONT = Front(
     name="openai_chat",
+    path="/v1/chat/completions",
     letter="c",
     parse_request=parse_request,
     renderer=Renderer,

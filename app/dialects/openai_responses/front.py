@@ -8,6 +8,7 @@ from app.dialects.openai_responses.result import render_result
 
 FRONT = Front(
     name="openai_responses",
+    path="/v1/responses",
     letter="r",
     parse_request=parse_request,
     renderer=Renderer,

@@ -25,6 +25,7 @@ def render_failure(error: RelayError, request_id: str) -> Failure:
 
 FRONT: Final = Front(
     name="ui",
+    path="/v1/ui/chat",
     letter="u",
     parse_request=parse_request,
     renderer=Renderer,
