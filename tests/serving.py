@@ -91,7 +91,7 @@ async def _shut_down(server: Server) -> None:
         listening.close()
     for connection in list(server.server_state.connections):
         connection.shutdown()
-    while server.server_state.connections or server.server_state.tasks:
+    while server.server_state.connections or server.server_state.tasks:  # noqa: ASYNC110  (no event tells)
         await asyncio.sleep(0.002)
     await server.lifespan.shutdown()
 
