@@ -205,6 +205,17 @@ class ChatRequest(Body, frozen=True):
         """Whether the answer is wanted as it comes, which it is unless `stream` says no."""
         return self.stream is not False
 
+    @property
+    def limit(self) -> int | None:
+        """How many tokens the answer may have, by the newer of the two names if both say."""
+        newer = self.max_completion_tokens
+        return self.max_tokens if newer is None else newer
+
+    @property
+    def stops(self) -> list[str] | None:
+        """The stop sequences, one or more, as a list."""
+        return [self.stop] if isinstance(self.stop, str) else self.stop
+
 
 class Original(msgspec.Struct, frozen=True):
     """A request in the words that it came in, for upstreams that speak them too."""

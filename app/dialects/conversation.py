@@ -5,12 +5,22 @@ silence: an answer to half a question looks like an answer.
 """
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from app.dialects.untyped import decode
 from app.errors import RequestError
-from app.requests import AssistantMessage, FunctionCall, Message, ReasoningPart, TextPart
+from app.requests import (
+    AssistantMessage,
+    ChatRequest,
+    FunctionCall,
+    Message,
+    ReasoningPart,
+    TextPart,
+)
+
+JSON_ONLY: Final = "Answer with one JSON object and nothing else."
+"""What the system says for `json_object` where the API enforces a schema or nothing."""
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
 
@@ -18,6 +28,27 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.
 def unsupported(place: str, what: str, *, format: str) -> RequestError:
     """The error for what a format cannot say: `place` in the request, and what stands there."""
     return RequestError("invalid_request", f"{place}: {what} cannot be sent in {format}")
+
+
+def refuse_choices(
+    request: ChatRequest, *, format: str, what: str = "more than one choice"
+) -> None:
+    """Refuse a request for several answers, for formats that give one.
+
+    Raises:
+        RequestError: it asks for more than one.
+    """
+    if request.n is not None and request.n > 1:
+        raise unsupported("n", what, format=format)
+
+
+def join_options(body: dict[str, Any], options: Mapping[str, Any] | None) -> None:
+    """Put options into a body: an object is joined with the one of that name, and overrules it."""
+    for key, value in (options or {}).items():
+        ours = body.get(key)
+        if isinstance(ours, dict) and isinstance(value, dict):
+            value = {**ours, **value}
+        body[key] = value
 
 
 def parse_data_url(url: str) -> tuple[str, str] | None:

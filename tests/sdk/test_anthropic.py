@@ -11,11 +11,11 @@ import anthropic
 import pytest
 
 from app.dialects.anthropic.request import (
-    JSON_ONLY,
     render_bedrock_request,
     render_request,
     render_vertex_request,
 )
+from app.dialects.conversation import JSON_ONLY
 from app.dialects.table import DIALECTS
 from app.requests import ChatRequest, parse_chat_request
 from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER, call

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from botocore.config import Config
 
-from app.dialects.bedrock.request import JSON_ONLY
+from app.dialects.conversation import JSON_ONLY
 from app.dialects.table import DIALECTS
 from app.errors import RequestError
 from app.requests import parse_chat_request

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from app.dialects.anthropic.messages import FORMAT, render_messages
-from app.dialects.conversation import unsupported
+from app.dialects.conversation import JSON_ONLY, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
 from app.requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
 
@@ -18,9 +18,6 @@ IGNORED: Final = frozenset(
     )
 )
 """The fields of a request that the format has no place for."""
-
-JSON_ONLY: Final = "Answer with one JSON object and nothing else."
-"""What the system says for `json_object`: the API enforces a schema or nothing."""
 
 _VERTEX_VERSION: Final = "vertex-2023-10-16"
 _BEDROCK_VERSION: Final = "bedrock-2023-05-31"
@@ -90,18 +87,16 @@ def render_bedrock_request(
 
 
 def _render(request: ChatRequest, *, model: str, quirks: Quirks) -> dict[str, Any]:
-    if request.n is not None and request.n > 1:
-        raise unsupported("n", "more than one answer", format=FORMAT)
+    refuse_choices(request, format=FORMAT, what="more than one answer")
     system, turns = render_messages(request.messages)
     if isinstance(request.response_format, JsonObjectFormat):
         system.append({"type": "text", "text": JSON_ONLY})
-    limit = request.max_completion_tokens or request.max_tokens or quirks.default_max_tokens
-    stop = [request.stop] if isinstance(request.stop, str) else request.stop
+    limit = request.limit or quirks.default_max_tokens
     body: dict[str, Any] = {
         "max_tokens": limit,
         "messages": turns,
         "system": system,
-        "stop_sequences": stop,
+        "stop_sequences": request.stops,
         "metadata": {"user_id": request.user} if request.user else None,
         **_sampling(request, quirks=quirks),
         **_tools(request),

@@ -12,7 +12,7 @@ from app.dialects.bedrock.content import (
     render_tool,
     render_user,
 )
-from app.dialects.conversation import unsupported
+from app.dialects.conversation import JSON_ONLY, join_options, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
 from app.requests import (
     AssistantMessage,
@@ -27,9 +27,6 @@ from app.requests import (
     ToolMessage,
     UserMessage,
 )
-
-JSON_ONLY: Final = "Answer with one JSON object and nothing else."
-"""What the system says for `json_object`: Converse enforces a schema or nothing."""
 
 IGNORED: Final = frozenset(
     (
@@ -54,8 +51,7 @@ def render_request(
     Raises:
         RequestError: the format cannot say what the request does.
     """
-    if request.n is not None and request.n > 1:
-        raise unsupported("n", "more than one choice", format=FORMAT)
+    refuse_choices(request, format=FORMAT)
     system: list[dict[str, Any]] = []
     for message in request.messages:
         if isinstance(message, SystemMessage | DeveloperMessage):
@@ -71,10 +67,7 @@ def render_request(
         "requestMetadata": request.metadata,
     }
     body = {key: value for key, value in body.items() if value}
-    for key, value in (request.provider_options or {}).items():
-        if isinstance(value, dict) and isinstance(body.get(key), dict):
-            value = {**body[key], **value}
-        body[key] = value
+    join_options(body, request.provider_options)
     body.pop("modelId", None)
     return body
 
@@ -110,13 +103,12 @@ def _is_claude(model: str) -> bool:
 
 
 def _render_inference(request: ChatRequest) -> dict[str, Any]:
-    limits = (request.max_completion_tokens, request.max_tokens)
     config = {
-        "maxTokens": next((limit for limit in limits if limit is not None), None),
+        "maxTokens": request.limit,
         # Ours goes to 2, Bedrock's to 1.
         "temperature": None if request.temperature is None else min(request.temperature, 1),
         "topP": request.top_p,
-        "stopSequences": [request.stop] if isinstance(request.stop, str) else request.stop,
+        "stopSequences": request.stops,
     }
     return {key: value for key, value in config.items() if value is not None}
 

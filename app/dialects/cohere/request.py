@@ -2,7 +2,7 @@
 
 from typing import Any, Final, Literal
 
-from app.dialects.conversation import list_reasoning, unsupported
+from app.dialects.conversation import list_reasoning, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
 from app.requests import (
     AssistantMessage,
@@ -48,10 +48,8 @@ def render_request(
     Raises:
         RequestError: the format cannot say what the request does.
     """
-    if request.n is not None and request.n > 1:
-        raise unsupported("n", "more than one choice", format=FORMAT)
+    refuse_choices(request, format=FORMAT)
     reasoning = (quirks or Quirks()).send_reasoning
-    limits = (request.max_completion_tokens, request.max_tokens)
     tools = request.tools or []
     body: dict[str, Any] = {
         "messages": [
@@ -63,8 +61,8 @@ def render_request(
         "tool_choice": _render_choice(request),
         "response_format": _render_format(request),
         "thinking": _render_thinking(request.reasoning_effort),
-        "max_tokens": next((limit for limit in limits if limit is not None), None),
-        "stop_sequences": [request.stop] if isinstance(request.stop, str) else request.stop,
+        "max_tokens": request.limit,
+        "stop_sequences": request.stops,
         "temperature": request.temperature,
         "p": request.top_p,
         "seed": request.seed,

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.conversation import join_text, name_calls, parse_arguments
+from app.dialects.conversation import join_options, join_text, name_calls, parse_arguments
 from app.dialects.dialect import Quirks as CommonQuirks
 from app.dialects.gemini.media import render_audio, render_file, render_image
 from app.dialects.untyped import decode
@@ -87,11 +87,7 @@ def render_request(
         body["toolConfig"] = {"functionCallingConfig": calling}
     if config := _config(request, quirks=quirks):
         body["generationConfig"] = config
-    for key, value in (request.provider_options or {}).items():
-        ours = body.get(key)
-        if isinstance(ours, dict) and isinstance(value, dict):
-            value = {**ours, **value}
-        body[key] = value
+    join_options(body, request.provider_options)
     return body
 
 
@@ -266,13 +262,11 @@ def _tool_choice(choice: str | ToolChoice) -> dict[str, Any]:
 
 
 def _config(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:
-    stop = [request.stop] if isinstance(request.stop, str) else request.stop
-    limit = request.max_completion_tokens
     values: dict[str, Any] = {
         "temperature": request.temperature,
         "topP": request.top_p,
-        "maxOutputTokens": request.max_tokens if limit is None else limit,
-        "stopSequences": stop,
+        "maxOutputTokens": request.limit,
+        "stopSequences": request.stops,
         "seed": request.seed,
         "candidateCount": request.n,
         "presencePenalty": request.presence_penalty,

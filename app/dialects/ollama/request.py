@@ -10,6 +10,7 @@ from app.dialects.conversation import (
     name_calls,
     parse_arguments,
     parse_data_url,
+    refuse_choices,
     unsupported,
 )
 from app.dialects.dialect import Quirks as CommonQuirks
@@ -52,8 +53,7 @@ def render_request(
     Raises:
         RequestError: the format cannot say what the request does.
     """
-    if request.n is not None and request.n > 1:
-        raise unsupported("n", "more than one choice", format=FORMAT)
+    refuse_choices(request, format=FORMAT)
     names = name_calls(request.messages)
     body: dict[str, Any] = {
         "messages": [
@@ -168,12 +168,11 @@ def _render_think(effort: str | None) -> bool | str | None:
 
 
 def _render_options(request: ChatRequest) -> dict[str, Any]:
-    limits = (request.max_completion_tokens, request.max_tokens)
     options = {
         "temperature": request.temperature,
         "top_p": request.top_p,
-        "num_predict": next((limit for limit in limits if limit is not None), None),
-        "stop": [request.stop] if isinstance(request.stop, str) else request.stop,
+        "num_predict": request.limit,
+        "stop": request.stops,
         "seed": request.seed,
         "presence_penalty": request.presence_penalty,
         "frequency_penalty": request.frequency_penalty,

@@ -76,10 +76,10 @@ def render_request(
     body.pop("on_disconnect", None)
     for name in quirks.left_out:
         body.pop(name, None)
-    limits = [body.pop(name, None) for name in ("max_completion_tokens", "max_tokens")]
-    limit = next((value for value in limits if value is not None), None)
-    if limit is not None:
-        body[quirks.max_tokens_field] = limit
+    body.pop("max_completion_tokens", None)
+    body.pop("max_tokens", None)
+    if request.limit is not None:
+        body[quirks.max_tokens_field] = request.limit
     if "seed" in body:
         body[quirks.seed_field] = body.pop("seed")
     if quirks.effort_field == "reasoning" and "reasoning_effort" in body:

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.conversation import join_text, unsupported
+from app.dialects.conversation import join_text, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
 from app.dialects.openai_responses.items import COMPACTION, CUSTOM, ENCRYPTED, PHASE, REASONING
 from app.errors import RequestError
@@ -63,14 +63,12 @@ def render_request(
         RequestError: the format cannot say something that the answer depends on.
     """
     quirks = quirks or Quirks()
-    if request.n is not None and request.n > 1:
-        raise unsupported("n", "more than one choice", format=FORMAT)
+    refuse_choices(request, format=FORMAT)
     if request.stop:
         raise unsupported("stop", "a stop sequence", format=FORMAT)
-    limits = (request.max_completion_tokens, request.max_tokens)
     body = {
         "input": _render_input(request.messages, quirks=quirks),
-        "max_output_tokens": next((value for value in limits if value is not None), None),
+        "max_output_tokens": request.limit,
         "temperature": request.temperature,
         "top_p": request.top_p,
         "top_logprobs": request.top_logprobs,

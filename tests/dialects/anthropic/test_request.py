@@ -10,12 +10,12 @@ import pytest
 from app.dialects.anthropic.parser import Parser
 from app.dialects.anthropic.request import (
     IGNORED,
-    JSON_ONLY,
     Quirks,
     render_bedrock_request,
     render_request,
     render_vertex_request,
 )
+from app.dialects.conversation import JSON_ONLY
 from app.dialects.table import DIALECTS
 from app.errors import RequestError
 from app.framing.lenient import LenientDecoder

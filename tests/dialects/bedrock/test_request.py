@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.dialects.bedrock.request import IGNORED, JSON_ONLY, render_request
+from app.dialects.bedrock.request import IGNORED, render_request
+from app.dialects.conversation import JSON_ONLY
 from app.dialects.table import DIALECTS
 from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
