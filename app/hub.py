@@ -13,7 +13,7 @@ import httpx2
 import msgspec
 
 from app.errors import RelayError, RequestError, ServiceError
-from app.eventlog import EventLog, LogState, read_all
+from app.eventlog import EventLog, Follower, LogState, read_all
 from app.events import Event, StreamEnd, StreamTarget
 from app.limits import Limits
 from app.relay import Relay, shut_down
@@ -71,6 +71,14 @@ class Reader:
     async def read(self, after: int, *, timeout_s: float) -> Sequence[Event]:
         """Give events after the cursor; see `EventLog.read`."""
         return await self._log.read(self.stream, after, timeout_s=timeout_s, limit=BATCH)
+
+    def follow(self, after: int, follower: Follower) -> bool:
+        """Have a reader that has caught up told of what is appended; see `EventLog.follow`."""
+        return self._log.follow(self.stream, after, follower)
+
+    def unfollow(self, follower: Follower) -> None:
+        """Tell it no more."""
+        self._log.unfollow(self.stream, follower)
 
     async def read_all(self) -> Sequence[Event]:
         """Give all events so far."""

@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from app.api.response import ABORT
+from app.api.response import CONNECTION
 
 MAX_HEAD_BYTES = 128 * 1024
 HEAD_S = 30
@@ -25,13 +25,49 @@ GRACE_S = 3
 log = structlog.get_logger("seseragi.server")
 
 
-class Protocol(HttpToolsProtocol):
-    """Offers `ABORT` to the app, and bounds what uvicorn leaves unbounded.
+class _Connection:
+    """An `api.response.Connection`: what is sent past ASGI, whose `send` costs a task switch."""
 
-    `ABORT` closes a connection without ending its response. The head of a request may have
-    `MAX_HEAD_BYTES` and `HEAD_S`. A client that accepts nothing of what waits for it for
-    `send_timeout_s` seconds is cut off: one timer while something waits, where a cancel scope
-    around each send, as sse-starlette's `send_timeout` is one, costs 9 us a token.
+    __slots__ = ("_transport", "cycle", "on_lost")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.cycle: RequestResponseCycle
+        """Of uvicorn; set before the app is called."""
+        self.on_lost: Callable[[], object] | None = None
+
+    def write(self, piece: bytes) -> bool:
+        cycle = self.cycle
+        if piece and not cycle.disconnected:
+            self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        return not cycle.flow.write_paused
+
+    async def drain(self) -> None:
+        await self.cycle.flow.drain()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    @property
+    def lost(self) -> bool:
+        return self.cycle.disconnected
+
+    def lose(self) -> None:
+        # uvicorn tells the latest of pipelined requests only, and the one that is being
+        # answered would go on writing to a closed connection.
+        if not self.cycle.response_complete:
+            self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        if self.on_lost is not None:
+            self.on_lost()
+
+
+class Protocol(HttpToolsProtocol):
+    """Offers `CONNECTION` to the app, and bounds what uvicorn leaves unbounded.
+
+    The head of a request may have `MAX_HEAD_BYTES` and `HEAD_S`. A client that accepts
+    nothing of what waits for it for `send_timeout_s` seconds is cut off: one timer while
+    something waits, where a cancel scope around each send would cost 9 us a token.
     """
 
     def __init__(self, *args: Any, send_timeout_s: float, **kwargs: Any) -> None:
@@ -41,7 +77,7 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._cycles: list[RequestResponseCycle] = []
+        self._responses: list[_Connection] = []
         self._head_bytes = 0
         self._in_head = True
         self._head_timer = self.loop.call_later(HEAD_S, transport.abort)
@@ -50,11 +86,8 @@ class Protocol(HttpToolsProtocol):
         self._head_timer.cancel()
         self._unstick()
         super().connection_lost(exc)
-        # uvicorn tells the latest of pipelined requests only, and the one that is being
-        # answered would go on writing to a closed connection.
-        for cycle in self._cycles:
-            cycle.disconnected = cycle.disconnected or not cycle.response_complete
-            cycle.message_event.set()
+        for response in self._responses:
+            response.lose()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -89,7 +122,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
+        self._connection = _Connection(self.transport)
+        self.scope["extensions"] = {CONNECTION: self._connection}  # type: ignore[dict-item]
         self._in_head = True
         self._head_timer.cancel()
         self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
@@ -99,8 +133,9 @@ class Protocol(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = 0
         self._head_timer.cancel()
-        self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete]
-        self._cycles.append(self.cycle)
+        self._connection.cycle = self.cycle
+        self._responses = [r for r in self._responses if not r.cycle.response_complete]
+        self._responses.append(self._connection)
 
 
 class Server(uvicorn.Server):

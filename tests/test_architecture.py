@@ -96,7 +96,8 @@ def test_pure_layers_do_no_io(part):
         assert set() == roots & IMPURE, file
 
 
-def test_one_place_catches_everything():
+def test_only_a_relay_and_a_reader_catch_everything():
+    """So that neither takes others down with it."""
     broad = []
     for name, path in modules():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -106,7 +107,7 @@ def test_one_place_catches_everything():
             ):
                 broad.append(name)
 
-    assert ["app.relay"] == broad
+    assert ["app.api.response", "app.relay"] == sorted(broad)
 
 
 def test_only_the_settings_read_the_environment():

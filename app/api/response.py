@@ -1,11 +1,11 @@
 """The one response that streams: a cursor over the log, rendered frame by frame."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import starmap
+from typing import Protocol
 
 import structlog
-from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -15,7 +15,7 @@ from app.dialects.front import Front, Writer, frame_id
 from app.dialects.native import Writer as NativeWriter
 from app.dialects.native import compact
 from app.errors import RelayError, RequestError
-from app.events import StreamEnd
+from app.events import Event, StreamEnd
 from app.hub import Reader
 
 HEARTBEAT = b": hb\n"
@@ -28,20 +28,49 @@ PIECE_BYTES = 64 * 1024
 CATCHING_UP = 100
 """More events than that at once are no live reading."""
 
-ABORT = "seseragi.abort"
-"""The ASGI extension by which `app.server` lets a response cut its connection."""
+CONNECTION = "seseragi.connection"
+"""The ASGI extension by which `app.server` gives a response its `Connection`."""
 
 log = structlog.get_logger("seseragi.api")
 
 
-class EventStream(EventSourceResponse):
+class Connection(Protocol):
+    """What a response is sent over, once it has started."""
+
+    on_lost: Callable[[], object] | None
+    """Called when the client goes."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the client has gone."""
+
+    def write(self, piece: bytes) -> bool:
+        """Send a piece of the body now; False if the next ought to wait for `drain`."""
+
+    async def drain(self) -> None:
+        """Wait until the client has taken most of what was sent."""
+
+    def abort(self) -> None:
+        """Close the connection without ending the response."""
+
+
+class EventStream(Response):
     """Sends a stream's events after the cursor, live, and ends after its `stream.end`.
+
+    It reads until it has caught up. From there the log pushes what is appended, and it is
+    written within the append: no task has to wake up for a token. A client that is too slow
+    for that, or a log that does not push, is read for again, from the same cursor.
 
     The reader leaves when the response is over, however that came about. What ends before
     the `stream.end` is cut off rather than ended cleanly, since a clean end would look like
     a complete answer: a client that accepts nothing for `send_timeout_s`, a stream that is
     removed under its reader, a server that will wait no longer.
     """
+
+    media_type = "text/event-stream"
+    _connection: Connection
+    _caught_up: "asyncio.Future[None]"
+    _timer: asyncio.TimerHandle
 
     def __init__(
         self,
@@ -52,60 +81,119 @@ class EventStream(EventSourceResponse):
         headers: Mapping[str, str],
         snapshot: bool = False,
     ) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._policy = policy
-        self._snapshot = snapshot
-        self._complete = False
-        super().__init__(
-            self._frames(),
-            headers={
+        self.status_code = 200
+        self.background = None
+        self.init_headers(
+            {
                 "cache-control": "no-store, no-transform",
+                "x-accel-buffering": "no",
                 "content-location": f"/v1/streams/{reader.stream}/events",
                 "stream-id": reader.stream,
                 **headers,
-            },
-            ping=0,  # the heartbeat is ours
-            sep="\n",
-            # Streams are ended by the hub before the server stops; this is the backstop.
-            shutdown_grace_period=1,
+            }
         )
-        del self.headers["connection"]  # the server knows better
+        self._reader = reader
+        self._writer = writer
+        self._after = writer.begin
+        self._heartbeat_s = policy.heartbeat_s
+        self._snapshot = snapshot
+        self._complete = False
+        self._sent_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        abort: Callable[[], None] = scope["extensions"][ABORT]
+        self._connection = scope["extensions"][CONNECTION]
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101
+        self._connection.on_lost = task.cancel
         try:
-            await super().__call__(scope, receive, send)
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            if scope["method"] != "HEAD" and not self._connection.lost:
+                await self._deliver()
+            await send({"type": "http.response.body", "body": b""})
+            return
         except RelayError as error:
             log.info("reader dropped", stream=self._reader.stream, code=error.code)
+        except asyncio.CancelledError:
+            pass  # the client has gone, or the server will wait no longer
         finally:
+            self._connection.on_lost = None
             self._reader.leave()
-        if not self._complete and scope["method"] != "HEAD":
-            abort()
-            await asyncio.sleep(0.01)  # let the server see the loss before the app returns
+        self._connection.abort()
+        await asyncio.sleep(0.01)  # let the server see the loss before the app returns
 
-    async def _frames(self) -> AsyncIterator[bytes]:
-        writer = self._writer
-        after = writer.begin
-        if self._snapshot and isinstance(writer, NativeWriter):
-            events = await self._reader.read_all()
-            for piece in in_pieces(starmap(writer.frame, compact(events))):
-                yield piece
-                await asyncio.sleep(0)
-            after = len(events)
-            self._complete = bool(events) and isinstance(events[-1], StreamEnd)
+    async def _deliver(self) -> None:
+        """Send everything up to the `stream.end`."""
+        if self._snapshot:
+            await self._send_snapshot()
         while not self._complete:
-            events = await self._reader.read(after, timeout_s=self._policy.heartbeat_s)
-            if not events:
-                yield HEARTBEAT
-            for piece in in_pieces(map(writer.feed, events)):
-                yield piece
+            if self._reader.follow(self._after, self._push):
+                await self._live()
+                continue
+            events = await self._reader.read(self._after, timeout_s=self._heartbeat_s)
+            if events:
+                await self._send(map(self._writer.feed, events))
+                self._note(events)
+            else:
+                await self._send([HEARTBEAT])
             if len(events) > CATCHING_UP:
                 # Sending to a client that is gone never waits: without this, a long
                 # catch-up would hold the event loop to its end.
                 await asyncio.sleep(0)
-            after += len(events)
-            self._complete = bool(events) and isinstance(events[-1], StreamEnd)
+
+    async def _send_snapshot(self) -> None:
+        assert isinstance(self._writer, NativeWriter)  # noqa: S101  (no other can be asked for)
+        events = await self._reader.read_all()
+        await self._send(starmap(self._writer.frame, compact(events)), gives_way=True)
+        self._note(events)
+
+    async def _send(self, frames: Iterable[bytes], *, gives_way: bool = False) -> None:
+        for piece in in_pieces(frames):
+            if not self._connection.write(piece):
+                await self._connection.drain()
+            elif gives_way:
+                await asyncio.sleep(0)
+
+    def _note(self, events: Sequence[Event]) -> None:
+        """Move the cursor over what was sent."""
+        self._after += len(events)
+        self._complete = bool(events) and isinstance(events[-1], StreamEnd)
+
+    async def _live(self) -> None:
+        """Let the log push, until the stream ends, is removed, or the client falls behind."""
+        loop = asyncio.get_running_loop()
+        self._caught_up = loop.create_future()
+        self._sent_at = loop.time()
+        self._timer = loop.call_later(self._heartbeat_s, self._beat)
+        try:
+            await self._caught_up
+        finally:
+            self._timer.cancel()
+            self._reader.unfollow(self._push)
+        await self._connection.drain()
+
+    def _push(self, events: Sequence[Event]) -> None:
+        """Send what has just been appended; nothing, if the stream is removed."""
+        if self._caught_up.done():
+            return
+        try:
+            feed = self._writer.feed
+            taken = self._connection.write(b"".join([feed(event) for event in events]))
+        except Exception as failure:  # of this reader: the stream goes on
+            self._caught_up.set_exception(failure)
+            return
+        self._sent_at = self._caught_up.get_loop().time()
+        self._note(events)
+        if self._complete or not taken or not events:
+            self._caught_up.set_result(None)
+
+    def _beat(self) -> None:
+        """Send a heartbeat if nothing was sent for its time, and come back when it is due."""
+        loop = self._caught_up.get_loop()
+        due = self._sent_at + self._heartbeat_s
+        if due <= loop.time():
+            self._connection.write(HEARTBEAT)
+            due = loop.time() + self._heartbeat_s
+        self._timer = loop.call_at(due, self._beat)
 
 
 def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:

@@ -5,10 +5,15 @@ and reading again are the same call. A log never changes behind a cursor: events
 added, and nothing is added after a `stream.end`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from app.events import Event
+
+Follower = Callable[[Sequence[Event]], None]
+"""Is told of what is appended, batch by batch, at once: it must neither wait nor raise.
+
+Nothing means that the stream has been removed."""
 
 PAGE = 1000
 """How many events `read` gives at once, unless told otherwise."""
@@ -106,6 +111,16 @@ class EventLog(Protocol):
         Waits up to `timeout_s` seconds for the first one. Empty when none came, and at once
         when the stream has ended and the cursor is at its end.
         """
+
+    def follow(self, stream: str, after: int, follower: Follower) -> bool:
+        """Tell a follower of all events after the cursor, as they are appended.
+
+        False, and nothing is told, unless the cursor is at the end of a stream that goes on
+        in this process: whoever is behind, or elsewhere, reads.
+        """
+
+    def unfollow(self, stream: str, follower: Follower) -> None:
+        """Tell a follower no more; one that there is not, or no longer, does no harm."""
 
     async def state(self, stream: str) -> LogState:
         """Tell how far the log goes."""

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import LogState
+from app.eventlog import Follower, LogState
 from app.events import (
     ContentFilter,
     Event,
@@ -62,12 +62,21 @@ def size_of(event: Event) -> int:
 class Entry:
     """One stream."""
 
-    __slots__ = ("dropped_after", "ended_at", "events", "size", "started_at", "waiters")
+    __slots__ = (
+        "dropped_after",
+        "ended_at",
+        "events",
+        "followers",
+        "size",
+        "started_at",
+        "waiters",
+    )
 
     def __init__(self, started_at: float) -> None:
         self.events: list[Event] = []
         self.size = STREAM_BYTES
         self.waiters: set[asyncio.Future[None]] = set()
+        self.followers: list[Follower] = []
         self.started_at = started_at
         self.ended_at: float | None = None
         self.dropped_after = 0.0
@@ -90,7 +99,10 @@ class Entry:
                 self.waiters.discard(waiter)
         return self.events[after : after + limit]
 
-    def wake(self) -> None:
+    def tell(self, events: Sequence[Event]) -> None:
+        """Tell who follows what was added, and wake who waits."""
+        for follower in (*self.followers,):
+            follower(events)
         for waiter in self.waiters:
             _wake(waiter)
         self.waiters.clear()
@@ -151,6 +163,20 @@ class Entries:
         self._drop_expired()
         return self._running.get(stream) or self._ended.get(stream)
 
+    def follow(self, stream: str, after: int, follower: Follower) -> bool:
+        """Do what `EventLog.follow` does."""
+        entry = self._running.get(stream)
+        if entry is None or after != len(entry.events):
+            return False
+        entry.followers.append(follower)
+        return True
+
+    def unfollow(self, stream: str, follower: Follower) -> None:
+        """Do what `EventLog.unfollow` does."""
+        entry = self._running.get(stream) or self._ended.get(stream)
+        if entry is not None and follower in entry.followers:
+            entry.followers.remove(follower)
+
     def measure(self, stream: str, events: Sequence[Event]) -> int:
         """Give the size of events that are to be added to a stream here.
 
@@ -171,7 +197,7 @@ class Entries:
     def add(
         self, stream: str, events: Sequence[Event], *, size: int, ended_at: float | None = None
     ) -> None:
-        """Add events that were measured, and wake the readers.
+        """Add events that were measured, and tell the readers.
 
         If they end the stream, it ended just now, unless the time is given.
         """
@@ -183,7 +209,7 @@ class Entries:
             entry.ended_at = self._wall() if ended_at is None else ended_at
             entry.dropped_after = self._now() + self._keep_s
             self._ended[stream] = self._running.pop(stream)
-        entry.wake()
+        entry.tell(events)
         self._make_room(spare=stream)
         if self._timer is None:
             self._set_timer()
@@ -192,7 +218,7 @@ class Entries:
         """Let go of a stream; its readers wake up."""
         entry = self._running.pop(stream, None) or self._ended.pop(stream)
         self._size -= entry.size
-        entry.wake()
+        entry.tell(())
         self._on_drop(stream)
 
     def _drop_expired(self) -> None:

@@ -4,7 +4,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from app.eventlog import PAGE, Claim, LogState
+from app.eventlog import PAGE, Claim, Follower, LogState
 from app.eventlog.entries import Entries, Entry, expired, unknown
 from app.events import Event
 
@@ -102,6 +102,12 @@ class MemoryLog:
         self, stream: str, after: int, *, timeout_s: float, limit: int = PAGE
     ) -> Sequence[Event]:
         return await self._find(stream).read(after, timeout_s=timeout_s, limit=limit)
+
+    def follow(self, stream: str, after: int, follower: Follower) -> bool:
+        return self._entries.follow(stream, after, follower)
+
+    def unfollow(self, stream: str, follower: Follower) -> None:
+        self._entries.unfollow(stream, follower)
 
     async def state(self, stream: str) -> LogState:
         return self._find(stream).state()

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from app.errors import RelayError, RequestError, ServiceError
-from app.eventlog import PAGE, Claim, LogState
+from app.eventlog import PAGE, Claim, Follower, LogState
 from app.eventlog.database import LOST, SWEPT_AT_ONCE, Database, Gone, Row
 from app.eventlog.entries import Entries, Entry, expired, full, size_of, unknown
 from app.eventlog.recovery import ending_of
@@ -230,6 +230,12 @@ class SqliteLog:
         if entry is not None:
             return await entry.read(after, timeout_s=timeout_s, limit=limit)
         return await self._read(partial(self._read_file, stream, after, limit))
+
+    def follow(self, stream: str, after: int, follower: Follower) -> bool:
+        return self._entries.follow(stream, after, follower)
+
+    def unfollow(self, stream: str, follower: Follower) -> None:
+        self._entries.unfollow(stream, follower)
 
     async def state(self, stream: str) -> LogState:
         entry = self._find(stream)
