@@ -23,7 +23,7 @@ from app.events import (
 )
 from app.limits import Deadlines, Limits
 from app.requests import ChatRequest
-from app.upstreams.http import FAILURES, explain, open_stream
+from app.upstreams.http import FAILURES, Client, body_of, explain, open_stream
 from app.upstreams.targets import Target
 from app.watch import Watch
 
@@ -48,7 +48,7 @@ class Attempt:
         request: ChatRequest,
         *,
         number: int,
-        client: httpx2.AsyncClient,
+        client: Client,
         limits: Limits,
         via: str = "",
     ) -> None:
@@ -97,7 +97,7 @@ class Attempt:
 
     async def _open(self) -> httpx2.Response:
         request = await self.target.build_request(
-            self._client, self._request, connect_timeout_s=self._limits.connect_timeout_s
+            self._request, connect_timeout_s=self._limits.connect_timeout_s
         )
         if self._via:  # after signing: it is nothing that a provider has to believe
             request.headers["via"] = self._via
@@ -109,18 +109,17 @@ class Attempt:
             max_line=self._limits.max_line, max_event=self._limits.max_event
         )
         parser = self.parser
-        chunks = response.aiter_bytes()
-        async with contextlib.aclosing(chunks):
-            async for chunk in chunks:
-                events: list[Event] = []
-                for message in decoder.feed(chunk):
-                    events += parser.feed(message)
-                watch.saw(events=any(map(is_visible, events)), finished=parser.finished)
-                if events:
-                    await take(self._redacted(events))
-                if parser.ended:
-                    await _finish_body(chunks)
-                    return
+        pieces = body_of(response)
+        async for piece in pieces:
+            events: list[Event] = []
+            for message in decoder.feed(piece):
+                events += parser.feed(message)
+            watch.saw(events=any(map(is_visible, events)), finished=parser.finished)
+            if events:
+                await take(self._redacted(events))
+            if parser.ended:
+                await _finish_body(pieces)
+                return
         await take(self._redacted(parser.close(decoder.close())))
 
     def stop(self, status: Status, error: RelayError | None = None) -> Sequence[Event]:
@@ -149,9 +148,9 @@ def is_visible(event: Event) -> bool:
     return not isinstance(event, ContentFilter | Notice | Usage | ChoiceEnd | StreamEnd)
 
 
-async def _finish_body(chunks: AsyncIterator[bytes]) -> None:
+async def _finish_body(pieces: AsyncIterator[bytes]) -> None:
     """Read to the end of a body whose answer has ended, so that its connection can be reused."""
     with contextlib.suppress(TimeoutError, *FAILURES):
         async with asyncio.timeout(REUSE_WAIT_S):
-            async for _ in chunks:
+            async for _ in pieces:
                 pass

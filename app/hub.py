@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-import httpx2
 import msgspec
 
 from app.errors import RelayError, RequestError, ServiceError
@@ -18,6 +17,7 @@ from app.events import Event, StreamEnd, StreamTarget
 from app.limits import Limits
 from app.relay import Relay, shut_down
 from app.requests import ChatRequest
+from app.upstreams.http import Client
 from app.upstreams.routes import Health, Upstreams
 
 BATCH = 256
@@ -114,7 +114,7 @@ class Hub:
         self,
         *,
         upstreams: Upstreams,
-        client: httpx2.AsyncClient,
+        client: Client,
         event_log: EventLog,
         limits: Limits,
         capacity: Capacity,

@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-import httpx2
 import msgspec
 import structlog
 
@@ -26,6 +25,7 @@ from app.events import Event, Notice, Status, StreamEnd, StreamStart, StreamTarg
 from app.limits import Deadlines, Limits
 from app.requests import ChatRequest
 from app.retry import Breaker, Step
+from app.upstreams.http import Client
 from app.upstreams.routes import Route, Upstreams
 
 log = structlog.get_logger("seseragi.relay")
@@ -45,7 +45,7 @@ class Relay:
         *,
         route: Route,
         upstreams: Upstreams,
-        client: httpx2.AsyncClient,
+        client: Client,
         event_log: EventLog,
         limits: Limits,
         labels: Mapping[str, str] | None = None,

@@ -4,14 +4,13 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 
-import httpx2
 import msgspec
 
 from app.dialects.dialect import MODEL
 from app.dialects.table import DIALECTS
 from app.errors import RelayError
 from app.upstreams.endpoints import Upstream
-from app.upstreams.http import FAILURES
+from app.upstreams.http import FAILURES, Client, body_of
 from app.upstreams.targets import build
 
 LIST_S = 300.0
@@ -31,7 +30,7 @@ class ModelLists:
         self._asked: dict[str, tuple[float, Sequence[str]]] = {}
         self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def ask(self, client: httpx2.AsyncClient, upstream: Upstream) -> Sequence[str]:
+    async def ask(self, client: Client, upstream: Upstream) -> Sequence[str]:
         """Ask an upstream for its models, unless its last answer is still believed.
 
         One that does not answer has those of its last answer, or none.
@@ -39,7 +38,7 @@ class ModelLists:
         async with self._asking[upstream.name]:  # who waits has the answer too
             return await self._ask(client, upstream)
 
-    async def _ask(self, client: httpx2.AsyncClient, upstream: Upstream) -> Sequence[str]:
+    async def _ask(self, client: Client, upstream: Upstream) -> Sequence[str]:
         believed_until, models = self._asked.get(upstream.name, (0.0, ()))
         now = asyncio.get_running_loop().time()
         lists = upstream.lists_models and DIALECTS[upstream.dialect].models_path is not None
@@ -55,21 +54,21 @@ class ModelLists:
         return models
 
 
-async def _fetch(client: httpx2.AsyncClient, upstream: Upstream) -> tuple[str, ...]:
+async def _fetch(client: Client, upstream: Upstream) -> tuple[str, ...]:
     """Fetch an upstream's list of models, in OpenAI's form or Google's.
 
     Raises:
         ValueError: the answer is no list, or too large.
     """
     url = f"{upstream.base_url}/{DIALECTS[upstream.dialect].models_path}"
-    request = await build(client, upstream, "GET", url)
-    response = await client.send(request, stream=True)
+    request = await build(upstream, "GET", url)
+    response = await client.open(request)
     try:
         if response.status_code != 200:
             raise ValueError("the list of models was refused")
         body = b""
-        async for chunk in response.aiter_bytes():
-            body += chunk
+        async for piece in body_of(response):
+            body += piece
             if len(body) > LIST_BYTES:
                 raise ValueError("the list of models is too long")
     finally:

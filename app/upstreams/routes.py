@@ -10,12 +10,12 @@ import random
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-import httpx2
 import msgspec
 
 from app.errors import RequestError
 from app.retry import Breaker, Choice, Plan, State, arrange
 from app.upstreams.endpoints import Upstream
+from app.upstreams.http import Client
 from app.upstreams.models import ModelLists
 from app.upstreams.targets import Target
 
@@ -137,7 +137,7 @@ class Upstreams:
             for breaker in (self.breakers.named(name),)
         ]
 
-    async def models(self, client: httpx2.AsyncClient) -> list[tuple[str, str]]:
+    async def models(self, client: Client) -> list[tuple[str, str]]:
         """List the model names, each with its owner's name, the default first.
 
         An upstream that lists none in the settings is asked; one that does not answer has

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import boto3
-import httpx2
 import pytest
 from botocore.config import Config
 
@@ -248,8 +247,7 @@ def test_the_rest_of_the_request_is_the_sdks_too(recorder: Recorder, client: Any
 async def our_path(model: str, dialect: str) -> str:
     upstream = Upstream("b", "https://bedrock-runtime.us-east-1.amazonaws.com", dialect)
     chat = parse_chat_request(b'{"messages": [{"role": "user", "content": "Hello"}]}')
-    async with httpx2.AsyncClient() as http:
-        request = await Target(upstream, model).build_request(http, chat, connect_timeout_s=1)
+    request = await Target(upstream, model).build_request(chat, connect_timeout_s=1)
     return request.url.raw_path.decode()
 
 

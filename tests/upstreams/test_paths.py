@@ -38,7 +38,7 @@ async def test_a_path_arrives_as_it_was_built(name: str) -> None:
         async with open_client(connect_timeout_s=5, mounts={}) as http:
             for model in HOSTILE:
                 target = Target(Upstream("u", server.url, name), model)
-                await http.send(await target.build_request(http, CHAT, connect_timeout_s=5))
+                await http.send(await target.build_request(CHAT, connect_timeout_s=5))
 
     expected = [f"/{path.replace(MODEL, quote(model, safe='@'))}" for model in HOSTILE]
     assert expected == [request.path for request in server.requests]
@@ -50,7 +50,7 @@ async def test_a_query_arrives_as_it_was_built() -> None:
         query = {"a:b": "c/d?e&f=g é+%3A"}
         upstream = Upstream("u", f"{server.url}/x%3Ay/{{model}}", query=query)
         async with open_client(connect_timeout_s=5, mounts={}) as http:
-            request = await Target(upstream, "m:0").build_request(http, CHAT, connect_timeout_s=5)
+            request = await Target(upstream, "m:0").build_request(CHAT, connect_timeout_s=5)
             await http.send(request)
 
     (sent,) = server.requests
@@ -61,16 +61,14 @@ async def test_a_query_arrives_as_it_was_built() -> None:
 @pytest.mark.parametrize("model", [".", ".."])
 async def test_a_path_goes_nowhere_up(model: str) -> None:
     target = Target(Upstream("u", "http://127.0.0.1:9", "gemini"), model)
-    async with open_client(connect_timeout_s=5, mounts={}) as http:
-        with pytest.raises(RequestError):
-            await target.build_request(http, CHAT, connect_timeout_s=5)
+    with pytest.raises(RequestError):
+        await target.build_request(CHAT, connect_timeout_s=5)
 
 
 async def test_a_name_that_is_too_long_is_unknown() -> None:
     upstreams = Upstreams([Upstream("u", "http://127.0.0.1:9", "gemini")])
     longest = upstreams.resolve("u/" + "語" * (MAX_NAME - 2)).targets[0]
-    async with open_client(connect_timeout_s=5, mounts={}) as http:
-        assert await longest.build_request(http, CHAT, connect_timeout_s=5)
+    assert await longest.build_request(CHAT, connect_timeout_s=5)
 
     with pytest.raises(RequestError, match="unknown model") as refused:
         upstreams.resolve("u/" + "m" * (MAX_NAME - 1))
