@@ -1,0 +1,197 @@
+"""nginx as `compose.yaml` runs it: nothing is held back, nothing is lost, and no reader hangs."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.proxies.programs import Proxy, free_port, nginx, plain_nginx
+from tests.proxies.reading import TOKENS, Timed, curl, delays, post
+from tests.serving import HELLO, serve_relay
+from tests.upstream import (
+    DONE,
+    FINISH,
+    Hold,
+    Reset,
+    chunk,
+    chunked_head,
+    head,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
+
+GZIP = "gzip on; gzip_types *; gzip_min_length 0;"
+EVENT = "id: st_1.1\nevent: stream.start\ndata: {}\n\n"
+EVENTS = "/v1/streams/st_1/events"
+
+
+def client_of(proxy: Proxy) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(base_url=proxy.http, trust_env=False)
+
+
+def port_of(proxy: Proxy) -> int:
+    return httpx2.URL(proxy.http).port or 0
+
+
+@contextlib.asynccontextmanager
+async def way(name: str, folder: Path, relay: int) -> AsyncIterator[tuple[str, tuple[str, ...]]]:
+    """Build a way to the relay; give its URL and what curl needs for it."""
+    more = GZIP if name == "gzip" else ""
+    async with contextlib.AsyncExitStack() as stack:
+        inner = await stack.enter_async_context(nginx(folder / "inner", relay, more=more))
+        match name:
+            case "two":
+                outer = await stack.enter_async_context(nginx(folder / "outer", port_of(inner)))
+                yield outer.http, ()
+            case "behind a plain one":
+                outer = await stack.enter_async_context(
+                    plain_nginx(folder / "outer", port_of(inner))
+                )
+                yield outer.http, ("--compressed",)
+            case "http2":
+                yield inner.https, ("--http2", "--cacert", str(inner.authority))
+            case _:
+                yield inner.http, ("--compressed",) if name == "gzip" else ()
+
+
+@pytest.mark.parametrize("name", ["one", "two", "gzip", "behind a plain one", "http2"])
+async def test_each_token_comes_within_100_ms(name, tmp_path):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.choose = lambda call: Timed()
+        async with (
+            way(name, tmp_path, relay.port) as (url, options),
+            curl(tmp_path, f"{url}/v1/chat", *options, *post()) as reply,
+        ):
+            taken = await delays(reply)
+
+    assert TOKENS == len(taken)
+    assert max(taken) < 0.1, taken
+    assert ("--compressed" in options) == ("content-encoding: gzip" in reply.head)
+    assert ("http/2 200" in reply.head) == (name == "http2")
+
+
+@pytest.mark.parametrize("protocol", ["--http1.1", "--http2"])
+async def test_client_that_leaves_is_seen_by_the_relay(protocol, tmp_path):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("one")), Hold()]
+        async with nginx(tmp_path, relay.port) as proxy:
+            options = (protocol, "--cacert", str(proxy.authority), *post(on_disconnect="cancel"))
+            async with curl(tmp_path, f"{proxy.https}/v1/chat", *options) as reply:
+                await reply.first("text.delta")
+
+            await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+
+
+async def test_reading_goes_on_after_a_cut(tmp_path):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.choose = lambda call: Timed()
+        async with nginx(tmp_path, relay.port) as proxy:
+            async with curl(tmp_path, f"{proxy.http}/v1/chat", *post()) as reply:
+                seen = (await reply.first("text.delta")).id
+            stream, _, number = (seen or "").partition(".")
+            url = f"{proxy.http}/v1/streams/{stream}/events"
+            async with curl(tmp_path, url, "-H", f"Last-Event-ID: {seen}") as reply:
+                rest = [message async for message in reply.messages()]
+
+    numbers = [int((message.id or "").rpartition(".")[2]) for message in rest]
+    assert list(range(int(number) + 1, numbers[-1] + 1)) == numbers
+    assert "stream.end" == rest[-1].event
+    assert TOKENS - 1 == sum(message.event == "text.delta" for message in rest)
+
+
+@pytest.mark.parametrize("protocol", ["--http1.1", "--http2"])
+async def test_cut_stream_does_not_look_whole(protocol, tmp_path):
+    async with serve_upstream() as relay:
+        relay.models = [chunked_head(), chunk(EVENT), Reset()]
+        async with nginx(tmp_path, relay.port) as proxy:
+            options = (protocol, "--cacert", str(proxy.authority))
+            async with curl(tmp_path, f"{proxy.https}{EVENTS}", *options) as reply:
+                await reply.first("stream.start")
+                out, _ = await reply.process.communicate()
+
+    assert b"" == out
+    assert 0 != reply.process.returncode
+
+
+async def test_relay_that_is_gone_is_passed_over(tmp_path):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("fine") + FINISH + DONE)]
+        async with nginx(tmp_path, free_port(), relay.port) as proxy, client_of(proxy) as client:
+            replies = [await client.post("/v1/chat", json=HELLO) for _ in range(10)]
+
+    assert [200] * 10 == [reply.status_code for reply in replies]
+
+
+async def test_frozen_relay_costs_a_reader_its_connection_only(tmp_path):
+    async with serve_upstream() as frozen:
+        frozen.script = [chunked_head(), chunk(EVENT), Hold()]
+        async with nginx(tmp_path, frozen.port, stream_timeout="200ms") as proxy:
+            options = ("-H", "Accept: text/event-stream", *post())
+            async with curl(tmp_path, f"{proxy.http}/v1/chat", *options) as reply:
+                await reply.first("stream.start")
+                await asyncio.wait_for(reply.process.communicate(), 2)
+
+    assert 0 != reply.process.returncode
+
+
+async def test_eventsource_comes_back_when_no_relay_answers(tmp_path):
+    async with nginx(tmp_path, free_port()) as proxy, client_of(proxy) as client:
+        reply = await client.get(EVENTS, headers={"accept": "text/event-stream"})
+
+    assert 200 == reply.status_code
+    assert "text/event-stream" == reply.headers["content-type"]
+    assert "retry: 2000\n\n" == reply.text
+
+
+async def test_others_are_told_that_no_relay_answers(tmp_path):
+    async with nginx(tmp_path, free_port()) as proxy, client_of(proxy) as client:
+        reply = await client.post("/v1/chat", json=HELLO)
+
+    assert 502 == reply.status_code
+    assert "application/problem+json" == reply.headers["content-type"]
+    assert "2" == reply.headers["retry-after"]
+    problem = reply.json()
+    assert ("producer_lost", True) == (problem["code"], problem["retryable"])
+
+
+@pytest.mark.parametrize(("size", "says"), [(2**23 + 1, "8388608"), (9 * 2**20 + 1, "9 MiB")])
+async def test_request_that_is_too_large_is_refused_in_json(size, says, tmp_path):
+    headers = {"content-type": "application/json"}
+    async with (
+        serve_relay() as relay,
+        nginx(tmp_path, relay.port) as proxy,
+        client_of(proxy) as client,
+    ):
+        reply = await client.post("/v1/chat", content=b"x" * size, headers=headers)
+
+    assert 413 == reply.status_code
+    assert "request_too_large" == reply.json()["code"]
+    assert says in reply.json()["detail"]
+
+
+async def test_errors_of_the_relay_stay_its_own(tmp_path):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head("500 Internal Server Error"), send("no")]
+        async with nginx(tmp_path, relay.port) as proxy, client_of(proxy) as client:
+            direct = await relay.client.post("/v1/chat", json=HELLO)
+            through = await client.post("/v1/chat", json=HELLO)
+
+    assert 502 == direct.status_code == through.status_code
+    assert "upstream_unavailable" == through.json()["code"]
+
+
+async def test_json_may_take_longer_than_a_stream_may_be_silent(tmp_path):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("fine")), wait(0.4), send(FINISH + DONE)]
+        async with (
+            nginx(tmp_path, relay.port, stream_timeout="200ms") as proxy,
+            client_of(proxy) as client,
+        ):
+            reply = await client.post("/v1/chat", json={**HELLO, "stream": False})
+
+    assert "completed" == reply.json()["status"]
