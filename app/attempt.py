@@ -16,9 +16,13 @@ from app.events import (
     ContentFilter,
     Event,
     Notice,
+    ReasoningDelta,
+    RefusalDelta,
     Status,
     StreamEnd,
     StreamTarget,
+    TextDelta,
+    ToolCallDelta,
     Usage,
 )
 from app.limits import Deadlines, Limits
@@ -32,6 +36,9 @@ REUSE_WAIT_S = 0.2
 
 _QUERY = re.compile(r"\?[^\s'\"]+")
 """That of a URL, which may hold a key."""
+
+_DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta))
+_UNSEEN = (ContentFilter, Notice, Usage, ChoiceEnd, StreamEnd)
 
 log = structlog.get_logger("seseragi.relay")
 
@@ -80,8 +87,7 @@ class Attempt:
                     finally:
                         await response.aclose()
         except TimeoutError:
-            _, reason = deadlines.next()
-            late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {reason}")
+            late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {deadlines.reason()}")
             await take(self._cut(late))
         except FAILURES as failure:
             told = self.target.upstream.redact(_QUERY.sub("?...", str(failure)[:300]))
@@ -114,24 +120,28 @@ class Attempt:
             events: list[Event] = []
             for message in decoder.feed(piece):
                 events += parser.feed(message)
-            watch.saw(events=any(map(is_visible, events)), finished=parser.finished)
+            if _DELTAS.issuperset(map(type, events)):  # nearly every piece: 1 us less
+                watch.saw(events=bool(events), finished=parser.finished)
+            else:
+                watch.saw(events=any(map(is_visible, events)), finished=parser.finished)
+                events = self._redacted(events)
             if events:
-                await take(self._redacted(events))
+                await take(events)
             if parser.ended:
                 await _finish_body(pieces)
                 return
         await take(self._redacted(parser.close(decoder.close())))
 
-    def stop(self, status: Status, error: RelayError | None = None) -> Sequence[Event]:
+    def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
         """End it from outside; give what is left to tell."""
         return self._redacted(self.parser.stop(status, error))
 
-    def _cut(self, error: RelayError) -> Sequence[Event]:
+    def _cut(self, error: RelayError) -> list[Event]:
         return self._redacted(self.parser.cut(error))
 
-    def _redacted(self, events: Sequence[Event]) -> Sequence[Event]:
+    def _redacted(self, events: list[Event]) -> list[Event]:
         """Take the upstream's secrets out of what may quote what it said of the request."""
-        return [self._redact(e) if isinstance(e, Notice | StreamEnd) else e for e in events]
+        return [self._redact(e) if isinstance(e, (Notice, StreamEnd)) else e for e in events]
 
     def _redact(self, event: Notice | StreamEnd) -> Event:
         redact = self.target.upstream.redact
@@ -145,7 +155,7 @@ class Attempt:
 
 def is_visible(event: Event) -> bool:
     """Tell whether a reader would see a piece of the answer in it."""
-    return not isinstance(event, ContentFilter | Notice | Usage | ChoiceEnd | StreamEnd)
+    return not isinstance(event, _UNSEEN)
 
 
 async def _finish_body(pieces: AsyncIterator[bytes]) -> None:

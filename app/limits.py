@@ -75,23 +75,28 @@ class Deadlines:
             self._seen_event = True
         return shorter
 
-    def next(self) -> tuple[float, str]:
-        """Give the time at which to give up, and why, should nothing come until then."""
+    def next(self) -> float:
+        """Give the time at which to give up, should nothing come until then."""
         limits = self._timeouts
-        candidates = [
-            (self._total, f"did not finish within {limits.total_timeout_s:g} s"),
-            (
-                self._event_at + limits.first_event_timeout_s,
-                f"sent no {'further ' if self._seen_event else ''}event "
-                f"for {limits.first_event_timeout_s:g} s",
-            ),
-        ]
+        when = min(self._total, self._event_at + limits.first_event_timeout_s)
         if self._begin_by is not None and not self._seen_event:
-            candidates.append((self._begin_by, "did not begin to answer in the time that was left"))
+            when = min(when, self._begin_by)
         if self._seen_event:
-            idle_s = limits.idle_timeout_s
-            candidates.append((self._bytes_at + idle_s, f"sent nothing for {idle_s:g} s"))
+            when = min(when, self._bytes_at + limits.idle_timeout_s)
         if self._finished_at is not None:
-            when = self._finished_at + FINISHED_WAIT_S
-            candidates.append((when, f"did not end within {FINISHED_WAIT_S:g} s of its finish"))
-        return min(candidates)
+            when = min(when, self._finished_at + FINISHED_WAIT_S)
+        return when
+
+    def reason(self) -> str:
+        """Say what was waited for in vain, once that time has come."""
+        limits, when = self._timeouts, self.next()
+        if when == self._total:
+            return f"did not finish within {limits.total_timeout_s:g} s"
+        if self._finished_at is not None and when == self._finished_at + FINISHED_WAIT_S:
+            return f"did not end within {FINISHED_WAIT_S:g} s of its finish"
+        if when == self._begin_by and not self._seen_event:
+            return "did not begin to answer in the time that was left"
+        if when == self._event_at + limits.first_event_timeout_s:
+            further = "further " if self._seen_event else ""
+            return f"sent no {further}event for {limits.first_event_timeout_s:g} s"
+        return f"sent nothing for {limits.idle_timeout_s:g} s"

@@ -71,6 +71,8 @@ class Relay:
         self._breakers = upstreams.breakers
         self._step: Step | None = None
         """The attempt that is to follow the one that runs."""
+        self._breaker: Breaker
+        """Of the target that is tried."""
         self._attempt = self._prepare(self._plan.first())
         self._held: Sequence[Event] = []
         self._stop: tuple[Status, RelayError | None] | None = None
@@ -131,6 +133,7 @@ class Relay:
         """Make the attempt that a step of the plan asks for; it does not begin yet."""
         self._step = step
         target = self._route.targets[step.target]
+        self._breaker = self._breakers.of(target)
         return Attempt(
             target,
             self._request,
@@ -158,20 +161,17 @@ class Relay:
         finally:
             breaker.end(begun)
 
-    @property
-    def _breaker(self) -> Breaker:
-        return self._breakers.of(self._attempt.target)
-
     async def _take(self, events: Sequence[Event]) -> None:
         """Append a batch, or hold it while nothing visible has come."""
         if not events:
             return
         end = events[-1] if isinstance(events[-1], StreamEnd) else None
-        held, self._held = [*self._held, *events], []
         if self.committed.done():
             self._note(end)
             await self._append(events)
-        elif any(map(is_visible, events)) or (end is not None and end.status == "completed"):
+            return
+        held, self._held = [*self._held, *events], []
+        if any(map(is_visible, events)) or (end is not None and end.status == "completed"):
             self._first_event_s = self._clock() - self._started_at
             self._breaker.answered()
             self._note(end)

@@ -34,7 +34,7 @@ class Watch:
             self._check()
 
     def _check(self) -> None:
-        when, _ = self._deadlines.next()
+        when = self._deadlines.next()
         if when <= self._loop.time():
             self._patience.reschedule(when)
         else:

@@ -5,18 +5,23 @@ from app.limits import FINISHED_WAIT_S, Deadlines, Timeouts
 LIMITS = Timeouts(first_event_timeout_s=100, idle_timeout_s=20, total_timeout_s=1000)
 
 
+def told(deadlines: Deadlines) -> tuple[float, str]:
+    """When to give up, and why."""
+    return deadlines.next(), deadlines.reason()
+
+
 def test_first_event_has_its_own_time_whatever_bytes_come():
     deadlines = Deadlines(LIMITS, now=0)
     deadlines.on_bytes(90, events=False, finished=False)
 
-    assert (100, "sent no event for 100 s") == deadlines.next()
+    assert (100, "sent no event for 100 s") == told(deadlines)
 
 
 def test_silence_after_an_event_is_idle():
     deadlines = Deadlines(LIMITS, now=0)
     deadlines.on_bytes(50, events=True, finished=False)
 
-    assert (70, "sent nothing for 20 s") == deadlines.next()
+    assert (70, "sent nothing for 20 s") == told(deadlines)
 
 
 def test_bytes_without_events_end_too():
@@ -24,21 +29,21 @@ def test_bytes_without_events_end_too():
     deadlines.on_bytes(50, events=True, finished=False)
     deadlines.on_bytes(140, events=False, finished=False)
 
-    assert (150, "sent no further event for 100 s") == deadlines.next()
+    assert (150, "sent no further event for 100 s") == told(deadlines)
 
 
 def test_finished_answer_waits_shortly_for_its_end_marker():
     deadlines = Deadlines(LIMITS, now=0)
     deadlines.on_bytes(50, events=True, finished=True)
 
-    assert 50 + FINISHED_WAIT_S == deadlines.next()[0]
+    assert 50 + FINISHED_WAIT_S == deadlines.next()
 
 
 def test_total_time_is_the_last_word():
     deadlines = Deadlines(LIMITS, now=0)
     deadlines.on_bytes(995, events=True, finished=False)
 
-    assert (1000, "did not finish within 1000 s") == deadlines.next()
+    assert (1000, "did not finish within 1000 s") == told(deadlines)
 
 
 def test_it_is_told_when_the_wait_becomes_shorter():

@@ -163,6 +163,10 @@ class Entries:
         self._drop_expired()
         return self._running.get(stream) or self._ended.get(stream)
 
+    def runs(self, stream: str) -> bool:
+        """Tell whether events can still be added to the stream."""
+        return stream in self._running
+
     def follow(self, stream: str, after: int, follower: Follower) -> bool:
         """Do what `EventLog.follow` does."""
         entry = self._running.get(stream)
@@ -210,7 +214,8 @@ class Entries:
             entry.dropped_after = self._now() + self._keep_s
             self._ended[stream] = self._running.pop(stream)
         entry.tell(events)
-        self._make_room(spare=stream)
+        if self._size > self._max_bytes:
+            self._make_room(spare=stream)
         if self._timer is None:
             self._set_timer()
 

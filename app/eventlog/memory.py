@@ -94,7 +94,8 @@ class MemoryLog:
         return stream if stream is not None and self._entries.find(stream) else None
 
     async def append(self, stream: str, events: Sequence[Event]) -> None:
-        self._find(stream)
+        if not self._entries.runs(stream):
+            self._find(stream)
         size = self._entries.measure(stream, events)
         self._entries.add(stream, events, size=size)
 

@@ -18,7 +18,6 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
 from httpx_aiohttp.httpx2 import AiohttpTransport, Httpx2AiohttpClient
 from httpx_aiohttp.httpx2.transport import map_aiohttp_exceptions
-from multidict import CIMultiDict
 from yarl import URL
 
 from app.dialects.failure import parse_failure
@@ -84,12 +83,23 @@ def _is_store(folder: str | None) -> bool:
     return bool(folder) and any(Path(str(folder)).glob("*.0"))
 
 
+_reused: ContextVar[bool] = ContextVar("reused", default=False)
+"""Whether the connection that this task uses had served before."""
+
+
 class _Connection(ResponseHandler):
-    """Ends the body that is being read when the connection fails.
+    """Ends the body that is being read when the connection fails, and says if it is reused.
 
     aiohttp 3.14 tells only who waits for the next response: a body whose chunks are
     malformed would never end for its reader, though the connection is closed.
     """
+
+    _served = False
+
+    def set_response_params(self, **settings: Any) -> None:
+        _reused.set(self._served)
+        self._served = True
+        super().set_response_params(**settings)
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         payload = self._payload
@@ -138,12 +148,7 @@ class _Transport(AiohttpTransport):
         loop = asyncio.get_running_loop()
         assert hasattr(connector, "_factory")  # noqa: S101  (or this would do nothing, quietly)
         connector._factory = partial(_Connection, loop=loop)  # type: ignore[assignment]
-        trace = aiohttp.TraceConfig()
-        trace.on_connection_reuseconn.append(_on_reused)
-        trace.on_connection_create_start.append(_on_created)
-        return aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[trace]
-        )
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request with a body of bytes; give the reply when its head has come."""
@@ -154,13 +159,13 @@ class _Transport(AiohttpTransport):
             response = await self.client.request(
                 request.method,
                 URL(str(request.url), encoded=True),
-                headers=CIMultiDict(request.headers.multi_items()),
+                headers=request.headers.multi_items(),
                 data=request.content or None,
                 allow_redirects=False,
                 auto_decompress=False,
                 timeout=_timeout(**request.extensions.get("timeout", {})),
                 proxy=str(proxy.url) if proxy else None,
-                proxy_headers=CIMultiDict(proxy.headers.multi_items()) if proxy else None,
+                proxy_headers=dict(proxy.headers) if proxy else None,
             )
         return httpx2.Response(
             response.status,
@@ -175,18 +180,6 @@ def _timeout(
     *, connect: float | None = None, pool: float | None = None, **_: float | None
 ) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(sock_connect=connect, connect=pool)
-
-
-_reused: ContextVar[bool] = ContextVar("reused", default=False)
-"""Whether the connection that this task uses had served before."""
-
-
-async def _on_reused(*_: object) -> None:
-    _reused.set(True)
-
-
-async def _on_created(*_: object) -> None:
-    _reused.set(False)
 
 
 class Client(Httpx2AiohttpClient):

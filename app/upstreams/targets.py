@@ -44,7 +44,7 @@ class Target(msgspec.Struct, frozen=True):
 
     def limits(self, limits: Limits) -> Limits:
         """Give the limits with what is otherwise here."""
-        return msgspec.structs.replace(limits, **self.timeouts)
+        return msgspec.structs.replace(limits, **self.timeouts) if self.timeouts else limits
 
     def list_ignored(self, chat: ChatRequest) -> list[Notice]:
         """Tell what the request says that the dialect has no place for."""
