@@ -162,6 +162,7 @@ class Server(uvicorn.Server):
                 lifespan="on",
                 log_config=None,
                 access_log=False,
+                proxy_headers=False,  # nothing asks for the address of a client
                 server_header=False,
                 date_header=True,
                 timeout_graceful_shutdown=GRACE_S,

