@@ -1,1 +1,1 @@
-"""The benchmark; it needs Linux and sends everything over loopback."""
+"""The benchmark; it needs Linux, two cores and a C compiler, and sends everything over loopback."""

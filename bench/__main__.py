@@ -1,128 +1,109 @@
-"""What a relayed token costs: microseconds of the relay's CPU, by the log that keeps it.
+"""What a relayed token costs, beside other relays: `python -m bench`.
 
-    python -m bench [--streams 100] [--tokens 200] [--gap 0.05] [--rounds 3]
+    python -m bench [table] [--quick] [--rounds N] [--only PARTS] [--peer litellm] [--json FILE]
+    python -m bench growth [--quick] [--plots FOLDER]
+    python -m bench soak [--streams 100000]
 
-The relay has one core, the upstream and the readers another. Rounds of the variants take
-turns, since machines differ from minute to minute: believe the ratios of one run.
+The relay has one core, the load generator (upstream and readers in one) another. Believe the
+ratios of one run: machines differ from minute to minute.
 """
 
 import argparse
-import asyncio
 import json
 import os
-import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-REQUEST = b'{"model":"openai/m","messages":[{"role":"user","content":"go"}]}'
-TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+from bench import figures, growth, soak, table
+from bench.load import Load, Unavailable, build
+from bench.machine import cores, describe
+from bench.measures import PARTS, QUICK, Plan, measure, say
+from bench.relays import DIRECT, Relay, free_port, nginx, own, peer
 
 
-@contextmanager
-def started(*command: str, core: int, **variables: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a command on one core; its first line of output has been printed when this yields."""
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", *command],
-        env={**os.environ, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL if command[0] != "app" else subprocess.PIPE,
-        text=True,
-    )
+def main(words: Sequence[str] | None = None) -> int:
+    options = _options(words)
     try:
-        os.sched_setaffinity(process.pid, {core})
-        yield process
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
+        core, load_core = cores()
+        os.sched_setaffinity(0, {load_core})
+        load = Load(build(), load_core, free_port())
+        match options.what:
+            case "growth":
+                return growth.run(load, core, quick=options.quick, folder=options.plots)
+            case "soak":
+                return soak.run(load, core, streams=options.streams)
+            case _:
+                return _table(options, load, core)
+    except Unavailable as fault:
+        say(f"bench: {fault}")
+        return 2
+    except KeyboardInterrupt:
+        return 130
 
 
-def cpu_s(pid: int) -> float:
-    """User and system time of a process, in seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * TICK_S
-
-
-def memory_kib(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0])
-
-
-async def read_stream(port: int) -> float:
-    """Read one answer; give the seconds to its first token."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    started_at = time.perf_counter()
-    writer.write(
-        b"POST /v1/chat HTTP/1.1\r\nhost: b\r\nconnection: close\r\n"
-        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(REQUEST), REQUEST)
+def _options(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    first, tail = 0.0, b""
-    while data := await reader.read(65536):
-        if not first and b"text.delta" in data:
-            first = time.perf_counter() - started_at
-        tail = (tail + data)[-400:]
-    writer.close()
-    if b'"status":"completed"' not in tail:
-        raise RuntimeError(f"a stream did not complete: {tail[-200:]!r}")
-    return first
+    parser.add_argument("what", nargs="?", default="table", choices=("table", "growth", "soak"))
+    parser.add_argument("--quick", action="store_true", help="shorter, one round, less exact")
+    parser.add_argument("--rounds", type=int, help="of each relay, taking turns")
+    parser.add_argument(
+        "--only", default="", help=f"parts, comma-separated: {', '.join(PARTS)}, figures"
+    )
+    parser.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME[=COMMAND]",
+        help="another relay: litellm, portkey, or a command with {port} and {upstream}",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="of growth: draw them there")
+    parser.add_argument("--streams", type=int, default=100_000, help="of the soak")
+    return parser.parse_args(words)
 
 
-async def read_all(port: int, streams: int) -> list[float]:
-    return await asyncio.gather(*(read_stream(port) for _ in range(streams)))
+def _table(options: argparse.Namespace, load: Load, core: int) -> int:
+    plan = _plan(options)
+    rows = measure(_relays(options), load, core, plan)
+    ours = [figures.measure(load, core, plan)] if not plan.parts or "figures" in plan.parts else []
+    print(table.render(rows))
+    for row in ours:
+        print("\n" + table.render_figures(row, figures.SILENCE_S))
+    print("\n" + table.noise(rows))
+    for row in rows + ours:
+        for complaint in row.complaints:
+            print(f"{row.relay.name}: {complaint}")
+    if options.json:
+        written = {"machine": describe(), "rows": [table.as_json(row) for row in rows + ours]}
+        options.json.write_text(json.dumps(written, indent=1) + "\n")
+    return int(any(row.complaints for row in rows + ours if row.relay.name.startswith("seseragi")))
 
 
-def measure(log: str, upstream_port: int, *, streams: int, tokens: int) -> dict[str, float]:
-    """Relay so many streams at once; give the cost of a token and the time to the first."""
-    variables = {
-        "OPENAI_API_KEY": "sk-bench",
-        "OPENAI_BASE_URL": f"http://127.0.0.1:{upstream_port}",
-        "SESERAGI_LOG_FORMAT": "json",
-    }
-    with started("app", "--port", "0", "--log", log, core=0, **variables) as relay:
-        assert relay.stderr is not None  # noqa: S101
-        port = int(json.loads(relay.stderr.readline())["url"].rpartition(":")[2])
-        asyncio.run(read_all(port, 2))  # what is done once only
-        before, memory = cpu_s(relay.pid), memory_kib(relay.pid)
-        firsts = asyncio.run(read_all(port, streams))
-        spent = cpu_s(relay.pid) - before
-        return {
-            "us_per_token": spent / (streams * tokens) * 1e6,
-            "first_ms": statistics.median(firsts) * 1e3,
-            "memory_kib_per_stream": (memory_kib(relay.pid) - memory) / streams,
-        }
+def _plan(options: argparse.Namespace) -> Plan:
+    plan = QUICK if options.quick else Plan()
+    parts = tuple(filter(None, options.only.split(",")))
+    if unknown := set(parts) - {*PARTS, "figures"}:
+        raise Unavailable(f"unknown part {unknown.pop()!r}; parts: {', '.join(PARTS)}, figures")
+    return replace(plan, rounds=options.rounds or plan.rounds, parts=parts)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.split("\n")[0])
-    parser.add_argument("--streams", type=int, default=100)
-    parser.add_argument("--tokens", type=int, default=200)
-    parser.add_argument("--gap", type=float, default=0.05, help="seconds between tokens")
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    os.sched_setaffinity(0, {1})
-    found: dict[str, list[dict[str, float]]] = {"memory": [], "sqlite": []}
-    upstream = ("bench.upstream", str(options.tokens), str(options.gap))
-    with started(*upstream, core=1) as process, tempfile.TemporaryDirectory() as folder:
-        assert process.stdout is not None  # noqa: S101
-        port = int(process.stdout.readline())
-        for number in range(options.rounds):
-            for log, rounds in found.items():
-                url = log if log == "memory" else f"sqlite:///{folder}/{number}.db"
-                rounds.append(measure(url, port, streams=options.streams, tokens=options.tokens))
-    print(f"{options.streams} streams of {options.tokens} tokens, one every {options.gap:g} s")
-    print(f"{'log':8} {'us a token':>11} {'ratio':>6} {'first token, ms':>16} {'KiB a stream':>13}")
-    base = statistics.median(row["us_per_token"] for row in found["memory"])
-    for log, rounds in found.items():
-        cost, first, memory = (
-            statistics.median(row[name] for row in rounds)
-            for name in ("us_per_token", "first_ms", "memory_kib_per_stream")
-        )
-        print(f"{log:8} {cost:11.1f} {cost / base:6.2f} {first:16.1f} {memory:13.1f}")
+def _relays(options: argparse.Namespace) -> list[Relay]:
+    relays = [DIRECT]
+    if (copying := nginx()) is None:
+        say("no nginx: the ratios are left out; apt-get install nginx-light")
+    else:
+        relays.append(copying)
+    relays.append(own())
+    if not options.quick:
+        relays.append(own("seseragi, native", path="/v1/chat"))
+    return relays + [peer(text) for text in options.peer]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

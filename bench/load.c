@@ -49,13 +49,13 @@ static struct {
     int header_count, listen_port, relay_port;
     int pids[PIDS], pid_count;
     uint64_t streams, tokens, requests, warmup_requests, readers, preload, max_streams;
-    uint64_t size, slice;
-    double rate, seconds, warmup, spread, limit_s, settle, p99_ms;
+    uint64_t size, slice, gap_us, leave;
+    double step, precision, rate, seconds, warmup, spread, limit_s, settle, p99_ms;
     bool reconnect;
 } o = {
     .host = "127.0.0.1", .path = "/v1/chat/completions", .model = "bench", .key = "sk-bench",
     .readers_path = "/v1/streams/%s/events", .act = "end", .streams = 100, .rate = 20,
-    .requests = 500, .warmup_requests = 50, .max_streams = 4000, .seconds = 5, .warmup = 1,
+    .requests = 500, .warmup_requests = 50, .step = 1.5, .precision = 0.03, .max_streams = 4000, .seconds = 5, .warmup = 1,
     .spread = 1, .limit_s = 300, .settle = 1.5, .p99_ms = 50,
 };
 
@@ -64,15 +64,17 @@ static const char HELP[] =
     "  paced     --streams N --rate R tokens/s each, for --seconds S after --spread and --warmup\n"
     "  flood     the same, the upstream writes as fast as the relay reads\n"
     "  work      --streams at once make --requests in all, of --tokens each, at --rate (0: flood)\n"
-    "  requests  one after another: like work with --streams 1; --preload N streams are opened first\n"
+    "  requests  one after another, for --seconds or --requests; --preload N streams are opened first\n"
     "  idle      --streams, one token each, then held: memory of a stream\n"
-    "  search    the most streams at --rate whose p99 is under --p99-ms: from --streams on\n"
+    "  search    the most streams at --rate whose p99 is under --p99-ms: from --streams on, times --step,\n"
+    "            then by halves to --precision; a miss of a relay that is not busy is tried again\n"
     "  replay    one stream of --tokens, then read again from the log, --requests times\n"
     "  dead      --streams of --tokens at --rate, then --act die (FIN), reset (RST) or quiet\n"
     "  serve     only the upstream, for --seconds\n"
     "options: --host A --path P --model M --key K --header 'N: V' --pid RELAY (repeat; children count)\n"
-    "  --size BYTES of a token's text  --slice BYTES a write  --readers N further ones a stream\n"
+    "  --size BYTES of a token's text  --slice BYTES a write, --gap-us apart  --readers N more a stream\n"
     "  --readers-path P with %s  --reconnect for each request  --warmup-requests N\n"
+    "  --leave N: clients hang up after N tokens\n"
     "  --max-streams N  --settle S  --limit S after which it ends in any case\n";
 
 /* ---- small parts ---- */
@@ -90,6 +92,11 @@ static uint64_t now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+/* Wait without sleeping, which on one's own core is exact. */
+static void spin(uint64_t ns) {
+    for (uint64_t until = now_ns() + ns; now_ns() < until;) {}
 }
 
 static void *grow(void *memory, size_t size) {
@@ -256,6 +263,7 @@ static bool flush(Connection *c) {
         if (sent < 0 && errno == EAGAIN) break;
         if (sent < 0) return false;
         c->out_at += (size_t)sent;
+        if (o.gap_us && c->kind == UPSTREAM) spin(o.gap_us * 1000);
     }
     if (!pending(c)) c->out_at = c->out_length = 0;
     watch(c, pending(c) ? EPOLLIN | EPOLLOUT : EPOLLIN);
@@ -279,7 +287,7 @@ static bool put(Connection *c, const char *bytes, size_t length) {
 
 /* ---- timers: a heap ---- */
 
-typedef enum { START_CLIENT, NEXT_TOKEN, MEASURE, STOP, SETTLED } Timer;
+typedef enum { START_CLIENT, NEXT_TOKEN, MEASURE, STOP, NO_MORE, SETTLED } Timer;
 
 typedef struct {
     uint64_t due;
@@ -564,7 +572,7 @@ typedef struct Client {
 } Client;
 
 static Client *posters[SLOTS], *free_readers;
-static size_t active, waiting_first;
+static size_t active, waiting_first, waiting_starts;
 static uint64_t requests_left;
 static char seen_error[600];
 
@@ -839,6 +847,10 @@ static void client_ready(Client *cl, uint32_t events) {
     if (got < 0 && errno == EAGAIN) return;
     if (got > 0 && cl->busy) {
         if (client_bytes(cl, buffer, (size_t)got, now_ns())) client_ended(cl, true);
+        else if (o.leave && cl->next >= o.leave) {
+            cl->keep = false;
+            client_finished(cl);
+        }
         return;
     }
     if (got > 0) return;
@@ -863,7 +875,10 @@ static uint64_t hard_limit;
 static void fire(Entry entry) {
     if (entry.connection && entry.timer == NEXT_TOKEN && entry.generation != entry.connection->generation) return;
     switch (entry.timer) {
-    case START_CLIENT: client_start((Client *)entry.connection); break;
+    case START_CLIENT:
+        if (waiting_starts) waiting_starts--;
+        client_start((Client *)entry.connection);
+        break;
     case NEXT_TOKEN: upstream_go_on((Upstream *)entry.connection); break;
     case MEASURE: {
         uint64_t failed = errors();
@@ -876,6 +891,7 @@ static void fire(Entry entry) {
         done_measuring = true;
         stop_streams();
         break;
+    case NO_MORE: requests_left = 0; break;
     case SETTLED: settled = true; break;
     }
 }
@@ -967,12 +983,18 @@ static void run_window(uint64_t streams) {
     drain(10);
 }
 
+/* Make so many requests, or with 0 as many as fit. */
 static void run_work(uint64_t streams, uint64_t requests) {
+    if (!requests) {
+        requests = UINT64_MAX;
+        at(now_ns() + (uint64_t)(o.seconds * 1e9), NO_MORE, NULL);
+    }
     if (streams > requests) streams = requests;
     measure_start();
     requests_left = requests - streams;
+    waiting_starts = streams;
     start_all(streams, streams > 1 ? o.spread : 0);
-    while ((active || requests_left || heap_length) && !out_of_time()) turn();
+    while ((active || requests_left || waiting_starts) && !out_of_time()) turn();
     measure_end();
     drain(0);
 }
@@ -1028,6 +1050,8 @@ static uint64_t run_search(void) {
     uint64_t good = 0, bad = 0, streams = o.streams;
     while (!out_of_time()) {
         run_window(streams);
+        bool idle = m.cpu_s < 0.9 * o.seconds && !errors();
+        if (!bearable() && idle) run_window(streams); /* the machine's fault, perhaps */
         bool well = bearable();
         fprintf(stderr, "  %llu streams: p99 %.1f ms, %.1f us a token, %llu errors\n",
                 (unsigned long long)streams, times_ms(&m.added, 0.99),
@@ -1035,8 +1059,8 @@ static uint64_t run_search(void) {
         if (well) good = streams, best = m;
         else bad = streams;
         if (well && streams >= o.max_streams) break;
-        if (bad && bad - good <= (good / 33 > 5 ? good / 33 : 5)) break;
-        streams = bad ? (good + bad) / 2 : streams + streams / 2;
+        if (bad && (double)(bad - good) <= o.precision * (double)good + 2) break;
+        streams = bad ? (good + bad) / 2 : (uint64_t)((double)streams * o.step) + 1;
         if (streams > o.max_streams) streams = o.max_streams;
         settle(well ? 0.3 : 1);
     }
@@ -1156,7 +1180,7 @@ static void read_options(int count, char **words) {
     o.mode = words[1];
     if (!strcmp(o.mode, "flood") || !strcmp(o.mode, "requests") || !strcmp(o.mode, "work")) o.rate = 0;
     if (!strcmp(o.mode, "flood")) o.streams = 16;
-    if (!strcmp(o.mode, "requests")) o.streams = 1;
+    if (!strcmp(o.mode, "requests")) o.streams = 1, o.requests = 0;
     if (!strcmp(o.mode, "replay")) o.requests = 3;
     if (!strcmp(o.mode, "dead")) o.streams = 20;
     for (int i = 2; i < count; i++) {
@@ -1173,7 +1197,8 @@ static void read_options(int count, char **words) {
         WHOLE_OPTION("--requests", requests) WHOLE_OPTION("--warmup-requests", warmup_requests)
         WHOLE_OPTION("--readers", readers) WHOLE_OPTION("--preload", preload)
         WHOLE_OPTION("--max-streams", max_streams) WHOLE_OPTION("--size", size)
-        WHOLE_OPTION("--slice", slice)
+        WHOLE_OPTION("--slice", slice) WHOLE_OPTION("--gap-us", gap_us) WHOLE_OPTION("--leave", leave)
+        REAL_OPTION("--step", step) REAL_OPTION("--precision", precision)
         REAL_OPTION("--rate", rate) REAL_OPTION("--seconds", seconds) REAL_OPTION("--warmup", warmup)
         REAL_OPTION("--spread", spread) REAL_OPTION("--limit", limit_s) REAL_OPTION("--settle", settle)
         REAL_OPTION("--p99-ms", p99_ms)

@@ -1,0 +1,142 @@
+"""What is measured of each relay: one function a part, which gives columns of the table.
+
+Rounds take turns over the relays, since machines differ from minute to minute, and every round
+of a relay is a fresh process: memory is measured first, before any heap is left over.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from bench.load import Load, Result, Target, Unavailable
+from bench.relays import Relay, started
+
+Figures = dict[str, float]
+DENSE_STREAMS = 300
+RATE = 20
+IDLE_STREAMS = 300
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long it may take; seconds are those of a measured window."""
+
+    rounds: int = 3
+    seconds: float = 5
+    request_seconds: float = 2
+    search_seconds: float = 3
+    precision: float = 0.03
+    parts: tuple[str, ...] = ()
+
+
+QUICK = Plan(rounds=1, seconds=2, request_seconds=1, search_seconds=2, precision=0.1)
+
+
+@dataclass
+class Row:
+    """All that was measured of a relay: a figure of each round, by column."""
+
+    relay: Relay
+    rounds: dict[str, list[float]] = field(default_factory=dict)
+    complaints: list[str] = field(default_factory=list)
+
+    def add(self, figures: Mapping[str, float]) -> None:
+        for name, value in figures.items():
+            self.rounds.setdefault(name, []).append(value)
+
+    def check(self, part: str, result: Result) -> Result:
+        """Keep what went wrong; a round with lost tokens is no measurement to be silent on."""
+        if result.complaint:
+            self.complaints.append(f"{part}: {result.complaint}")
+        return result
+
+
+def idle(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
+    result = row.check("idle", load("idle", target, streams=IDLE_STREAMS))
+    return {"idle_kib": result.kib_per_stream}
+
+
+def requests(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
+    result = row.check("requests", load("requests", target, seconds=plan.request_seconds))
+    return {
+        "request_us": result.us_per_request,
+        "first_p50_ms": result.first_ms.p50,
+        "first_p99_ms": result.first_ms.p99,
+    }
+
+
+def dense(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
+    options = {"streams": DENSE_STREAMS, "rate": RATE, "seconds": plan.seconds}
+    result = row.check("dense", load("paced", target, **options))
+    return {
+        "dense_us": result.us_per_token,
+        "added_p50_ms": result.added_ms.p50,
+        "added_p99_ms": result.added_ms.p99,
+        "added_p999_ms": result.added_ms.p999,
+    }
+
+
+def flood(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
+    result = row.check("flood", load("flood", target, seconds=plan.seconds))
+    return {"flood_us": result.us_per_token}
+
+
+def after(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
+    """The first token again, once 300 streams have been open at once."""
+    options = {"seconds": plan.request_seconds, "preload": DENSE_STREAMS}
+    result = row.check("after", load("requests", target, **options))
+    return {"after_p50_ms": result.first_ms.p50, "after_p99_ms": result.first_ms.p99}
+
+
+def search(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
+    """The most streams, sought from near where the last round found them."""
+    known = row.rounds.get("most_streams")
+    guess = known[-1] * 0.9 if known else _guess(row)
+    options = {"streams": int(guess), "step": 1.2 if known else 1.3}
+    options |= {"seconds": plan.search_seconds, "precision": plan.precision, "limit": 180}
+    result = load("search", target, max_streams=6000, rate=RATE, **options)
+    return {"most_streams": result.streams, "most_us": result.us_per_token}
+
+
+def _guess(row: Row) -> float:
+    cost_us = row.rounds.get("dense_us", [100])[-1]
+    return min(4000, max(20, 1e6 / (RATE * max(cost_us, 1))))
+
+
+PARTS: dict[str, Callable[[Load, Target, Plan, Row], Figures]] = {
+    "idle": idle,
+    "requests": requests,
+    "dense": dense,
+    "flood": flood,
+    "after": after,
+    "search": search,
+}
+WITHOUT_RELAY = ("requests", "dense")
+"""What says something where there is no relay: what the measuring itself adds."""
+
+
+def measure(relays: list[Relay], load: Load, core: int, plan: Plan) -> list[Row]:
+    """Run all parts of all rounds; say on stderr what is going on."""
+    rows = [Row(relay) for relay in relays]
+    for number in range(plan.rounds):
+        for row in list(rows):
+            try:
+                _round(row, load, core, plan, f"round {number + 1} of {plan.rounds}")
+            except Unavailable as fault:
+                row.complaints.append(str(fault))
+                say(f"{row.relay.name}: {fault}")
+    return rows
+
+
+def _round(row: Row, load: Load, core: int, plan: Plan, where: str) -> None:
+    names = PARTS if row.relay.command else WITHOUT_RELAY
+    with started(row.relay, load.upstream_port, core) as target:
+        for name in names:
+            if plan.parts and name not in plan.parts:
+                continue
+            say(f"{where}, {row.relay.name}: {name}")
+            row.add(PARTS[name](load, target, plan, row))
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

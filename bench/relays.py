@@ -1,0 +1,235 @@
+"""The relays that are compared, as rows of data, and how one is run on a core.
+
+In a row's texts `{port}` is where it shall listen, `{upstream}` the base URL of the upstream
+with `/v1`, `{upstream_port}` its port, `{folder}` a fresh folder that is its working directory.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.load import Target, Unavailable
+
+ROOT = Path(__file__).parent.parent
+KEY = "sk-bench"
+START_S = 120
+NGINX = """
+worker_processes 1;
+error_log {folder}/error.log;
+pid {folder}/nginx.pid;
+events { worker_connections 20000; }
+worker_rlimit_nofile 40000;
+http {
+  access_log off;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  upstream provider { server 127.0.0.1:{upstream_port} max_fails=0; keepalive 1024; }
+  server {
+    listen 127.0.0.1:{port} backlog=4096;
+    location / {
+      proxy_pass http://provider;
+      proxy_http_version 1.1;
+      proxy_set_header connection "";
+      proxy_buffering off;
+    }
+  }
+}
+"""
+LITELLM = """
+model_list:
+  - model_name: bench
+    litellm_params: {model: openai/bench, api_base: "{upstream}", api_key: sk-bench}
+litellm_settings: {telemetry: false}
+"""
+PORTKEY = ("x-portkey-provider: openai", "x-portkey-custom-host: {upstream}")
+
+
+@dataclass(frozen=True)
+class Relay:
+    name: str
+    command: tuple[str, ...] = ()
+    """Empty for no relay at all: the clients speak to the upstream."""
+    path: str = "/v1/chat/completions"
+    model: str = "bench"
+    headers: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict)
+    version: tuple[str, ...] = ()
+    """A command that prints it."""
+
+
+DIRECT = Relay("none")
+OWN_ENVIRON = {
+    "OPENAI_API_KEY": KEY,
+    "OPENAI_BASE_URL": "{upstream}",
+    "SESERAGI_LOG_FORMAT": "json",
+    "SESERAGI_MAX_STREAMS": "10000",
+    "PYTHONPATH": str(ROOT),
+}
+
+
+def own(name: str = "seseragi", *, path: str = "/v1/chat/completions", **settings: str) -> Relay:
+    """Give our relay, as it comes but for the number of streams and the given settings."""
+    environ = OWN_ENVIRON | {f"SESERAGI_{key.upper()}": value for key, value in settings.items()}
+    return Relay(
+        name,
+        (sys.executable, "-m", "app", "--port", "{port}"),
+        path=path,
+        model="openai/bench",
+        environ=environ,
+        version=(sys.executable, "-c", "import app; print(app.__version__)"),
+    )
+
+
+def nginx() -> Relay | None:
+    """Give nginx that copies bytes, if it is installed."""
+    program = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
+    if program is None:
+        return None
+    # As root it would drop its rights, and not get at a folder that is root's.
+    main = "daemon off; user root;" if os.geteuid() == 0 else "daemon off;"
+    command = (program, "-p", "{folder}", "-c", "{folder}/nginx.conf", "-g", main)
+    return Relay("nginx", command, files={"nginx.conf": NGINX}, version=(program, "-v"))
+
+
+def peer(text: str) -> Relay:
+    """Read `litellm`, `portkey` or `NAME=COMMAND` of the command line."""
+    name, given, command = text.partition("=")
+    if given:
+        return Relay(name, tuple(command.split()))
+    if name == "litellm":
+        return _litellm(_program("litellm", "pip install 'litellm[proxy]'"))
+    if name == "portkey":
+        return _portkey(_program("gateway", "npm install @portkey-ai/gateway"))
+    raise Unavailable(f"unknown peer {name!r}; known: litellm, portkey, or NAME=COMMAND")
+
+
+def _litellm(program: str) -> Relay:
+    arguments = ("--config", "{folder}/config.yaml", "--host", "127.0.0.1", "--port", "{port}")
+    return Relay(
+        "litellm",
+        (program, *arguments, "--telemetry", "False"),
+        files={"config.yaml": LITELLM},
+        environ={"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        version=(program, "--version"),
+    )
+
+
+def _portkey(program: str) -> Relay:
+    package = Path(program).resolve().parent.parent / "package.json"
+    version = (sys.executable, "-c", f"import json; print(json.load(open('{package}'))['version'])")
+    command = (program, "--port={port}", "--headless")
+    return Relay("portkey", command, headers=PORTKEY, version=version)
+
+
+def _program(name: str, how: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise Unavailable(f"no {name!r} on the path: {how}, and add its folder to PATH")
+    return found
+
+
+def version_of(relay: Relay) -> str:
+    """Ask a relay for its version; empty if it does not say."""
+    if not relay.version:
+        return ""
+    # In the root, where `app` is found.
+    done = subprocess.run(relay.version, capture_output=True, text=True, cwd=ROOT, check=False)
+    found = re.search(r"\d+(\.\d+)+\S*", done.stdout + done.stderr)
+    return found[0] if found else ""
+
+
+def free_port(taken: int = 0) -> int:
+    """Find a port below those that the system gives out by itself, other than `taken`."""
+    for port in range(18000 + os.getpid() % 1000 * 10, 32000):
+        if port == taken:
+            continue
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise Unavailable("no free port between 18000 and 32000")
+
+
+@contextlib.contextmanager
+def started(relay: Relay, upstream_port: int, core: int) -> Iterator[Target]:
+    """Run a relay on one core until it listens; stop it and its children in the end."""
+    if not relay.command:
+        yield Target(upstream_port, None, path=relay.path, model=relay.model)
+        return
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder, port = Path(name), free_port(upstream_port)
+        words = {
+            "{port}": str(port),
+            "{upstream}": f"http://127.0.0.1:{upstream_port}/v1",
+            "{upstream_port}": str(upstream_port),
+            "{folder}": name,
+        }
+        for file, text in relay.files.items():
+            (folder / file).write_text(_filled(text, words))
+        process = _start(relay, folder, words, core)
+        try:
+            _wait(process, port, folder / "log", relay.name)
+            headers = tuple(_filled(header, words) for header in relay.headers)
+            yield Target(port, process.pid, relay.path, relay.model, headers)
+        finally:
+            _stop(process)
+
+
+def _start(
+    relay: Relay, folder: Path, words: Mapping[str, str], core: int
+) -> subprocess.Popen[bytes]:
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.lower().endswith(("_proxy", "_api_key", "_base_url"))
+        and not name.startswith("SESERAGI_")
+    }
+    environ |= {name: _filled(value, words) for name, value in relay.environ.items()}
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(
+            [_filled(word, words) for word in relay.command],
+            cwd=folder,
+            env=environ,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        )
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    for name, value in words.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, log: Path, name: str) -> None:
+    limit = time.monotonic() + START_S
+    while time.monotonic() < limit and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    last = log.read_text(errors="replace").strip()[-600:]
+    raise Unavailable(f"{name} does not listen on port {port}: {last}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+            return

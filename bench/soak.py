@@ -1,0 +1,107 @@
+"""Many streams through one relay: nothing of them may stay.
+
+In ten batches streams come to their end, readers leave, and upstreams die; after each the
+relay has time to forget what has ended, and tells what it holds.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench.load import Load, Target, Unavailable
+from bench.relays import Relay, own, started
+
+BATCHES = 10
+AT_ONCE = 100
+TOKENS = 5
+RETENTION_S = 1
+GROWTH_KIB = 4096
+"""From the third batch to the last, when the heap has settled: 60 bytes a stream of 100,000."""
+GROWTH_OBJECTS = 1000
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a relay holds when nothing runs; memory in KiB."""
+
+    memory: int
+    files: int
+    tasks: int
+    objects: int
+
+
+def run(load: Load, core: int, *, streams: int) -> int:
+    """Print what is held after each batch; 1 if something stayed."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        counts = Path(folder) / "counts"
+        with started(_watched(counts), load.upstream_port, core) as target:
+            _batch(load, target, AT_ONCE)
+            held = [_held(target, counts)]
+            print(f"{'streams':>8} {'PSS KiB':>9} {'files':>6} {'tasks':>6} {'objects':>8}")
+            for number in range(1, BATCHES + 1):
+                _batch(load, target, streams // BATCHES)
+                held.append(last := _held(target, counts))
+                done = number * (streams // BATCHES)
+                print(f"{done:8} {last.memory:9} {last.files:6} {last.tasks:6} {last.objects:8}")
+                sys.stdout.flush()
+    faults = leaks(held)
+    print("\n".join(faults) if faults else "nothing stayed")
+    return int(bool(faults))
+
+
+def leaks(held: list[Held]) -> list[str]:
+    """Say what has grown."""
+    first, settled, last = held[0], held[3], held[-1]
+    found = []
+    if last.memory > settled.memory + GROWTH_KIB:
+        found.append(f"memory grew from {settled.memory} to {last.memory} KiB")
+    if last.files > first.files:
+        found.append(f"{last.files - first.files} files stayed open")
+    if last.tasks > first.tasks:
+        found.append(f"{last.tasks - first.tasks} tasks still run")
+    if last.objects > settled.objects + GROWTH_OBJECTS:
+        found.append(f"objects grew from {settled.objects} to {last.objects}")
+    return found
+
+
+def _watched(counts: Path) -> Relay:
+    relay = own(path="/v1/chat", retention_s=str(RETENTION_S), linger_s="0")
+    environ = {**relay.environ, "BENCH_COUNTS": str(counts)}
+    command = (sys.executable, "-m", "bench.watched", "--port", "{port}")
+    return replace(relay, command=command, environ=environ)
+
+
+def _batch(load: Load, target: Target, streams: int) -> None:
+    some = max(10, streams // 50)
+    options = {"streams": AT_ONCE, "tokens": TOKENS, "warmup_requests": 0}
+    runs = [load("work", target, **options, requests=streams)]
+    runs.append(
+        load("work", target, **options | {"tokens": 200, "rate": 50}, requests=some, leave=2)
+    )
+    for act in ("die", "reset"):
+        runs.append(load("dead", target, act=act, streams=min(some, AT_ONCE), rate=100, tokens=3))
+    for result in runs:
+        if result.complaint:
+            raise Unavailable(f"the streams of the soak went wrong: {result.complaint}")
+
+
+def _held(target: Target, counts: Path) -> Held:
+    """Ask when the relay has had time to forget."""
+    time.sleep(2 * RETENTION_S + 0.5)
+    if target.pid is None:
+        raise Unavailable("the soak needs a relay")
+    counts.unlink(missing_ok=True)
+    os.kill(target.pid, signal.SIGUSR1)
+    limit = time.monotonic() + 10
+    while not counts.exists():
+        if time.monotonic() > limit:
+            raise Unavailable("the relay does not tell what it holds")
+        time.sleep(0.02)
+    tasks, objects = map(int, counts.read_text().split())
+    files = len(list(Path(f"/proc/{target.pid}/fd").iterdir()))
+    rollup = Path(f"/proc/{target.pid}/smaps_rollup").read_text()
+    return Held(int(rollup.split("Pss:")[1].split()[0]), files, tasks, objects)
