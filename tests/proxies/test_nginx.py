@@ -19,6 +19,7 @@ from tests.upstream import (
     chunk,
     chunked_head,
     head,
+    reply,
     send,
     serve_upstream,
     text,
@@ -125,6 +126,33 @@ async def test_relay_that_is_gone_is_passed_over(tmp_path):
             replies = [await client.post("/v1/chat", json=HELLO) for _ in range(10)]
 
     assert [200] * 10 == [reply.status_code for reply in replies]
+
+
+async def test_read_that_a_relay_refuses_goes_to_another(tmp_path):
+    async with serve_upstream() as draining, serve_upstream() as other:
+        draining.models = reply("503 Service Unavailable", "{}")
+        other.models = [head(), send(EVENT)]
+        async with (
+            nginx(tmp_path, draining.port, other.port) as proxy,
+            client_of(proxy) as client,
+        ):
+            answers = [await client.get(EVENTS) for _ in range(4)]
+
+    assert [200] * 4 == [answer.status_code for answer in answers]
+    assert 0 < draining.models_asked
+
+
+async def test_start_that_a_relay_refuses_is_not_sent_again(tmp_path):
+    async with serve_upstream() as draining, serve_upstream() as other:
+        draining.script = other.script = reply("503 Service Unavailable", "{}")
+        async with (
+            nginx(tmp_path, draining.port, other.port) as proxy,
+            client_of(proxy) as client,
+        ):
+            answer = await client.post("/v1/chat", json=HELLO)
+
+    assert 503 == answer.status_code
+    assert 1 == len(draining.calls) + len(other.calls)
 
 
 async def test_frozen_relay_costs_a_reader_its_connection_only(tmp_path):
