@@ -1,0 +1,112 @@
+"""Caddy and HAProxy as `docs/proxies.md` shows them."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.needs import program
+from tests.proxies.programs import Proxy, certify, free_port, replace, running
+from tests.proxies.reading import TOKENS, Timed, curl, delays, post
+from tests.serving import HELLO, serve_relay
+from tests.test_docs import block
+from tests.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
+
+CADDY = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n"
+HEALTHY_S = 5
+
+
+def relays(snippet: str, relay: int) -> str:
+    """Put the address of a relay into it, and before that one where there is none."""
+    snippet = snippet.replace("relay-1:8000", f"127.0.0.1:{free_port()}")
+    return snippet.replace("relay-2:8000", f"127.0.0.1:{relay}")
+
+
+@contextlib.asynccontextmanager
+async def caddy(folder: Path, relay: int) -> AsyncIterator[Proxy]:
+    port, tls = free_port(), folder / "tls"
+    authority = certify(tls)
+    site = f"localhost:{port} {{\n\ttls {tls}/fullchain.pem {tls}/privkey.pem"
+    text = replace(block("caddy", "docs/proxies.md"), "chat.example.com {", site)
+    (folder / "Caddyfile").write_text(CADDY + relays(text, relay))
+    homes = [f"XDG_DATA_HOME={folder}", f"XDG_CONFIG_HOME={folder}"]
+    command = ["env", *homes, program("caddy"), "run", "--config", "Caddyfile"]
+    async with running([*command, "--adapter", "caddyfile"], folder, port):
+        yield Proxy("", f"https://localhost:{port}", authority)
+
+
+@contextlib.asynccontextmanager
+async def haproxy(folder: Path, relay: int) -> AsyncIterator[Proxy]:
+    port, tls = free_port(), folder / "tls"
+    authority = certify(tls)
+    pem = tls / "both.pem"
+    pem.write_bytes((tls / "fullchain.pem").read_bytes() + (tls / "privkey.pem").read_bytes())
+    text = replace(block("haproxy", "docs/proxies.md"), "bind :8443", f"bind 127.0.0.1:{port}")
+    text = replace(text, "/etc/haproxy/seseragi.pem", str(pem))
+    text = replace(text, "check inter 2s", "check inter 100ms")
+    (folder / "haproxy.cfg").write_text(f"global\n    maxconn 100\n{relays(text, relay)}")
+    command = [program("haproxy", "/usr/sbin/haproxy"), "-f", "haproxy.cfg"]
+    async with running(command, folder, port):
+        yield Proxy("", f"https://localhost:{port}", authority)
+
+
+PROXIES = pytest.mark.parametrize("proxy", [caddy, haproxy], ids=lambda proxy: proxy.__name__)
+Run = Callable[[Path, int], contextlib.AbstractAsyncContextManager[Proxy]]
+
+
+@PROXIES
+async def test_each_token_comes_within_100_ms(proxy: Run, tmp_path):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.choose = lambda call: Timed()
+        async with proxy(tmp_path, relay.port) as front:
+            options = ("--http2", "--compressed", "--cacert", str(front.authority), *post())
+            async with curl(tmp_path, f"{front.https}/v1/chat", *options) as reply:
+                taken = await delays(reply)
+
+    assert TOKENS == len(taken)
+    assert max(taken) < 0.1, taken
+    assert "http/2 200" in reply.head
+    assert "content-encoding" not in reply.head
+
+
+@PROXIES
+async def test_client_that_leaves_is_seen_by_the_relay(proxy: Run, tmp_path):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("one")), Hold()]
+        async with proxy(tmp_path, relay.port) as front:
+            options = ("--cacert", str(front.authority), *post(on_disconnect="cancel"))
+            async with curl(tmp_path, f"{front.https}/v1/chat", *options) as reply:
+                await reply.first("text.delta")
+
+            await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+
+
+@PROXIES
+async def test_relay_that_is_gone_is_passed_over(proxy: Run, tmp_path):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("fine") + FINISH + DONE)]
+        async with proxy(tmp_path, relay.port) as front:
+            trust = ssl.create_default_context(cafile=str(front.authority))
+            async with httpx2.AsyncClient(verify=trust, trust_env=False) as client:
+                url = f"{front.https}/v1/chat"
+                replies = [await client.post(url, json=HELLO) for _ in range(4)]
+
+    assert [200] * 4 == [reply.status_code for reply in replies]
+
+
+async def test_haproxy_sends_eventsource_back_when_no_relay_is_ready(tmp_path):
+    async with haproxy(tmp_path, free_port()) as front:
+        options = ("--cacert", str(front.authority), "-H", "Accept: text/event-stream")
+        async with asyncio.timeout(HEALTHY_S):
+            while True:
+                url = f"{front.https}/v1/streams/st_1/events"
+                async with curl(tmp_path, url, *options) as reply:
+                    out, _ = await reply.process.communicate()
+                if "200 " in reply.head:
+                    break
+
+    assert b"retry: 2000\n\n" == out
