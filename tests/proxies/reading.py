@@ -16,6 +16,7 @@ from tests.upstream import DONE, FINISH, Step, head, send, text, wait
 
 TOKENS = 20
 GAP_S = 0.03
+LATE_S = 0.1
 
 
 class Timed(Sequence[Step]):
@@ -90,10 +91,18 @@ def post(**fields: Any) -> tuple[str, ...]:
     return ("--json", json.dumps({**HELLO, **fields}))
 
 
-async def delays(running: Curl) -> list[float]:
-    """Read an answer of `Timed` tokens; give the seconds from writing to reading of each."""
-    taken = []
-    async for message in running.messages():
-        if message.event == "text.delta":
-            taken.append(time.monotonic() - float(json.loads(message.data)["text"]))
-    return taken
+async def delays(folder: Path, url: str, *options: str) -> tuple[list[float], str]:
+    """Read an answer of `Timed` tokens; give the seconds from writing to reading of each.
+
+    A busy machine may delay a run, a proxy that holds tokens back delays all: of three runs
+    the first without a delay over `LATE_S` is given, else the last. With it comes the head.
+    """
+    for _ in range(3):
+        taken = []
+        async with curl(folder, f"{url}/v1/chat", *options, *post()) as reply:
+            async for message in reply.messages():
+                if message.event == "text.delta":
+                    taken.append(time.monotonic() - float(json.loads(message.data)["text"]))
+        if max(taken) < LATE_S:
+            break
+    return taken, reply.head
