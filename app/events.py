@@ -286,8 +286,8 @@ def decode(data: bytes | str) -> Event:
 
 def type_of(event: Event) -> str:
     """Give the event's `type`, such as "text.delta"."""
-    return _TYPES[type(event)]
+    return TYPES[type(event)]
 
 
-_TYPES: dict[type, str] = {kind: str(kind.__struct_config__.tag) for kind in get_args(Event)}
-TYPES: tuple[str, ...] = tuple(_TYPES.values())
+TYPES: dict[type, str] = {kind: str(kind.__struct_config__.tag) for kind in get_args(Event)}
+"""The `type` of each class of events."""

@@ -4,13 +4,14 @@ The cursor of this dialect is the event's own number (PROTOCOL.md, "Frames and i
 """
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from app.dialects.front import Frame
 from app.dialects.turn import TextBlock, ToolCallBlock, render_turn
 from app.events import (
+    TYPES,
     ChoiceEnd,
     ErrorInfo,
     Event,
@@ -40,6 +41,9 @@ from app.events import (
 )
 from app.requests import AssistantMessage
 
+LINES: Final = {kind: f"\nevent: {name}\ndata: ".encode() for kind, name in TYPES.items()}
+"""What stands between the number and the data of an event's frame."""
+
 
 class Renderer:
     """The frames of one stream: its events."""
@@ -59,26 +63,23 @@ class Writer:
     """
 
     def __init__(self, stream: str, *, after: int = 0, retry_ms: int) -> None:
-        self._id_prefix = f"id: {stream}.".encode()
+        self._id = f"id: {stream}.".encode()
         self.begin = after
         self._number = after
         self._retry = b"retry: %d\n" % retry_ms
 
     def feed(self, event: Event) -> bytes:
         """Give the frame of the next event."""
-        return self.frame(self._number + 1, event)
+        if self._retry:
+            return self.frame(self._number + 1, event)
+        self._number += 1  # what `frame` does, without a call
+        return b"%b%d%b%b\n\n" % (self._id, self._number, LINES[type(event)], encode(event))
 
     def frame(self, number: int, event: Event) -> bytes:
         """Give the frame of an event further on, those between being left out."""
         self._number = number
         retry, self._retry = self._retry, b""
-        return b"%b%b%d\nevent: %b\ndata: %b\n\n" % (
-            retry,
-            self._id_prefix,
-            number,
-            type_of(event).encode(),
-            encode(event),
-        )
+        return b"%b%b%d%b%b\n\n" % (retry, self._id, number, LINES[type(event)], encode(event))
 
 
 def event_id(stream: str, number: int) -> str:

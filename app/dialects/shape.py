@@ -67,8 +67,10 @@ class Shape:
     @property
     def finished(self) -> bool:
         """Whether every choice that was seen has a finish reason, and none is torn."""
-        states = self._choices.values()
-        return bool(states) and all(c.finish and not c.torn for c in states)
+        for state in self._choices.values():  # asked after every read
+            if not state.finish or state.torn:
+                return False
+        return bool(self._choices)
 
     @property
     def empty(self) -> bool:
@@ -326,7 +328,8 @@ class Shape:
     def _delta(self, choice: int, kind: Kind, text: str) -> None:
         if not text:
             return
-        block = self._choice(choice).open
+        state = self._choices.get(choice)
+        block = state.open if state is not None else None
         if block is None or block.kind is not kind:
             block = self._open(choice, kind)
         text = block.halves.feed(text)

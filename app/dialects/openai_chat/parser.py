@@ -14,7 +14,7 @@ from typing import Any
 from app.dialects.answer import Answer
 from app.dialects.openai_chat.deltas import Deltas
 from app.dialects.untyped import count, decode, mapping, words
-from app.events import Event, TokenCounts
+from app.events import TokenCounts
 from app.framing.sse import Message
 
 
@@ -31,15 +31,11 @@ class Parser(Answer):
         """Whether every choice is finished, those too that were not seen yet."""
         return self._shape.finished and self._shape.seen >= self._choices
 
-    def feed(self, message: Message) -> list[Event]:
-        """Take the next message."""
-        self._fed = True
-        return super().feed(message)
-
     def _is_whole(self) -> bool:
         return self._shape.finished or self._deltas.whole
 
     def _message(self, message: Message) -> None:
+        self._fed = True
         data = message.data.strip()
         if data.startswith("[DONE]"):
             self._complete()
@@ -53,6 +49,9 @@ class Parser(Answer):
         if message.event == "error":
             # Groq [groq/error-event], LM Studio, and llama.cpp's `error:` field line.
             self._refuse(document)
+            return
+        if isinstance(document, dict):
+            self._chunk(document)
             return
         for chunk in document if isinstance(document, list) else (document,):
             if self._shape.ended:
@@ -77,7 +76,7 @@ class Parser(Answer):
             self._shape.usage(parse_usage(mapping(usage)))
         if chunk.get("error") or chunk.get("object") == "error" or chunk.get("type") == "error":
             self._refuse(chunk)
-        elif mapping(chunk.get("base_resp")).get("status_code"):
+        elif "base_resp" in chunk and mapping(chunk["base_resp"]).get("status_code"):
             self._refuse(chunk)  # MiniMax; 0 is no error
         elif self._deltas.error:
             self._refuse({"error": self._deltas.error})
