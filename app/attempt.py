@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
 
 import httpx2
 import msgspec
 import structlog
 
-from app.dialects.dialect import Parser
+from app.dialects.dialect import Decoder, Parser
 from app.errors import RelayError, UpstreamError
 from app.events import (
     ChoiceEnd,
@@ -27,8 +28,10 @@ from app.events import (
 )
 from app.limits import Deadlines, Limits
 from app.requests import ChatRequest
-from app.upstreams.http import FAILURES, Client, body_of, explain, open_stream
+from app.upstreams.client import Client
+from app.upstreams.http import FAILURES, body_of, explain, open_stream
 from app.upstreams.targets import Target
+from app.upstreams.transport import Body
 from app.watch import Watch
 
 REUSE_WAIT_S = 0.2
@@ -42,8 +45,15 @@ _UNSEEN = (ContentFilter, Notice, Usage, ChoiceEnd, StreamEnd)
 
 log = structlog.get_logger("seseragi.relay")
 
-Take = Callable[[Sequence[Event]], Awaitable[None]]
-"""Who takes the events of an attempt, a batch for each read; what it raises is not caught."""
+
+class Taker(Protocol):
+    """Who takes the events of an attempt, a batch for each read."""
+
+    def push(self, events: Sequence[Event]) -> bool:
+        """Take them at once, or none of them: False, and they have to be waited for."""
+
+    async def take(self, events: Sequence[Event]) -> None:
+        """Take them; what it raises is not caught."""
 
 
 class Attempt:
@@ -68,31 +78,37 @@ class Attempt:
         self._client = client
         self._limits = limits
         self._via = via
+        self._decoder: Decoder
+        self._watch: Watch
+        self._taker: Taker
+        self._waiting: list[Event] = []
+        """What could not be taken at once."""
 
-    async def run(self, take: Take, *, deadlines: Deadlines) -> None:
-        """Call the target and give its events to `take` as they come."""
+    async def run(self, taker: Taker, *, deadlines: Deadlines) -> None:
+        """Call the target and give its events to the taker as they come."""
+        self._taker = taker
         upstream = self.target.upstream.name
         answered = False
         try:
             async with asyncio.timeout(None) as patience:
-                with Watch(deadlines, patience) as watch:
+                with Watch(deadlines, patience) as self._watch:
                     try:
                         response = await self._open()
                     except RelayError as error:
-                        await take(self.stop("failed", error))
+                        await taker.take(self.stop("failed", error))
                         return
                     answered = True
                     try:
-                        await self._read(response, watch, take)
+                        await self._read(response)
                     finally:
                         await response.aclose()
         except TimeoutError:
             late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {deadlines.reason()}")
-            await take(self._cut(late))
+            await taker.take(self._cut(late))
         except FAILURES as failure:
             told = self.target.upstream.redact(_QUERY.sub("?...", str(failure)[:300]))
             log.warning("upstream connection failed", upstream=upstream, error=told)
-            await take(self._cut(explain(failure, upstream=upstream, answered=answered)))
+            await taker.take(self._cut(explain(failure, upstream=upstream, answered=answered)))
 
     def start(self) -> list[Event]:
         """Give the events that stand before the answer: who gives it, and what he was not told."""
@@ -109,35 +125,55 @@ class Attempt:
             request.headers["via"] = self._via
         return await open_stream(self._client, request, upstream=self.target.upstream.name)
 
-    async def _read(self, response: httpx2.Response, watch: Watch, take: Take) -> None:
+    async def _read(self, response: httpx2.Response) -> None:
         """Move bytes until the parser has seen the end, or there are no more."""
-        decoder = self.target.dialect.decoder(
+        self._decoder = self.target.dialect.decoder(
             max_line=self._limits.max_line, max_event=self._limits.max_event
         )
-        parser = self.parser
-        pieces = body_of(response)
-        async for piece in pieces:
-            events: list[Event] = []
-            for message in decoder.feed(piece):
-                events += parser.feed(message)
-            if _DELTAS.issuperset(map(type, events)):  # nearly every piece: 1 us less
-                watch.saw(events=bool(events), finished=parser.finished)
-            else:
-                watch.saw(events=any(map(is_visible, events)), finished=parser.finished)
-                events = self._redacted(events)
-            if events:
-                await take(events)
-            if parser.ended:
-                await _finish_body(pieces)
+        body = body_of(response)
+        if isinstance(body, Body):
+            body.push(self._push)
+        async for piece in body:
+            if piece:
+                self._waiting += self._parse(piece)
+            if events := self._forget():
+                await self._taker.take(events)
+            if self.parser.ended:
+                await _finish_body(body)
                 return
-        await take(self._redacted(parser.close(decoder.close())))
+        await self._taker.take(self._redacted(self.parser.close(self._decoder.close())))
+
+    def _push(self, piece: bytes) -> bool:
+        """Take a piece within the read that brought it, if its events can be."""
+        events = self._parse(piece)
+        if not self.parser.ended and (not events or self._taker.push(events)):
+            return True
+        self._waiting = events
+        return False
+
+    def _parse(self, piece: bytes) -> list[Event]:
+        events: list[Event] = []
+        feed = self.parser.feed
+        for message in self._decoder.feed(piece):
+            events += feed(message)
+        finished = self.parser.finished
+        if _DELTAS.issuperset(map(type, events)):  # nearly every piece: 1 us less
+            self._watch.saw(events=bool(events), finished=finished)
+            return events
+        self._watch.saw(events=any(map(is_visible, events)), finished=finished)
+        return self._redacted(events)
+
+    def _forget(self) -> list[Event]:
+        """Give what waits to be taken; from now on that is the business of who asks."""
+        events, self._waiting = self._waiting, []
+        return events
 
     def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
         """End it from outside; give what is left to tell."""
-        return self._redacted(self.parser.stop(status, error))
+        return self._forget() + self._redacted(self.parser.stop(status, error))
 
     def _cut(self, error: RelayError) -> list[Event]:
-        return self._redacted(self.parser.cut(error))
+        return self._forget() + self._redacted(self.parser.cut(error))
 
     def _redacted(self, events: list[Event]) -> list[Event]:
         """Take the upstream's secrets out of what may quote what it said of the request."""

@@ -17,7 +17,7 @@ from app.events import Event, StreamEnd, StreamTarget
 from app.limits import Limits
 from app.relay import Relay, shut_down
 from app.requests import ChatRequest
-from app.upstreams.http import Client
+from app.upstreams.client import Client
 from app.upstreams.routes import Health, Upstreams
 
 BATCH = 256

@@ -24,7 +24,7 @@ from app.hub import Capacity, Hub
 from app.limits import Limits
 from app.settings import Settings, SettingsError
 from app.settings.upstreams import DEMO
-from app.upstreams.http import open_client
+from app.upstreams.client import open_client
 from app.upstreams.routes import Upstreams
 
 LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"

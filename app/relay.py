@@ -25,7 +25,7 @@ from app.events import Event, Notice, Status, StreamEnd, StreamStart, StreamTarg
 from app.limits import Deadlines, Limits
 from app.requests import ChatRequest
 from app.retry import Breaker, Step
-from app.upstreams.http import Client
+from app.upstreams.client import Client
 from app.upstreams.routes import Route, Upstreams
 
 log = structlog.get_logger("seseragi.relay")
@@ -110,14 +110,14 @@ class Relay:
         except RelayError as error:
             await self._end_by_log(error)
             return
-        await self._take(self._attempt.stop(*self._why_stopped()))
+        await self.take(self._attempt.stop(*self._why_stopped()))
 
     async def _end_by_log(self, error: RelayError) -> None:
         """End as failed when the parser is ahead of the log: it knows what has to be closed."""
         self._stop = self._stop or ("failed", error)
         self._held = []
         written = await read_all(self._log, self.stream)
-        await self._take(ending_of(written, status="failed", error=error.info()))
+        await self.take(ending_of(written, status="failed", error=error.info()))
 
     def stop(self, status: Status, error: RelayError | None = None) -> None:
         """End the generation from outside and close the upstream; the first call counts."""
@@ -157,11 +157,24 @@ class Relay:
             begin_by=self._started_at + budget_s if budget_s else None,
         )
         try:
-            await attempt.run(self._take, deadlines=deadlines)
+            await attempt.run(self, deadlines=deadlines)
         finally:
             breaker.end(begun)
 
-    async def _take(self, events: Sequence[Event]) -> None:
+    def push(self, events: Sequence[Event]) -> bool:
+        """Append a batch within the read that brought it: the way of nearly every token.
+
+        False, and none is appended, before the target is committed, at the end, and where
+        the log has to be waited for.
+        """
+        if not self.committed.done() or isinstance(events[-1], StreamEnd):
+            return False
+        if not self._log.push(self.stream, events):
+            return False
+        self._count += len(events)
+        return True
+
+    async def take(self, events: Sequence[Event]) -> None:
         """Append a batch, or hold it while nothing visible has come."""
         if not events:
             return
@@ -191,7 +204,7 @@ class Relay:
         if step is None:
             verdict = error if self._stop else self._plan.verdict(self._route.name, error)
             end = held[-1]
-            assert isinstance(end, StreamEnd)  # noqa: S101  (for mypy; _take looked)
+            assert isinstance(end, StreamEnd)  # noqa: S101  (for mypy; take looked)
             await self._append([*held[:-1], msgspec.structs.replace(end, error=verdict.info())])
             return
         self._attempt = self._prepare(step)

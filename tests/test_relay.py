@@ -14,8 +14,8 @@ from app.events import Event, StreamEnd
 from app.limits import Limits
 from app.relay import Relay
 from app.requests import parse_chat_request
+from app.upstreams.client import open_client
 from app.upstreams.endpoints import Upstream
-from app.upstreams.http import open_client
 from app.upstreams.routes import Upstreams
 from tests.upstream import DONE, FINISH, text
 
@@ -32,6 +32,9 @@ class Slow(MemoryLog):
         super().__init__(retention_s=60, max_bytes=2**20, **limits)
         self.slow = slow
         self.started = asyncio.Event()
+
+    def push(self, stream: str, events: Sequence[Event]) -> bool:
+        return False
 
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         await super().append(stream, events)
@@ -114,6 +117,9 @@ class Filling(MemoryLog):
         super().__init__(retention_s=60, max_bytes=2**20, max_stream_events=room)
         self.room = room
         self.relay: Relay | None = None
+
+    def push(self, stream: str, events: Sequence[Event]) -> bool:
+        return False
 
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         await super().append(stream, events)

@@ -89,6 +89,12 @@ class EventLog(Protocol):
     async def find(self, name: str) -> str | None:
         """Give the stream that has a name; None where none that is kept has it."""
 
+    def push(self, stream: str, events: Sequence[Event]) -> bool:
+        """Do what `append` does, within the call, if nothing has to be waited for.
+
+        False, and nothing is added, where something has, or where `append` would raise.
+        """
+
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         """Add events at the end and wake the readers.
 

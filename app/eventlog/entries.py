@@ -163,10 +163,6 @@ class Entries:
         self._drop_expired()
         return self._running.get(stream) or self._ended.get(stream)
 
-    def runs(self, stream: str) -> bool:
-        """Tell whether events can still be added to the stream."""
-        return stream in self._running
-
     def follow(self, stream: str, after: int, follower: Follower) -> bool:
         """Do what `EventLog.follow` does."""
         entry = self._running.get(stream)

@@ -4,6 +4,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
+from app.errors import ServiceError
 from app.eventlog import PAGE, Claim, Follower, LogState
 from app.eventlog.entries import Entries, Entry, expired, unknown
 from app.events import Event
@@ -93,9 +94,21 @@ class MemoryLog:
         stream = self._named.get(name)
         return stream if stream is not None and self._entries.find(stream) else None
 
+    def push(self, stream: str, events: Sequence[Event]) -> bool:
+        try:
+            self._add(stream, events)
+        except (ServiceError, ValueError):
+            return False
+        return True
+
     async def append(self, stream: str, events: Sequence[Event]) -> None:
-        if not self._entries.runs(stream):
-            self._find(stream)
+        try:
+            self._add(stream, events)
+        except ValueError:
+            self._find(stream)  # or there is none, or no longer
+            raise
+
+    def _add(self, stream: str, events: Sequence[Event]) -> None:
         size = self._entries.measure(stream, events)
         self._entries.add(stream, events, size=size)
 

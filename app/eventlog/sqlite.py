@@ -205,6 +205,9 @@ class SqliteLog:
             return None
         return stream
 
+    def push(self, stream: str, events: Sequence[Event]) -> bool:
+        return False  # the file has to have it first
+
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         run = self._runs.get(stream)
         if run is None or run.ending:

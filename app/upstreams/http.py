@@ -1,28 +1,18 @@
-"""The HTTP side of a call: the client, opening a stream, and what its failures mean."""
+"""The HTTP side of a call: opening a stream, and what its failures mean."""
 
 import asyncio
-import base64
 import contextlib
-import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextvars import ContextVar
-from functools import cache, partial
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator
 
 import aiohttp
-import certifi
 import httpx2
-from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
-from httpx_aiohttp.httpx2 import AiohttpTransport, Httpx2AiohttpClient
-from httpx_aiohttp.httpx2.transport import map_aiohttp_exceptions
-from yarl import URL
 
 from app.dialects.failure import parse_failure
 from app.errors import UpstreamError
 from app.framing.sse import FramingError
+from app.upstreams.client import Client
+from app.upstreams.transport import reused
 
 MAX_FAILURE_BYTES = 64 * 1024
 """How much of an error reply is read."""
@@ -36,10 +26,6 @@ KEPT_TRIES = 2
 CLOSED_WITHIN_S = 0.25
 """How soon that shows: a round trip, and no time to run a model."""
 
-# Many servers close idle connections after 5 s (uvicorn, Node). A connection that is kept for
-# less is not found closed by the request that wants it.
-KEEPALIVE_S = 4.0
-
 CODINGS = ("", "identity", "gzip", "deflate")
 """What can be decoded, though only the first two are asked for."""
 
@@ -48,176 +34,6 @@ TLS_ALERT = "\\x15\\x03"
 
 FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
 """What a call may fail with beside `UpstreamError`; `explain` says what it means."""
-
-
-def open_client(
-    *, connect_timeout_s: float, mounts: Mapping[str, httpx2.AsyncBaseTransport]
-) -> "Client":
-    """Open the HTTP client of all upstreams; `mounts` are transports for URL patterns."""
-    return Client(
-        mounts=dict(mounts),
-        verify=open_trust(),
-        timeout=httpx2.Timeout(None, connect=connect_timeout_s, pool=connect_timeout_s),
-        follow_redirects=False,
-        # A cookie that one call was given must not go out with the next, somebody else's.
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-    )
-
-
-def open_trust() -> ssl.SSLContext:
-    """Give what certificates are checked against.
-
-    That is SSL_CERT_FILE, else SSL_CERT_DIR, else the system's store, else, where the system
-    has none, as in the smallest images, certifi's.
-    """
-    context = httpx2.create_ssl_context()
-    paths = ssl.get_default_verify_paths()
-    asked = bool(paths.capath) and paths.capath != paths.openssl_capath
-    if not context.cert_store_stats()["x509_ca"] and not asked and not _is_store(paths.capath):
-        context.load_verify_locations(certifi.where())
-    return context
-
-
-def _is_store(folder: str | None) -> bool:
-    """Tell whether OpenSSL would find certificates there, by their hashes."""
-    return bool(folder) and any(Path(str(folder)).glob("*.0"))
-
-
-_reused: ContextVar[bool] = ContextVar("reused", default=False)
-"""Whether the connection that this task uses had served before."""
-
-
-class _Connection(ResponseHandler):
-    """Ends the body that is being read when the connection fails, and says if it is reused.
-
-    aiohttp 3.14 tells only who waits for the next response: a body whose chunks are
-    malformed would never end for its reader, though the connection is closed.
-    """
-
-    _served = False
-
-    def set_response_params(self, **settings: Any) -> None:
-        _reused.set(self._served)
-        self._served = True
-        super().set_response_params(**settings)
-
-    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
-        payload = self._payload
-        super().set_exception(exc, *cause)
-        if payload is not None and not payload.is_eof() and payload.exception() is None:
-            payload.set_exception(aiohttp.ClientPayloadError("the body is malformed"))
-
-
-class _Body(httpx2.AsyncByteStream):
-    """The body of a reply: with each step all that has come since the last.
-
-    It fails with aiohttp's errors, which are among `FAILURES`.
-    """
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self._content = response.content
-
-    def __aiter__(self) -> "_Body":
-        return self
-
-    async def __anext__(self) -> bytes:
-        # httpx-aiohttp's own stream and httpx2's around it are four generators: 6 us a token.
-        piece = await self._content.readany()
-        if not piece:
-            raise StopAsyncIteration
-        return piece
-
-    async def aclose(self) -> None:
-        self._response.release()
-
-
-class _Transport(AiohttpTransport):
-    """aiohttp's, without its limit of 100 connections and its memory for cookies.
-
-    URLs go out as they are: aiohttp would quote them anew, and send ":" for "%3A", so that
-    the model's name in a path, or a signature of the path, were not what was built.
-    """
-
-    def get_client(self) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(
-            limit=0,  # the hub bounds the streams in flight
-            keepalive_timeout=KEEPALIVE_S,
-            ssl=self.ssl_context,
-        )
-        loop = asyncio.get_running_loop()
-        assert hasattr(connector, "_factory")  # noqa: S101  (or this would do nothing, quietly)
-        connector._factory = partial(_Connection, loop=loop)  # type: ignore[assignment]
-        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request with a body of bytes; give the reply when its head has come."""
-        if not isinstance(self.client, aiohttp.ClientSession):
-            self.client = self.get_client()
-        proxy = self.proxy
-        with map_aiohttp_exceptions():
-            response = await self.client.request(
-                request.method,
-                URL(str(request.url), encoded=True),
-                headers=request.headers.multi_items(),
-                data=request.content or None,
-                allow_redirects=False,
-                auto_decompress=False,
-                timeout=_timeout(**request.extensions.get("timeout", {})),
-                proxy=str(proxy.url) if proxy else None,
-                proxy_headers=dict(proxy.headers) if proxy else None,
-            )
-        return httpx2.Response(
-            response.status,
-            headers=response.raw_headers,
-            stream=_Body(response),
-            request=request,
-        )
-
-
-@cache
-def _timeout(
-    *, connect: float | None = None, pool: float | None = None, **_: float | None
-) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(sock_connect=connect, connect=pool)
-
-
-class Client(Httpx2AiohttpClient):
-    """Uses `_Transport`, also where the environment names a proxy; calls go through `open`."""
-
-    def _init_transport(  # type: ignore[override]  # called with keywords only
-        self, *, transport: httpx2.AsyncBaseTransport | None = None, **settings: Any
-    ) -> httpx2.AsyncBaseTransport:
-        return transport or _Transport(**settings)
-
-    def _init_proxy_transport(  # type: ignore[override]  # as above
-        self, proxy: httpx2.Proxy, **settings: Any
-    ) -> httpx2.AsyncBaseTransport:
-        if proxy.url.scheme not in ("http", "https"):
-            return _NoTransport("the environment names a proxy that is no HTTP proxy")
-        if proxy.auth is not None:
-            # httpx-aiohttp hands it on as aiohttp's deprecated `BasicAuth`.
-            login = base64.b64encode(":".join(proxy.auth).encode()).decode()
-            proxy = httpx2.Proxy(proxy.url, headers={"authorization": f"Basic {login}"})
-        return _Transport(proxy=proxy, **settings)
-
-    async def open(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request; give the reply when its head has come, whatever it says.
-
-        Straight to the transport: what lies between knows of redirects, cookies and hooks,
-        which a call to an upstream has not, and takes 100 us a request.
-        """
-        return await self._transport_for_url(request.url).handle_async_request(request)
-
-
-class _NoTransport(httpx2.AsyncBaseTransport):
-    """Stands where there is no way."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        raise httpx2.ProxyError(self._reason)
 
 
 async def open_stream(client: Client, request: httpx2.Request, *, upstream: str) -> httpx2.Response:
@@ -245,13 +61,13 @@ async def _send(client: Client, request: httpx2.Request) -> httpx2.Response:
     """
     clock = asyncio.get_running_loop().time
     for _ in range(KEPT_TRIES):
-        _reused.set(False)
+        reused.set(False)
         sent_at = clock()
         try:
             return await client.open(request)
         except httpx2.HTTPError as error:
             lost = isinstance(error.__cause__, aiohttp.ClientConnectionError)
-            if not (lost and _reused.get() and clock() - sent_at < CLOSED_WITHIN_S):
+            if not (lost and reused.get() and clock() - sent_at < CLOSED_WITHIN_S):
                 raise
     return await client.open(request)
 

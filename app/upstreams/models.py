@@ -9,8 +9,9 @@ import msgspec
 from app.dialects.dialect import MODEL
 from app.dialects.table import DIALECTS
 from app.errors import RelayError
+from app.upstreams.client import Client
 from app.upstreams.endpoints import Upstream
-from app.upstreams.http import FAILURES, Client, body_of
+from app.upstreams.http import FAILURES, body_of
 from app.upstreams.targets import build
 
 LIST_S = 300.0

@@ -14,8 +14,8 @@ import msgspec
 
 from app.errors import RequestError
 from app.retry import Breaker, Choice, Plan, State, arrange
+from app.upstreams.client import Client
 from app.upstreams.endpoints import Upstream
-from app.upstreams.http import Client
 from app.upstreams.models import ModelLists
 from app.upstreams.targets import Target
 

@@ -13,7 +13,7 @@ import pytest
 import structlog
 import trustme
 
-from app.upstreams.http import open_trust
+from app.upstreams.client import open_trust
 from tests.needs import program
 from tests.serving import HELLO, serve_relay
 from tests.upstream import DONE, FINISH, head, send, serve_upstream, text

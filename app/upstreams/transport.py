@@ -1,0 +1,176 @@
+"""aiohttp's connections under httpx2's interface, and bodies that are taken as they come.
+
+The way of a token begins here: `Connection.data_received`, `Body.arrived`, and whoever has
+asked the body to `push`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cache, partial
+from typing import Any
+
+import aiohttp
+import httpx2
+from aiohttp.client_proto import ResponseHandler
+from httpx_aiohttp.httpx2 import AiohttpTransport
+from httpx_aiohttp.httpx2.transport import map_aiohttp_exceptions
+from yarl import URL
+
+# Many servers close idle connections after 5 s (uvicorn, Node). A connection that is kept for
+# less is not found closed by the request that wants it.
+KEEPALIVE_S = 4.0
+
+Taker = Callable[[bytes], bool]
+"""Takes a piece of a body within the read that brought it; False: it wants to be asked first."""
+
+reused: ContextVar[bool] = ContextVar("reused", default=False)
+"""Whether the connection that this task uses had served before."""
+
+
+class Connection(ResponseHandler):
+    """Ends the body that is being read when the connection fails, and says if it is reused.
+
+    aiohttp 3.14 tells only who waits for the next response: a body whose chunks are
+    malformed would never end for its reader, though the connection is closed.
+    """
+
+    body: "Body | None" = None
+    """The one that is being read."""
+    _served = False
+
+    def set_response_params(self, **settings: Any) -> None:
+        reused.set(self._served)
+        self._served = True
+        super().set_response_params(**settings)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.body is not None:
+            self.body.arrived()
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        payload = self._payload
+        super().set_exception(exc, *cause)
+        if payload is not None and not payload.is_eof() and payload.exception() is None:
+            payload.set_exception(aiohttp.ClientPayloadError("the body is malformed"))
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        if self.body is not None:
+            self.body.arrived()
+
+
+class Body(httpx2.AsyncByteStream):
+    """The body of a reply: with each step all that has come since the last.
+
+    Where somebody has asked for a `push`, pieces go to him within the read that brings them:
+    no task has to wake up for a token. The steps then wait for what he does not take, which
+    one empty piece stands for, and for the end.
+
+    It fails with aiohttp's errors, which are among `http.FAILURES`, and with his.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self._content = response.content
+        self._taker: Taker = lambda _: False
+        self._waiter: asyncio.Future[bool] | None = None
+        """Resolves to whether a piece was not taken."""
+        self._taking = False
+        link = response.connection  # none if the whole has come with the head
+        self._connection: Connection | None = None
+        if link is not None and isinstance(link.protocol, Connection):
+            self._connection = link.protocol
+            self._connection.body = self
+
+    def push(self, taker: Taker) -> None:
+        """Give the pieces to come to a taker first."""
+        self._taker = taker
+
+    def __aiter__(self) -> "Body":
+        return self
+
+    async def __anext__(self) -> bytes:
+        content = self._content
+        while True:
+            if piece := content.read_nowait():
+                return piece
+            if content.at_eof():
+                raise StopAsyncIteration
+            self._waiter = asyncio.get_running_loop().create_future()
+            if await self._waiter:
+                return b""
+
+    def arrived(self) -> None:
+        """Take note that more has come, or the end; whoever waits for it is told."""
+        waiter, content = self._waiter, self._content
+        if waiter is None or waiter.done() or self._taking:
+            return  # it stays where it is until the next step, or is taken below
+        self._taking, refused = True, False
+        try:
+            # To read may resume the parser, which brings more.
+            while not refused and (piece := content.read_nowait()):
+                refused = not self._taker(piece)
+        except Exception as failure:
+            waiter.set_exception(failure)
+        else:
+            if refused or content.is_eof():
+                waiter.set_result(refused)
+        finally:
+            self._taking = False
+
+    async def aclose(self) -> None:
+        if self._connection is not None and self._connection.body is self:
+            self._connection.body = None
+        self._response.release()
+
+
+class Transport(AiohttpTransport):
+    """aiohttp's, without its limit of 100 connections and its memory for cookies.
+
+    URLs go out as they are: aiohttp would quote them anew, and send ":" for "%3A", so that
+    the model's name in a path, or a signature of the path, were not what was built.
+    """
+
+    def get_client(self) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=0,  # the hub bounds the streams in flight
+            keepalive_timeout=KEEPALIVE_S,
+            ssl=self.ssl_context,
+        )
+        loop = asyncio.get_running_loop()
+        assert hasattr(connector, "_factory")  # noqa: S101  (or this would do nothing, quietly)
+        connector._factory = partial(Connection, loop=loop)  # type: ignore[assignment]
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request with a body of bytes; give the reply when its head has come."""
+        if not isinstance(self.client, aiohttp.ClientSession):
+            self.client = self.get_client()
+        proxy = self.proxy
+        with map_aiohttp_exceptions():
+            response = await self.client.request(
+                request.method,
+                URL(str(request.url), encoded=True),
+                headers=request.headers.multi_items(),
+                data=request.content or None,
+                allow_redirects=False,
+                auto_decompress=False,
+                timeout=_timeout(**request.extensions.get("timeout", {})),
+                proxy=str(proxy.url) if proxy else None,
+                proxy_headers=dict(proxy.headers) if proxy else None,
+            )
+        return httpx2.Response(
+            response.status,
+            headers=response.raw_headers,
+            stream=Body(response),
+            request=request,
+        )
+
+
+@cache
+def _timeout(
+    *, connect: float | None = None, pool: float | None = None, **_: float | None
+) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(sock_connect=connect, connect=pool)
