@@ -9,6 +9,7 @@ import re
 from typing import Any, Final
 
 from app.dialects.openai_chat.request import GOOGLE_SIGNATURE
+from app.dialects.openai_chat.usual import Chunk
 from app.dialects.shape import Shape
 from app.dialects.untyped import count, decode, mapping, mappings, string, words
 
@@ -41,6 +42,22 @@ class Deltas:
         self._ids: dict[tuple[int, int], str] = {}
         """The ids of calls without an index, by choice and place among the calls of a delta."""
         self._tools: dict[tuple[int, int], tuple[int, dict[str, Any]]] = {}
+
+    def feed_usual(self, chunk: Chunk) -> bool:
+        """Do what `feed` does with a usual chunk; False where it has to be looked at in full."""
+        if self._thinking:
+            return False
+        self.usage = None
+        for choice in chunk.choices:
+            index = choice.index if 0 <= choice.index < MAX_CHOICES else 0
+            delta = choice.delta
+            if reasoning := delta.reasoning_content or delta.reasoning:
+                self._shape.reasoning(index, reasoning)
+            if delta.content:
+                self._shape.text(index, delta.content)
+            elif not reasoning:
+                self._shape.choice(index)
+        return True
 
     def feed(self, chunk: dict[str, Any]) -> None:
         """Take all of a chunk but its usage, error and names."""
@@ -101,10 +118,6 @@ class Deltas:
     def _delta(self, index: int, delta: dict[str, Any]) -> None:
         shape = self._shape
         content = delta.get("content")
-        if len(delta) == 1 and isinstance(content, str) and not self._thinking:
-            # nearly every chunk
-            shape.text(index, content)
-            return
         # Both names were seen, in vLLM one after the other; together they say the same.
         reasoning = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
         if reasoning:

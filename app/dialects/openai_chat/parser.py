@@ -12,6 +12,7 @@ What follows the end is ignored.
 from typing import Any
 
 from app.dialects.answer import Answer
+from app.dialects.openai_chat import usual
 from app.dialects.openai_chat.deltas import Deltas
 from app.dialects.untyped import count, decode, mapping, words
 from app.events import TokenCounts
@@ -36,6 +37,10 @@ class Parser(Answer):
 
     def _message(self, message: Message) -> None:
         self._fed = True
+        if self.model and self.upstream_id and message.event != "error":
+            chunk = usual.parse(message.data)
+            if chunk is not None and self._deltas.feed_usual(chunk):
+                return
         data = message.data.strip()
         if data.startswith("[DONE]"):
             self._complete()

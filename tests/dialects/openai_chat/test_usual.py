@@ -1,0 +1,81 @@
+"""The short way of the usual chunk says what the long one says, whatever comes."""
+
+import json
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.dialects.openai_chat import usual
+from app.dialects.openai_chat.parser import Parser
+from app.events import Event
+from app.framing.lenient import LenientDecoder
+from app.framing.sse import Message
+from tests.dialects.openai_chat.test_properties import chunks, scalars
+from tests.dialects.streams import body_of, recordings
+
+FIRST = {"id": "a", "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant"}}]}
+PLAIN = {"id": "a", "model": "m", "choices": [{"index": 0, "delta": {"content": "x"}}]}
+
+
+def parse(messages: list[Message]) -> list[list[Event]]:
+    """Give the events of each message."""
+    parser = Parser(upstream="u")
+    return [*map(parser.feed, messages), parser.close(None)]
+
+
+def parse_in_full(messages: list[Message]) -> list[list[Event]]:
+    with mock.patch.object(usual, "parse", return_value=None):
+        return parse(messages)
+
+
+def message(document: Any, event: str = "message") -> Message:
+    return Message(event, json.dumps(document))
+
+
+@pytest.mark.parametrize("row", recordings("openai_chat"))
+def test_recordings_mean_the_same(row: dict[str, Any]) -> None:
+    decoder = LenientDecoder()
+    messages = decoder.feed(body_of(row))
+
+    assert parse_in_full(messages) == parse(messages)
+
+
+@settings(deadline=None)
+@given(st.lists(chunks, max_size=4), st.sampled_from(("message", "error", "ping")))
+def test_any_chunks_mean_the_same(found: list[Any], event: str) -> None:
+    messages = [message(FIRST), message(PLAIN), *(message(chunk, event) for chunk in found)]
+
+    assert parse_in_full(messages) == parse(messages)
+
+
+places = st.sampled_from(
+    [
+        *((name,) for name in usual.Chunk.__struct_fields__),
+        *(("choices", name) for name in usual.Choice.__struct_fields__),
+        *(("choices", "delta", name) for name in usual.Delta.__struct_fields__),
+    ]
+)
+
+
+@settings(deadline=None)
+@given(places, scalars | st.just({"a": 1}) | st.just([{"a": 1}]))
+def test_any_value_in_any_place_means_the_same(place: tuple[str, ...], value: Any) -> None:
+    odd = json.loads(json.dumps(PLAIN))
+    at = odd
+    for name in place[:-1]:
+        at = at["choices"][0] if name == "choices" else at[name]
+    at[place[-1]] = value
+    messages = [message(FIRST), message(odd), message(PLAIN)]
+
+    assert parse_in_full(messages) == parse(messages)
+
+
+@pytest.mark.parametrize("name", sorted(set(usual.Delta.__struct_fields__) - {"content"}))
+def test_a_chunk_that_says_more_is_not_the_usual_one(name: str) -> None:
+    delta = {"content": "x", name: {"a": 1}}
+
+    assert usual.parse(json.dumps({**PLAIN, "choices": [{"index": 0, "delta": delta}]})) is None
+    assert usual.parse(json.dumps(PLAIN)) is not None
