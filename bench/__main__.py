@@ -79,6 +79,8 @@ def _table(options: argparse.Namespace, load: Load, core: int) -> int:
     for row in rows + ours:
         for complaint in row.complaints:
             print(f"{row.relay.name}: {complaint}")
+        for part, late_ms in row.late.items():
+            print(f"{row.relay.name}, {part}: not quiet, the load itself was {late_ms:.0f} ms late")
     if options.json:
         written = {"machine": describe(), "rows": [table.as_json(row) for row in rows + ours]}
         options.json.write_text(json.dumps(written, indent=1) + "\n")

@@ -35,7 +35,6 @@ enum {
     TAIL = 512,            /* last bytes of a body, where its end is looked for */
     HEAD = 16384,          /* longest head of a response */
     PIDS = 64,
-    TOKENS_A_TURN = 32,    /* that one flooding upstream writes before the others' turn */
     TEXT_MAX = 4 << 20,
     PENDING_MAX = 64 << 20 /* unsent bytes of one connection: more is a relay that does not read */
 };
@@ -440,15 +439,12 @@ static bool upstream_done(const Upstream *u) {
     return (u->tokens && u->number >= u->tokens) || (stopping && !u->tokens);
 }
 
-/* Write tokens that are due: one if paced, as many as the socket takes if not. */
+/* Write a token; the next when it is due, or in a flood when the other streams had their turn. */
 static void upstream_go_on(Upstream *u) {
     if (!u->answering || (u->held && !stopping)) return;
     if (u->held) { upstream_finish(u); return; }
-    int turns = u->interval_ns ? 1 : TOKENS_A_TURN;
-    while (turns-- && !(u->interval_ns ? 0 : pending(&u->c))) {
-        if (upstream_done(u)) { upstream_act(u); return; }
-        if (!upstream_token(u)) { upstream_gone(u); return; }
-    }
+    if (upstream_done(u)) { upstream_act(u); return; }
+    if (!upstream_token(u)) { upstream_gone(u); return; }
     if (u->interval_ns) {
         if (upstream_done(u)) { upstream_act(u); return; }
         u->due += u->interval_ns;
@@ -602,7 +598,9 @@ static void client_request(Client *cl) {
         size += snprintf(request + size, sizeof request - (size_t)size, "content-length: %d\r\n\r\n%s", length, body);
     }
     if (size >= (int)sizeof request) die("the request is too long");
-    put(&cl->c, request, (size_t)size); /* if it is broken, reading says so */
+    /* If it is broken, reading ends it; but only this call knows why. */
+    if (!put(&cl->c, request, (size_t)size) && !*seen_error)
+        snprintf(seen_error, sizeof seen_error, "write: %s", strerror(errno));
 }
 
 static bool client_connect(Client *cl) {
@@ -1050,8 +1048,8 @@ static uint64_t run_search(void) {
     uint64_t good = 0, bad = 0, streams = o.streams;
     while (!out_of_time()) {
         run_window(streams);
-        bool idle = m.cpu_s < 0.9 * o.seconds && !errors();
-        if (!bearable() && idle) run_window(streams); /* the machine's fault, perhaps */
+        for (int again = 0; again < 2 && !bearable() && m.cpu_s < 0.9 * o.seconds && !errors(); again++)
+            run_window(streams); /* the machine's fault, perhaps */
         bool well = bearable();
         fprintf(stderr, "  %llu streams: p99 %.1f ms, %.1f us a token, %llu errors\n",
                 (unsigned long long)streams, times_ms(&m.added, 0.99),
@@ -1059,6 +1057,7 @@ static uint64_t run_search(void) {
         if (well) good = streams, best = m;
         else bad = streams;
         if (well && streams >= o.max_streams) break;
+        if (bad && !good && streams < 3) break;
         if (bad && (double)(bad - good) <= o.precision * (double)good + 2) break;
         streams = bad ? (good + bad) / 2 : (uint64_t)((double)streams * o.step) + 1;
         if (streams > o.max_streams) streams = o.max_streams;

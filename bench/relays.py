@@ -54,7 +54,14 @@ model_list:
     litellm_params: {model: openai/bench, api_base: "{upstream}", api_key: sk-bench}
 litellm_settings: {telemetry: false}
 """
+LITELLM_ENVIRON = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it fetches one
+    "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+}
 PORTKEY = ("x-portkey-provider: openai", "x-portkey-custom-host: {upstream}")
+
+# With 1.14.2 and later it answers 500 to all streams: Portkey-AI/gateway issue 1389.
+PORTKEY_INSTALL = "npm install @portkey-ai/gateway, with @hono/node-server overridden to 1.13.8"
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,7 @@ def peer(text: str) -> Relay:
     if name == "litellm":
         return _litellm(_program("litellm", "pip install 'litellm[proxy]'"))
     if name == "portkey":
-        return _portkey(_program("gateway", "npm install @portkey-ai/gateway"))
+        return _portkey(_program("gateway", PORTKEY_INSTALL))
     raise Unavailable(f"unknown peer {name!r}; known: litellm, portkey, or NAME=COMMAND")
 
 
@@ -123,7 +130,7 @@ def _litellm(program: str) -> Relay:
         "litellm",
         (program, *arguments, "--telemetry", "False"),
         files={"config.yaml": LITELLM},
-        environ={"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        environ=LITELLM_ENVIRON,
         version=(program, "--version"),
     )
 

@@ -1,6 +1,6 @@
 """Many streams through one relay: nothing of them may stay.
 
-In ten batches streams come to their end, readers leave, and upstreams die; after each the
+In batches streams come to their end, readers leave, and upstreams die; after each the
 relay has time to forget what has ended, and tells what it holds.
 """
 
@@ -15,12 +15,13 @@ from pathlib import Path
 from bench.load import Load, Target, Unavailable
 from bench.relays import Relay, own, started
 
-BATCHES = 10
+SETTLING = 3
+"""Batches after which the heap has settled, for good."""
 AT_ONCE = 100
 TOKENS = 5
-RETENTION_S = 1
+RETENTION_S = 0.5
 GROWTH_KIB = 4096
-"""From the third batch to the last, when the heap has settled: 60 bytes a stream of 100,000."""
+"""What memory may grow from there to the end: 60 bytes a stream of 100,000."""
 GROWTH_OBJECTS = 1000
 
 
@@ -34,7 +35,7 @@ class Held:
     objects: int
 
 
-def run(load: Load, core: int, *, streams: int) -> int:
+def run(load: Load, core: int, *, streams: int, batches: int = 10) -> int:
     """Print what is held after each batch; 1 if something stayed."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         counts = Path(folder) / "counts"
@@ -42,10 +43,10 @@ def run(load: Load, core: int, *, streams: int) -> int:
             _batch(load, target, AT_ONCE)
             held = [_held(target, counts)]
             print(f"{'streams':>8} {'PSS KiB':>9} {'files':>6} {'tasks':>6} {'objects':>8}")
-            for number in range(1, BATCHES + 1):
-                _batch(load, target, streams // BATCHES)
+            for number in range(1, batches + 1):
+                _batch(load, target, streams // batches)
                 held.append(last := _held(target, counts))
-                done = number * (streams // BATCHES)
+                done = number * (streams // batches)
                 print(f"{done:8} {last.memory:9} {last.files:6} {last.tasks:6} {last.objects:8}")
                 sys.stdout.flush()
     faults = leaks(held)
@@ -55,7 +56,7 @@ def run(load: Load, core: int, *, streams: int) -> int:
 
 def leaks(held: list[Held]) -> list[str]:
     """Say what has grown."""
-    first, settled, last = held[0], held[3], held[-1]
+    first, settled, last = held[0], held[min(SETTLING, len(held) - 2)], held[-1]
     found = []
     if last.memory > settled.memory + GROWTH_KIB:
         found.append(f"memory grew from {settled.memory} to {last.memory} KiB")
@@ -76,22 +77,25 @@ def _watched(counts: Path) -> Relay:
 
 
 def _batch(load: Load, target: Target, streams: int) -> None:
-    some = max(10, streams // 50)
-    options = {"streams": AT_ONCE, "tokens": TOKENS, "warmup_requests": 0}
-    runs = [load("work", target, **options, requests=streams)]
-    runs.append(
-        load("work", target, **options | {"tokens": 200, "rate": 50}, requests=some, leave=2)
-    )
-    for act in ("die", "reset"):
-        runs.append(load("dead", target, act=act, streams=min(some, AT_ONCE), rate=100, tokens=3))
-    for result in runs:
+    """Some streams to their end, some that are left, some whose upstream goes."""
+    some = min(max(10, streams // 50), AT_ONCE)
+    whole = {"streams": AT_ONCE, "requests": streams, "tokens": TOKENS, "warmup_requests": 0}
+    left = {**whole, "requests": some, "tokens": 200, "rate": 50, "leave": 2}
+    cut = {"streams": some, "tokens": TOKENS, "rate": 100}
+    for mode, options in (
+        ("work", whole),
+        ("work", left),
+        ("dead", {**cut, "act": "die"}),
+        ("dead", {**cut, "act": "reset"}),
+    ):
+        result = load(mode, target, **options, spread=0.1)
         if result.complaint:
             raise Unavailable(f"the streams of the soak went wrong: {result.complaint}")
 
 
 def _held(target: Target, counts: Path) -> Held:
     """Ask when the relay has had time to forget."""
-    time.sleep(2 * RETENTION_S + 0.5)
+    time.sleep(2 * RETENTION_S + 0.2)
     if target.pid is None:
         raise Unavailable("the soak needs a relay")
     counts.unlink(missing_ok=True)

@@ -43,6 +43,7 @@ def render(rows: Sequence[Row]) -> str:
     """Make a Markdown table of what was measured."""
     base = next((medians(row) for row in rows if row.relay.name == BASE), {})
     shown = [c for c in COLUMNS if any(c.names[0] in row.rounds for row in rows)]
+    rows = [row for row in rows if row.rounds]
     lines = [["relay", *(column.title for column in shown)]]
     lines += [[row.relay.name, *(_cell(c, medians(row), base) for c in shown)] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
@@ -113,4 +114,5 @@ def as_json(row: Row) -> dict[str, object]:
         "version": version_of(row.relay),
         "figures": figures,
         "complaints": row.complaints,
+        "generator_late_ms": row.late,
     }

@@ -1,0 +1,54 @@
+"""The benchmark on our relay: short, for what it finds, not for how fast it is."""
+
+from bench import soak
+from bench.measures import Plan, measure
+from bench.relays import own, started
+
+
+def test_a_round_finds_no_fault_in_our_relay(load, core, monkeypatch):
+    monkeypatch.setattr("bench.measures.DENSE_STREAMS", 20)
+    plan = Plan(rounds=1, seconds=0.5, request_seconds=0.2, parts=("requests", "dense"))
+    rows = measure([own(), own("native", path="/v1/chat")], load, core, plan)
+
+    for row in rows:
+        assert [] == row.complaints
+        assert {"request_us", "first_p99_ms", "dense_us", "added_p999_ms"} <= row.rounds.keys()
+
+
+def test_further_readers_and_replays_get_every_token(load, core):
+    with started(own(path="/v1/chat"), load.upstream_port, core) as target:
+        read = load("paced", target, streams=4, readers=3, seconds=0.4, spread=0.1, warmup=0.1)
+        replayed = load("replay", target, tokens=2000, requests=2)
+
+    assert ("", "") == (read.complaint, replayed.complaint)
+    assert 4 * read.written == read.tokens
+    assert 4000 == replayed.tokens
+
+
+def test_readers_of_a_dead_upstream_are_told(load, core):
+    relay = own(path="/v1/chat", idle_timeout_s="0.3")
+    with started(relay, load.upstream_port, core) as target:
+        results = {
+            act: load("dead", target, act=act, streams=3, rate=200, spread=0)
+            for act in ("die", "reset", "quiet")
+        }
+
+    assert {"die": 3, "reset": 3, "quiet": 3} == {act: r.told for act, r in results.items()}
+    assert 300 <= results["quiet"].noticed_ms.p50 < 2000
+
+
+def test_nothing_stays_of_streams_that_are_over(load, core, capsys):
+    assert 0 == soak.run(load, core, streams=1200, batches=4), capsys.readouterr().out
+
+
+def test_a_leak_is_named():
+    before = soak.Held(memory=50_000, files=10, tasks=2, objects=60_000)
+    after = soak.Held(memory=80_000, files=12, tasks=3, objects=90_000)
+
+    assert [] == soak.leaks([before] * 5)
+    assert [
+        "memory grew from 50000 to 80000 KiB",
+        "2 files stayed open",
+        "1 tasks still run",
+        "objects grew from 60000 to 90000",
+    ] == soak.leaks([before] * 4 + [after])

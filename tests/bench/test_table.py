@@ -1,0 +1,76 @@
+"""What the benchmark prints and how it is started."""
+
+import pytest
+
+from bench import growth, table
+from bench.__main__ import main
+from bench.load import Unavailable
+from bench.measures import Row
+from bench.relays import Relay, own, peer, version_of
+
+
+def row(name, **rounds):
+    return Row(Relay(name), rounds={key: list(values) for key, values in rounds.items()})
+
+
+def test_the_table_has_medians_and_their_ratios_to_nginx():
+    text = table.render([row("nginx", dense_us=[10, 30, 20]), row("ours", dense_us=[41, 40, 100])])
+
+    assert [
+        "| relay | dense, us |",
+        "| ----- | --------- |",
+        "| nginx | 20 (1.0x) |",
+        "| ours  | 41 (2.0x) |",
+    ] == text.splitlines()
+
+
+def test_a_relay_that_lacks_a_figure_has_an_empty_cell():
+    text = table.render([row("a", dense_us=[10]), row("b", flood_us=[3])])
+
+    assert "| b     |           | 3.0       |" == text.splitlines()[3]
+
+
+def test_the_noise_is_that_of_the_rounds():
+    assert "largest 42 %" in table.noise([row("a", dense_us=[10, 12, 15], flood_us=[1, 1])])[-12:]
+    assert "one round" in table.noise([row("a", dense_us=[10])])
+
+
+def test_figures_are_written_with_all_their_rounds():
+    written = table.as_json(row("a", dense_us=[3, 1, 2]))
+
+    assert {"dense_us": {"median": 2, "min": 1, "max": 3, "rounds": [3, 1, 2]}} == written[
+        "figures"
+    ]
+
+
+@pytest.mark.parametrize("power", [0.5, 1, 2])
+def test_the_exponent_of_a_power_is_found(power):
+    points = [(size, 3 * size**power) for size in (10, 100, 1000, 10_000)]
+
+    assert power == pytest.approx(growth.fit(points))
+
+
+def test_a_peer_is_a_name_and_a_command():
+    relay = peer("mine=./relay --port {port} --upstream {upstream}")
+
+    assert ("mine", ("./relay", "--port", "{port}", "--upstream", "{upstream}")) == (
+        relay.name,
+        relay.command,
+    )
+
+
+@pytest.mark.parametrize("name", ["litellm", "portkey", "nobody"])
+def test_a_peer_that_is_not_there_is_named(name, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+
+    with pytest.raises(Unavailable, match=r"litellm|gateway|nobody"):
+        peer(name)
+
+
+def test_our_own_version_is_known():
+    assert version_of(own()).count(".") == 2
+
+
+def test_an_unknown_part_is_named_and_the_parts_listed(capsys):
+    assert 2 == main(["--only", "speed"])
+    assert "'speed'; parts: idle, requests" in capsys.readouterr().err
