@@ -18,9 +18,9 @@ from pathlib import Path
 
 from bench import figures, growth, soak, table
 from bench.load import Load, Unavailable, build
-from bench.machine import cores, describe
+from bench.machine import cores, describe, summary
 from bench.measures import PARTS, QUICK, Plan, measure, say
-from bench.relays import DIRECT, Relay, free_port, nginx, own, peer
+from bench.relays import DIRECT, Relay, free_port, nginx, own, peer, version_of
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -60,7 +60,8 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME[=COMMAND]",
-        help="another relay: litellm, portkey, or a command with {port} and {upstream}",
+        help="another relay: litellm, portkey, sqlite (ours with its log in a file),"
+        " or a command with {port} and {upstream}",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="of growth: draw them there")
@@ -76,6 +77,8 @@ def _table(options: argparse.Namespace, load: Load, core: int) -> int:
     for row in ours:
         print("\n" + table.render_figures(row, figures.SILENCE_S))
     print("\n" + table.noise(rows))
+    versions = [f"{row.relay.name} {version_of(row.relay)}" for row in rows if row.relay.version]
+    print(", ".join([summary(describe()), *versions]))
     for row in rows + ours:
         for complaint in row.complaints:
             print(f"{row.relay.name}: {complaint}")

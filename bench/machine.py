@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -33,6 +34,12 @@ def describe() -> dict[str, object]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "libraries": {name: metadata.version(name) for name in LIBRARIES},
     }
+
+
+def summary(found: Mapping[str, object]) -> str:
+    """Put what matters most of it into a line."""
+    names = ("date", "cpu", "kernel", "python", "commit")
+    return f"{found['cores']} cores, " + ", ".join(str(found[name]) for name in names)
 
 
 def _cpu() -> str:

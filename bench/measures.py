@@ -23,14 +23,14 @@ class Plan:
     """How long it may take; seconds are those of a measured window."""
 
     rounds: int = 3
-    seconds: float = 5
+    seconds: float = 4
     request_seconds: float = 2
-    search_seconds: float = 3
-    precision: float = 0.03
+    search_seconds: float = 2.5
+    precision: float = 0.04
     parts: tuple[str, ...] = ()
 
 
-QUICK = Plan(rounds=1, seconds=2, request_seconds=1, search_seconds=2, precision=0.1)
+QUICK = Plan(rounds=1, seconds=1.5, request_seconds=0.5, search_seconds=1.5, precision=0.15)
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Row:
 
 
 def idle(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
-    result = row.check("idle", load("idle", target, streams=IDLE_STREAMS))
+    result = row.check("idle", load("idle", target, streams=IDLE_STREAMS, settle=1))
     return {"idle_kib": result.kib_per_stream}
 
 
@@ -84,7 +84,7 @@ def dense(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
 
 
 def flood(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
-    result = row.check("flood", load("flood", target, seconds=plan.seconds))
+    result = row.check("flood", load("flood", target, seconds=plan.seconds, spread=0.2))
     return {"flood_us": result.us_per_token}
 
 
@@ -98,9 +98,10 @@ def after(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
 def search(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
     """The most streams, sought from near where the last round found them."""
     known = row.rounds.get("most_streams")
-    guess = known[-1] * 0.9 if known else _guess(row)
-    options = {"streams": int(guess), "step": 1.2 if known else 1.3}
+    guess = known[-1] * 0.95 if known else _guess(row)
+    options = {"streams": int(guess), "step": 1.1 if known else 1.3}
     options |= {"seconds": plan.search_seconds, "precision": plan.precision, "limit": 180}
+    options |= {"warmup": 2}  # near its limit a relay is slow to catch up after the starts
     result = load("search", target, max_streams=6000, rate=RATE, **options)
     if not result.streams:
         raise Unavailable("search: no number of streams stays under the limit")

@@ -113,7 +113,7 @@ def nginx() -> Relay | None:
 
 
 def peer(text: str) -> Relay:
-    """Read `litellm`, `portkey` or `NAME=COMMAND` of the command line."""
+    """Read `litellm`, `portkey`, `sqlite` or `NAME=COMMAND` of the command line."""
     name, given, command = text.partition("=")
     if given:
         return Relay(name, tuple(command.split()))
@@ -121,7 +121,9 @@ def peer(text: str) -> Relay:
         return _litellm(_program("litellm", "pip install 'litellm[proxy]'"))
     if name == "portkey":
         return _portkey(_program("gateway", PORTKEY_INSTALL))
-    raise Unavailable(f"unknown peer {name!r}; known: litellm, portkey, or NAME=COMMAND")
+    if name == "sqlite":
+        return own("seseragi, SQLite", log="sqlite:///{folder}/log.db")
+    raise Unavailable(f"unknown peer {name!r}; known: litellm, portkey, sqlite, or NAME=COMMAND")
 
 
 def _litellm(program: str) -> Relay:
