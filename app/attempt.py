@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Protocol
 
-import httpx2
 import msgspec
 import structlog
 
@@ -29,7 +28,7 @@ from app.events import (
 from app.limits import Deadlines, Limits
 from app.requests import ChatRequest
 from app.upstreams.client import Client
-from app.upstreams.http import FAILURES, body_of, explain, open_stream
+from app.upstreams.http import FAILURES, explain, open_stream
 from app.upstreams.targets import Target
 from app.upstreams.transport import Body
 from app.watch import Watch
@@ -93,15 +92,15 @@ class Attempt:
             async with asyncio.timeout(None) as patience:
                 with Watch(deadlines, patience) as self._watch:
                     try:
-                        response = await self._open()
+                        body = await self._open()
                     except RelayError as error:
                         await taker.take(self.stop("failed", error))
                         return
                     answered = True
                     try:
-                        await self._read(response)
+                        await self._read(body)
                     finally:
-                        await response.aclose()
+                        await body.aclose()
         except TimeoutError:
             late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {deadlines.reason()}")
             await taker.take(self._cut(late))
@@ -117,7 +116,7 @@ class Attempt:
         target = StreamTarget(name, model, self.number, parser.upstream_id)
         return [target, *self.target.list_ignored(self._request)]
 
-    async def _open(self) -> httpx2.Response:
+    async def _open(self) -> Body | AsyncGenerator[bytes]:
         request = await self.target.build_request(
             self._request, connect_timeout_s=self._limits.connect_timeout_s
         )
@@ -125,12 +124,11 @@ class Attempt:
             request.headers["via"] = self._via
         return await open_stream(self._client, request, upstream=self.target.upstream.name)
 
-    async def _read(self, response: httpx2.Response) -> None:
+    async def _read(self, body: Body | AsyncGenerator[bytes]) -> None:
         """Move bytes until the parser has seen the end, or there are no more."""
         self._decoder = self.target.dialect.decoder(
             max_line=self._limits.max_line, max_event=self._limits.max_event
         )
-        body = body_of(response)
         if isinstance(body, Body):
             body.push(self._push)
         async for piece in body:

@@ -51,6 +51,8 @@ class Terms(msgspec.Struct, frozen=True):
 class _Run:
     """A stream that is being produced here, and who reads it."""
 
+    __slots__ = ("linger_s", "relay", "task", "timer")
+
     def __init__(self, relay: Relay, *, linger_s: float | None) -> None:
         self.relay = relay
         self.linger_s = linger_s
@@ -60,6 +62,8 @@ class _Run:
 
 class Reader:
     """One reader of one stream; it counts as one until `leave`."""
+
+    __slots__ = ("_log", "_on_leave", "stream")
 
     def __init__(
         self, stream: str, event_log: EventLog, on_leave: Callable[[str, float | None], None]

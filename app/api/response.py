@@ -106,7 +106,9 @@ class EventStream(Response):
         assert task is not None  # noqa: S101
         self._connection.on_lost = task.cancel
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            headers, self.raw_headers = self.raw_headers, []  # 700 bytes while the stream lasts
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            del headers
             if scope["method"] != "HEAD" and not self._connection.lost:
                 await self._deliver()
             await send({"type": "http.response.body", "body": b""})

@@ -75,7 +75,7 @@ class Entry:
     def __init__(self, started_at: float) -> None:
         self.events: list[Event] = []
         self.size = STREAM_BYTES
-        self.waiters: set[asyncio.Future[None]] = set()
+        self.waiters: list[asyncio.Future[None]] = []
         self.followers: list[Follower] = []
         self.started_at = started_at
         self.ended_at: float | None = None
@@ -90,13 +90,14 @@ class Entry:
         if after >= len(self.events) and self.ended_at is None and timeout_s > 0:
             loop = asyncio.get_running_loop()
             waiter = loop.create_future()
-            self.waiters.add(waiter)
+            self.waiters.append(waiter)
             timer = loop.call_later(timeout_s, _wake, waiter)
             try:
                 await waiter
             finally:
                 timer.cancel()
-                self.waiters.discard(waiter)
+                if waiter in self.waiters:
+                    self.waiters.remove(waiter)
         return self.events[after : after + limit]
 
     def tell(self, events: Sequence[Event]) -> None:

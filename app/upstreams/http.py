@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import aiohttp
 import httpx2
@@ -12,7 +12,7 @@ from app.dialects.failure import parse_failure
 from app.errors import UpstreamError
 from app.framing.sse import FramingError
 from app.upstreams.client import Client
-from app.upstreams.transport import reused
+from app.upstreams.transport import Body, reused
 
 MAX_FAILURE_BYTES = 64 * 1024
 """How much of an error reply is read."""
@@ -36,8 +36,12 @@ FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
 """What a call may fail with beside `UpstreamError`; `explain` says what it means."""
 
 
-async def open_stream(client: Client, request: httpx2.Request, *, upstream: str) -> httpx2.Response:
-    """Send a request; return a response that promises a stream, for the caller to close.
+async def open_stream(
+    client: Client, request: httpx2.Request, *, upstream: str
+) -> Body | AsyncGenerator[bytes]:
+    """Send a request; give the body of a reply that promises a stream, for the caller to close.
+
+    The reply itself is let go, which is 8 KiB while the stream lasts.
 
     Raises:
         UpstreamError: the upstream refused, or answered with something else.
@@ -49,7 +53,7 @@ async def open_stream(client: Client, request: httpx2.Request, *, upstream: str)
     except BaseException:
         await response.aclose()
         raise
-    return response
+    return body_of(response)
 
 
 async def _send(client: Client, request: httpx2.Request) -> httpx2.Response:
@@ -92,12 +96,20 @@ async def _check(response: httpx2.Response, upstream: str) -> None:
     )
 
 
-def body_of(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """Give the pieces of a body as they come."""
-    if response.headers.get("content-encoding", "identity").strip().lower() in ("", "identity"):
-        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101  (for mypy)
-        return aiter(response.stream)
-    return response.aiter_bytes()
+def body_of(response: httpx2.Response) -> Body | AsyncGenerator[bytes]:
+    """Give the pieces of a body as they come, decoded; to close it closes the response."""
+    coding = response.headers.get("content-encoding", "identity").strip().lower()
+    if coding in ("", "identity") and isinstance(response.stream, Body):
+        return response.stream
+    return _read_pieces(response)
+
+
+async def _read_pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
+    try:
+        async for piece in response.aiter_bytes():
+            yield piece
+    finally:
+        await response.aclose()
 
 
 async def _read_some(response: httpx2.Response) -> bytes:

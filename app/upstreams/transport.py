@@ -15,11 +15,14 @@ import httpx2
 from aiohttp.client_proto import ResponseHandler
 from httpx_aiohttp.httpx2 import AiohttpTransport
 from httpx_aiohttp.httpx2.transport import map_aiohttp_exceptions
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 # Many servers close idle connections after 5 s (uvicorn, Node). A connection that is kept for
 # less is not found closed by the request that wants it.
 KEEPALIVE_S = 4.0
+
+NO_HEADERS: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
 
 Taker = Callable[[bytes], bool]
 """Takes a piece of a body within the read that brought it; False: it wants to be asked first."""
@@ -126,6 +129,15 @@ class Body(httpx2.AsyncByteStream):
         self._response.release()
 
 
+class _Reply(aiohttp.ClientResponse):
+    """aiohttp's, which need not know the headers for as long as its body lasts: 5 KiB."""
+
+    def forget_head(self) -> None:
+        self._headers, self._raw_headers = NO_HEADERS, ()
+        info = self._request_info
+        self._request_info = aiohttp.RequestInfo(info.url, info.method, NO_HEADERS)
+
+
 class Transport(AiohttpTransport):
     """aiohttp's, without its limit of 100 connections and its memory for cookies.
 
@@ -142,7 +154,9 @@ class Transport(AiohttpTransport):
         loop = asyncio.get_running_loop()
         assert hasattr(connector, "_factory")  # noqa: S101  (or this would do nothing, quietly)
         connector._factory = partial(Connection, loop=loop)  # type: ignore[assignment]
-        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        return aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), response_class=_Reply
+        )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request with a body of bytes; give the reply when its head has come."""
@@ -161,11 +175,11 @@ class Transport(AiohttpTransport):
                 proxy=str(proxy.url) if proxy else None,
                 proxy_headers=dict(proxy.headers) if proxy else None,
             )
+        assert isinstance(response, _Reply)  # noqa: S101  (for mypy)
+        head = response.raw_headers
+        response.forget_head()
         return httpx2.Response(
-            response.status,
-            headers=response.raw_headers,
-            stream=Body(response),
-            request=request,
+            response.status, headers=head, stream=Body(response), request=request
         )
 
 

@@ -35,9 +35,9 @@ class Deltas:
         self.usage: Any = None
         """The usage of a choice of the last chunk: Kimi has it there, and may have no other."""
         self._shape = shape
-        self._messages: set[int] = set()
+        self._messages: list[int] = []
         self._sounds: dict[int, int] = {}
-        self._thinking: set[int] = set()
+        self._thinking: list[int] = []
         """The choices that Gemini's Chat Completions route last gave a thought of."""
         self._ids: dict[tuple[int, int], str] = {}
         """The ids of calls without an index, by choice and place among the calls of a delta."""
@@ -94,7 +94,7 @@ class Deltas:
         again = whole or (not piece and index not in self._messages)
         if again and self._shape.wrote(index):
             return {}
-        self._messages.add(index)
+        self._messages.append(index)
         return message
 
     def _choice(self, index: int, choice: dict[str, Any]) -> None:
@@ -152,15 +152,15 @@ class Deltas:
         if thought:
             if index not in self._thinking:
                 content = content.removeprefix("<thought>")
-            self._thinking.add(index)
+                self._thinking.append(index)
             said, end, content = content.partition("</thought>")
             self._shape.reasoning(index, said)
             if not end:
                 return ""
         elif content and index in self._thinking:
             content = content.removeprefix("</thought>")
-        if content:
-            self._thinking.discard(index)
+        if content and index in self._thinking:
+            self._thinking.remove(index)
         return content
 
     def _rest(self, index: int, delta: dict[str, Any]) -> None:
