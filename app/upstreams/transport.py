@@ -52,6 +52,12 @@ class Connection(ResponseHandler):
         if self.body is not None:
             self.body.arrived()
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        # aiohttp runs its parser over nothing, and resumes the socket, after each piece that
+        # is read: 3 us a token, for a connection that was never paused.
+        if self._reading_paused or self._buffer_paused:
+            super().resume_reading(resume_parser)
+
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         payload = self._payload
         super().set_exception(exc, *cause)
@@ -80,7 +86,7 @@ class Body(httpx2.AsyncByteStream):
         self._taker: Taker = lambda _: False
         self._waiter: asyncio.Future[bool] | None = None
         """Resolves to whether a piece was not taken."""
-        self._taking = False
+        self._taking = self._again = False
         link = response.connection  # none if the whole has come with the head
         self._connection: Connection | None = None
         if link is not None and isinstance(link.protocol, Connection):
@@ -108,13 +114,18 @@ class Body(httpx2.AsyncByteStream):
     def arrived(self) -> None:
         """Take note that more has come, or the end; whoever waits for it is told."""
         waiter, content = self._waiter, self._content
-        if waiter is None or waiter.done() or self._taking:
-            return  # it stays where it is until the next step, or is taken below
-        self._taking, refused = True, False
+        if self._taking:  # to read has resumed the parser, which brought more
+            self._again = True
+            return
+        if waiter is None or waiter.done():
+            return  # it stays where it is until the next step
+        self._taking = self._again = True
+        refused = False
         try:
-            # To read may resume the parser, which brings more.
-            while not refused and (piece := content.read_nowait()):
-                refused = not self._taker(piece)
+            while self._again and not refused:
+                self._again = False
+                piece = content.read_nowait()
+                refused = bool(piece) and not self._taker(piece)
         except Exception as failure:
             waiter.set_exception(failure)
         else:
