@@ -6,6 +6,7 @@ one. `[DONE]` says that all is there.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -13,12 +14,18 @@ from app.dialects.ending import parse_end
 from app.dialects.front import Frame
 from app.dialects.openai_chat.failure import error_object
 from app.dialects.openai_chat.pieces import Piece, Pieces, render_usage
-from app.events import Event, StreamEnd
+from app.events import Event, StreamEnd, StreamStart, StreamTarget, TextDelta
 
 USAGE = "usage"
 """The label that says whether the client asked for a chunk with the counts."""
 
 _encode = msgspec.json.Encoder().encode
+
+_CONTENT: Final = (
+    b',"choices":[{"index":%d,"delta":{"content":',
+    b'},"logprobs":null,"finish_reason":null}]}',
+)
+"""What stands around the text of a delta, as `_chunk` would write it."""
 
 
 class Renderer:
@@ -26,13 +33,32 @@ class Renderer:
 
     def __init__(self, stream: str) -> None:
         self._pieces = Pieces(stream)
+        self._head = b""
+        """What all chunks begin with."""
 
     def feed(self, event: Event) -> Iterable[Frame]:
         """Give the frames that the next event makes."""
-        frames = [self._chunk(piece) for piece in self._pieces.feed(event)]
+        pieces = self._pieces.feed(event)
+        if isinstance(event, TextDelta):  # nearly every event: a third of the time
+            before, after = _CONTENT
+            text = _encode(event.text)
+            return (Frame(b"%b%b%b%b" % (self._head, before % event.choice, text, after)),)
+        if isinstance(event, (StreamStart, StreamTarget)):
+            self._head = self._begin()
+        frames = [self._chunk(piece) for piece in pieces]
         if isinstance(event, StreamEnd):
             frames += self._end(event)
         return frames
+
+    def _begin(self) -> bytes:
+        pieces = self._pieces
+        head = {
+            "id": pieces.id,
+            "object": "chat.completion.chunk",
+            "created": pieces.created,
+            "model": pieces.model,
+        }
+        return _encode(head).removesuffix(b"}")
 
     def _chunk(self, piece: Piece) -> Frame:
         choice = {
@@ -44,14 +70,7 @@ class Renderer:
         return self._frame(choices=[choice])
 
     def _frame(self, **fields: object) -> Frame:
-        pieces = self._pieces
-        head = {
-            "id": pieces.id,
-            "object": "chat.completion.chunk",
-            "created": pieces.created,
-            "model": pieces.model,
-        }
-        return Frame(_encode(head | fields))
+        return Frame(b"%b,%b" % (self._head, _encode(fields).removeprefix(b"{")))
 
     def _end(self, end: StreamEnd) -> Iterable[Frame]:
         failed = parse_end(end)
