@@ -112,7 +112,7 @@ def build() -> Path:
     program = BUILT / f"load-{name}"
     if program.exists():
         return program
-    compiler = os.environ.get("CC") or shutil.which("cc")
+    compiler = shutil.which(os.environ.get("CC") or "cc")
     if compiler is None:
         raise Unavailable(
             "no C compiler to build the load generator; apt-get install gcc libc6-dev"

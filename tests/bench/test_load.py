@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from bench.load import Load, Result, Target
+from bench.load import Load, Result, Target, Unavailable, build
 from tests.bench.relays import END, answering
 
 ONCE = {"streams": 1, "requests": 1, "tokens": 3, "warmup_requests": 0}
@@ -121,3 +121,11 @@ def test_it_prints_one_json_object(load, direct):
     done = subprocess.run(words, capture_output=True, text=True, check=True)
 
     assert {"tokens": 2, "requests": 2}.items() <= json.loads(done.stdout).items()
+
+
+def test_a_missing_compiler_is_named_with_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr("bench.load.BUILT", tmp_path / "built")
+    monkeypatch.setenv("CC", "no-such-compiler")
+
+    with pytest.raises(Unavailable, match="apt-get install gcc"):
+        build()
