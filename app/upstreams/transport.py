@@ -24,6 +24,10 @@ KEEPALIVE_S = 4.0
 
 NO_HEADERS: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
 
+BURST = 16 * 1024
+"""More bytes than that at once wait for their task: the socket is paused meanwhile, and other
+connections have their turn. libuv would read and push 8 MiB of one before it looks at another."""
+
 Taker = Callable[[bytes], bool]
 """Takes a piece of a body within the read that brought it; False: it wants to be asked first."""
 
@@ -50,7 +54,7 @@ class Connection(ResponseHandler):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.body is not None:
-            self.body.arrived()
+            self.body.arrived(size=len(data))
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         # aiohttp runs its parser over nothing, and resumes the socket, after each piece that
@@ -111,14 +115,17 @@ class Body(httpx2.AsyncByteStream):
             if await self._waiter:
                 return b""
 
-    def arrived(self) -> None:
-        """Take note that more has come, or the end; whoever waits for it is told."""
+    def arrived(self, *, size: int = 0) -> None:
+        """Take note that so many bytes have come, or the end; whoever waits for it is told."""
         waiter, content = self._waiter, self._content
         if self._taking:  # to read has resumed the parser, which brought more
             self._again = True
             return
         if waiter is None or waiter.done():
             return  # it stays where it is until the next step
+        if size > BURST:
+            waiter.set_result(False)
+            return
         self._taking = self._again = True
         refused = False
         try:

@@ -1,101 +1,99 @@
-"""Connections to upstreams: kept, many at once, and never to where a redirect leads."""
+"""Bodies: which pieces go to a taker, and which wait for the next step."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 
+import httpx2
 import pytest
 
-from tests.serving import HELLO, serve_relay
-from tests.upstream import DONE, FINISH, reply, serve_upstream, text
+from app.upstreams.client import open_client
+from app.upstreams.transport import BURST, Body
+from tests.upstream import chunk, chunked_head, send, serve_upstream, wait
 
-KEY = "sk-redirect-0123456789"
-BODY = (text("fine") + FINISH + DONE).encode()
-
-
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_redirect_is_not_followed(status):
-    async with serve_upstream() as upstream, serve_upstream() as target:
-        location = f"http://127.0.0.1:{target.port}/v1/chat/completions"
-        upstream.script = reply(f"{status} Elsewhere", "", location=location)
-        async with serve_relay(upstream, key=KEY) as relay:
-            body = {**HELLO, "model": "openai/m"}
-            answer = (await relay.client.post("/v1/chat", json=body)).json()
-
-    assert "upstream_invalid_response" == answer["code"]
-    assert f"status {status}" in answer["detail"]
-    assert "check its base URL" in answer["detail"]
-    assert 1 == len(upstream.calls)
-    assert [] == target.calls
+PAUSE = wait(0.1)
+END = send("0\r\n\r\n")
 
 
-@dataclass
-class Keeping:
-    """A server that keeps its connections, and answers only when told to."""
-
-    port: int = 0
-    connections: int = 0
-    waiting: int = 0
-    full: asyncio.Event = field(default_factory=asyncio.Event)
-    go: asyncio.Event = field(default_factory=asyncio.Event)
-    wanted: int = 1
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-                length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
-                await reader.readexactly(length)
-                writer.write(
-                    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
-                    b"transfer-encoding: chunked\r\n\r\n"
-                )
-                self.waiting += 1
-                if self.waiting >= self.wanted:
-                    self.full.set()
-                await self.go.wait()
-                writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY))
-        writer.close()
+async def read(steps: list[object], taker: "Taker") -> tuple[list[bytes], Exception | None]:
+    """Read a scripted body; give what the steps gave, and what it failed with."""
+    found: list[bytes] = []
+    async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
+        upstream.script = steps  # type: ignore[assignment]
+        response = await client.open(httpx2.Request("POST", upstream.base_url, content=b"{}"))
+        body = response.stream
+        assert isinstance(body, Body)
+        body.push(taker)
+        try:
+            async for piece in body:
+                found.append(piece)
+        except Exception as failure:
+            return found, failure
+        finally:
+            await body.aclose()
+    return found, None
 
 
-@contextlib.asynccontextmanager
-async def keeping(wanted: int = 1) -> AsyncIterator[Keeping]:
-    server = Keeping(wanted=wanted)
-    running = await asyncio.start_server(server.serve, "127.0.0.1", 0, backlog=1000)
-    server.port = running.sockets[0].getsockname()[1]
-    try:
-        yield server
-    finally:
-        running.close()
+class Taker:
+    def __init__(self, *refused: bytes) -> None:
+        self.refused = refused
+        self.offered: list[bytes] = []
+
+    def __call__(self, piece: bytes) -> bool:
+        self.offered.append(piece)
+        return piece not in self.refused
 
 
-async def test_two_requests_in_a_row_use_one_connection():
-    async with keeping() as server:
-        server.go.set()
-        environ = {"OPENAI_BASE_URL": f"http://127.0.0.1:{server.port}/v1"}
-        async with serve_relay(environ=environ) as relay:
-            for _ in range(2):
-                body = {**HELLO, "model": "openai/m", "stream": False}
-                answer = (await relay.client.post("/v1/chat", json=body)).json()
-                assert "fine" == answer["text"]
+async def test_pieces_are_pushed_as_they_come() -> None:
+    taker = Taker()
 
-    assert 1 == server.connections
+    found, failure = await read(
+        [chunked_head(), PAUSE, chunk("a"), PAUSE, chunk("b"), PAUSE, END], taker
+    )
+
+    assert ([], None, [b"a", b"b"]) == (found, failure, taker.offered)
 
 
-async def test_300_streams_run_at_once():
-    async with keeping(wanted=300) as server:
-        environ = {"OPENAI_BASE_URL": f"http://127.0.0.1:{server.port}/v1"}
-        async with serve_relay(environ=environ) as relay:
-            body = {**HELLO, "model": "openai/m"}
-            headers = {"prefer": "respond-async"}
-            for _ in range(300):
-                reply = await relay.client.post("/v1/chat", json=body, headers=headers)
-                assert 202 == reply.status_code
-            await asyncio.wait_for(server.full.wait(), 20)
-            server.go.set()
-            done = await relay.client.get(reply.json()["events_url"])
+async def test_a_refused_piece_is_a_step_of_its_own_and_the_next_is_pushed_again() -> None:
+    taker = Taker(b"b")
 
-    assert '"status":"completed"' in done.text
-    assert 300 == server.connections
+    found, failure = await read(
+        [chunked_head(), PAUSE, *(step for c in "abc" for step in (chunk(c), PAUSE)), END], taker
+    )
+
+    assert ([b""], None, [b"a", b"b", b"c"]) == (found, failure, taker.offered)
+
+
+async def test_a_burst_waits_for_the_next_step() -> None:
+    taker, burst = Taker(), "x" * (4 * BURST)
+
+    found, failure = await read([chunked_head(), PAUSE, chunk(burst), PAUSE, END], taker)
+
+    assert failure is None
+    assert burst.encode() == b"".join(found) + b"".join(taker.offered)
+    assert all(len(piece) <= BURST for piece in taker.offered)
+
+
+@pytest.mark.parametrize("pushed", [True, False])
+async def test_a_cut_body_fails_whoever_takes_it(pushed: bool) -> None:
+    found, failure = await read([chunked_head(), PAUSE, chunk("a"), PAUSE], Taker(*[b"a"][pushed:]))
+
+    assert ([b""][pushed:], "ClientPayloadError") == (found, type(failure).__name__)
+
+
+async def test_what_a_taker_raises_comes_out_of_the_step() -> None:
+    def taker(_: bytes) -> bool:
+        raise ValueError("no")
+
+    found, failure = await read([chunked_head(), PAUSE, chunk("a"), PAUSE, END], taker)  # type: ignore[arg-type]
+
+    assert ([], "no") == (found, str(failure))
+
+
+async def test_a_body_that_is_left_lets_go_of_its_connection() -> None:
+    async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
+        upstream.script = [chunked_head(), chunk("a"), wait(5)]
+        response = await client.open(httpx2.Request("POST", upstream.base_url, content=b"{}"))
+        step = asyncio.ensure_future(anext(aiter(response.stream)))  # type: ignore[arg-type]
+        assert b"a" == await step
+        await response.aclose()
+
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
