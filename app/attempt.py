@@ -137,7 +137,8 @@ class Attempt:
             if events := self._forget():
                 await self._taker.take(events)
             if self.parser.ended:
-                await _finish_body(body)
+                if not (isinstance(body, Body) and body.at_end):
+                    await _finish_body(body)
                 return
         await self._taker.take(self._redacted(self.parser.close(self._decoder.close())))
 

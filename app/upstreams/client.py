@@ -11,7 +11,7 @@ import certifi
 import httpx2
 from httpx_aiohttp.httpx2 import Httpx2AiohttpClient
 
-from app.upstreams.transport import Transport
+from app.upstreams.transport import Reply, Transport, read_pieces
 
 
 def open_client(
@@ -66,13 +66,17 @@ class Client(Httpx2AiohttpClient):
             proxy = httpx2.Proxy(proxy.url, headers={"authorization": f"Basic {login}"})
         return Transport(proxy=proxy, **settings)
 
-    async def open(self, request: httpx2.Request) -> httpx2.Response:
+    async def open(self, request: httpx2.Request) -> Reply:
         """Send a request; give the reply when its head has come, whatever it says.
 
         Straight to the transport: what lies between knows of redirects, cookies and hooks,
         which a call to an upstream has not, and takes 100 us a request.
         """
-        return await self._transport_for_url(request.url).handle_async_request(request)
+        transport = self._transport_for_url(request.url)
+        if isinstance(transport, Transport):
+            return await transport.open(request)
+        response = await transport.handle_async_request(request)  # of a mounted one
+        return Reply(response.status_code, response.headers, read_pieces(response))
 
 
 class _NoTransport(httpx2.AsyncBaseTransport):

@@ -12,7 +12,7 @@ from app.dialects.failure import parse_failure
 from app.errors import UpstreamError
 from app.framing.sse import FramingError
 from app.upstreams.client import Client
-from app.upstreams.transport import Body, reused
+from app.upstreams.transport import Body, Reply, reused
 
 MAX_FAILURE_BYTES = 64 * 1024
 """How much of an error reply is read."""
@@ -41,22 +41,20 @@ async def open_stream(
 ) -> Body | AsyncGenerator[bytes]:
     """Send a request; give the body of a reply that promises a stream, for the caller to close.
 
-    The reply itself is let go, which is 8 KiB while the stream lasts.
-
     Raises:
         UpstreamError: the upstream refused, or answered with something else.
         FAILURES: the connection failed.
     """
-    response = await _send(client, request)
+    reply = await _send(client, request)
     try:
-        await _check(response, upstream)
+        await _check(reply, upstream)
     except BaseException:
-        await response.aclose()
+        await reply.body.aclose()
         raise
-    return body_of(response)
+    return reply.body
 
 
-async def _send(client: Client, request: httpx2.Request) -> httpx2.Response:
+async def _send(client: Client, request: httpx2.Request) -> Reply:
     """Send a request, again if a kept connection turns out to have been closed meanwhile.
 
     A server that had closed an idle connection answers a request on it with a reset at
@@ -76,14 +74,14 @@ async def _send(client: Client, request: httpx2.Request) -> httpx2.Response:
     return await client.open(request)
 
 
-async def _check(response: httpx2.Response, upstream: str) -> None:
-    if response.status_code >= 400:
-        body = await _read_some(response)
-        raise parse_failure(response.status_code, response.headers, body, upstream=upstream)
-    coding = response.headers.get("content-encoding", "identity").strip().lower()
-    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if response.status_code >= 300 or response.status_code == 204:
-        instead = f"with status {response.status_code}"
+async def _check(reply: Reply, upstream: str) -> None:
+    if reply.status >= 400:
+        body = await _read_some(reply)
+        raise parse_failure(reply.status, reply.headers, body, upstream=upstream)
+    coding = reply.headers.get("content-encoding", "identity").strip().lower()
+    media_type = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if reply.status >= 300 or reply.status == 204:
+        instead = f"with status {reply.status}"
     elif media_type in ("text/html", "application/xhtml+xml"):
         instead = f"with {media_type}"
     elif coding not in CODINGS:
@@ -96,28 +94,12 @@ async def _check(response: httpx2.Response, upstream: str) -> None:
     )
 
 
-def body_of(response: httpx2.Response) -> Body | AsyncGenerator[bytes]:
-    """Give the pieces of a body as they come, decoded; to close it closes the response."""
-    coding = response.headers.get("content-encoding", "identity").strip().lower()
-    if coding in ("", "identity") and isinstance(response.stream, Body):
-        return response.stream
-    return _read_pieces(response)
-
-
-async def _read_pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    try:
-        async for piece in response.aiter_bytes():
-            yield piece
-    finally:
-        await response.aclose()
-
-
-async def _read_some(response: httpx2.Response) -> bytes:
+async def _read_some(reply: Reply) -> bytes:
     """Read the start of an error reply; a broken or endless one is cut short."""
     body = b""
     with contextlib.suppress(TimeoutError, *FAILURES):
         async with asyncio.timeout(FAILURE_WAIT_S):
-            async for piece in body_of(response):
+            async for piece in reply.body:
                 body += piece
                 if len(body) >= MAX_FAILURE_BYTES:
                     break

@@ -11,7 +11,7 @@ from app.dialects.table import DIALECTS
 from app.errors import RelayError
 from app.upstreams.client import Client
 from app.upstreams.endpoints import Upstream
-from app.upstreams.http import FAILURES, body_of
+from app.upstreams.http import FAILURES
 from app.upstreams.targets import build
 
 LIST_S = 300.0
@@ -63,17 +63,17 @@ async def _fetch(client: Client, upstream: Upstream) -> tuple[str, ...]:
     """
     url = f"{upstream.base_url}/{DIALECTS[upstream.dialect].models_path}"
     request = await build(upstream, "GET", url)
-    response = await client.open(request)
+    reply = await client.open(request)
     try:
-        if response.status_code != 200:
+        if reply.status != 200:
             raise ValueError("the list of models was refused")
         body = b""
-        async for piece in body_of(response):
+        async for piece in reply.body:
             body += piece
             if len(body) > LIST_BYTES:
                 raise ValueError("the list of models is too long")
     finally:
-        await response.aclose()
+        await reply.body.aclose()
     found = msgspec.json.decode(body, type=_ModelList)
     names = (model.id or model.name.removeprefix("models/") for model in found.data + found.models)
     return tuple(sorted(filter(None, names)))

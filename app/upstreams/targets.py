@@ -78,8 +78,7 @@ class Target(msgspec.Struct, frozen=True):
         for name, value in headers.items():
             own = request.headers.get(name)
             request.headers[name] = f"{own},{value}" if own else value
-        timeout = httpx2.Timeout(None, connect=connect_timeout_s, pool=connect_timeout_s)
-        request.extensions["timeout"] = timeout.as_dict()
+        request.extensions["timeout"] = {"connect": connect_timeout_s, "pool": connect_timeout_s}
         return request
 
     def _tell(self, chat: ChatRequest) -> tuple[ChatRequest, Mapping[str, str]]:

@@ -104,7 +104,7 @@ async def test_what_arrives_is_what_was_signed(model: str) -> None:
         upstream = Upstream("b", server.url, "bedrock_converse", credentials)
         async with open_client(connect_timeout_s=5, mounts={}) as http:
             request = await Target(upstream, model).build_request(chat, connect_timeout_s=5)
-            await http.send(request)
+            await (await http.open(request)).body.aclose()
     (sent,) = server.requests
 
     received = AWSRequest(

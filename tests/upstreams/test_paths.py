@@ -38,7 +38,8 @@ async def test_a_path_arrives_as_it_was_built(name: str) -> None:
         async with open_client(connect_timeout_s=5, mounts={}) as http:
             for model in HOSTILE:
                 target = Target(Upstream("u", server.url, name), model)
-                await http.send(await target.build_request(CHAT, connect_timeout_s=5))
+                reply = await http.open(await target.build_request(CHAT, connect_timeout_s=5))
+                await reply.body.aclose()
 
     expected = [f"/{path.replace(MODEL, quote(model, safe='@'))}" for model in HOSTILE]
     assert expected == [request.path for request in server.requests]
@@ -51,7 +52,7 @@ async def test_a_query_arrives_as_it_was_built() -> None:
         upstream = Upstream("u", f"{server.url}/x%3Ay/{{model}}", query=query)
         async with open_client(connect_timeout_s=5, mounts={}) as http:
             request = await Target(upstream, "m:0").build_request(CHAT, connect_timeout_s=5)
-            await http.send(request)
+            await (await http.open(request)).body.aclose()
 
     (sent,) = server.requests
     assert request.url.raw_path.decode() == sent.path

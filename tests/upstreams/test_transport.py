@@ -18,8 +18,7 @@ async def read(steps: list[object], taker: "Taker") -> tuple[list[bytes], Except
     found: list[bytes] = []
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
         upstream.script = steps  # type: ignore[assignment]
-        response = await client.open(httpx2.Request("POST", upstream.base_url, content=b"{}"))
-        body = response.stream
+        body = (await client.open(httpx2.Request("POST", upstream.base_url, content=b"{}"))).body
         assert isinstance(body, Body)
         body.push(taker)
         try:
@@ -91,9 +90,8 @@ async def test_what_a_taker_raises_comes_out_of_the_step() -> None:
 async def test_a_body_that_is_left_lets_go_of_its_connection() -> None:
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
         upstream.script = [chunked_head(), chunk("a"), wait(5)]
-        response = await client.open(httpx2.Request("POST", upstream.base_url, content=b"{}"))
-        step = asyncio.ensure_future(anext(aiter(response.stream)))  # type: ignore[arg-type]
-        assert b"a" == await step
-        await response.aclose()
+        body = (await client.open(httpx2.Request("POST", upstream.base_url, content=b"{}"))).body
+        assert b"a" == await anext(body)
+        await body.aclose()
 
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
