@@ -12,13 +12,13 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from app.errors import RelayError, RequestError, ServiceError
-from app.eventlog import EventLog, Follower, LogState, read_all
+from app.eventlog import Claim, EventLog, Follower, LogState, read_all
 from app.events import Event, StreamEnd, StreamTarget
 from app.limits import Limits
 from app.relay import Relay, shut_down
 from app.requests import ChatRequest
 from app.upstreams.client import Client
-from app.upstreams.routes import Health, Upstreams
+from app.upstreams.routes import Health, Route, Upstreams
 
 BATCH = 256
 """How many events a reader that catches up is given at once."""
@@ -135,7 +135,6 @@ class Hub:
         self.stopping = asyncio.Event()
         """Set once nothing is waited for any more."""
         self._drained = asyncio.Event()
-        self._claiming = asyncio.Lock()
         self._pseudonym = f"seseragi-{secrets.token_hex(4)}"
         """The name of this process in `via` headers (RFC 9110, 7.6.3)."""
 
@@ -153,15 +152,19 @@ class Hub:
             ServiceError: `overloaded`, too many streams or about to stop.
         """
         stream = f"st_{secrets.token_urlsafe(16)}"
-        if key is None:
-            return await self._start(stream, request, terms)
-        async with self._claiming:  # a key is free to others until its stream is created
-            claim = await self._log.claim(key, digest=digest, stream=stream)
+        try:
+            route = self._admit(request, terms)
+        except RelayError:
+            claim = None if key is None else await self._log.claimed(key)
+            if claim is None:
+                raise
+        else:
+            claim = await self._create(stream, key, digest)
             if claim.stream != stream and await self._may_try_again(claim.stream):
-                await self._log.delete(claim.stream)
-                claim = await self._log.claim(key, digest=digest, stream=stream)
+                await self._forget(claim.stream)
+                claim = await self._create(stream, key, digest)
             if claim.stream == stream:
-                return await self._start(stream, request, terms)
+                return await self._start(stream, request, terms, route)
         if claim.digest != digest:
             raise RequestError(
                 "idempotency_mismatch",
@@ -169,16 +172,32 @@ class Hub:
             )
         return await self.attach(claim.stream)
 
+    async def _create(self, stream: str, key: str | None, digest: str) -> Claim:
+        self._starting += 1
+        try:
+            return await self._log.create(stream, key=key, digest=digest)
+        finally:
+            self._starting -= 1
+
+    async def _forget(self, stream: str) -> None:
+        """Free the key of a stream; another request may have done so just now."""
+        with contextlib.suppress(RequestError):
+            await self._log.delete(stream)
+
     async def _may_try_again(self, stream: str) -> bool:
         """Tell whether a stream failed before anything visible, of what may have passed."""
-        if not (await self._log.state(stream)).ended:
-            return False
+        try:
+            if not (await self._log.state(stream)).ended:
+                return False
+        except RequestError:  # it has been removed since
+            return True
         first = await self._log.read(stream, 0, timeout_s=0, limit=BATCH)
         end = first[-1]
         began = any(isinstance(event, StreamTarget) for event in first)
         return not began and isinstance(end, StreamEnd) and bool(end.error and end.error.retryable)
 
-    async def _start(self, stream: str, request: ChatRequest, terms: Terms) -> Opened:
+    def _admit(self, request: ChatRequest, terms: Terms) -> Route:
+        """Give the route of a request that may start a generation here and now."""
         if self._pseudonym in terms.via:
             raise RequestError(
                 "invalid_request",
@@ -194,14 +213,11 @@ class Hub:
                 "try again shortly",
                 retry_after_s=2,
             )
-        route = self.upstreams.resolve(request.model)
-        self._starting += 1
-        try:
-            await self._log.create(stream)
-        finally:
-            self._starting -= 1
+        return self.upstreams.resolve(request.model)
+
+    async def _start(self, stream: str, request: ChatRequest, terms: Terms, route: Route) -> Opened:
         if self.stopping.is_set():
-            await self._log.delete(stream)
+            await self._forget(stream)
             raise _shutting_down()
         relay = Relay(
             stream,

@@ -66,19 +66,19 @@ class EventLog(Protocol):
         Where nothing is written by others, the log tries it every minute at least.
         """
 
-    async def create(self, stream: str) -> None:
-        """Open an empty log.
+    async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
+        """Open an empty log, and bind an idempotency key to its stream; give that claim.
+
+        A key that is bound to a stream which is kept stays so: its claim is given, and no
+        log is opened. Of many calls with one key, at once or not, one opens a log.
 
         Raises:
-            ServiceError: `overloaded`, all room is taken by streams that still run.
+            ServiceError: `overloaded`, all room is taken by streams that still run, or the
+                place of the log cannot be reached.
         """
 
-    async def claim(self, key: str, *, digest: str, stream: str) -> Claim:
-        """Bind an idempotency key to a stream unless it is bound; give what it is bound to.
-
-        A key is bound as long as its stream is kept. The stream may be created soon
-        after; until then another claim takes the key over.
-        """
+    async def claimed(self, key: str) -> Claim | None:
+        """Give what a key is bound to; None if to nothing that is kept."""
 
     async def name(self, name: str, stream: str) -> None:
         """Let a stream be found by a name, whatever other stream had it before.

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from app.errors import CODES
 from app.eventlog import Claim, LogUnusable
-from app.eventlog.recovery import ending_of
+from app.eventlog.recovery import LOST, ending_of
 from app.eventlog.schema import VERSION, connect, reason
-from app.events import ErrorInfo, Event, decode, encode
+from app.events import Event, decode, encode
 
 PAGE_BYTES = 2**18
 """How much of a stream is read at once, at most one row more."""
@@ -37,9 +36,6 @@ SWEPT_AT_ONCE = 1_000
 REMEMBERED_IDS = 100_000
 """How many removed streams are still told from unknown ones, and for how long."""
 REMEMBERED_S = 86_400
-
-EARLY_CLAIM_S = 60
-"""How long a claim may wait for its stream."""
 
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -123,15 +119,24 @@ class Database:
 
     # Streams
 
-    def create(self, id: str, *, now: float) -> int:
-        """Add a running stream and give its key."""
-        key = self._execute(
-            "INSERT INTO streams (id, started_at) VALUES (?, ?)", (id, now)
+    def create(
+        self, claim: Claim, key: str | None, *, now: float, kept_after: float
+    ) -> tuple[Claim, int | None]:
+        """Add a running stream, bound to an idempotency key, and give its own key.
+
+        If the former is bound to a stream that is kept, give that and add nothing.
+        """
+        bound = None if key is None else self.claimed(key, kept_after=kept_after)
+        if bound is not None:
+            return bound, None
+        row = self._execute(
+            "INSERT INTO streams (id, started_at) VALUES (?, ?)", (claim.stream, now)
         ).lastrowid
-        assert key is not None  # noqa: S101  (it is an INSERT)
-        self._execute("UPDATE claims SET early_at = NULL WHERE stream = ?", (id,))
-        self._staged.append(lambda: self._filed.update({key: 0}))
-        return key
+        assert row is not None  # noqa: S101  (it is an INSERT)
+        if key is not None:
+            self._execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, *claim))
+        self._staged.append(lambda: self._filed.update({row: 0}))
+        return claim, row
 
     def append(self, key: int, first: int, events: Sequence[Event]) -> int:
         """Add events of a running stream, the first of which has this number; give the size."""
@@ -200,21 +205,14 @@ class Database:
 
     # Idempotency keys
 
-    def claim(self, key: str, claim: Claim, *, now: float, kept_after: float) -> Claim:
-        """Bind a key unless it is bound to a stream that is kept; give what it is bound to."""
+    def claimed(self, key: str, *, kept_after: float) -> Claim | None:
+        """Give what a key is bound to, if that is kept."""
         bound = self._execute(
             "SELECT claims.stream, digest FROM claims JOIN streams ON streams.id = claims.stream "
             "WHERE claims.key = ? AND gone_at IS NULL AND (ended_at IS NULL OR ended_at > ?)",
             (key, kept_after),
         ).fetchone()
-        if bound is not None:
-            return Claim(*bound)
-        is_there = self._execute("SELECT 1 FROM streams WHERE id = ?", (claim.stream,)).fetchone()
-        self._execute(
-            "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)",
-            (key, *claim, None if is_there else now),
-        )
-        return claim
+        return None if bound is None else Claim(*bound)
 
     # Names
 
@@ -294,14 +292,13 @@ class Database:
         return room < PURGED_AT_ONCE
 
     def tidy(self, *, now: float) -> None:
-        """Forget the names of streams long removed, and claims whose stream never came."""
+        """Forget the names of streams long removed."""
         self._execute("DELETE FROM streams WHERE gone_at <= ? AND size = 0", (now - REMEMBERED_S,))
         self._execute(
             "DELETE FROM streams WHERE key IN (SELECT key FROM streams WHERE gone_at IS NOT NULL "
             "ORDER BY gone_at DESC LIMIT -1 OFFSET ?) AND size = 0",
             (REMEMBERED_IDS,),
         )
-        self._execute("DELETE FROM claims WHERE early_at <= ?", (now - EARLY_CLAIM_S,))
 
     def tail_end(self) -> int:
         """Give the key that the next row of the tail has, if any row there is dead; else 0."""
@@ -391,13 +388,6 @@ class Database:
             "SELECT first, events FROM tail WHERE stream = ? AND first > ? ORDER BY first",
             (key, filed),
         )
-
-
-LOST = ErrorInfo(
-    "producer_lost",
-    "the relay stopped before the answer was complete",
-    CODES["producer_lost"].retryable,
-)
 
 
 def _pack(events: Iterable[Event]) -> bytes:

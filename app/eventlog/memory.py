@@ -12,9 +12,6 @@ from app.events import Event
 REMEMBERED_IDS = 10_000
 """How many removed streams are still told from unknown ones (about 150 bytes each)."""
 
-EARLY_CLAIMS = 1_000
-"""How many keys may be bound to streams that have not been created."""
-
 
 class MemoryLog:
     """An `EventLog` in memory.
@@ -47,10 +44,8 @@ class MemoryLog:
         )
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._claims: dict[str, Claim] = {}
-        self._keys: dict[str, list[str]] = {}
-        """The keys of each stream that is kept."""
-        self._early: OrderedDict[str, Claim] = OrderedDict()
-        """The claims on streams that have not been created."""
+        self._keys: dict[str, str] = {}
+        """What each key is bound to, and the key of each stream that has one."""
         self._named: dict[str, str] = {}
         self._names: dict[str, set[str]] = {}
         """The stream of each name, and the names of each stream."""
@@ -64,24 +59,20 @@ class MemoryLog:
     def healthy(self) -> bool:
         return True
 
-    async def create(self, stream: str) -> None:
+    async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
+        bound = None if key is None else await self.claimed(key)
+        if bound is not None:
+            return bound
         self._entries.create(stream)
-        for key in [key for key, claim in self._early.items() if claim.stream == stream]:
-            self._bind(key, self._early.pop(key))
-
-    async def claim(self, key: str, *, digest: str, stream: str) -> Claim:
-        kept = self._entries.find(stream)  # drops what has been kept for its time
-        if key in self._claims:
-            return self._claims[key]
         claim = Claim(stream, digest)
-        self._early.pop(key, None)
-        if kept:
-            self._bind(key, claim)
-            return claim
-        self._early[key] = claim
-        if len(self._early) > EARLY_CLAIMS:
-            self._early.popitem(last=False)
+        if key is not None:
+            self._claims[key] = claim
+            self._keys[stream] = key
         return claim
+
+    async def claimed(self, key: str) -> Claim | None:
+        bound = self._claims.get(key)
+        return bound if bound is not None and self._entries.find(bound.stream) else None
 
     async def name(self, name: str, stream: str) -> None:
         self._find(stream)
@@ -138,12 +129,8 @@ class MemoryLog:
             raise expired(stream, self._retention_s)
         raise unknown(stream)
 
-    def _bind(self, key: str, claim: Claim) -> None:
-        self._claims[key] = claim
-        self._keys.setdefault(claim.stream, []).append(key)
-
     def _forget(self, stream: str) -> None:
-        for key in self._keys.pop(stream, ()):
+        if (key := self._keys.pop(stream, None)) is not None:
             del self._claims[key]
         for name in self._names.pop(stream, ()):
             del self._named[name]

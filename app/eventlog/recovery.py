@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from app.errors import CODES
 from app.events import (
     ChoiceEnd,
     ErrorInfo,
@@ -23,6 +24,13 @@ from app.events import (
     ToolCallStart,
     Usage,
 )
+
+LOST = ErrorInfo(
+    "producer_lost",
+    "the relay stopped before the answer was complete",
+    CODES["producer_lost"].retryable,
+)
+"""Why a stream is ended for its producer."""
 
 _STARTS = (TextStart, ReasoningStart, RefusalStart, ToolCallStart)
 _ENDS = (TextEnd, ReasoningEnd, RefusalEnd, ToolCallEnd)

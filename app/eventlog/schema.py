@@ -47,7 +47,12 @@ CREATE TABLE names (
 ) WITHOUT ROWID;
 CREATE INDEX names_stream ON names (stream);
 """
-STEPS = (SCHEMA, NAMES)
+CLAIMS = """
+DELETE FROM claims WHERE early_at IS NOT NULL;
+DROP INDEX claims_early;
+ALTER TABLE claims DROP COLUMN early_at;
+"""
+STEPS = (SCHEMA, NAMES, CLAIMS)
 """What each version added to the one before; a new file takes all the steps."""
 VERSION = len(STEPS)
 

@@ -20,9 +20,9 @@ import structlog
 
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import PAGE, Claim, Follower, LogState
-from app.eventlog.database import LOST, SWEPT_AT_ONCE, Database, Gone, Row
+from app.eventlog.database import SWEPT_AT_ONCE, Database, Gone, Row
 from app.eventlog.entries import Entries, Entry, expired, full, size_of, unknown
-from app.eventlog.recovery import ending_of
+from app.eventlog.recovery import LOST, ending_of
 from app.eventlog.writer import Writer
 from app.events import Event, StreamEnd
 
@@ -166,29 +166,41 @@ class SqliteLog:
     def healthy(self) -> bool:
         return self._database.healthy
 
-    async def create(self, stream: str) -> None:
+    async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
+        claim = Claim(stream, digest)
         excess = self._size - self._max_bytes
         if excess > 0:
             await self._forget(partial(self._database.forget_oldest, excess, now=self._wall()))
             if self._size > self._max_bytes:
+                bound = None if key is None else await self.claimed(key)
+                if bound is not None:
+                    return bound
                 raise full()
         entry = self._entries.create(stream)
+        make = partial(
+            self._database.create,
+            claim,
+            key,
+            now=entry.started_at,
+            kept_after=entry.started_at - self._retention_s,
+        )
         try:
-            make = partial(self._database.create, stream, now=entry.started_at)
-            self._runs[stream] = _Run(await self._write(make), entry)
+            claim, row = await self._write(make)
         except BaseException:
             self._entries.drop(stream)
             # The caller may have been cancelled while the file took it.
             forget = partial(self._database.forget, stream, now=self._wall())
             self._writer.submit(forget, lambda *_: None)
             raise
+        if row is None:
+            self._entries.drop(stream)
+        else:
+            self._runs[stream] = _Run(row, entry)
+        return claim
 
-    async def claim(self, key: str, *, digest: str, stream: str) -> Claim:
-        now = self._wall()
-        claim = Claim(stream, digest)
-        return await self._write(
-            partial(self._database.claim, key, claim, now=now, kept_after=now - self._retention_s)
-        )
+    async def claimed(self, key: str) -> Claim | None:
+        kept_after = self._wall() - self._retention_s
+        return await self._read(partial(self._database.claimed, key, kept_after=kept_after))
 
     async def name(self, name: str, stream: str) -> None:
         await self.state(stream)

@@ -276,56 +276,42 @@ async def test_stream_beyond_its_limit_takes_only_its_end(event_log, batch, limi
 
 
 async def test_key_stays_with_its_first_stream(event_log):
-    for stream in ("st_1", "st_2"):
-        await event_log.create(stream)
-    first = await event_log.claim("key", digest="d1", stream="st_1")
-    second = await event_log.claim("key", digest="d2", stream="st_2")
+    first = await event_log.create("st_1", key="key", digest="d1")
+    second = await event_log.create("st_2", key="key", digest="d2")
 
-    assert Claim("st_1", "d1") == first == second
-    assert Claim("st_2", "d2") == await event_log.claim("other", digest="d2", stream="st_2")
+    assert Claim("st_1", "d1") == first == second == await event_log.claimed("key")
+    assert "not_found" == await code_of(event_log, "st_2")
+    assert Claim("st_2", "d2") == await event_log.create("st_2", key="other", digest="d2")
+    assert Claim("st_3", "") == await event_log.create("st_3")
+    assert None is await event_log.claimed("a third")
 
 
 async def test_one_of_many_claims_wins(event_log):
     streams = [f"st_{number}" for number in range(50)]
-    for stream in streams:
-        await event_log.create(stream)
     claims = await asyncio.gather(
-        *(event_log.claim("key", digest=stream, stream=stream) for stream in streams)
+        *(event_log.create(stream, key="key", digest=stream) for stream in streams)
     )
 
     assert 1 == len(set(claims))
     assert claims[0].stream == claims[0].digest
-
-
-async def test_key_can_be_bound_before_its_stream_is_there(event_log):
-    await event_log.claim("key", digest="d1", stream="st_1")
-    await event_log.create("st_1")
-
-    assert Claim("st_1", "d1") == await event_log.claim("key", digest="d2", stream="st_2")
-
-
-async def test_key_of_a_stream_that_never_came_is_free(event_log):
-    await event_log.claim("key", digest="d1", stream="st_1")
-    await event_log.create("st_2")
-    await event_log.claim("key", digest="d2", stream="st_2")
-    await event_log.create("st_1")
-
-    assert Claim("st_2", "d2") == await event_log.claim("key", digest="d3", stream="st_3")
+    for stream in streams:
+        expected = None if stream == claims[0].stream else "not_found"
+        assert expected == await code_of(event_log, stream)
 
 
 @pytest.mark.parametrize("how", ["delete", "retention"])
 async def test_key_is_free_when_its_stream_is_gone(event_log, clock, how):
-    await ended(event_log, "st_1")
-    await event_log.create("st_2")
-    await event_log.claim("key", digest="d1", stream="st_1")
+    await event_log.create("st_1", key="key", digest="d1")
+    await event_log.append("st_1", [START, END])
     clock.now += 99
-    assert Claim("st_1", "d1") == await event_log.claim("key", digest="d2", stream="st_2")
+    assert Claim("st_1", "d1") == await event_log.create("st_2", key="key", digest="d2")
     if how == "delete":
         await event_log.delete("st_1")
     else:
         clock.now += 1
+    assert None is await event_log.claimed("key")
 
-    assert Claim("st_2", "d2") == await event_log.claim("key", digest="d2", stream="st_2")
+    assert Claim("st_2", "d2") == await event_log.create("st_2", key="key", digest="d2")
 
 
 async def test_stream_is_found_by_its_name(event_log):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import Claim, LogUnusable, database, read_all, sqlite
+from app.eventlog import Claim, LogUnusable, database, read_all, recovery, sqlite
 from app.eventlog.database import Database
 from app.eventlog.recovery import ending_of
 from app.eventlog.schema import VERSION
@@ -76,8 +76,9 @@ async def on_file(event_log: SqliteLog, statement: str) -> Any:
 async def test_ended_streams_and_their_keys_survive(path, clock):
     events = [START, *many(2_300), END]
     async with opened(path, clock) as event_log:
-        await filled(event_log, events[:900], events[900:901], events[901:])
-        await event_log.claim("key", digest="d", stream="st_1")
+        await event_log.create("st_1", key="key", digest="d")
+        for batch in (events[:900], events[900:901], events[901:]):
+            await event_log.append("st_1", batch)
         state = await event_log.state("st_1")
     clock.now += 50
     async with opened(path, clock) as event_log:
@@ -86,7 +87,7 @@ async def test_ended_streams_and_their_keys_survive(path, clock):
         assert events == await read_all(event_log, "st_1")
         assert events[2_299:2_301] == await event_log.read("st_1", 2_299, timeout_s=0, limit=2)
         assert [] == await event_log.read("st_1", 2_302, timeout_s=60)
-        assert Claim("st_1", "d") == await event_log.claim("key", digest="e", stream="st_2")
+        assert Claim("st_1", "d") == await event_log.create("st_2", key="key", digest="e")
 
 
 async def test_retention_counts_on_over_a_restart(path, clock):
@@ -140,7 +141,7 @@ async def test_stream_that_was_running_is_ended(path, clock):
 
         assert [*head, *gathered, TextEnd(0)] == events[:-1]
         end = end_of(events)
-        assert ("interrupted", database.LOST) == (end.status, end.error)
+        assert ("interrupted", recovery.LOST) == (end.status, end.error)
         assert (2_504, True, clock.now - 1000, clock.now) == await event_log.state("st_1")
         assert [*head, TextEnd(0), events[-1]] == await read_all(event_log, "st_2")
         assert "stream_expired" == await code_of(event_log, "st_3")
@@ -166,7 +167,9 @@ async def test_thousands_of_lost_streams_are_ended_in_a_moment(path):
     async with opened(path) as event_log:
         for number in range(3_000):
             event_log._writer.submit(
-                lambda number=number: event_log._database.create(f"st_{number}", now=0),
+                lambda number=number: event_log._database.create(
+                    Claim(f"st_{number}", ""), None, now=0, kept_after=0
+                ),
                 lambda *_: None,
             )
         await event_log._writer.write(lambda: None)
@@ -200,7 +203,7 @@ async def test_kill_takes_nothing_back(path, streams, acknowledged):
                 assert event in (TextDelta(0, text), ToolCallDelta(1, f"{text},"))
             pieces = [event.arguments for event in events if isinstance(event, ToolCallDelta)]
             assert [TextEnd(0), ToolCallEnd(1, "".join(pieces))] == events[-3:-1]
-            assert ("interrupted", database.LOST) == (end_of(events).status, end_of(events).error)
+            assert ("interrupted", recovery.LOST) == (end_of(events).status, end_of(events).error)
 
 
 # The cost
@@ -349,16 +352,21 @@ async def test_file_of_a_newer_version_is_told(path):
 
 
 async def test_file_of_the_first_version_is_read_and_brought_up(path):
-    """What it lacked are the names."""
+    """What it lacked are the names; what it had are keys of streams that were still to come."""
     async with opened(path) as event_log:
         await filled(event_log, [START, END])
     run_sql(path, "DROP TABLE names")
+    run_sql(path, "ALTER TABLE claims ADD COLUMN early_at REAL")
+    run_sql(path, "CREATE INDEX claims_early ON claims (early_at) WHERE early_at IS NOT NULL")
+    run_sql(path, "INSERT INTO claims VALUES ('key', 'st_1', 'd', NULL), ('k', 'st_2', 'd', 1)")
     run_sql(path, "PRAGMA user_version = 1")
     for _ in range(2):
         async with opened(path) as event_log:
             assert [START, END] == await read_all(event_log, "st_1")
             await event_log.name("a chat", "st_1")
             assert "st_1" == await event_log.find("a chat")
+            assert Claim("st_1", "d") == await event_log.claimed("key")
+            assert 1 == await on_file(event_log, "SELECT count(*) FROM claims")
             assert VERSION == await on_file(event_log, "PRAGMA user_version")
 
 
@@ -491,7 +499,7 @@ async def test_full_disk_fails_the_stream_and_not_its_readers(path):
 @pytest.mark.parametrize("paid", [True, False])
 async def test_end_that_the_file_refused_is_shown_as_a_restart_would_make_it(path, paid):
     head: list[Event] = [START, TextStart(0)]
-    lost = [TextEnd(0), StreamEnd("interrupted", "error", None, database.LOST)]
+    lost = [TextEnd(0), StreamEnd("interrupted", "error", None, recovery.LOST)]
     async with opened(path) as event_log:
         await filled(event_log, head)
         reading = asyncio.create_task(event_log.read("st_1", 2, timeout_s=5))
