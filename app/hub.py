@@ -6,8 +6,8 @@ Which streams run here and who reads them is known here only; what they said is 
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, Follower, LogState, read_all
 from app.events import Event, StreamEnd, StreamTarget
 from app.limits import Limits
-from app.relay import Relay, shut_down
+from app.relay import Relay, outcome_of, shut_down
 from app.requests import ChatRequest
 from app.upstreams.client import Client
 from app.upstreams.routes import Health, Route, Upstreams
@@ -25,6 +25,15 @@ BATCH = 256
 
 STOP_S = 2.0
 """How long relays may take to write their ends when everything stops."""
+
+STOP_ELSEWHERE_S = 3.0
+"""How long another process may take to end a stream, until it is left to the log."""
+
+ASK_AGAIN_S = 5.0
+"""When the log is asked again who reads a stream elsewhere, if it could not tell."""
+
+
+T = TypeVar("T")
 
 
 class Capacity(msgspec.Struct, frozen=True):
@@ -108,7 +117,8 @@ class Opened(NamedTuple):
 
     reader: Reader
     outcome: "asyncio.Future[RelayError | None] | None"
-    """`Relay.committed`; None for a stream that is not produced here, or no longer."""
+    """`Relay.committed`, or the like of a stream that runs elsewhere; None for one that has
+    ended, and where it was not asked for."""
 
 
 class Hub:
@@ -135,6 +145,7 @@ class Hub:
         self.stopping = asyncio.Event()
         """Set once nothing is waited for any more."""
         self._drained = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._pseudonym = f"seseragi-{secrets.token_hex(4)}"
         """The name of this process in `via` headers (RFC 9110, 7.6.3)."""
 
@@ -170,7 +181,31 @@ class Hub:
                 "idempotency_mismatch",
                 f"the Idempotency-Key {key!r} was used with another body; take a new key",
             )
-        return await self.attach(claim.stream)
+        opened = await self.attach(claim.stream)
+        if opened.outcome is None and not (await self._log.state(claim.stream)).ended:
+            return opened._replace(outcome=self._spawn(self._outcome(claim.stream)))
+        return opened
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _outcome(self, stream: str) -> RelayError | None:
+        """Give what `Relay.committed` does, of a stream that runs elsewhere."""
+        after = 0
+        while True:
+            try:
+                events = await self._log.read(stream, after, timeout_s=1)
+            except RelayError as error:
+                return error
+            for event in events:
+                if isinstance(event, StreamTarget):
+                    return None
+                if isinstance(event, StreamEnd):
+                    return outcome_of(event)
+            after += len(events)
 
     async def _create(self, stream: str, key: str | None, digest: str) -> Claim:
         self._starting += 1
@@ -292,16 +327,28 @@ class Hub:
     async def cancel(self, stream: str) -> None:
         """Stop a generation; one that has ended stays as it is.
 
-        Returns when the `stream.end` is in the log.
+        Returns when the `stream.end` is in the log, or when a process that is to write it
+        takes too long: it may be lost, and the log ends the stream soon.
 
         Raises:
             RequestError: `not_found` or `stream_expired`.
         """
-        await self._log.state(stream)
+        state = await self._log.state(stream)
         run = self._runs.get(stream)
         if run is not None:
             run.relay.stop("cancelled")
             await asyncio.wait({run.task})
+        elif not state.ended:
+            await self._log.ask_stop(stream)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_ELSEWHERE_S):
+                    await self._await_end(stream)
+
+    async def _await_end(self, stream: str) -> None:
+        state = await self._log.state(stream)
+        while not state.ended:
+            await self._log.read(stream, state.last, timeout_s=0.5)
+            state = await self._log.state(stream)
 
     async def delete(self, stream: str) -> None:
         """Stop a generation and forget what it said.
@@ -336,11 +383,14 @@ class Hub:
             LogUnusable: the place of the log cannot be used.
         """
         await self._log.open()
+        self._log.on_stop(self._stop)
 
     async def close(self) -> None:
         """Stop everything, close the HTTP client and the log."""
         self.draining = True
         await self._stop_all()
+        for task in self._tasks:
+            task.cancel()
         await self._client.aclose()
         await self._log.close()
 
@@ -353,10 +403,13 @@ class Hub:
             await asyncio.wait([run.task for run in runs], timeout=STOP_S)
 
     def _opened(self, stream: str) -> Opened:
-        self._readers[stream] = self._readers.get(stream, 0) + 1
+        before = self._readers.get(stream, 0)
+        self._readers[stream] = before + 1
         reader = Reader(stream, self._log, self._detach)
         run = self._runs.get(stream)
         if run is None:
+            if not before:
+                self._log.attend(stream)
             return Opened(reader, None)
         if run.timer is not None:
             run.timer.cancel()
@@ -368,10 +421,37 @@ class Hub:
         if self._readers[stream]:
             return
         del self._readers[stream]
+        self._log.leave(stream)
         run = self._runs.get(stream)
         if run is not None and run.linger_s is not None:
-            delay = run.linger_s if linger_s is None else linger_s
-            run.timer = asyncio.get_running_loop().call_later(delay, run.relay.stop, "cancelled")
+            self._linger(run, run.linger_s if linger_s is None else linger_s)
+
+    def _linger(self, run: _Run, linger_s: float, *, wait_s: float | None = None) -> None:
+        """Look after a time whether anybody reads the stream, unless somebody comes here."""
+        loop = asyncio.get_running_loop()
+        run.timer = loop.call_later(
+            linger_s if wait_s is None else wait_s,
+            lambda: self._spawn(self._stop_unattended(run, linger_s)),
+        )
+
+    async def _stop_unattended(self, run: _Run, linger_s: float) -> None:
+        """Cancel a stream that nobody has read for its time, in other processes either."""
+        stream = run.relay.stream
+        try:
+            left_s = linger_s + await self._log.attended_s(stream)
+        except RelayError:
+            left_s = min(linger_s, ASK_AGAIN_S)
+        if stream in self._readers:
+            return
+        if left_s <= 0:
+            run.relay.stop("cancelled")
+        elif stream in self._runs:
+            self._linger(run, linger_s, wait_s=left_s)
+
+    def _stop(self, stream: str) -> None:
+        """Stop what somebody else has asked to stop, or has ended."""
+        if (run := self._runs.get(stream)) is not None:
+            run.relay.stop("cancelled")
 
     def _ended(self, stream: str) -> None:
         run = self._runs.pop(stream)

@@ -89,11 +89,15 @@ class Relay:
         self._task = asyncio.current_task()
         try:
             await self._run()
-        except Exception as failure:
+        except RelayError as failure:
+            log.warning("log failed under the stream", stream=self.stream, code=failure.code)
+            with contextlib.suppress(RelayError):
+                await self._end_by_log(failure)
+        except Exception:
             log.exception("relay failed", stream=self.stream)
             error = ServiceError("internal", "the relay failed; its log tells more")
             with contextlib.suppress(RelayError):
-                await self._end_by_log(failure if isinstance(failure, RelayError) else error)
+                await self._end_by_log(error)
         finally:
             if not self.committed.done():
                 self.committed.set_result(ServiceError("internal", "the event log failed"))
@@ -261,8 +265,7 @@ class Relay:
             if any(isinstance(event, StreamTarget) for event in events):
                 self.committed.set_result(None)
             elif end is not None:
-                cancelled = ServiceError("cancelled", "the stream was cancelled before it began")
-                self.committed.set_result(RelayError.of(end.error) if end.error else cancelled)
+                self.committed.set_result(outcome_of(end))
         if end is not None:
             self._report(end)
 
@@ -282,6 +285,12 @@ class Relay:
             duration_s=_rounded(self._clock() - self._started_at),
             output_tokens=usage.output_tokens if usage else None,
         )
+
+
+def outcome_of(end: StreamEnd) -> RelayError:
+    """Give the error of a stream that has ended before anything visible."""
+    cancelled = ServiceError("cancelled", "the stream was cancelled before it began")
+    return RelayError.of(end.error) if end.error else cancelled
 
 
 def shut_down() -> ServiceError:

@@ -237,20 +237,15 @@ async def read_from(
     """
     try:
         state = await reader.state()
-        last = state.last
+        last = state.last if state.kept is None else state.kept
         if after and front.letter:
-            last = await count_frames(front, reader)
+            last = await count_frames(front, reader, last)
         if after > last:
-            seen = frame_id(reader.stream, front.letter, after)
-            raise RequestError(
-                "conflict",
-                f"the stream has no event {seen!r} yet; "
-                f"its last is {frame_id(reader.stream, front.letter, last)!r}",
-            )
+            raise _beyond(reader.stream, front, after, last, lost=state.kept is not None)
     except BaseException:
         reader.leave()
         raise
-    if state.ended and after == last:
+    if state.ended and after == last and state.kept is None:
         reader.leave()
         return Response(status_code=204, headers={"cache-control": "no-store"})
     after = 0 if front.replays and not suffix else after
@@ -258,11 +253,22 @@ async def read_from(
     return EventStream(reader, writer, policy=policy, headers=front.headers, snapshot=snapshot)
 
 
-async def count_frames(front: Front, reader: Reader) -> int:
-    """Count the frames so far, giving way to others: it takes seconds at a million events."""
+def _beyond(stream: str, front: Front, after: int, last: int, *, lost: bool) -> RequestError:
+    seen, known = (frame_id(stream, front.letter, number) for number in (after, last))
+    if lost:
+        return RequestError(
+            "conflict",
+            f"what you have seen after {known!r} was lost before it could be stored; "
+            "read the stream again from its beginning",
+        )
+    return RequestError("conflict", f"the stream has no event {seen!r} yet; its last is {known!r}")
+
+
+async def count_frames(front: Front, reader: Reader, last: int) -> int:
+    """Count the frames up to an event, giving way to others: a million events take seconds."""
     renderer = front.renderer(reader.stream)
     count = 0
-    for number, event in enumerate(await reader.read_all()):
+    for number, event in enumerate((await reader.read_all())[:last]):
         count += sum(1 for _ in renderer.feed(event))
         if number % CATCHING_UP == 0:
             await asyncio.sleep(0)

@@ -8,7 +8,7 @@ added, and nothing is added after a `stream.end`.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from app.events import Event
+from app.events import Event, StreamEnd
 
 Follower = Callable[[Sequence[Event]], None]
 """Is told of what is appended, batch by batch, at once: it must neither wait nor raise.
@@ -32,6 +32,8 @@ class LogState(NamedTuple):
     """When the log was created, in unix seconds."""
     ended_at: float | None = None
     """When the `stream.end` was added, in unix seconds."""
+    kept: int | None = None
+    """The last event that a cursor may name, where events after it were seen and lost since."""
 
 
 class Claim(NamedTuple):
@@ -134,10 +136,35 @@ class EventLog(Protocol):
     async def delete(self, stream: str) -> None:
         """Forget the stream and the keys that are bound to it."""
 
+    # Processes that share a log tell each other by it; one that has it alone hears nothing.
+
+    def on_stop(self, stop: Callable[[str], None]) -> None:
+        """Have this told of every stream that is to be produced here no more.
+
+        Somebody asked for its end in another process, or has ended or removed it there.
+        """
+
+    async def ask_stop(self, stream: str) -> None:
+        """Have a running stream stopped by the process that produces it, which takes a moment."""
+
+    def attend(self, stream: str) -> None:
+        """Say that a stream of another process has readers here, until `leave`."""
+
+    def leave(self, stream: str) -> None:
+        """Say that it has none."""
+
+    async def attended_s(self, stream: str) -> float:
+        """Tell for how many seconds yet a stream has readers in other processes, for sure.
+
+        Below zero: for how long it has had none.
+        """
+
 
 async def read_all(event_log: EventLog, stream: str) -> list[Event]:
     """Give all events so far, without waiting."""
     events: list[Event] = []
     while page := await event_log.read(stream, len(events), timeout_s=0):
         events += page
+        if isinstance(page[-1], StreamEnd):
+            break
     return events

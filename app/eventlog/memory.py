@@ -1,5 +1,6 @@
 """The log in this process's memory: the default, gone with the process."""
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -120,6 +121,21 @@ class MemoryLog:
     async def delete(self, stream: str) -> None:
         self._find(stream)
         self._entries.drop(stream)
+
+    def on_stop(self, stop: Callable[[str], None]) -> None:
+        pass  # there is no other process
+
+    async def ask_stop(self, stream: str) -> None:
+        pass
+
+    def attend(self, stream: str) -> None:
+        pass
+
+    def leave(self, stream: str) -> None:
+        pass
+
+    async def attended_s(self, stream: str) -> float:
+        return -math.inf
 
     def _find(self, stream: str) -> Entry:
         entry = self._entries.find(stream)

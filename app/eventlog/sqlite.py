@@ -7,6 +7,7 @@ nothing that a reader has seen (a loss of power may take the last moments).
 
 import asyncio
 import contextlib
+import math
 import sqlite3
 import time
 from collections import deque
@@ -262,6 +263,21 @@ class SqliteLog:
     async def delete(self, stream: str) -> None:
         await self.state(stream)
         await self._forget(partial(self._database.forget, stream, now=self._wall()))
+
+    def on_stop(self, stop: Callable[[str], None]) -> None:
+        pass  # there is no other process
+
+    async def ask_stop(self, stream: str) -> None:
+        pass
+
+    def attend(self, stream: str) -> None:
+        pass
+
+    def leave(self, stream: str) -> None:
+        pass
+
+    async def attended_s(self, stream: str) -> float:
+        return -math.inf
 
     async def sweep(self) -> None:
         """Take what has been kept for its time out of the file."""

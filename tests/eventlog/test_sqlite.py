@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import Claim, LogUnusable, database, read_all, recovery, sqlite
+from app.eventlog import Claim, LogState, LogUnusable, database, read_all, recovery, sqlite
 from app.eventlog.database import Database
 from app.eventlog.recovery import ending_of
 from app.eventlog.schema import VERSION
@@ -83,7 +83,7 @@ async def test_ended_streams_and_their_keys_survive(path, clock):
     clock.now += 50
     async with opened(path, clock) as event_log:
         assert state == await event_log.state("st_1")
-        assert (2_302, True, clock.now - 50, clock.now - 50) == state
+        assert LogState(2_302, True, clock.now - 50, clock.now - 50) == state
         assert events == await read_all(event_log, "st_1")
         assert events[2_299:2_301] == await event_log.read("st_1", 2_299, timeout_s=0, limit=2)
         assert [] == await event_log.read("st_1", 2_302, timeout_s=60)
@@ -142,7 +142,7 @@ async def test_stream_that_was_running_is_ended(path, clock):
         assert [*head, *gathered, TextEnd(0)] == events[:-1]
         end = end_of(events)
         assert ("interrupted", recovery.LOST) == (end.status, end.error)
-        assert (2_504, True, clock.now - 1000, clock.now) == await event_log.state("st_1")
+        assert LogState(2_504, True, clock.now - 1000, clock.now) == await event_log.state("st_1")
         assert [*head, TextEnd(0), events[-1]] == await read_all(event_log, "st_2")
         assert "stream_expired" == await code_of(event_log, "st_3")
         with pytest.raises(ValueError, match="has ended"):
