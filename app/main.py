@@ -1,6 +1,6 @@
 """The composition root: builds everything from the settings, and the app around it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -78,15 +78,35 @@ def build_hub(settings: Settings) -> Hub:
 
 
 def build_log(settings: Settings) -> EventLog:
-    """Build the event log, which is opened with the hub."""
+    """Build the event log, which is opened with the hub.
+
+    Raises:
+        SettingsError: the URL cannot be used, or needs a package that is not installed.
+    """
     kind, _, path = settings.log.partition(":///")
-    build = partial(SqliteLog, path) if kind == "sqlite" else MemoryLog
+    build: Callable[..., EventLog] = partial(SqliteLog, path) if kind == "sqlite" else MemoryLog
+    if settings.log.startswith("redis"):
+        build = _redis_log(settings.log)
     return build(
         retention_s=settings.retention_s,
         max_bytes=settings.max_log_bytes,
         max_stream_bytes=settings.max_stream_bytes,
         max_stream_events=settings.max_stream_events,
     )
+
+
+def _redis_log(url: str) -> Callable[..., EventLog]:
+    try:
+        from app.eventlog.redis.address import Address
+        from app.eventlog.redis.log import RedisLog
+    except ImportError:
+        raise SettingsError(
+            "log: Redis needs a package that is not installed; run: pip install 'seseragi[redis]'"
+        ) from None
+    try:
+        return partial(RedisLog, Address(url))
+    except ValueError as error:
+        raise SettingsError(f"log: the URL of Redis cannot be used: {error}") from None
 
 
 def create_app(settings: Settings, hub: Hub) -> ASGIApp:

@@ -38,7 +38,7 @@ def convert(name: str, value: Any, where: str) -> Any:
     except msgspec.ValidationError as error:
         _, told = reason(error)
         if name == "log":
-            told = "use 'memory' or 'sqlite:///PATH'"
+            told = "use 'memory', 'sqlite:///PATH' or 'redis://HOST/DB'"
         elif get_origin(kind) is Literal:
             told = f"use {' or '.join(map(repr, get_args(kind)))}"
         what = "it" if "@" in str(value) else repr(value)  # a URL may hold a password

@@ -14,7 +14,7 @@ Count = Annotated[int, Meta(ge=1)]
 Attempts = Annotated[int, Meta(ge=1, le=10)]
 Bytes = Annotated[int, Meta(ge=1024)]
 
-LOG = r"^(memory|sqlite:///(?!:|file:).+)$"
+LOG = r"^(memory|sqlite:///(?!:|file:).+|rediss?(\+sentinel)?://.+)$"
 """Where the event log may be."""
 
 

@@ -1,0 +1,1 @@
+"""The log in Redis (or Valkey): streams that every replica can read, stop and end."""

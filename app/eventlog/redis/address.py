@@ -1,0 +1,124 @@
+"""Where Redis is: URLs, and connections to what they name. No credentials in any message."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from redis.asyncio import Connection
+from redis.asyncio.connection import parse_url
+from redis.asyncio.sentinel import Sentinel
+
+from app.eventlog.redis.link import REPLY_S
+
+SENTINEL_PORT = 26379
+
+_OURS: dict[str, Any] = {
+    "protocol": 2,
+    "socket_timeout": None,  # the link has one timer over a whole round trip
+    "socket_connect_timeout": REPLY_S,
+    "health_check_interval": 0,
+    "decode_responses": False,
+    "client_name": "seseragi",
+}
+_OWN = frozenset({"retry", "parser_class", "encoder_class", *_OURS}) - {"socket_connect_timeout"}
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?")
+
+
+class Address:
+    """What a URL names: `connect` gives connections to it that are not yet connected.
+
+    `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, `rediss://` for TLS, and with `+sentinel` a
+    list of Sentinels and the name of the set they watch, `HOST[:PORT],HOST/NAME[/DB]`.
+    Options of redis-py may follow as a query, such as `ssl_ca_certs`.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Read a URL.
+
+        Raises:
+            ValueError: it cannot be used; the text says why.
+        """
+        self.connect: Callable[[], Connection]
+        self._sentinel: Sentinel | None = None
+        scheme, _, rest = url.partition("://")
+        if scheme.endswith("+sentinel"):
+            self._watch(scheme.partition("+")[0], rest)
+        else:
+            self._point(url)
+
+    async def close(self) -> None:
+        if self._sentinel is not None:
+            for sentinel in self._sentinel.sentinels:
+                await sentinel.aclose()
+
+    def _point(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            raise ValueError("it is no URL") from None
+        if not host or port == 0:
+            raise ValueError("it names no host")
+        if not re.fullmatch(r"/?\d*", parts.path):
+            raise ValueError("after the host there may be the number of a database only")
+        try:
+            options = dict(parse_url(url))
+        except ValueError as error:
+            raise ValueError(f"{error}".replace(url, "it")) from None
+        kind: type[Connection] = options.pop("connection_class", Connection)  # type: ignore[assignment]
+        _check(options)
+        self.connect = lambda: kind(**{**options, **_OURS})
+        _try(self.connect)
+
+    def _watch(self, scheme: str, rest: str) -> None:
+        place, _, query = rest.partition("?")
+        who, at, place = place.rpartition("@")
+        hosts, _, path = place.partition("/")
+        name, _, database = path.partition("/")
+        if not name or not re.fullmatch(r"\d*", database):
+            raise ValueError("it has to be HOST:PORT,HOST:PORT/NAME, or .../NAME/DB")
+        options: dict[str, Any] = dict(parse_qsl(query))
+        _check(options)
+        if at:
+            user, _, password = who.partition(":")
+            options |= {"username": unquote(user) or None, "password": unquote(password) or None}
+        asking = {
+            "socket_timeout": REPLY_S,
+            "socket_connect_timeout": REPLY_S,
+            "password": options.pop("sentinel_password", None),
+            "username": options.pop("sentinel_username", None),
+        }
+        if scheme == "rediss":
+            options["ssl"] = asking["ssl"] = True
+        self._sentinel = Sentinel(  # type: ignore[no-untyped-call]
+            [_host(host) for host in hosts.split(",")],
+            sentinel_kwargs=asking,
+            db=int(database or 0),
+            **{**options, **_OURS},
+        )
+        pool = self._sentinel.master_for(unquote(name)).connection_pool
+        self.connect = lambda: pool.connection_class(**pool.connection_kwargs)
+        _try(self.connect)
+
+
+def _host(text: str) -> tuple[str, int]:
+    found = _HOST.fullmatch(text)
+    if found is None:
+        raise ValueError("a Sentinel has to be HOST or HOST:PORT")
+    return found[1].strip("[]"), int(found[2] or SENTINEL_PORT)
+
+
+def _check(options: dict[str, Any]) -> None:
+    for name in sorted(_OWN & options.keys()):
+        raise ValueError(f"the option {name!r} is not for you to set")
+
+
+def _try(connect: Callable[[], Connection]) -> None:
+    try:
+        connect()
+    except TypeError as error:  # such as an option that there is not
+        told = re.search(r"argument '(\w+)'", str(error))
+        raise ValueError(
+            f"there is no option {told[1]!r}" if told else "it has bad options"
+        ) from None

@@ -1,0 +1,25 @@
+"""How long what is held in Redis holds."""
+
+REMEMBERED_S = 3600
+"""How long an expired stream is still told from an unknown one."""
+
+SPARE_S = 10
+"""Whether a stream has expired is told by its end; Redis removes it a little later."""
+
+
+class Lease:
+    """The terms on which the process `owner` produces streams.
+
+    A lease holds for `s` seconds and is renewed every `renew_s`. The `_ms` are times to
+    live in Redis: of an ended log, of its meta, and of what is no longer renewed.
+    """
+
+    def __init__(self, owner: str, *, s: float, retention_s: float) -> None:
+        self.owner = owner
+        self.s = s
+        self.retention_s = retention_s
+        self.renew_s = s / 3
+        self.ms = int(s * 1000)
+        self.log_ms = int((retention_s + SPARE_S) * 1000)
+        self.meta_ms = self.log_ms + REMEMBERED_S * 1000
+        self.running_ms = self.meta_ms + self.ms

@@ -1,0 +1,244 @@
+"""One connection to Redis: commands go over it in order, and it is made again when it breaks.
+
+Callers are never made to touch the connection: a task that is cancelled in the middle of a
+command would leave a reply behind for the next one to take for its own. What waits while a
+round trip is on its way goes out together with the next. All commands that are sent here
+may be done twice, and are sent again over the next connection if theirs broke.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import hiredis
+import structlog
+from redis.asyncio import Connection
+from redis.exceptions import RedisError, ResponseError
+
+from app.eventlog.redis.scripts import SCRIPTS, Script
+
+REPLY_S = 1.0
+"""How long Redis may take over what was sent together, or over a connection."""
+
+GRACE_S = 0.5
+"""A connection that is not there again after so long is away: nothing waits for it."""
+
+RETRY_S = 0.05
+RETRY_MOST_S = 0.5
+"""The pause before the first new connection, and the longest one."""
+
+TRIES = 3
+"""A command over which so many connections broke is given up."""
+
+_LEFT = ("READONLY", "NOSCRIPT", "LOADING", "MASTERDOWN", "UNBLOCKED")
+"""Errors that say that it is no longer the same server, or no longer the one that writes."""
+
+Part = bytes | str | int
+
+log = structlog.get_logger("seseragi.eventlog")
+
+
+class Away(Exception):
+    """Redis cannot be reached."""
+
+
+class Refused(Exception):
+    """Redis could be reached and took the command for wrong, or has no room for it."""
+
+
+class _Ask:
+    __slots__ = ("packed", "reply", "tries")
+
+    def __init__(self, packed: bytes, reply: "asyncio.Future[Any]") -> None:
+        self.packed = packed
+        self.reply = reply
+        self.tries = 0
+
+
+class Link:
+    """Sends commands over one connection at a time that `connect` makes, not yet connected.
+
+    `on_up` is called with every new connection, before anything else is sent over it;
+    `on_away` when it has been gone for `GRACE_S`. `slow_s` is how much longer than `REPLY_S`
+    a reply may take.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        *,
+        on_up: Callable[[], None] = lambda: None,
+        on_away: Callable[[], None] = lambda: None,
+        slow_s: float = 0,
+    ) -> None:
+        self._connect = connect
+        self._on_up = on_up
+        self._on_away = on_away
+        self._reply_s = REPLY_S + slow_s
+        self._waiting: list[_Ask] = []
+        self._due = asyncio.Event()
+        self._connection: Connection | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.away = False
+        self.changed_at = float("-inf")
+        """When it was away first or back last, by the loop's clock."""
+
+    async def open(self) -> None:
+        """Make the first connection.
+
+        Raises:
+            RedisError, OSError, TimeoutError: there is none to be had.
+        """
+        await self._make()
+        self._task = asyncio.create_task(self._keep(), name="redis link")
+
+    async def close(self) -> None:
+        """Send nothing more; what waits is answered with `Away`."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
+        self.away = True
+        await self._break()
+        self._fail_waiting()
+
+    def send(self, *parts: Part) -> "asyncio.Future[Any]":
+        """Send a command.
+
+        The reply is as hiredis reads it. It may be awaited by a task that is cancelled: the
+        command is done all the same. Its errors are `Away` and `Refused`.
+        """
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self.away:
+            _fail(reply, Away())
+        else:
+            packed = hiredis.pack_command(parts)  # type: ignore[arg-type]  # of any length
+            self._waiting.append(_Ask(packed, reply))
+            self._due.set()
+        return reply
+
+    def run(self, script: Script, keys: Sequence[str], *parts: Part) -> "asyncio.Future[Any]":
+        """Send a script with its keys and arguments."""
+        return self.send("EVALSHA", script.sha, len(keys), *keys, *parts)
+
+    # The task that keeps the connection
+
+    async def _keep(self) -> None:
+        pause = RETRY_S
+        while True:
+            try:
+                if self._connection is None:
+                    await self._make()
+                    self._back()
+                pause = RETRY_S
+                await self._serve()
+            except (RedisError, OSError, TimeoutError) as error:
+                self._lost(error)
+                await self._break()
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, RETRY_MOST_S)
+
+    async def _make(self) -> None:
+        connection = self._connect()
+        try:
+            async with asyncio.timeout(REPLY_S):
+                await connection.connect()  # type: ignore[no-untyped-call]
+                for script in SCRIPTS:
+                    await connection.send_command("SCRIPT", "LOAD", script.text)
+                    await connection.read_response()
+        except BaseException:
+            await _drop(connection)
+            raise
+        self._connection = connection
+
+    async def _serve(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            asks, self._waiting = self._waiting, []
+            try:
+                async with asyncio.timeout(self._reply_s):
+                    await self._round_trip(asks)
+            except (RedisError, OSError, TimeoutError) as error:
+                self._again(asks, error)
+                raise
+
+    async def _round_trip(self, asks: Iterable[_Ask]) -> None:
+        assert self._connection is not None  # noqa: S101  (for mypy)
+        read = self._connection.read_response
+        packed = b"".join([ask.packed for ask in asks])
+        await self._connection.send_packed_command(packed, check_health=False)
+        for ask in asks:
+            try:
+                reply = await read()
+            except ResponseError as error:
+                if str(error).startswith(_LEFT):
+                    raise
+                _fail(ask.reply, Refused(str(error)))
+                continue
+            if not ask.reply.done():
+                ask.reply.set_result(reply)
+
+    def _again(self, asks: Iterable[_Ask], error: BaseException) -> None:
+        """Keep what was not answered for the next connection, but not for ever."""
+        kept = []
+        for ask in asks:
+            ask.tries += 1
+            if ask.reply.done():
+                continue
+            if ask.tries >= TRIES:
+                _fail(ask.reply, Refused(repr(error)))
+            else:
+                kept.append(ask)
+        self._waiting = kept + self._waiting
+        if self._waiting:
+            self._due.set()
+
+    async def _break(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await _drop(connection)
+
+    # Whether it is there
+
+    def _lost(self, error: BaseException) -> None:
+        if self._timer is None and not self.away:
+            log.warning("connection to Redis lost", error=type(error).__name__)
+            self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._give_up)
+
+    def _give_up(self) -> None:
+        self._timer = None
+        self.away = True
+        self.changed_at = asyncio.get_running_loop().time()
+        log.error("Redis is away")
+        self._fail_waiting()
+        self._on_away()
+
+    def _back(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.away:
+            log.warning("Redis is back")
+        self.away = False
+        self.changed_at = asyncio.get_running_loop().time()
+        self._on_up()
+
+    def _fail_waiting(self) -> None:
+        asks, self._waiting = self._waiting, []
+        for ask in asks:
+            _fail(ask.reply, Away())
+
+
+def _fail(reply: "asyncio.Future[Any]", error: Exception) -> None:
+    if not reply.done():
+        reply.set_exception(error)
+        reply.exception()  # nobody has to hear of it
+
+
+async def _drop(connection: Connection) -> None:
+    with contextlib.suppress(RedisError, OSError, TimeoutError):
+        await connection.disconnect(nowait=True)

@@ -1,0 +1,405 @@
+"""The streams that are produced here: their events on the way to Redis, and their leases.
+
+All events of such a stream are in memory as long as it runs. What Redis has of it is a
+number, `acked`: whatever follows is sent until that number says that it is there. So a lost
+reply, a new connection, a Redis that came back empty or that lost its last writes are all
+the same: Redis tells how far it is, and what is missing follows.
+
+Events are shown to readers once Redis has them, unless Redis is away.
+"""
+
+import asyncio
+import contextlib
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+import structlog
+
+from app.errors import RelayError, ServiceError
+from app.eventlog.entries import Entries, Entry, expired
+from app.eventlog.redis.lease import Lease
+from app.eventlog.redis.link import Away, Link, Part, Refused
+from app.eventlog.redis.scripts import (
+    APPEND,
+    BEHIND,
+    CLAIM,
+    CREATE,
+    FENCED,
+    FORK,
+    GONE,
+    MISSING,
+    RENEW,
+    STOP,
+    claim_key,
+    log_key,
+    meta_key,
+    name_key,
+)
+from app.events import Event, StreamEnd, encode
+
+GATHER_S = 0.003
+"""How long appends wait for those of other streams to go with them."""
+
+STREAMS_AT_ONCE = 100
+EVENTS_AT_ONCE = 1000
+BYTES_AT_ONCE = 2**22
+"""About how much one script is given: Redis does nothing else while it runs."""
+
+LOST_IDS = 1000
+"""How many streams that others have ended are told from others that have ended."""
+
+EPOCH = 1
+"""Of a stream that nobody but its producer has written."""
+
+log = structlog.get_logger("seseragi.eventlog")
+
+
+class _Batch:
+    """Events that no reader has been shown."""
+
+    __slots__ = ("at", "done", "events", "last", "memory")
+
+    def __init__(
+        self,
+        events: Sequence[Event],
+        *,
+        last: int,
+        memory: int,
+        at: float,
+        done: "asyncio.Future[None]",
+    ) -> None:
+        self.events = events
+        self.last = last
+        self.memory = memory
+        self.at = at
+        self.done = done
+
+
+class Run:
+    """A stream that is produced here, until Redis has its end."""
+
+    __slots__ = ("acked", "batches", "ended_at", "entry", "keys", "stream", "taken")
+
+    def __init__(self, stream: str, entry: Entry) -> None:
+        self.stream = stream
+        self.entry = entry
+        self.batches: deque[_Batch] = deque()
+        self.taken = 0
+        """The number of the last event that was taken, and of the last that Redis has."""
+        self.acked = 0
+        self.ended_at: float | None = None
+        """When the `stream.end` was taken."""
+        self.keys: dict[str, str] = {}
+        """The keys of Redis that lead to the stream, with what stands there."""
+
+    def unsent(self, most: int) -> list[bytes]:
+        """Encode the first of the events that Redis does not have, about so many bytes."""
+        written: list[bytes] = []
+        size = 0
+        shown = self.entry.events
+        skipped = self.acked
+        for events in (shown, *(batch.events for batch in self.batches)):
+            for event in events[skipped : skipped + EVENTS_AT_ONCE]:
+                if size >= most or len(written) >= EVENTS_AT_ONCE:
+                    return written
+                written.append(encode(event))
+                size += len(written[-1])
+            skipped = max(skipped - len(events), 0)
+        return written
+
+
+class Owner:
+    """Writes the streams that are produced here, and holds their leases.
+
+    `on_stop` is told of a stream that somebody else has asked to stop, ended or removed.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        entries: Entries,
+        *,
+        lease: Lease,
+        wall: Callable[[], float],
+        on_stop: Callable[[str], None],
+    ) -> None:
+        self.runs: dict[str, Run] = {}
+        self._ended: OrderedDict[str, Run] = OrderedDict()
+        """Those whose end Redis has, as long as they are in memory."""
+        self._link = link
+        self._entries = entries
+        self._lease = lease
+        self._wall = wall
+        self._on_stop = on_stop
+        self._dirty: dict[str, Run] = {}
+        self._due = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.lost: OrderedDict[str, None] = OrderedDict()
+        """Streams that others have ended, some."""
+        self.refused = False
+        """Whether Redis takes nothing, though it is there."""
+
+    def open(self) -> None:
+        self._tasks = [
+            asyncio.create_task(self._keep_writing(), name="redis writer"),
+            asyncio.create_task(self._keep_leases(), name="redis leases"),
+        ]
+
+    async def close(self, *, within_s: float) -> None:
+        """Write what waits, if Redis takes it in time."""
+        deadline = asyncio.get_running_loop().time() + within_s
+        while any(map(self._is_due, self.runs.values())) and not self._link.away:
+            if asyncio.get_running_loop().time() >= deadline:
+                break
+            await asyncio.sleep(0.01)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        left = [run for run in self.runs.values() if run.ended_at is None]
+        with contextlib.suppress(Away, Refused, TimeoutError):
+            async with asyncio.timeout(within_s):
+                for at in range(0, len(left), STREAMS_AT_ONCE):
+                    await self._renew(left[at : at + STREAMS_AT_ONCE], ms=0)
+
+    def _is_due(self, run: Run) -> bool:
+        return run.acked < run.taken
+
+    # Streams
+
+    async def create(self, stream: str) -> Run:
+        """Open a stream in Redis and in memory."""
+        run = Run(stream, self._entries.create(stream))
+        try:
+            await self._create(run)
+        except BaseException:
+            self._entries.drop(stream)
+            raise
+        self.runs[stream] = run
+        return run
+
+    def _create(self, run: Run) -> "asyncio.Future[int]":
+        lease = self._lease
+        started = repr(run.entry.started_at)
+        return self._link.run(
+            CREATE,
+            [meta_key(run.stream), log_key(run.stream)],
+            *(lease.owner, EPOCH, started, lease.ms, lease.running_ms),
+        )
+
+    def claim(self, run: Run, key: str, value: str, *, over: str) -> "asyncio.Future[bytes]":
+        """Let a claim lead to the stream, in place of another value or of none."""
+        run.keys[claim_key(key)] = value
+        return self._link.run(CLAIM, [claim_key(key)], value, over, self._lease.running_ms)
+
+    def name(self, name: str, stream: str) -> "asyncio.Future[bytes]":
+        """Let a name lead to a stream, produced here or not."""
+        if stream in self.runs:
+            self.runs[stream].keys[name_key(name)] = stream
+        return self._link.send("SET", name_key(name), stream, "PX", self._lease.running_ms)
+
+    def append(self, run: Run, events: Sequence[Event]) -> "asyncio.Future[None]":
+        """Take events; what is given is done when readers may see them.
+
+        Raises what `EventLog.append` does if they cannot be added.
+        """
+        memory = self._entries.measure(run.stream, events)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        run.taken += len(events)
+        batch = _Batch(events, last=run.taken, memory=memory, at=self._wall(), done=done)
+        run.batches.append(batch)
+        if isinstance(events[-1], StreamEnd):
+            run.ended_at = batch.at
+        self._dirty[run.stream] = run
+        self._due.set()
+        if self._link.away or self.refused:
+            self._show(run, run.taken)
+        return done
+
+    def drop(self, stream: str) -> None:
+        """Let go of a stream that has been removed."""
+        run = self.runs.pop(stream, None)
+        self._dirty.pop(stream, None)
+        self._ended.pop(stream, None)
+        if run is not None:
+            self._settle(run, expired(stream, self._lease.retention_s))
+        if self._entries.find(stream) is not None:
+            self._entries.drop(stream)
+
+    # What readers are shown
+
+    def show_all(self) -> None:
+        """Show what Redis was to have first: it is away."""
+        for run in list(self.runs.values()):
+            self._show(run, run.taken)
+
+    def _show(self, run: Run, last: int) -> None:
+        batches = run.batches
+        while batches and batches[0].last <= last:
+            batch = batches.popleft()
+            self._entries.add(run.stream, batch.events, size=batch.memory, ended_at=batch.at)
+            if not batch.done.done():
+                batch.done.set_result(None)
+
+    # Writing
+
+    def rewrite(self) -> None:
+        """Ask of every stream in memory how far Redis is: it may be another one."""
+        for stream, run in [*self._ended.items()]:
+            if self._entries.find(stream) is not None:
+                self.runs.setdefault(stream, run)
+        self._ended.clear()
+        self._dirty |= self.runs
+        self._due.set()
+
+    async def _keep_writing(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            if self._link.away:
+                continue  # until `rewrite`
+            runs, self._dirty = self._dirty, {}
+            try:
+                while runs:
+                    await self._write(runs)
+                self.refused = False
+            except Away:
+                self._dirty |= runs
+            except Refused as error:
+                self._refused(error)
+                self._dirty |= runs
+                await asyncio.sleep(1)
+                self._due.set()
+            await asyncio.sleep(GATHER_S)
+
+    def _refused(self, error: Refused) -> None:
+        log.error("Redis refuses what is to be kept", error=str(error))
+        self.refused = True
+        self.show_all()
+
+    async def _write(self, runs: dict[str, Run]) -> None:
+        """Write what some of the streams have to be written, and take those out."""
+        lease = self._lease
+        keys: list[str] = []
+        parts: list[Part] = [lease.owner, lease.log_ms, lease.meta_ms]
+        asked: list[Run] = []
+        size = 0
+        for run in runs.values():
+            written = run.unsent(BYTES_AT_ONCE)
+            ends = run.ended_at is not None and run.acked + len(written) == run.taken
+            keys += (meta_key(run.stream), log_key(run.stream))
+            parts += (EPOCH, run.acked + 1, repr(run.ended_at) if ends else "", len(written))
+            parts += written
+            asked.append(run)
+            size += sum(map(len, written))
+            if len(asked) >= STREAMS_AT_ONCE or size >= BYTES_AT_ONCE:
+                break
+        replies = await self._link.run(APPEND, keys, *parts)
+        for run, reply in zip(asked, replies, strict=True):
+            del runs[run.stream]
+            if self.runs.get(run.stream) is run:
+                await self._hear(run, reply)
+
+    async def _hear(self, run: Run, reply: int | list[int]) -> None:
+        """Take what Redis says of one stream."""
+        what, number = (0, reply) if isinstance(reply, int) else reply
+        if what in (0, STOP):
+            run.acked = number
+            self._show(run, number)
+            if run.ended_at is not None and number == run.taken:
+                self._done(run)
+            elif number < run.taken:
+                self._again(run)
+        await self._mend(run, what, number)
+
+    async def _mend(self, run: Run, what: int, number: int) -> None:
+        """Do what has to be done when something is the matter with a stream in Redis."""
+        if what == STOP and run.ended_at is None:
+            self._on_stop(run.stream)
+        elif what == BEHIND:
+            log.warning("Redis has lost events", stream=run.stream, last=number)
+            run.acked = number
+            self._again(run)
+        elif what == MISSING:
+            log.warning("Redis has lost a stream", stream=run.stream)
+            await self._restore(run)
+        elif what == FENCED:
+            self._lose(run, number)
+        elif what == GONE:
+            self.drop(run.stream)
+            self._on_stop(run.stream)
+
+    def _again(self, run: Run) -> None:
+        self._dirty[run.stream] = run
+        self._due.set()
+
+    def _done(self, run: Run) -> None:
+        del self.runs[run.stream]
+        self._ended[run.stream] = run
+        for stream in list(islice(self._ended, 8)):
+            if self._entries.find(stream) is None:
+                del self._ended[stream]
+
+    async def _restore(self, run: Run) -> None:
+        """Make a stream that Redis no longer has, and the keys that led to it."""
+        run.acked = 0
+        await self._create(run)
+        for key, value in run.keys.items():
+            await self._link.run(CLAIM, [key], value, "", self._lease.running_ms)
+        self._again(run)
+
+    def _lose(self, run: Run, kept: int) -> None:
+        """Give up a stream that another process has ended.
+
+        Readers that have not seen more of it than was kept read on in Redis.
+        """
+        log.warning("stream was ended elsewhere", stream=run.stream, kept=kept)
+        if len(run.entry.events) > kept:
+            self._link.run(FORK, [meta_key(run.stream)])
+        self.runs.pop(run.stream, None)
+        self.lost[run.stream] = None
+        if len(self.lost) > LOST_IDS:
+            self.lost.popitem(last=False)
+        self._settle(run, lost())
+        if self._entries.find(run.stream) is not None:
+            self._entries.drop(run.stream)
+        self._on_stop(run.stream)
+
+    def _settle(self, run: Run, error: RelayError) -> None:
+        """Tell whoever appends that nothing more is taken."""
+        while run.batches:
+            done = run.batches.popleft().done
+            if not done.done():
+                done.set_exception(error)
+                done.exception()
+
+    # Leases
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease.renew_s)
+            runs = list(self.runs.values())
+            for at in range(0, len(runs), STREAMS_AT_ONCE):
+                try:
+                    await self._renew(runs[at : at + STREAMS_AT_ONCE], ms=self._lease.ms)
+                except Away:
+                    break
+                except Refused as error:
+                    self._refused(error)
+
+    async def _renew(self, runs: Sequence[Run], *, ms: int) -> None:
+        lease = self._lease
+        keys = [make(run.stream) for run in runs for make in (meta_key, log_key)]
+        epochs = [EPOCH] * len(runs)
+        renewed = self._link.run(RENEW, keys, lease.owner, ms, lease.running_ms, *epochs)
+        for run in runs:
+            for key in run.keys:
+                self._link.send("PEXPIRE", key, lease.running_ms)
+        for run, reply in zip(runs, await renewed, strict=True):
+            if run.stream in self.runs and reply != 0:
+                await self._mend(run, *reply)
+
+
+def lost() -> ServiceError:
+    """What a producer is told whose stream another process has ended."""
+    return ServiceError("producer_lost", "the stream was ended elsewhere: its lease was over")

@@ -1,0 +1,248 @@
+"""What Redis does in one step: the scripts, and the keys that they work on.
+
+A stream has two keys, both in the slot of its id: `log`, a Redis Stream whose entries have
+the ids `<event number>-0` and the event's JSON in the field `e`; and `meta`, a hash of
+
+- `owner`, `epoch`: who may append. Whoever ends a lost stream takes the next epoch;
+- `lease`: until when the owner need not be asked whether it lives, in ms of Redis's clock;
+- `started`, `ended`: unix seconds, the latter from the `stream.end` on;
+- `last`: the number of the last event;
+- `kept`: the number of the owner's last event, where another process ended the stream;
+- `fork`: set where readers may have seen events of the owner after that one;
+- `stop`: set once somebody asked for the end;
+- `attended`: until when readers elsewhere wait for more, in ms of Redis's clock;
+- `gone`: set when the stream was removed; what is left is a mark for the late.
+
+Times are those of Redis, since the clocks of replicas differ.
+"""
+
+from hashlib import sha1, sha256
+from typing import NamedTuple
+
+PREFIX = "seseragi:"
+
+
+class Script(NamedTuple):
+    text: str
+    sha: str
+
+
+def _script(text: str) -> Script:
+    return Script(text, sha1(text.encode()).hexdigest())  # noqa: S324  (it is Redis's own name)
+
+
+def meta_key(stream: str) -> str:
+    return f"{PREFIX}{{{stream}}}:meta"
+
+
+def log_key(stream: str) -> str:
+    return f"{PREFIX}{{{stream}}}:log"
+
+
+def inbox_key(owner: str) -> str:
+    """Where a process is told which of its streams to stop."""
+    return f"{PREFIX}inbox:{owner}"
+
+
+def claim_key(key: str) -> str:
+    return f"{PREFIX}key:{sha256(key.encode()).hexdigest()}"
+
+
+def name_key(name: str) -> str:
+    return f"{PREFIX}name:{sha256(name.encode()).hexdigest()}"
+
+
+# Replies of APPEND and RENEW, where it is not the plain number.
+STOP, BEHIND, MISSING, FENCED, GONE = 1, 2, 3, 4, 5
+
+_NOW = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+"""
+
+CREATE = _script(
+    _NOW
+    + """
+-- KEYS: meta, log. ARGV: owner, epoch, started, lease ms, ttl ms. 1 if it is ours now.
+local owner = redis.call('HGET', KEYS[1], 'owner')
+if owner then return owner == ARGV[1] and 1 or 0 end
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+redis.call('DEL', KEYS[2])
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', ARGV[2], 'started', ARGV[3],
+  'last', 0, 'lease', now + ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
+return 1
+"""
+)
+
+CLAIM = _script("""
+-- KEYS: claim. ARGV: value, the value it may replace, ttl ms. Gives what stands there then.
+local bound = redis.call('GET', KEYS[1])
+if bound and bound ~= ARGV[2] and bound ~= ARGV[1] then return bound end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
+return ARGV[1]
+""")
+
+APPEND = _script("""
+-- KEYS: meta and log of each stream. ARGV: owner, ttl ms of an ended log, of its meta; then
+-- for each stream: epoch, number of the first event, ended or '', how many events, the events.
+-- Gives for each stream the number of its last event, or {what is the matter, a number}.
+local replies, at = {}, 4
+for i = 1, #KEYS, 2 do
+  local meta, log = KEYS[i], KEYS[i + 1]
+  local first, ended, count = tonumber(ARGV[at + 1]), ARGV[at + 2], tonumber(ARGV[at + 3])
+  local is = redis.call('HMGET', meta, 'owner', 'epoch', 'last', 'stop', 'gone', 'kept')
+  local last = tonumber(is[3])
+  local reply
+  if is[5] then
+    reply = {5, 0}
+  elseif not is[1] then
+    reply = {3, 0}
+  elseif is[1] ~= ARGV[1] or is[2] ~= ARGV[at] then
+    reply = {4, tonumber(is[6] or last)}
+  elseif last < first - 1 then
+    reply = {2, last}
+  else
+    for n = last + 1, first + count - 1 do
+      redis.call('XADD', log, string.format('%d-0', n), 'e', ARGV[at + 4 + n - first])
+      last = n
+    end
+    if ended ~= '' then
+      redis.call('HSET', meta, 'last', last, 'ended', ended)
+      redis.call('PEXPIRE', log, ARGV[2])
+      redis.call('PEXPIRE', meta, ARGV[3])
+      reply = last
+    else
+      if count > 0 then redis.call('HSET', meta, 'last', last) end
+      reply = is[4] and {1, last} or last
+    end
+  end
+  replies[#replies + 1] = reply
+  at = at + 4 + count
+end
+return replies
+""")
+
+RENEW = _script(
+    _NOW
+    + """
+-- KEYS: meta and log of each stream. ARGV: owner, lease ms, ttl ms, then each stream's epoch.
+-- Gives for each stream 0, or {what is the matter, a number}.
+local replies = {}
+for i = 1, #KEYS, 2 do
+  local is = redis.call('HMGET', KEYS[i], 'owner', 'epoch', 'stop', 'gone', 'kept', 'last',
+    'ended')
+  if is[4] then
+    replies[#replies + 1] = {5, 0}
+  elseif not is[1] then
+    replies[#replies + 1] = {3, 0}
+  elseif is[1] ~= ARGV[1] or is[2] ~= ARGV[3 + (i + 1) / 2] then
+    replies[#replies + 1] = {4, tonumber(is[5] or is[6])}
+  elseif is[7] then
+    replies[#replies + 1] = 0
+  else
+    redis.call('HSET', KEYS[i], 'lease', now + ARGV[2])
+    redis.call('PEXPIRE', KEYS[i], ARGV[3])
+    redis.call('PEXPIRE', KEYS[i + 1], ARGV[3])
+    replies[#replies + 1] = is[3] and {1, 0} or 0
+  end
+end
+return replies
+"""
+)
+
+PAGE = _script(
+    _NOW
+    + """
+-- KEYS: meta, log. ARGV: after, limit. Gives the meta's fields that readers need, how many ms
+-- of the lease and of the readers' attention are left, and the events after the cursor.
+local is = redis.call('HMGET', KEYS[1], 'started', 'ended', 'last', 'epoch', 'gone', 'kept',
+  'fork', 'lease', 'attended')
+if not is[3] and not is[5] then return false end
+local events = {}
+if tonumber(ARGV[2]) > 0 and not is[5] then
+  events = redis.call('XRANGE', KEYS[2], string.format('%d-0', ARGV[1] + 1), '+',
+    'COUNT', ARGV[2])
+end
+return {is[1] or '0', is[2] or '', tonumber(is[3] or 0), tonumber(is[4] or 0), is[5] and 1 or 0,
+  tonumber(is[6] or 0), is[7] and 1 or 0, tonumber(is[8] or 0) - now,
+  tonumber(is[9] or 0) - now, events}
+"""
+)
+
+LOOK = _script(
+    _NOW
+    + """
+-- KEYS: the metas of streams. ARGV: for each, for how many ms it is attended from now on, or 0.
+-- Gives for each 0 for one that runs, 1 ended, 2 gone, 3 not there, 4 its owner is lost.
+local replies = {}
+for i, meta in ipairs(KEYS) do
+  local is = redis.call('HMGET', meta, 'ended', 'gone', 'lease')
+  if is[2] then
+    replies[i] = 2
+  elseif not is[3] then
+    replies[i] = 3
+  elseif is[1] then
+    replies[i] = 1
+  else
+    replies[i] = tonumber(is[3]) < now and 4 or 0
+    if ARGV[i] ~= '0' then redis.call('HSET', meta, 'attended', now + ARGV[i]) end
+  end
+end
+return replies
+"""
+)
+
+END = _script(
+    _NOW
+    + """
+-- KEYS: meta, log. ARGV: owner, epoch and last event as they were seen, ended, ttl ms of the
+-- log, of the meta, the events. 1 if this ended it, else 0: it has ended, lives, or went on.
+-- A stream without events is removed: nobody has seen any of it.
+local is = redis.call('HMGET', KEYS[1], 'epoch', 'last', 'lease', 'ended', 'gone')
+if is[4] or is[5] or not is[3] or tonumber(is[3]) >= now then return 0 end
+if is[1] ~= ARGV[2] or is[2] ~= ARGV[3] then return 0 end
+local last = tonumber(is[2])
+if last == 0 then
+  redis.call('DEL', KEYS[1], KEYS[2])
+  redis.call('HSET', KEYS[1], 'gone', 1)
+  redis.call('PEXPIRE', KEYS[1], ARGV[6])
+  return 1
+end
+for i = 7, #ARGV do
+  last = last + 1
+  redis.call('XADD', KEYS[2], string.format('%d-0', last), 'e', ARGV[i])
+end
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', is[1] + 1, 'kept', is[2], 'last', last,
+  'ended', ARGV[4])
+redis.call('PEXPIRE', KEYS[2], ARGV[5])
+redis.call('PEXPIRE', KEYS[1], ARGV[6])
+return 1
+"""
+)
+
+ASK_STOP = _script("""
+-- KEYS: meta. Marks a stream that runs as asked to stop, and gives its owner.
+local is = redis.call('HMGET', KEYS[1], 'owner', 'ended', 'gone')
+if not is[1] or is[2] or is[3] then return false end
+redis.call('HSET', KEYS[1], 'stop', 1)
+return is[1]
+""")
+
+DELETE = _script("""
+-- KEYS: meta, log. ARGV: ttl ms of the mark that is left. 1 if there was something to remove.
+local is = redis.call('HMGET', KEYS[1], 'last', 'gone')
+if not is[1] or is[2] then return 0 end
+redis.call('DEL', KEYS[1], KEYS[2])
+redis.call('HSET', KEYS[1], 'gone', 1)
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return 1
+""")
+
+FORK = _script("""
+-- KEYS: meta. Notes that readers have seen more of the owner's events than were kept.
+if redis.call('HEXISTS', KEYS[1], 'kept') == 1 then redis.call('HSET', KEYS[1], 'fork', 1) end
+return 1
+""")
+
+SCRIPTS = (CREATE, CLAIM, APPEND, RENEW, PAGE, LOOK, END, ASK_STOP, DELETE, FORK)

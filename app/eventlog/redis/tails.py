@@ -1,0 +1,292 @@
+"""The ends of streams that run elsewhere, for the readers here: one blocking read for all.
+
+A tail holds the last events of one stream and tells who follows it. Its number is that of
+the log: whoever is behind its first event reads pages. Every second Redis is asked how the
+streams fare that are read here, so that one whose owner is lost is ended soon.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+import msgspec
+import structlog
+
+from app.eventlog import Follower
+from app.eventlog.redis.lease import Lease
+from app.eventlog.redis.link import Away, Link, Refused
+from app.eventlog.redis.scripts import LOOK, inbox_key, log_key, meta_key
+from app.events import Event, StreamEnd, decode
+
+GATHER_S = 0.005
+"""The pause between two reads, in which events gather."""
+
+BLOCK_S = 1.0
+"""How long a read waits for events."""
+
+EVENTS_AT_ONCE = 500
+"""Of one stream in one read."""
+
+XREAD = ("XREAD", "COUNT", EVENTS_AT_ONCE, "BLOCK", int(BLOCK_S * 1000))
+
+HELD = 1000
+"""How many events a tail holds at least; what is twice as far back is let go."""
+
+LOOK_S = 1.0
+"""How often the streams are looked after, at least."""
+
+IDLE_S = 30
+"""How long a tail is kept that nobody waits for."""
+
+LOOKED_AFTER_AT_ONCE = 500
+
+INBOX_MS = 60_000
+"""How long the messages to a process outlive it."""
+
+RUNS, ENDED, GONE, MISSING, LOST = range(5)
+"""What `LOOK` says of a stream."""
+
+log = structlog.get_logger("seseragi.eventlog")
+
+
+class Tail:
+    """The last events of a stream that runs elsewhere, up to `last`."""
+
+    def __init__(self, last: int, *, now: float) -> None:
+        self.last = last
+        self.ended = False
+        self.over = False
+        """Whether it is to be read no more, for whatever reason: readers read pages."""
+        self.missing_since: float | None = None
+        self.used_at = now
+        self.followers: list[Follower] = []
+        self._events: list[Event] = []
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    @property
+    def idle(self) -> bool:
+        return not (self.followers or self._waiters)
+
+    def covers(self, after: int) -> bool:
+        """Tell whether a reader with this cursor can read here."""
+        return after >= self.last - len(self._events)
+
+    def after(self, cursor: int, limit: int) -> Sequence[Event]:
+        start = len(self._events) - (self.last - cursor)
+        return self._events[start : start + limit]
+
+    def add(self, first: int, events: Sequence[Event]) -> None:
+        """Take the next events, the first of which has this number."""
+        events = events[self.last + 1 - first :]
+        if not events:
+            return
+        self._events += events
+        self.last += len(events)
+        if len(self._events) > 2 * HELD:
+            del self._events[:-HELD]
+        self.ended = isinstance(events[-1], StreamEnd)
+        self._tell(events)
+
+    def close(self) -> None:
+        """Send all readers elsewhere."""
+        self.over = True
+        self._tell(())
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait for more, or for the end of the tail."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiter
+        except TimeoutError:
+            pass
+        finally:
+            self._waiters.discard(waiter)
+
+    def _tell(self, events: Sequence[Event]) -> None:
+        for follower in (*self.followers,):
+            follower(events)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+
+class Tails:
+    """All tails of a process.
+
+    `link` is for this alone: it is blocked nearly always. `asking` is the common one.
+    `on_message` is told of streams that others want to be stopped, `on_lost` of those whose
+    owner is lost.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        asking: Link,
+        *,
+        lease: Lease,
+        on_message: Callable[[str], None],
+        on_lost: Callable[[str], object],
+    ) -> None:
+        self._link = link
+        self._asking = asking
+        self._lease = lease
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._tails: dict[str, Tail] = {}
+        self._attended: dict[str, float] = {}
+        """Streams that have readers here, and when Redis was told last."""
+        self._inbox_at = "0"
+        self._blocked = False
+        self._look_due = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def open(self) -> None:
+        self._tasks = [
+            asyncio.create_task(self._keep_reading(), name="redis tails"),
+            asyncio.create_task(self._keep_looking(), name="redis watch"),
+        ]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Readers
+
+    def find(self, stream: str) -> Tail | None:
+        return self._tails.get(stream)
+
+    def start(self, stream: str, last: int) -> Tail:
+        """Hold the events of a stream after this one."""
+        tail = self._tails[stream] = Tail(last, now=self._now())
+        if self._blocked:  # the read that waits does not know of it
+            self._blocked = False
+            inbox = inbox_key(self._lease.owner)
+            self._asking.send("XADD", inbox, "MAXLEN", "~", 1000, "*", "new", 1)
+        return tail
+
+    def stop(self, stream: str) -> None:
+        tail = self._tails.pop(stream, None)
+        if tail is not None:
+            tail.close()
+
+    def attend(self, stream: str) -> None:
+        """Say in Redis that the stream has readers here, until `leave`."""
+        self._attended[stream] = float("-inf")
+        self._look_due.set()
+
+    def leave(self, stream: str) -> None:
+        self._attended.pop(stream, None)
+
+    def stop_all(self) -> None:
+        """Send all readers elsewhere: Redis is away."""
+        for stream in list(self._tails):
+            self.stop(stream)
+
+    # The one read
+
+    async def _keep_reading(self) -> None:
+        while True:
+            try:
+                await self._read()
+            except (Away, Refused):
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(GATHER_S)
+
+    async def _read(self) -> None:
+        tails = {
+            log_key(stream).encode(): (stream, tail)
+            for stream, tail in self._tails.items()
+            if not tail.ended
+        }
+        inbox = inbox_key(self._lease.owner)
+        self._blocked = True
+        cursors = [f"{tail.last}-0" for _, tail in tails.values()]
+        read = self._link.send(*XREAD, "STREAMS", inbox, *tails, self._inbox_at, *cursors)
+        try:
+            found = await read
+        finally:
+            self._blocked = False
+        for key, entries in found or ():
+            if key in tails:
+                self._take(*tails[key], entries)
+            else:
+                self._take_messages(entries)
+
+    def _take(
+        self, stream: str, tail: Tail, entries: Sequence[tuple[bytes, Sequence[bytes]]]
+    ) -> None:
+        first = number_of(entries[0][0])
+        if first > tail.last + 1 or tail.over:  # it has lost some; a page tells more
+            self.stop(stream)
+            return
+        try:
+            tail.add(first, [decode(fields[1]) for _, fields in entries])
+        except msgspec.MsgspecError as error:
+            log.error("events in Redis cannot be read", stream=stream, error=str(error))
+            self.stop(stream)
+
+    def _take_messages(self, entries: Sequence[tuple[bytes, Sequence[bytes]]]) -> None:
+        self._inbox_at = entries[-1][0].decode()
+        for _, (name, value) in entries:
+            if name == b"stop":
+                self._on_message(value.decode())
+
+    # How the streams fare
+
+    async def _keep_looking(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(LOOK_S, self._lease.renew_s)):
+                    await self._look_due.wait()
+            self._look_due.clear()
+            streams = list(self._tails.keys() | self._attended.keys())
+            try:
+                for at in range(0, len(streams), LOOKED_AFTER_AT_ONCE):
+                    await self._look_after(streams[at : at + LOOKED_AFTER_AT_ONCE])
+                await self._asking.send("PEXPIRE", inbox_key(self._lease.owner), INBOX_MS)
+            except (Away, Refused):
+                continue
+
+    async def _look_after(self, streams: Sequence[str]) -> None:
+        now = self._now()
+        due = {
+            stream
+            for stream in streams
+            if self._attended.get(stream, now) <= now - self._lease.renew_s
+        }
+        attended = [self._lease.ms if stream in due else 0 for stream in streams]
+        replies = await self._asking.run(LOOK, [*map(meta_key, streams)], *attended)
+        for stream in due & self._attended.keys():
+            self._attended[stream] = now
+        for stream, reply in zip(streams, replies, strict=True):
+            self._take_state(stream, reply, now)
+
+    def _take_state(self, stream: str, state: int, now: float) -> None:
+        tail = self._tails.get(stream)
+        if state == LOST:
+            self._on_lost(stream)
+        if tail is None:
+            return
+        if state == MISSING:  # its owner may be about to write it again
+            tail.missing_since = tail.missing_since or now
+        else:
+            tail.missing_since = None
+        if not tail.idle:
+            tail.used_at = now
+        elif tail.ended:
+            self.stop(stream)
+        missing = tail.missing_since is not None and now - tail.missing_since > self._lease.renew_s
+        if state == GONE or missing or tail.used_at < now - IDLE_S:
+            self.stop(stream)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def number_of(id: bytes) -> int:
+    """Give the number of the event that an entry's id tells."""
+    return int(id.partition(b"-")[0])

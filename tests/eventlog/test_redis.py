@@ -1,0 +1,49 @@
+"""The log in a real redis-server: the contract, and what it does beyond."""
+
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from app.eventlog.redis.address import Address
+from app.eventlog.redis.log import RedisLog
+from tests.eventlog.contract import *  # noqa: F403
+from tests.eventlog.contract import LIMITS, code_of, ended
+from tests.redis_server import RedisServer, redis_server
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared: RedisServer) -> RedisServer:
+    assert b"OK" in shared.ask("FLUSHALL")
+    return shared
+
+
+@asynccontextmanager
+async def opened(url: str, **arguments: Any):
+    event_log = RedisLog(Address(url), **{**LIMITS, **arguments})
+    await event_log.open()
+    try:
+        yield event_log
+    finally:
+        await event_log.close()
+
+
+@pytest.fixture
+async def event_log(server, clock):
+    async with opened(server.url, wall=clock) as event_log:
+        yield event_log
+
+
+async def test_oldest_ended_streams_make_room(event_log, clock):  # type: ignore[no-redef]
+    """Room in Redis is Redis's own affair: streams that have ended leave the memory only."""
+    for number in range(5):
+        clock.now += 1
+        await ended(event_log, f"st_{number}", size=300_000)
+
+    assert [None] * 5 == [await code_of(event_log, f"st_{number}") for number in range(5)]

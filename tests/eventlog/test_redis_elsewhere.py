@@ -1,0 +1,39 @@
+"""The contract once more, with the producer in one process and all others in another."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from app.eventlog import Claim
+from app.eventlog.redis.log import RedisLog
+from app.events import Event
+from tests.eventlog.contract import *  # noqa: F403
+from tests.eventlog.test_redis import (  # noqa: F401
+    opened,
+    server,
+    shared,
+    test_oldest_ended_streams_make_room,
+)
+
+
+class Elsewhere:
+    """An event log whose streams are produced by `there` and read, named and removed by `here`."""
+
+    def __init__(self, there: RedisLog, here: RedisLog) -> None:
+        self._there = there
+        self._here = here
+
+    async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
+        return await self._there.create(stream, key=key, digest=digest)
+
+    async def append(self, stream: str, events: Sequence[Event]) -> None:
+        await self._there.append(stream, events)
+
+    def __getattr__(self, name: str):
+        return getattr(self._here, name)
+
+
+@pytest.fixture
+async def event_log(server, clock):  # noqa: F811
+    async with opened(server.url, wall=clock) as there, opened(server.url, wall=clock) as here:
+        yield Elsewhere(there, here)

@@ -1,0 +1,237 @@
+"""Two processes over one Redis: who owns a stream, who ends it, what the other is told."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from app.errors import RequestError, ServiceError
+from app.eventlog import read_all
+from app.eventlog.recovery import LOST
+from app.eventlog.redis.log import RedisLog
+from app.events import (
+    Event,
+    StreamEnd,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from tests.eventlog.contract import END, START, code_of, deltas
+from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
+from tests.redis_server import wire_to
+
+LEASE_S = 0.6
+HEAD: list[Event] = [START, TextStart(0), TextDelta(0, "a"), ToolCallStart(1, "c", "f")]
+LOST_END = StreamEnd("interrupted", "error", None, LOST)
+
+
+async def until(condition: Callable[[], object], within_s: float = 5) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0.01)
+
+
+async def read_to_end(event_log: RedisLog, stream: str = "st_1", after: int = 0) -> list[Event]:
+    events: list[Event] = []
+    async with asyncio.timeout(10):
+        while not events or not isinstance(events[-1], StreamEnd):
+            events += await event_log.read(stream, after + len(events), timeout_s=1)
+    return events
+
+
+def freeze(event_log: RedisLog) -> None:
+    """Let a process do nothing more, as one does that is killed or stopped."""
+    for task in (*event_log._owner._tasks, *event_log._tails._tasks):
+        task.cancel()
+
+
+@pytest.fixture
+async def logs(server):  # noqa: F811
+    async with (
+        opened(server.url, lease_s=LEASE_S) as first,
+        opened(server.url, lease_s=LEASE_S) as second,
+        opened(server.url, lease_s=LEASE_S) as third,
+    ):
+        yield first, second, third
+
+
+async def test_lease_that_is_renewed_holds(logs):
+    first, second, _ = logs
+    await first.create("st_1")
+    await first.append("st_1", HEAD)
+    reading = asyncio.create_task(second.read("st_1", len(HEAD), timeout_s=5))
+    await asyncio.sleep(2 * LEASE_S)
+    assert not (await second.state("st_1")).ended
+    await first.append("st_1", [END])
+
+    assert [END] == list(await reading)
+
+
+async def test_stream_of_a_lost_owner_is_ended_once_and_well(logs):
+    first, second, third = logs
+    await first.create("st_1")
+    await first.append("st_1", [*HEAD, ToolCallDelta(1, '{"x"')])
+    readers = [
+        asyncio.create_task(read_to_end(event_log, after=after))
+        for event_log in (second, third)
+        for after in range(6)
+    ]
+    await asyncio.sleep(0.1)
+    freeze(first)
+    ending = [TextEnd(0), ToolCallEnd(1, '{"x"'), LOST_END]
+    events = [*HEAD, ToolCallDelta(1, '{"x"'), *ending]
+    for number, reader in enumerate(readers):
+        assert events[number % 6 :] == await reader
+
+    assert events == await read_all(third, "st_1")
+
+
+async def test_expiry_is_noticed_by_whoever_looks(logs):
+    first, second, _ = logs
+    await first.create("st_1")
+    await first.append("st_1", HEAD)
+    freeze(first)
+    await asyncio.sleep(LEASE_S + 0.1)
+
+    assert (await second.state("st_1")).ended
+
+
+async def test_stream_that_never_began_is_removed_with_its_key(logs):
+    first, second, _ = logs
+    await first.create("st_1", key="key", digest="d")
+    freeze(first)
+    await asyncio.sleep(LEASE_S + 0.1)
+
+    assert "stream_expired" == await code_of(second, "st_1")
+    assert "st_2" == (await second.create("st_2", key="key", digest="d")).stream
+
+
+async def test_owner_that_wakes_up_late_cannot_write(server):  # noqa: F811
+    stopped: list[str] = []
+    async with (
+        wire_to(server.port) as wire,
+        opened(wire.url, lease_s=LEASE_S) as first,
+        opened(server.url, lease_s=LEASE_S) as second,
+    ):
+        first.on_stop(stopped.append)
+        await first.create("st_1")
+        await first.append("st_1", HEAD)
+        wire.hang()
+        reading = asyncio.create_task(read_to_end(second))
+        # Two readers stay with the owner; one sees events that Redis will never have.
+        behind = asyncio.create_task(read_to_end(first, after=len(HEAD)))
+        assert [*HEAD, TextEnd(0), ToolCallEnd(1, ""), LOST_END] == await reading
+        behind.cancel()
+        await first.append("st_1", deltas("b"))
+        assert deltas("b") == list(await first.read("st_1", len(HEAD), timeout_s=1))
+        wire.mend()
+        await until(lambda: stopped)
+        with pytest.raises(ServiceError, match="ended elsewhere"):
+            await first.append("st_1", [END])
+
+        assert await reading == await read_all(first, "st_1")
+        assert await reading == await read_all(second, "st_1")
+        for event_log in (first, second):
+            with pytest.raises(RequestError, match="kept up to event 4 only") as caught:
+                await event_log.read("st_1", len(HEAD) + 1, timeout_s=1)
+            assert "conflict" == caught.value.code
+
+
+async def test_readers_of_a_fenced_owner_that_are_not_ahead_read_on(logs):
+    first, second, _ = logs
+    await first.create("st_1")
+    await first.append("st_1", HEAD)
+    reader = asyncio.create_task(read_to_end(first))
+    for task in first._owner._tasks:
+        task.cancel()
+    await asyncio.sleep(LEASE_S + 0.1)
+    assert (await second.state("st_1")).ended
+    first._owner.open()
+
+    assert [*HEAD, TextEnd(0), ToolCallEnd(1, ""), LOST_END] == await reader
+
+
+async def test_owner_is_asked_to_stop_at_once(logs):
+    first, second, _ = logs
+    stopped = asyncio.Event()
+    first.on_stop(lambda stream: stopped.set())
+    await first.create("st_1")
+    await first.append("st_1", HEAD)
+    await second.ask_stop("st_1")
+
+    await asyncio.wait_for(stopped.wait(), 0.5)
+
+
+async def test_owner_that_missed_the_message_sees_the_mark(logs, server):  # noqa: F811
+    first, second, _ = logs
+    stopped: list[str] = []
+    first.on_stop(stopped.append)
+    await first.create("st_1")
+    await first.append("st_1", HEAD)
+    for task in first._tails._tasks:
+        task.cancel()
+    await second.ask_stop("st_1")
+
+    await until(lambda: ["st_1"] == stopped[:1], LEASE_S)
+
+
+async def test_stream_removed_elsewhere_stops_its_producer(logs):
+    first, second, third = logs
+    stopped: list[str] = []
+    first.on_stop(stopped.append)
+    await first.create("st_1")
+    await first.append("st_1", HEAD)
+    reading = asyncio.create_task(third.read("st_1", len(HEAD), timeout_s=5))
+    await second.delete("st_1")
+    await until(lambda: stopped)
+
+    assert [] == list(await asyncio.wait_for(reading, 3))
+    for event_log in logs:
+        assert "stream_expired" == await code_of(event_log, "st_1")
+
+
+async def test_readers_elsewhere_are_told(logs):
+    first, second, _ = logs
+    await first.create("st_1")
+    await first.append("st_1", HEAD)
+    assert await first.attended_s("st_1") < -1000
+    second.attend("st_1")
+    async with asyncio.timeout(1):
+        while await first.attended_s("st_1") < 0:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(LEASE_S)
+    assert await first.attended_s("st_1") > 0
+    second.leave("st_1")
+    await asyncio.sleep(LEASE_S + 0.1)
+
+    assert -1 < await first.attended_s("st_1") < 0
+
+
+async def test_one_of_many_processes_starts_what_a_key_asks_for(logs):
+    claims = await asyncio.gather(
+        *(
+            event_log.create(f"st_{number}_{turn}", key=f"key {turn}", digest=f"{number}")
+            for turn in range(30)
+            for number, event_log in enumerate(logs)
+        )
+    )
+    for turn in range(30):
+        same = claims[3 * turn : 3 * turn + 3]
+
+        assert 1 == len(set(same))
+        kept = [await code_of(logs[0], f"st_{number}_{turn}") for number in range(3)]
+        assert 1 == kept.count(None), kept
+
+
+async def test_clean_stop_gives_the_leases_back(server):  # noqa: F811
+    async with opened(server.url, lease_s=60) as second:
+        async with opened(server.url, lease_s=60) as first:
+            await first.create("st_1")
+            await first.append("st_1", [StreamStart("st_1", "demo", 0)])
+        await asyncio.sleep(0.01)
+
+        assert (await second.state("st_1")).ended

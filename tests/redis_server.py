@@ -1,0 +1,138 @@
+"""A real redis-server for the tests, on a free port, and a way to it that can be cut."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from tests.needs import missing, program
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class RedisServer:
+    """A redis-server (or valkey-server) that can be stopped, killed and started again."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._folder = folder
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [
+                program("redis-server", "valkey-server"),
+                *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)),
+                *("--save", "", "--appendonly", "no", *self._options),
+            ],
+            stdout=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 10
+        while b"PONG" not in self.ask("PING"):
+            assert time.monotonic() < deadline, "redis-server does not come up"
+            time.sleep(0.01)
+
+    def ask(self, *words: str) -> bytes:
+        """Say something to the server and give the beginning of its answer; empty if it is away."""
+        with contextlib.suppress(OSError):
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+                connection.sendall(" ".join(words).encode() + b"\r\n")
+                return connection.recv(65536)
+        return b""
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@contextmanager
+def redis_server(folder: Path, *options: str) -> Iterator[RedisServer]:
+    server = RedisServer(folder, *options)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+class Wire:
+    """A TCP proxy: connections can be cut, refused, or left hanging as a partition leaves them."""
+
+    def __init__(self, port: int) -> None:
+        self.to = port
+        self.port = 0
+        self.refuses = False
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._open: set[asyncio.StreamWriter] = set()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def cut(self) -> None:
+        """Break all connections and refuse new ones."""
+        self.refuses = True
+        for writer in list(self._open):
+            writer.transport.abort()
+
+    def hang(self) -> None:
+        """Let nothing through, in neither direction, and tell nobody."""
+        self._flows.clear()
+
+    def mend(self) -> None:
+        self.refuses = False
+        self._flows.set()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refuses:
+            writer.transport.abort()
+            return
+        with contextlib.suppress(OSError):
+            there = await asyncio.open_connection("127.0.0.1", self.to)
+            self._open |= {writer, there[1]}
+            await asyncio.gather(self._pass(reader, there[1]), self._pass(there[0], writer))
+        for end in (writer, *([there[1]] if "there" in locals() else [])):
+            end.transport.abort()
+            self._open.discard(end)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                await self._flows.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.transport.abort()
+
+
+@asynccontextmanager
+async def wire_to(port: int) -> AsyncIterator[Wire]:
+    wire = Wire(port)
+    server = await asyncio.start_server(wire._serve, "127.0.0.1", 0)
+    wire.port = server.sockets[0].getsockname()[1]
+    try:
+        yield wire
+    finally:
+        server.close()
+        wire.mend()
+        wire.cut()
+        await asyncio.sleep(0.01)
