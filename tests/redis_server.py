@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import signal
 import socket
 import subprocess
 import time
@@ -11,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from tests.needs import missing, program
+from tests.needs import program
 
 
 def free_port() -> int:
@@ -47,11 +45,13 @@ class RedisServer:
 
     def ask(self, *words: str) -> bytes:
         """Say something to the server and give the beginning of its answer; empty if it is away."""
-        with contextlib.suppress(OSError):
-            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+        address = ("127.0.0.1", self.port)
+        try:
+            with socket.create_connection(address, timeout=2) as connection:
                 connection.sendall(" ".join(words).encode() + b"\r\n")
                 return connection.recv(65536)
-        return b""
+        except OSError:
+            return b""
 
     def signal(self, number: int) -> None:
         assert self._process is not None

@@ -31,7 +31,7 @@ async def test_counting_the_frames_of_a_long_stream_gives_way_to_others():
             await asyncio.sleep(0)
 
     other = asyncio.create_task(take_turns())
-    count = await count_frames(FRONTS["openai_chat"], FullReader())
+    count = await count_frames(FRONTS["openai_chat"], FullReader(), len(EVENTS))
     other.cancel()
 
     assert 1001 == count

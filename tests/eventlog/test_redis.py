@@ -25,8 +25,8 @@ def server(shared: RedisServer) -> RedisServer:
 
 
 @asynccontextmanager
-async def opened(url: str, **arguments: Any):
-    event_log = RedisLog(Address(url), **{**LIMITS, **arguments})
+async def opened(url: str, *, lease_s: float = 15, **arguments: Any):
+    event_log = RedisLog(Address(f"{url}?lease_s={lease_s}"), **{**LIMITS, **arguments})
     await event_log.open()
     try:
         yield event_log

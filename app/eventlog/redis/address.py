@@ -13,6 +13,9 @@ from app.eventlog.redis.link import REPLY_S
 
 SENTINEL_PORT = 26379
 
+LEASE_S = 15.0
+"""How long a stream's owner may be silent until the stream is ended for it."""
+
 _OURS: dict[str, Any] = {
     "protocol": 2,
     "socket_timeout": None,  # the link has one timer over a whole round trip
@@ -30,7 +33,7 @@ class Address:
 
     `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, `rediss://` for TLS, and with `+sentinel` a
     list of Sentinels and the name of the set they watch, `HOST[:PORT],HOST/NAME[/DB]`.
-    Options of redis-py may follow as a query, such as `ssl_ca_certs`.
+    Options of redis-py may follow as a query, such as `ssl_ca_certs`; `lease_s` is ours.
     """
 
     def __init__(self, url: str) -> None:
@@ -40,6 +43,7 @@ class Address:
             ValueError: it cannot be used; the text says why.
         """
         self.connect: Callable[[], Connection]
+        self.lease_s = LEASE_S
         self._sentinel: Sentinel | None = None
         scheme, _, rest = url.partition("://")
         if scheme.endswith("+sentinel"):
@@ -63,11 +67,11 @@ class Address:
         if not re.fullmatch(r"/?\d*", parts.path):
             raise ValueError("after the host there may be the number of a database only")
         try:
-            options = dict(parse_url(url))
+            options: dict[str, Any] = dict(parse_url(url))
         except ValueError as error:
             raise ValueError(f"{error}".replace(url, "it")) from None
-        kind: type[Connection] = options.pop("connection_class", Connection)  # type: ignore[assignment]
-        _check(options)
+        kind: type[Connection] = options.pop("connection_class", Connection)
+        self._take(options)
         self.connect = lambda: kind(**{**options, **_OURS})
         _try(self.connect)
 
@@ -79,7 +83,7 @@ class Address:
         if not name or not re.fullmatch(r"\d*", database):
             raise ValueError("it has to be HOST:PORT,HOST:PORT/NAME, or .../NAME/DB")
         options: dict[str, Any] = dict(parse_qsl(query))
-        _check(options)
+        self._take(options)
         if at:
             user, _, password = who.partition(":")
             options |= {"username": unquote(user) or None, "password": unquote(password) or None}
@@ -101,17 +105,23 @@ class Address:
         self.connect = lambda: pool.connection_class(**pool.connection_kwargs)
         _try(self.connect)
 
+    def _take(self, options: dict[str, Any]) -> None:
+        """Take out the options that are not redis-py's, and refuse those that are not free."""
+        for name in sorted(_OWN & options.keys()):
+            raise ValueError(f"the option {name!r} is not for you to set")
+        try:
+            self.lease_s = float(options.pop("lease_s", LEASE_S))
+        except ValueError:
+            raise ValueError("lease_s is no number of seconds") from None
+        if not 0.3 <= self.lease_s <= 3600:
+            raise ValueError("lease_s has to be between 0.3 and 3600 seconds")
+
 
 def _host(text: str) -> tuple[str, int]:
     found = _HOST.fullmatch(text)
     if found is None:
         raise ValueError("a Sentinel has to be HOST or HOST:PORT")
     return found[1].strip("[]"), int(found[2] or SENTINEL_PORT)
-
-
-def _check(options: dict[str, Any]) -> None:
-    for name in sorted(_OWN & options.keys()):
-        raise ValueError(f"the option {name!r} is not for you to set")
 
 
 def _try(connect: Callable[[], Connection]) -> None:

@@ -36,16 +36,11 @@ from app.eventlog.redis.scripts import (
 from app.eventlog.redis.scripts import (
     PAGE as PAGE_SCRIPT,
 )
-from app.eventlog.redis.tails import BLOCK_S, INBOX_MS, Tails, number_of
+from app.eventlog.redis.tails import BLOCK_S, INBOX_MESSAGES, INBOX_MS, Tails, number_of
 from app.events import Event, decode, encode
-
-LEASE_S = 15.0
 
 KEEP_S = 10
 """How long an ended stream stays in memory, for the readers that are near its end."""
-
-CUT_S = 15
-"""How long readers of other processes' streams wait for a Redis that is away."""
 
 CLOSE_S = 1.0
 """How long the last writes may take."""
@@ -93,8 +88,8 @@ class RedisLog:
     Streams that have ended are kept for `retention_s` seconds. `max_bytes` is the memory of
     those that are produced here, one of which may have `max_stream_bytes` and
     `max_stream_events`; how much Redis holds is for its own `maxmemory` to say. A stream is
-    ended for a process that has not said for `lease_s` seconds that it lives. `wall` tells
-    unix seconds.
+    ended for a process that has not said for the time of its lease that it lives, and so long
+    readers of others' streams wait for a Redis that is away. `wall` tells unix seconds.
     """
 
     def __init__(
@@ -105,7 +100,6 @@ class RedisLog:
         max_bytes: int,
         max_stream_bytes: int = 64 * 2**20,
         max_stream_events: int = 1_000_000,
-        lease_s: float = LEASE_S,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._address = address
@@ -113,7 +107,7 @@ class RedisLog:
         self._wall = wall
         self._stop: Callable[[str], None] = lambda _: None
         self._ending: dict[str, asyncio.Task[None]] = {}
-        self._lease = Lease(secrets.token_hex(8), s=lease_s, retention_s=retention_s)
+        self._lease = Lease(secrets.token_hex(8), s=address.lease_s, retention_s=retention_s)
         self._entries = Entries(
             keep_s=min(KEEP_S, retention_s),
             max_bytes=max_bytes,
@@ -148,7 +142,7 @@ class RedisLog:
             self._tail_link,
             self._link,
             lease=self._lease,
-            on_message=lambda stream: self._stop(stream),
+            on_message=self._hear,
             on_lost=self._end_soon,
         )
         try:
@@ -212,7 +206,7 @@ class RedisLog:
         self._back.clear()
         self._owner.show_all()
         loop = asyncio.get_running_loop()
-        self._cutting = loop.call_later(CUT_S, self._tails.stop_all)
+        self._cutting = loop.call_later(self._lease.s, self._tails.stop_all)
 
     # Streams
 
@@ -309,6 +303,10 @@ class RedisLog:
             tail.followers.remove(follower)
 
     async def state(self, stream: str) -> LogState:
+        run = self._owner.runs.get(stream)
+        if run is not None and run.batches:  # readers elsewhere may have seen them before
+            ended_at = run.ended_at
+            return LogState(run.taken, ended_at is not None, run.entry.started_at, ended_at)
         entry = self._find(stream)
         if entry is not None:
             return entry.state()
@@ -319,18 +317,33 @@ class RedisLog:
     async def delete(self, stream: str) -> None:
         await self.state(stream)
         keys = [meta_key(stream), log_key(stream)]
-        await _asked(self._link.run(DELETE, keys, self._lease.meta_ms))
+        owner: bytes | None = await _asked(self._link.run(DELETE, keys, self._lease.meta_ms))
+        self._drop(stream)
+        if owner is not None:
+            self._tell(owner.decode(), "gone", stream)
+
+    def _drop(self, stream: str) -> None:
+        """Let go of all that is in memory of a stream which has been removed."""
         self._owner.drop(stream)
         self._tails.stop(stream)
+
+    def _tell(self, owner: str, what: str, stream: str) -> None:
+        """Tell a process something about a stream of its own."""
+        inbox = inbox_key(owner)
+        self._link.send("XADD", inbox, "MAXLEN", "~", INBOX_MESSAGES, "*", what, stream)
+        self._link.send("PEXPIRE", inbox, INBOX_MS)
+
+    def _hear(self, what: str, stream: str) -> None:
+        if what == "gone":
+            self._drop(stream)
+        self._stop(stream)
 
     # Others
 
     async def ask_stop(self, stream: str) -> None:
         owner: bytes | None = await _asked(self._link.run(ASK_STOP, [meta_key(stream)]))
         if owner is not None:
-            inbox = inbox_key(owner.decode())
-            self._link.send("XADD", inbox, "MAXLEN", "~", 10_000, "*", "stop", stream)
-            await _asked(self._link.send("PEXPIRE", inbox, INBOX_MS))
+            self._tell(owner.decode(), "stop", stream)
 
     def attend(self, stream: str) -> None:
         if stream not in self._owner.runs:
@@ -361,7 +374,7 @@ class RedisLog:
         """Wait for Redis to come back; False if it is there, or was away for too long."""
         if not self._link.away:
             return False
-        left_s = self._link.changed_at + CUT_S - asyncio.get_running_loop().time()
+        left_s = self._link.changed_at + self._lease.s - asyncio.get_running_loop().time()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0, min(timeout_s, left_s))):
                 await self._back.wait()

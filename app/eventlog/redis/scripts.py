@@ -230,13 +230,13 @@ return is[1]
 """)
 
 DELETE = _script("""
--- KEYS: meta, log. ARGV: ttl ms of the mark that is left. 1 if there was something to remove.
-local is = redis.call('HMGET', KEYS[1], 'last', 'gone')
-if not is[1] or is[2] then return 0 end
+-- KEYS: meta, log. ARGV: ttl ms of the mark that is left. Gives the owner, if there was one.
+local is = redis.call('HMGET', KEYS[1], 'owner', 'gone')
+if not is[1] or is[2] then return false end
 redis.call('DEL', KEYS[1], KEYS[2])
 redis.call('HSET', KEYS[1], 'gone', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
-return 1
+return is[1]
 """)
 
 FORK = _script("""

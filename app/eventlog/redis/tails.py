@@ -40,8 +40,9 @@ IDLE_S = 30
 
 LOOKED_AFTER_AT_ONCE = 500
 
+INBOX_MESSAGES = 10_000
 INBOX_MS = 60_000
-"""How long the messages to a process outlive it."""
+"""How many messages to a process are kept, about, and how long they outlive it."""
 
 RUNS, ENDED, GONE, MISSING, LOST = range(5)
 """What `LOOK` says of a stream."""
@@ -117,8 +118,8 @@ class Tails:
     """All tails of a process.
 
     `link` is for this alone: it is blocked nearly always. `asking` is the common one.
-    `on_message` is told of streams that others want to be stopped, `on_lost` of those whose
-    owner is lost.
+    `on_message` is told what others have to say of a stream: `stop`, `gone`. `on_lost` is told
+    of streams whose owner is lost.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Tails:
         asking: Link,
         *,
         lease: Lease,
-        on_message: Callable[[str], None],
+        on_message: Callable[[str, str], None],
         on_lost: Callable[[str], object],
     ) -> None:
         self._link = link
@@ -165,7 +166,7 @@ class Tails:
         if self._blocked:  # the read that waits does not know of it
             self._blocked = False
             inbox = inbox_key(self._lease.owner)
-            self._asking.send("XADD", inbox, "MAXLEN", "~", 1000, "*", "new", 1)
+            self._asking.send("XADD", inbox, "MAXLEN", "~", INBOX_MESSAGES, "*", "new", 1)
         return tail
 
     def stop(self, stream: str) -> None:
@@ -232,8 +233,8 @@ class Tails:
     def _take_messages(self, entries: Sequence[tuple[bytes, Sequence[bytes]]]) -> None:
         self._inbox_at = entries[-1][0].decode()
         for _, (name, value) in entries:
-            if name == b"stop":
-                self._on_message(value.decode())
+            if name != b"new":
+                self._on_message(name.decode(), value.decode())
 
     # How the streams fare
 

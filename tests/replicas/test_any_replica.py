@@ -1,0 +1,232 @@
+"""Two replicas over one Redis: whatever a client asks, either will do."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.framing.sse import Decoder, Message
+from tests.redis_server import RedisServer
+from tests.serving import HELLO, Relay, events_of, read_messages, serve_relay, text_of
+from tests.upstream import (
+    DONE,
+    FINISH,
+    Hold,
+    Step,
+    Upstream,
+    head,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
+
+SLOW: list[Step] = [
+    head(),
+    *(step for n in "abcdefgh" for step in (send(text(n)), wait(0.05))),
+    send(FINISH + DONE),
+]
+HELD: list[Step] = [head(), send(text("a")), send(text("b")), Hold()]
+
+
+@asynccontextmanager
+async def replicas(
+    redis: RedisServer, script: list[Step], *, lease_s: float = 15, **settings: Any
+) -> AsyncIterator[tuple[Relay, Relay, Upstream]]:
+    log = f"{redis.url}?lease_s={lease_s}"
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, log=log, **settings) as first,
+        serve_relay(upstream, log=log, **settings) as second,
+    ):
+        upstream.script = script
+        yield first, second, upstream
+
+
+async def start(relay: Relay, **fields: Any) -> str:
+    reply = await relay.client.post(
+        "/v1/chat", json={**HELLO, **fields}, headers={"prefer": "respond-async"}
+    )
+    stream: str = reply.json()["id"]
+    return stream
+
+
+async def read(relay: Relay, stream: str, after: str | None = None) -> list[Message]:
+    headers = {"last-event-id": after} if after else {}
+    async with relay.client.stream("GET", f"/v1/streams/{stream}/events", headers=headers) as reply:
+        assert reply.status_code == 200, await reply.aread()
+        return await read_messages(reply)
+
+
+async def until(relay: Relay, stream: str, condition: Callable[[httpx2.Response], bool]) -> None:
+    """Ask a replica about a stream until it answers so: nothing tells that it will."""
+    async with asyncio.timeout(5):
+        while not condition(await relay.client.get(f"/v1/streams/{stream}")):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def text_so_far(relay: Relay, stream: str, text: str) -> None:
+    await until(relay, stream, lambda reply: reply.json().get("text") == text)
+
+
+async def test_reader_of_another_replica_gets_each_event_as_it_comes(redis):
+    async with replicas(redis, SLOW) as (first, second, _):
+        stream = await start(first)
+        here, there = await asyncio.gather(read(first, stream), read(second, stream))
+
+        assert here == there
+        assert "abcdefgh" == text_of(events_of(there))
+
+
+async def test_reader_that_moves_to_and_fro_sees_every_event_once(redis):
+    async with replicas(redis, SLOW) as (first, second, _):
+        stream = await start(first)
+        seen: list[Message] = []
+        for turn in range(20):
+            relay = (second, first)[turn % 2]
+            headers = {"last-event-id": seen[-1].id} if seen else {}
+            decoder = Decoder()
+            async with relay.client.stream(
+                "GET", f"/v1/streams/{stream}/events", headers=headers
+            ) as reply:
+                before = len(seen)
+                async for chunk in reply.aiter_bytes():
+                    seen += decoder.feed(chunk)
+                    if len(seen) > before:
+                        break
+            if seen[-1].event == "stream.end":
+                break
+        whole = await read(second, stream)
+
+        assert whole == seen
+        assert [f"{stream}.{n + 1}" for n in range(len(whole))] == [m.id for m in whole]
+
+
+@pytest.mark.parametrize("how", ["cancel", "delete"])
+async def test_stop_on_another_replica_closes_the_upstream_within_a_second(redis, how):
+    async with replicas(redis, HELD) as (first, second, upstream):
+        stream = await start(first)
+        await text_so_far(second, stream, "ab")
+        reading = asyncio.create_task(read(second, stream))
+        started = time.monotonic()
+        if how == "cancel":
+            reply = await second.client.post(f"/v1/streams/{stream}/cancel")
+            assert (202, "cancelled") == (reply.status_code, reply.json()["status"])
+        else:
+            reply = await second.client.delete(f"/v1/streams/{stream}")
+            assert 204 == reply.status_code
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+
+        assert time.monotonic() - started < 1
+        assert "cancelled" == events_of(await reading)[-1]["status"]
+        if how == "delete":
+            assert 410 == (await second.client.get(f"/v1/streams/{stream}")).status_code
+            await until(first, stream, lambda reply: reply.status_code == 410)
+
+
+async def test_one_of_many_requests_with_a_key_starts_a_generation(redis):
+    async with replicas(redis, SLOW) as (first, second, upstream):
+
+        async def post(relay: Relay) -> tuple[str, list[Message]]:
+            async with relay.client.stream(
+                "POST", "/v1/chat", json=HELLO, headers={"idempotency-key": "k"}
+            ) as reply:
+                assert reply.status_code == 200, await reply.aread()
+                return reply.headers["stream-id"], await read_messages(reply)
+
+        answers = await asyncio.gather(*(post(relay) for relay in (first, second) * 10))
+
+        assert all(answer == answers[0] for answer in answers)
+        assert 1 == len(upstream.calls)
+        other = {**HELLO, "temperature": 1}
+        reply = await second.client.post("/v1/chat", json=other, headers={"idempotency-key": "k"})
+        assert 422 == reply.status_code
+
+
+async def test_failure_of_a_stream_elsewhere_is_an_http_status(redis):
+    refused: list[Step] = [wait(0.3), head("500 Oops", "application/json"), send("{}")]
+    async with replicas(redis, refused) as (first, second, _):
+        posts = [
+            asyncio.create_task(
+                relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
+            )
+            for relay in (first, second)
+        ]
+        replies = [await post for post in posts]
+
+        assert [502, 502] == [reply.status_code for reply in replies]
+        assert replies[0].headers["stream-id"] == replies[1].headers["stream-id"]
+
+
+async def test_post_sent_again_to_another_replica_reads_on(redis):
+    async with replicas(redis, SLOW) as (first, second, upstream):
+        stream = await start(first)
+        whole = await read(first, stream)
+        async with second.client.stream(
+            "POST", "/v1/chat", json=HELLO, headers={"last-event-id": whole[3].id}
+        ) as reply:
+            assert whole[4:] == await read_messages(reply)
+        assert 1 == len(upstream.calls)
+
+
+async def test_chat_is_found_and_stopped_on_another_replica(redis):
+    message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
+    chat = "/v1/ui/chat/a%20chat"
+    async with (
+        replicas(redis, HELD) as (first, second, upstream),
+        first.client.stream(
+            "POST", "/v1/ui/chat", json={"id": "a chat", "messages": [message]}
+        ) as reply,
+        second.client.stream("GET", f"{chat}/stream") as again,
+    ):
+        assert (200, 200) == (reply.status_code, again.status_code)
+        assert 204 == (await second.client.post(f"{chat}/stop")).status_code
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+
+        assert await reply.aread() == await again.aread()
+
+
+async def test_reader_elsewhere_keeps_a_stream_alive(redis):
+    # Readers are believed to be there for as long as a lease.
+    async with replicas(redis, HELD, lease_s=0.6, linger_s=0.3) as (first, second, upstream):
+        async with first.client.stream("POST", "/v1/chat", json=HELLO) as reply:
+            stream = reply.headers["stream-id"]
+            reading = asyncio.create_task(read(second, stream))
+            await text_so_far(second, stream, "ab")
+        await asyncio.sleep(1.5)  # the POST's reader has gone
+        assert not upstream.calls[0].closed.is_set()
+        reading.cancel()
+
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 2.5)
+        await until(second, stream, lambda reply: reply.json()["status"] == "cancelled")
+
+
+async def test_silent_stream_elsewhere_has_heartbeats(redis):
+    async with replicas(redis, HELD, heartbeat_s=0.1) as (first, second, _):
+        stream = await start(first)
+        await text_so_far(second, stream, "ab")
+        async with second.client.stream("GET", f"/v1/streams/{stream}/events") as reply:
+            received = b""
+            async for chunk in reply.aiter_bytes():
+                received += chunk
+                if received.count(b": hb\n") >= 3:
+                    break
+
+
+async def test_two_replicas_tell_of_a_stream_alike(redis):
+    async with replicas(redis, SLOW) as (first, second, _):
+        stream = await start(first)
+        await asyncio.gather(read(first, stream), read(second, stream))
+        for path in (f"/v1/streams/{stream}", f"/v1/streams/{stream}/events?format=openai_chat"):
+            here, there = [await relay.client.get(path) for relay in (first, second)]
+
+            assert here.content == there.content
+        for relay in (first, second):
+            for unknown in ("st_unknown", "{}", "a%0Ab", "%F0%9F%90%A2"):
+                reply = await relay.client.get(f"/v1/streams/{unknown}")
+                assert (404, "not_found") == (reply.status_code, json.loads(reply.content)["code"])
