@@ -34,7 +34,8 @@ class RedisServer:
             [
                 program("redis-server", "valkey-server"),
                 *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)),
-                *("--save", "", "--appendonly", "no", *self._options),
+                *("--save", "", "--appendonly", "no"),
+                *("--repl-diskless-sync-delay", "0", *self._options),
             ],
             stdout=subprocess.DEVNULL,
         )

@@ -14,7 +14,14 @@ from typing import Any
 import hiredis
 import structlog
 from redis.asyncio import Connection
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import (
+    ClusterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 
 from app.eventlog.redis.scripts import SCRIPTS, Script
 
@@ -31,8 +38,11 @@ RETRY_MOST_S = 0.5
 TRIES = 3
 """A command over which so many connections broke is given up."""
 
-_LEFT = ("READONLY", "NOSCRIPT", "LOADING", "MASTERDOWN", "UNBLOCKED")
-"""Errors that say that it is no longer the same server, or no longer the one that writes."""
+_OTHER = (ReadOnlyError, NoScriptError, ClusterDownError)
+"""Errors of a server that is no longer the same, or no longer the one that writes."""
+
+_FULL = ("NOREPLICAS", "MISCONF")
+"""Errors of a server that takes no writes for now, besides that of a full one."""
 
 Part = bytes | str | int
 
@@ -44,7 +54,11 @@ class Away(Exception):
 
 
 class Refused(Exception):
-    """Redis could be reached and took the command for wrong, or has no room for it."""
+    """Redis could be reached and did not do it; `full` if it takes no writes for now."""
+
+    def __init__(self, text: str, *, full: bool = False) -> None:
+        super().__init__(text)
+        self.full = full
 
 
 class _Ask:
@@ -60,8 +74,8 @@ class Link:
     """Sends commands over one connection at a time that `connect` makes, not yet connected.
 
     `on_up` is called with every new connection, before anything else is sent over it;
-    `on_away` when it has been gone for `GRACE_S`. `slow_s` is how much longer than `REPLY_S`
-    a reply may take.
+    `on_away` when it has been gone for `GRACE_S`. A `quiet` one does not log that. `slow_s`
+    is how much longer than `REPLY_S` a reply may take.
     """
 
     def __init__(
@@ -71,11 +85,13 @@ class Link:
         on_up: Callable[[], None] = lambda: None,
         on_away: Callable[[], None] = lambda: None,
         slow_s: float = 0,
+        quiet: bool = False,
     ) -> None:
         self._connect = connect
         self._on_up = on_up
         self._on_away = on_away
         self._reply_s = REPLY_S + slow_s
+        self._log = log.debug if quiet else log.warning
         self._waiting: list[_Ask] = []
         self._due = asyncio.Event()
         self._connection: Connection | None = None
@@ -175,9 +191,10 @@ class Link:
             try:
                 reply = await read()
             except ResponseError as error:
-                if str(error).startswith(_LEFT):
+                if isinstance(error, _OTHER) or str(error).startswith("UNBLOCKED"):
                     raise
-                _fail(ask.reply, Refused(str(error)))
+                full = isinstance(error, OutOfMemoryError) or str(error).startswith(_FULL)
+                _fail(ask.reply, Refused(str(error), full=full))
                 continue
             if not ask.reply.done():
                 ask.reply.set_result(reply)
@@ -206,14 +223,14 @@ class Link:
 
     def _lost(self, error: BaseException) -> None:
         if self._timer is None and not self.away:
-            log.warning("connection to Redis lost", error=type(error).__name__)
+            self._log("connection to Redis lost", error=type(error).__name__)
             self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._give_up)
 
     def _give_up(self) -> None:
         self._timer = None
         self.away = True
         self.changed_at = asyncio.get_running_loop().time()
-        log.error("Redis is away")
+        self._log("Redis is away")
         self._fail_waiting()
         self._on_away()
 
@@ -222,7 +239,7 @@ class Link:
             self._timer.cancel()
             self._timer = None
         if self.away:
-            log.warning("Redis is back")
+            self._log("Redis is back")
         self.away = False
         self.changed_at = asyncio.get_running_loop().time()
         self._on_up()

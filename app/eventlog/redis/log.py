@@ -42,6 +42,9 @@ from app.events import Event, decode, encode
 KEEP_S = 10
 """How long an ended stream stays in memory, for the readers that are near its end."""
 
+PAUSE_S = 0.2
+"""When a reader looks again for a stream that Redis may be told of anew."""
+
 CLOSE_S = 1.0
 """How long the last writes may take."""
 
@@ -130,7 +133,7 @@ class RedisLog:
         self._back = asyncio.Event()
         self._back.set()
         self._link = Link(self._address.connect, on_up=self._on_up, on_away=self._on_away)
-        self._tail_link = Link(self._address.connect, slow_s=BLOCK_S)
+        self._tail_link = Link(self._address.connect, slow_s=BLOCK_S, quiet=True)
         self._owner = Owner(
             self._link,
             self._entries,
@@ -167,6 +170,8 @@ class RedisLog:
             raise LogUnusable(f"log: this Redis is {version}; version {OLDEST} or later is needed")
         if facts.get("role") == "slave":
             raise LogUnusable("log: this Redis is a replica that takes no writes; give its master")
+        if facts.get("cluster_enabled", "0") != "0":
+            raise LogUnusable("log: this Redis is a cluster, which is not supported; give one set")
         if facts.get("maxmemory_policy", "noeviction") != "noeviction":
             log.warning(
                 "Redis may evict running streams; set maxmemory-policy to noeviction",
@@ -277,9 +282,12 @@ class RedisLog:
             return await entry.read(after, timeout_s=timeout_s, limit=limit)
         tail = self._tails.find(stream)
         if tail is None or not tail.covers(after):
-            if timeout_s > 0 and await self._is_away(timeout_s):
-                return ()
-            page = await self._page(stream, after, limit)
+            try:
+                page = await self._page(stream, after, limit)
+            except ServiceError:
+                if timeout_s > 0 and await self._bide(timeout_s):
+                    return ()
+                raise
             if page.entries or page.ended_at is not None or timeout_s <= 0:
                 return self._events(stream, page, after)
             tail = self._tails.find(stream) or self._tails.start(stream, page.last)
@@ -370,10 +378,11 @@ class RedisLog:
 
     # In Redis
 
-    async def _is_away(self, timeout_s: float) -> bool:
-        """Wait for Redis to come back; False if it is there, or was away for too long."""
+    async def _bide(self, timeout_s: float) -> bool:
+        """Wait for Redis, or for what owners have to write to it; False if there is no point."""
         if not self._link.away:
-            return False
+            await asyncio.sleep(min(timeout_s, PAUSE_S))
+            return not self._settled()
         left_s = self._link.changed_at + self._lease.s - asyncio.get_running_loop().time()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0, min(timeout_s, left_s))):
@@ -487,7 +496,7 @@ async def _asked(reply: Awaitable[T]) -> T:
         raise away() from None
     except Refused as error:
         log.error("Redis refused a command", error=str(error))
-        if str(error).startswith(("OOM", "NOREPLICAS", "MISCONF")):
+        if error.full:
             raise _full() from None
         raise ServiceError("internal", "the event log failed; its log tells more") from None
 

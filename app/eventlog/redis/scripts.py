@@ -67,9 +67,9 @@ CREATE = _script(
 local owner = redis.call('HGET', KEYS[1], 'owner')
 if owner then return owner == ARGV[1] and 1 or 0 end
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-redis.call('DEL', KEYS[2])
 redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', ARGV[2], 'started', ARGV[3],
   'last', 0, 'lease', now + ARGV[4])
+redis.call('DEL', KEYS[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 return 1
 """

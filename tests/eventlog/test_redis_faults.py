@@ -1,0 +1,220 @@
+"""A Redis that goes away, hangs, forgets, is full: what producers and readers are told."""
+
+import asyncio
+import signal
+import time
+
+import pytest
+
+from app.errors import RequestError, ServiceError
+from app.eventlog import Claim, read_all
+from app.events import Event
+from tests.eventlog.contract import END, START, code_of, deltas
+from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
+from tests.eventlog.test_redis_leases import LEASE_S, read_to_end, until
+from tests.redis_server import redis_server, wire_to
+
+
+@pytest.fixture
+async def wire(server):  # noqa: F811
+    async with wire_to(server.port) as wire:
+        yield wire
+
+
+async def test_short_break_is_not_noticed(server, wire):  # noqa: F811
+    async with opened(wire.url) as first, opened(server.url) as second:
+        await first.create("st_1")
+        reading = asyncio.create_task(read_to_end(second))
+        expected: list[Event] = [START]
+        await first.append("st_1", [START])
+        for number in range(60):
+            if number % 20 == 10:
+                wire.cut()
+                wire.mend()
+            batch = deltas(f"{number}")
+            await first.append("st_1", batch)
+            assert first.healthy()
+            expected += batch
+        await first.append("st_1", [END])
+
+        assert [*expected, END] == await reading == await read_all(first, "st_1")
+
+
+@pytest.mark.parametrize("how", ["cut", "hang"])
+async def test_readers_of_the_owner_go_on_while_redis_is_away(server, wire, how):  # noqa: F811
+    async with opened(wire.url, lease_s=5) as first, opened(server.url, lease_s=5) as second:
+        await first.create("st_1")
+        await first.append("st_1", [START])
+        reading = asyncio.create_task(read_to_end(first))
+        elsewhere = asyncio.create_task(read_to_end(second))
+        getattr(wire, how)()
+        await first.append("st_1", deltas("a"))
+        await until(lambda: not first.healthy())
+        started = time.monotonic()
+        for text in "bcdefgh":
+            await first.append("st_1", deltas(text))
+        assert time.monotonic() - started < 0.2
+        with pytest.raises(ServiceError, match="cannot be reached") as caught:
+            await first.create("st_2")
+        assert "overloaded" == caught.value.code
+        await first.append("st_1", [END])
+        events = [START, *deltas(*"abcdefgh"), END]
+        assert events == await asyncio.wait_for(reading, 1)
+        assert not elsewhere.done()
+        wire.mend()
+
+        assert events == await elsewhere
+        assert first.healthy()
+
+
+async def test_redis_that_is_away_before_the_end_of_the_process_holds_nobody_up(wire):
+    async with opened(wire.url) as event_log:
+        await event_log.create("st_1")
+        await event_log.append("st_1", [START])
+        wire.hang()
+        appending = asyncio.create_task(event_log.append("st_1", [END]))
+        started = time.monotonic()
+    appending.cancel()
+
+    assert time.monotonic() - started < 4
+
+
+async def test_redis_that_comes_back_empty_is_told_all(tmp_path):
+    with redis_server(tmp_path) as own:
+        async with opened(own.url) as first, opened(own.url) as second:
+            await first.create("st_1", key="key", digest="d")
+            await first.name("a chat", "st_1")
+            await first.append("st_1", [START, *deltas("a")])
+            await first.create("st_2")
+            await first.append("st_2", [START, END])
+            reading = asyncio.create_task(read_to_end(second))
+            await asyncio.sleep(0.1)
+            own.kill()
+            await until(lambda: not first.healthy())
+            await first.append("st_1", deltas("b"))
+            own.start()
+            await until(first.healthy)
+            await first.append("st_1", [*deltas("c"), END])
+            events = [START, *deltas("a", "b", "c"), END]
+
+            assert events == await reading == await read_all(first, "st_1")
+            assert [START, END] == await read_all(first, "st_2")  # it had ended only just
+            async with opened(own.url) as third:
+                for event_log in (first, second, third):
+                    assert events == await read_all(event_log, "st_1")
+                    assert "st_1" == await event_log.find("a chat")
+                    assert Claim("st_1", "d") == await event_log.claimed("key")
+                assert [START, END] == await read_all(third, "st_2")
+
+
+async def test_failover_that_lost_the_last_writes_is_made_good(tmp_path, wire):
+    (tmp_path / "replica").mkdir()
+    with (
+        redis_server(tmp_path) as master,
+        redis_server(tmp_path / "replica", "--replicaof", f"127.0.0.1 {master.port}") as replica,
+    ):
+        wire.to = master.port
+        async with opened(wire.url) as first, opened(wire.url) as second:
+            await first.create("st_1")
+            await first.append("st_1", [START, *deltas("a", "b")])
+            await first.create("st_2")
+            await first.append("st_2", [START])
+            await until(lambda: b"b" in replica.ask("XRANGE", "seseragi:{st_1}:log", "3-0", "+"))
+            reading = asyncio.create_task(read_to_end(second))
+            replica.ask("REPLICAOF", "NO", "ONE")
+            await first.append("st_1", deltas("c", "d"))
+            await first.append("st_2", [END])
+            await second.read("st_1", 4, timeout_s=1)
+            wire.to = replica.port
+            wire.cut()
+            wire.mend()
+            await first.append("st_1", [*deltas("e"), END])
+
+            events = [START, *deltas("a", "b", "c", "d", "e"), END]
+            assert events == await reading
+            async with opened(replica.url) as third:
+                assert events == await read_all(third, "st_1")
+                assert [START, END] == await read_all(third, "st_2")
+
+
+async def test_full_redis_takes_no_new_streams_and_stops_no_running_ones(tmp_path):
+    with redis_server(tmp_path) as own:
+        async with opened(own.url) as first, opened(own.url) as second:
+            await first.create("st_1")
+            await first.append("st_1", [START])
+            own.ask("CONFIG", "SET", "maxmemory", "1")
+            await first.append("st_1", deltas("a"))
+            assert not first.healthy()
+            assert [START, *deltas("a")] == await read_all(first, "st_1")
+            with pytest.raises(ServiceError, match="takes nothing at the moment"):
+                await second.create("st_2")
+            await first.append("st_1", deltas("b"))
+            own.ask("CONFIG", "SET", "maxmemory", "0")
+            await until(first.healthy)
+            await first.append("st_1", [END])
+
+            assert [START, *deltas("a", "b"), END] == await read_all(second, "st_1")
+
+
+async def test_readers_of_others_streams_are_sent_away_in_time(server, wire):  # noqa: F811
+    async with opened(server.url) as first, opened(wire.url, lease_s=1) as second:
+        await first.create("st_1")
+        await first.append("st_1", [START])
+        assert [START] == await second.read("st_1", 0, timeout_s=1)
+        told: list[object] = []
+
+        async def read_on() -> float:
+            while not second.follow("st_1", 1, told.append):
+                await second.read("st_1", 1, timeout_s=0.05)
+            wire.hang()
+            started = time.monotonic()
+            while True:  # as a response does
+                await until(lambda: told)
+                try:
+                    assert () == await second.read("st_1", 1, timeout_s=0.1)
+                except ServiceError:
+                    return time.monotonic() - started
+
+        reading = asyncio.create_task(read_on())
+
+        assert 1 < await asyncio.wait_for(reading, 6) < 5
+        with pytest.raises(ServiceError):
+            await second.state("st_1")
+
+
+async def test_unknown_is_not_said_before_owners_had_time_to_come_back(server, wire):  # noqa: F811
+    async with opened(wire.url, lease_s=3 * LEASE_S) as event_log:
+        assert "not_found" == await code_of(event_log, "st_1")
+        wire.cut()
+        await until(lambda: not event_log.healthy())
+        wire.mend()
+        await until(event_log.healthy)
+        assert "overloaded" == await code_of(event_log, "st_1")
+        await asyncio.sleep(LEASE_S + 0.1)
+
+        assert "not_found" == await code_of(event_log, "st_1")
+
+
+async def test_stream_that_redis_evicted_is_gone(server):  # noqa: F811
+    async with opened(server.url) as first, opened(server.url) as second:
+        await first.create("st_1")
+        await first.append("st_1", [START, *deltas("a", "b"), END])
+        server.ask("XDEL", "seseragi:{st_1}:log", "2-0")
+        assert [START] == await second.read("st_1", 0, timeout_s=0, limit=1)
+        with pytest.raises(RequestError, match="is gone"):
+            await second.read("st_1", 1, timeout_s=0)
+
+
+async def test_redis_that_sleeps_is_waited_for(tmp_path):
+    with redis_server(tmp_path) as own:
+        async with opened(own.url) as first, opened(own.url) as second:
+            await first.create("st_1")
+            await first.append("st_1", [START])
+            reading = asyncio.create_task(read_to_end(second))
+            own.signal(signal.SIGSTOP)
+            await first.append("st_1", deltas("a"))
+            await asyncio.sleep(1.2)
+            own.signal(signal.SIGCONT)
+            await first.append("st_1", [END])
+
+            assert [START, *deltas("a"), END] == await reading
