@@ -401,6 +401,7 @@ class Hub:
             run.relay.stop("interrupted", shut_down())
         if runs:
             await asyncio.wait([run.task for run in runs], timeout=STOP_S)
+        self._log.send_away()
 
     def _opened(self, stream: str) -> Opened:
         before = self._readers.get(stream, 0)

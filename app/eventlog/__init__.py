@@ -159,6 +159,9 @@ class EventLog(Protocol):
         Below zero: for how long it has had none.
         """
 
+    def send_away(self) -> None:
+        """Let nobody wait here any longer for streams of other processes: this one stops."""
+
 
 async def read_all(event_log: EventLog, stream: str) -> list[Event]:
     """Give all events so far, without waiting."""

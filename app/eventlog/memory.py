@@ -137,6 +137,9 @@ class MemoryLog:
     async def attended_s(self, stream: str) -> float:
         return -math.inf
 
+    def send_away(self) -> None:
+        pass
+
     def _find(self, stream: str) -> Entry:
         entry = self._entries.find(stream)
         if entry is not None:

@@ -279,6 +279,9 @@ class SqliteLog:
     async def attended_s(self, stream: str) -> float:
         return -math.inf
 
+    def send_away(self) -> None:
+        pass
+
     async def sweep(self) -> None:
         """Take what has been kept for its time out of the file."""
         now = self._wall()

@@ -121,6 +121,7 @@ class RedisLog:
             on_drop=lambda _: None,
         )
         self._cutting: asyncio.TimerHandle | None = None
+        self._stopping = False
         self._link: Link
         self._tail_link: Link
         self._owner: Owner
@@ -280,6 +281,8 @@ class RedisLog:
         entry = self._find(stream)
         if entry is not None:
             return await entry.read(after, timeout_s=timeout_s, limit=limit)
+        if self._stopping and timeout_s > 0:
+            raise away("the relay is shutting down; try again")
         tail = self._tails.find(stream)
         if tail is None or not tail.covers(after):
             try:
@@ -362,6 +365,10 @@ class RedisLog:
 
     async def attended_s(self, stream: str) -> float:
         return (await self._page(stream, 0, 0)).attended_s
+
+    def send_away(self) -> None:
+        self._stopping = True
+        self._tails.stop_all()
 
     # In memory
 
@@ -506,13 +513,9 @@ def _claim(value: str) -> Claim:
     return Claim(stream, digest)
 
 
-def away() -> ServiceError:
+def away(why: str = "the event log cannot be reached; try again shortly") -> ServiceError:
     """What is answered that needs Redis while it cannot be reached."""
-    return ServiceError(
-        "overloaded",
-        "the event log cannot be reached; try again shortly",
-        retry_after_s=2,
-    )
+    return ServiceError("overloaded", why, retry_after_s=2)
 
 
 def _full() -> ServiceError:

@@ -1,0 +1,158 @@
+"""Replicas as processes, and clients that go from one to another when they are cut."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+
+from app.framing.sse import Decoder, Message
+from tests.serving import HELLO
+from tests.test_command import environment
+
+COMMAND = [sys.executable, "-m", "app", "--port", "0"]
+
+
+class Replica:
+    """A relay in a process of its own."""
+
+    def __init__(self, folder: Path, log: str, **settings: object) -> None:
+        self.url = ""
+        self._folder = folder
+        self._log = log
+        self._variables = {
+            f"SESERAGI_{name.upper()}": str(value) for name, value in settings.items()
+        }
+        self._process: asyncio.subprocess.Process | None = None
+        self._lines: asyncio.Task[None] | None = None
+        self.said: list[str] = []
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            *(*COMMAND, "--log", self._log),
+            cwd=self._folder,
+            env=environment(SESERAGI_LOG_FORMAT="json", **self._variables),
+            stderr=asyncio.subprocess.PIPE,
+            limit=2**20,
+        )
+        listening = asyncio.Event()
+        self._lines = asyncio.create_task(self._read(self._process, listening))
+        await asyncio.wait_for(listening.wait(), 20)
+
+    async def _read(self, process: asyncio.subprocess.Process, listening: asyncio.Event) -> None:
+        assert process.stderr is not None
+        async for line in process.stderr:
+            self.said.append(line.decode())
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                said = json.loads(line)
+                if said["event"] == "listening":
+                    self.url = said["url"]
+                    listening.set()
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def stopped(self, within_s: float = 15) -> int:
+        assert self._process is not None
+        return await asyncio.wait_for(self._process.wait(), within_s)
+
+    async def kill(self) -> None:
+        if self.runs:
+            self.signal(signal.SIGKILL)
+            await self.stopped()
+        if self._lines is not None:
+            await self._lines
+
+
+@asynccontextmanager
+async def running(
+    count: int, folder: Path, log: str, **settings: object
+) -> AsyncIterator[list[Replica]]:
+    """Run so many replicas over one log."""
+    replicas = [Replica(folder, log, **settings) for _ in range(count)]
+    try:
+        await asyncio.gather(*(replica.start() for replica in replicas))
+        yield replicas
+    finally:
+        await asyncio.gather(*(replica.kill() for replica in replicas))
+    for replica in replicas:
+        assert not [line for line in replica.said if "Traceback" in line], replica.said
+
+
+async def start(client: httpx2.AsyncClient, replica: Replica, model: str = "demo-long") -> str:
+    """Start a stream that nobody reads yet."""
+    reply = await client.post(
+        f"{replica.url}/v1/chat",
+        json={**HELLO, "model": model, "on_disconnect": "continue"},
+        headers={"prefer": "respond-async"},
+    )
+    assert reply.status_code == 202, reply.text
+    stream: str = reply.json()["id"]
+    return stream
+
+
+class Reader:
+    """A client of one stream, which holds that it sees every event once and in order."""
+
+    def __init__(self, client: httpx2.AsyncClient, stream: str) -> None:
+        self.stream = stream
+        self.seen: list[Message] = []
+        self.statuses: list[int] = []
+        self._client = client
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.seen) and self.seen[-1].event == "stream.end"
+
+    @property
+    def end(self) -> dict:
+        assert self.ended
+        end: dict = json.loads(self.seen[-1].data)
+        return end
+
+    async def read(self, replica: Replica, *, most: int | None = None) -> None:
+        """Read on at a replica: to the end, to a cut, or until so many more have come."""
+        headers = {"last-event-id": self.seen[-1].id} if self.seen else {}
+        url = f"{replica.url}/v1/streams/{self.stream}/events"
+        decoder, before = Decoder(), len(self.seen)
+        with contextlib.suppress(httpx2.TransportError):
+            async with self._client.stream("GET", url, headers=headers) as reply:
+                self.statuses.append(reply.status_code)
+                if reply.status_code != 200:
+                    return
+                async for chunk in reply.aiter_bytes():
+                    for message in decoder.feed(chunk):
+                        self._take(message)
+                    if most is not None and len(self.seen) >= before + most:
+                        return
+
+    async def read_all(self, replicas: Sequence[Replica], *, pause_s: float = 0.1) -> None:
+        """Read to the end, at the next replica when one cuts it off."""
+        turn = 0
+        while not self.ended:
+            await self.read(replicas[turn % len(replicas)])
+            turn += 1
+            if not self.ended:
+                await asyncio.sleep(pause_s)
+
+    def _take(self, message: Message) -> None:
+        assert not self.ended, f"{message.id} came after the end"
+        assert message.id == f"{self.stream}.{len(self.seen) + 1}", (message.id, len(self.seen))
+        self.seen.append(message)
+
+
+@asynccontextmanager
+async def browser() -> AsyncIterator[httpx2.AsyncClient]:
+    limits = httpx2.Limits(max_connections=None)
+    async with httpx2.AsyncClient(timeout=20, trust_env=False, limits=limits) as client:
+        yield client

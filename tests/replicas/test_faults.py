@@ -1,0 +1,210 @@
+"""Replicas that are killed, stopped and told to stop, over a Redis that fails: docs/replicas.md."""
+
+import asyncio
+import signal
+import time
+
+import httpx2
+
+from tests.redis_server import wire_to
+from tests.replicas.processes import Reader, Replica, browser, running, start
+
+LEASE_S = 1.5
+
+
+async def readiness(client: httpx2.AsyncClient, replica: Replica) -> int:
+    return (await client.get(f"{replica.url}/readyz")).status_code
+
+
+async def until_ready(client: httpx2.AsyncClient, replica: Replica, status: int = 200) -> None:
+    async with asyncio.timeout(8):
+        while await readiness(client, replica) != status:  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0.02)
+
+
+def check_lost(*readers: Reader) -> None:
+    """All have seen the same, and the honest end of a stream whose relay is lost."""
+    for reader in readers:
+        assert [m.data for m in readers[0].seen] == [m.data for m in reader.seen]
+        assert ("interrupted", "producer_lost") == (
+            reader.end["status"],
+            reader.end["error"]["code"],
+        )
+
+
+async def test_killed_owner_is_noticed_by_everyone_soon(redis, tmp_path):
+    log = f"{redis.url}?lease_s={LEASE_S}"
+    async with running(2, tmp_path, log) as (first, second), browser() as client:
+        stream = await start(client, first)
+        readers = [Reader(client, stream) for _ in range(4)]
+        for reader in readers[1:]:
+            await reader.read(first, most=20)
+        reading = [
+            asyncio.create_task(reader.read_all([replica, second]))
+            for reader, replica in zip(readers, (second, second, first, first), strict=True)
+        ]
+        await asyncio.sleep(0.3)
+        started = time.monotonic()
+        await first.kill()
+        await asyncio.gather(*reading)
+
+        assert time.monotonic() - started < LEASE_S + 1.5
+        check_lost(*readers)
+        late = Reader(client, stream)
+        await late.read_all([second])
+        check_lost(readers[0], late)
+
+
+async def test_stopped_owner_that_wakes_up_writes_nothing_more(redis, tmp_path):
+    log = f"{redis.url}?lease_s={LEASE_S}"
+    async with running(2, tmp_path, log) as (first, second), browser() as client:
+        stream = await start(client, first)
+        here, there = Reader(client, stream), Reader(client, stream)
+        await here.read(first, most=5)
+        staying = asyncio.create_task(here.read_all([first, second]))
+        first.signal(signal.SIGSTOP)
+        await there.read_all([second])
+        before = await client.get(f"{second.url}/v1/streams/{stream}")
+        first.signal(signal.SIGCONT)
+        await asyncio.wait_for(staying, 8)
+        await until_ready(client, first)
+
+        check_lost(here, there)
+        for replica in (first, second):
+            again = await client.get(f"{replica.url}/v1/streams/{stream}")
+            assert before.content == again.content
+
+
+async def test_owner_that_is_told_to_stop_ends_its_streams_at_once(redis, tmp_path):
+    async with running(2, tmp_path, redis.url, drain_s=0.3) as (first, second), browser() as client:
+        stream = await start(client, first)
+        other = await start(client, second)
+        here, there, elsewhere = (Reader(client, name) for name in (stream, stream, other))
+        reading = [
+            asyncio.create_task(here.read_all([first])),
+            asyncio.create_task(there.read_all([second])),
+            asyncio.create_task(elsewhere.read(first)),
+        ]
+        await asyncio.sleep(0.2)
+        first.signal(signal.SIGTERM)
+        assert 0 == await first.stopped(6)
+        await asyncio.wait_for(asyncio.gather(*reading), 1)
+
+        check_lost(here, there)
+        # A stream of the other goes on: its reader is cut off here and reads on there.
+        assert not elsewhere.ended
+        await elsewhere.read(second, most=20)
+
+
+async def test_redis_that_is_away_for_a_while(redis, tmp_path):
+    """Gone for 2 s, and for longer than a lease: readers of the owner see nothing of it."""
+    async with (
+        wire_to(redis.port) as wire,
+        running(2, tmp_path, f"{wire.url}?lease_s={LEASE_S}") as (first, second),
+        browser() as client,
+    ):
+        stream = await start(client, first)
+        here, there = Reader(client, stream), Reader(client, stream)
+        reading = [
+            asyncio.create_task(here.read_all([first])),
+            asyncio.create_task(there.read_all([second])),
+        ]
+        await asyncio.sleep(0.3)
+        wire.cut()
+        for replica in (first, second):
+            await until_ready(client, replica, 503)
+        refused = await client.post(f"{first.url}/v1/chat", json={"messages": []})
+        assert 400 == refused.status_code
+        body = {"messages": [{"role": "user", "content": "hi"}]}
+        refused = await client.post(f"{first.url}/v1/chat", json=body)
+        assert (503, "overloaded") == (refused.status_code, refused.json()["code"])
+        assert "cannot be reached" in refused.json()["detail"]
+        before = len(here.seen)
+        await asyncio.sleep(1.5 * LEASE_S)
+        assert len(here.seen) > before + 100
+        assert len(there.seen) < before
+        wire.mend()
+        for replica in (first, second):
+            await until_ready(client, replica)
+        cancelled = await client.post(f"{second.url}/v1/streams/{stream}/cancel")
+        assert 202 == cancelled.status_code
+        await asyncio.wait_for(asyncio.gather(*reading), 5)
+
+        assert "cancelled" == here.end["status"]
+        assert here.seen == there.seen
+
+
+async def test_redis_that_is_gone_for_good(redis, tmp_path):
+    log = f"{redis.url}?lease_s={LEASE_S}"
+    async with running(2, tmp_path, log, drain_s=0.2) as (first, second), browser() as client:
+        stream = await start(client, first)
+        here, there = Reader(client, stream), Reader(client, stream)
+        reading = asyncio.create_task(here.read(first))
+        elsewhere = asyncio.create_task(there.read(second))
+        await asyncio.sleep(0.3)
+        redis.kill()
+        await asyncio.wait_for(elsewhere, LEASE_S + 3)
+        assert not there.ended
+        await there.read(second)
+        assert 503 == there.statuses[-1]
+        await there.read(first, most=20)  # its owner has it in memory
+        for replica in (first, second):
+            replica.signal(signal.SIGTERM)
+        assert [0, 0] == [await replica.stopped(8) for replica in (first, second)]
+        await asyncio.wait_for(reading, 1)
+
+        check_lost(here)
+        assert here.seen[: len(there.seen)] == there.seen
+
+
+async def test_redis_that_is_restarted_empty(redis, tmp_path):
+    log = f"{redis.url}?lease_s={LEASE_S}"
+    async with running(2, tmp_path, log) as (first, second), browser() as client:
+        streams = [await start(client, first) for _ in range(5)]
+        readers = [Reader(client, stream) for stream in streams for _ in range(2)]
+        reading = [
+            asyncio.create_task(reader.read_all([(first, second)[n % 2], second]))
+            for n, reader in enumerate(readers)
+        ]
+        await asyncio.sleep(0.3)
+        redis.kill()
+        await until_ready(client, first, 503)
+        redis.start()
+        for replica in (first, second):
+            await until_ready(client, replica)
+        for stream in streams:
+            await client.post(f"{second.url}/v1/streams/{stream}/cancel")
+        await asyncio.wait_for(asyncio.gather(*reading), 8)
+
+        for here, there in zip(readers[::2], readers[1::2], strict=True):
+            assert "cancelled" == here.end["status"]
+            assert here.seen == there.seen
+
+
+async def test_owner_behind_a_partition(redis, tmp_path):
+    """Others end its streams; its readers that saw more than was kept are told so."""
+    async with (
+        wire_to(redis.port) as wire,
+        running(1, tmp_path, f"{wire.url}?lease_s={LEASE_S}") as (first,),
+        running(1, tmp_path, f"{redis.url}?lease_s={LEASE_S}") as (second,),
+        browser() as client,
+    ):
+        stream = await start(client, first)
+        here, there = Reader(client, stream), Reader(client, stream)
+        ahead = asyncio.create_task(here.read(first))
+        await asyncio.sleep(0.3)
+        wire.hang()
+        await asyncio.wait_for(there.read_all([second]), LEASE_S + 4)
+        assert 503 == await readiness(client, first)
+        assert 200 == await readiness(client, second)
+        async with asyncio.timeout(5):
+            while len(here.seen) <= len(there.seen):  # noqa: ASYNC110  (nothing tells)
+                await asyncio.sleep(0.02)
+        wire.mend()
+        await asyncio.wait_for(ahead, 5)
+
+        check_lost(there)
+        assert not here.ended
+        for replica in (second, first):
+            await here.read(replica)
+            assert 409 == here.statuses[-1]
