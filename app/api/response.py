@@ -14,7 +14,8 @@ from app.api.policy import Policy
 from app.dialects.front import Front, Writer, frame_id
 from app.dialects.native import Writer as NativeWriter
 from app.dialects.native import compact
-from app.errors import RelayError, RequestError
+from app.errors import RelayError, RequestError, ServiceError
+from app.eventlog import LogState
 from app.events import Event, StreamEnd
 from app.hub import Reader
 
@@ -241,7 +242,7 @@ async def read_from(
         if after and front.letter:
             last = await count_frames(front, reader, last)
         if after > last:
-            raise _beyond(reader.stream, front, after, last, lost=state.kept is not None)
+            raise _beyond(reader.stream, front, after, last, state)
     except BaseException:
         reader.leave()
         raise
@@ -253,13 +254,18 @@ async def read_from(
     return EventStream(reader, writer, policy=policy, headers=front.headers, snapshot=snapshot)
 
 
-def _beyond(stream: str, front: Front, after: int, last: int, *, lost: bool) -> RequestError:
+def _beyond(stream: str, front: Front, after: int, last: int, state: LogState) -> RelayError:
+    """Say why a cursor after the last frame that is known cannot be read from."""
     seen, known = (frame_id(stream, front.letter, number) for number in (after, last))
-    if lost:
+    if state.kept is not None:
         return RequestError(
             "conflict",
             f"what you have seen after {known!r} was lost before it could be stored; "
             "read the stream again from its beginning",
+        )
+    if not state.settled:
+        return ServiceError(
+            "overloaded", "the event log is being restored; try again shortly", retry_after_s=2
         )
     return RequestError("conflict", f"the stream has no event {seen!r} yet; its last is {known!r}")
 

@@ -38,22 +38,22 @@ class Streams:
             raise RequestError("invalid_request", "from=snapshot is for the native format only")
         try:
             reader, _ = await self._hub.attach(stream)
+            # A reader that has a cursor has had its snapshot.
+            return await read_from(
+                reader,
+                front,
+                after,
+                policy=self._policy,
+                retry_ms=self._policy.retry(spread=self._hub.draining),
+                snapshot=start is not None and not cursor,
+                suffix="suffix" in request.query_params,
+            )
         except ServiceError as error:
             # EventSource gives up for good at any status but 200.
             if "text/event-stream" not in request.headers.get("accept", ""):
                 raise
             retry_ms = self._policy.retry(spread=True, least_s=error.retry_after_s or 0)
             return Response(f"retry: {retry_ms}\n\n", media_type="text/event-stream")
-        # A reader that has a cursor has had its snapshot.
-        return await read_from(
-            reader,
-            front,
-            after,
-            policy=self._policy,
-            retry_ms=self._policy.retry(spread=self._hub.draining),
-            snapshot=start is not None and not cursor,
-            suffix="suffix" in request.query_params,
-        )
 
     async def show(self, request: Request) -> Response:
         """Tell of the stream so far in one JSON object."""

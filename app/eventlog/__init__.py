@@ -34,6 +34,8 @@ class LogState(NamedTuple):
     """When the `stream.end` was added, in unix seconds."""
     kept: int | None = None
     """The last event that a cursor may name, where events after it were seen and lost since."""
+    settled: bool = True
+    """Whether there are no later events that are known elsewhere and on their way here."""
 
 
 class Claim(NamedTuple):

@@ -8,6 +8,7 @@ import pytest
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, read_all
+from app.eventlog.redis.lease import SETTLE_S
 from app.events import Event
 from tests.eventlog.contract import END, START, code_of, deltas
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
@@ -183,14 +184,14 @@ async def test_readers_of_others_streams_are_sent_away_in_time(server, wire):  #
 
 
 async def test_unknown_is_not_said_before_owners_had_time_to_come_back(server, wire):  # noqa: F811
-    async with opened(wire.url, lease_s=3 * LEASE_S) as event_log:
+    async with opened(wire.url, lease_s=LEASE_S) as event_log:
         assert "not_found" == await code_of(event_log, "st_1")
         wire.cut()
         await until(lambda: not event_log.healthy())
         wire.mend()
         await until(event_log.healthy)
         assert "overloaded" == await code_of(event_log, "st_1")
-        await asyncio.sleep(LEASE_S + 0.1)
+        await asyncio.sleep(SETTLE_S + 0.1)
 
         assert "not_found" == await code_of(event_log, "st_1")
 

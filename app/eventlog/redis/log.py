@@ -322,8 +322,14 @@ class RedisLog:
         if entry is not None:
             return entry.state()
         page = await self._page(stream, 0, 0)
-        kept = page.kept if page.forked else None
-        return LogState(page.last, page.ended_at is not None, page.started_at, page.ended_at, kept)
+        return LogState(
+            last=page.last,
+            ended=page.ended_at is not None,
+            started_at=page.started_at,
+            ended_at=page.ended_at,
+            kept=page.kept if page.forked else None,
+            settled=self._settled(),
+        )
 
     async def delete(self, stream: str) -> None:
         await self.state(stream)
@@ -419,7 +425,7 @@ class RedisLog:
         until = self._wall() - self._retention_s
         if page.gone or (page.ended_at is not None and page.ended_at <= until):
             raise expired(stream, self._retention_s)
-        ahead = page.ended_at is not None and after > page.last
+        ahead = page.ended_at is not None and after > page.last and self._settled()
         if ahead or (page.forked and after > page.kept):
             raise conflict(stream, page.kept if page.forked else page.last)
         return page
@@ -446,7 +452,7 @@ class RedisLog:
     def _settled(self) -> bool:
         """Tell whether owners have had the time to come back to a Redis that was away."""
         since_s = asyncio.get_running_loop().time() - self._link.changed_at
-        return since_s > self._lease.renew_s
+        return since_s > self._lease.settle_s
 
     def _events(self, stream: str, page: _Page, after: int) -> list[Event]:
         try:

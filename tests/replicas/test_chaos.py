@@ -1,0 +1,172 @@
+"""Clients that move about at random while replicas and Redis are killed, stopped and started.
+
+Every client sees every event once and in order (`Reader` holds that), and learns the end.
+"""
+
+import asyncio
+import random
+import signal
+from collections.abc import Awaitable
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.redis_server import RedisServer
+from tests.replicas.processes import Reader, Replica, browser, running
+
+LEASE_S = 1.5
+CHAOS_S = 6.0
+PROMPT = [{"role": "user", "content": "a river"}]
+BODY = {"model": "demo-long", "max_tokens": 500, "messages": PROMPT, "on_disconnect": "continue"}
+
+
+class Client:
+    """Starts a stream by a key, at any replica that answers, and reads it to the end."""
+
+    def __init__(self, http: httpx2.AsyncClient, replicas: list[Replica], dice: random.Random):
+        self._http = http
+        self._replicas = replicas
+        self._dice = dice
+        self.reader: Reader | None = None
+        self.refused = 0
+        """The status that ended it, if it was none of the stream's own."""
+
+    async def live(self, key: str) -> None:
+        stream = await self._start(key)
+        reader = self.reader = Reader(self._http, stream)
+        while not reader.ended:
+            most = self._dice.choice((1, 30, 100, None))
+            await reader.read(self._dice.choice(self._replicas), most=most)
+            status = reader.statuses[-1] if reader.statuses else 0
+            if status in (404, 409, 410):
+                self.refused = status
+                return
+            await asyncio.sleep(0.02)
+
+    async def _start(self, key: str) -> str:
+        headers = {"prefer": "respond-async", "idempotency-key": key}
+        while True:
+            url = self._dice.choice(self._replicas).url
+            try:
+                reply = await self._http.post(f"{url}/v1/chat", json=BODY, headers=headers)
+            except httpx2.TransportError:
+                await asyncio.sleep(0.05)
+                continue
+            if reply.status_code == 202:
+                stream: str = reply.json()["id"]
+                return stream
+            assert reply.status_code in (503, 502), reply.text
+            await asyncio.sleep(0.05)
+
+
+async def torment(replicas: list[Replica], dice: random.Random, ways: tuple[int, ...]) -> None:
+    """Do something bad to a replica, now and then, and mend it."""
+    while True:
+        await asyncio.sleep(dice.uniform(0.2, 0.8))
+        replica, way = dice.choice(replicas), dice.choice(ways)
+        replica.signal(way)
+        if way == signal.SIGSTOP:
+            await asyncio.sleep(dice.uniform(0.1, 1.5 * LEASE_S))
+            replica.signal(signal.SIGCONT)
+        else:
+            await replica.stopped()
+            await replica.start()
+
+
+async def torment_redis(redis: RedisServer, dice: random.Random) -> None:
+    while True:
+        await asyncio.sleep(dice.uniform(0.3, 1.5))
+        redis.kill()
+        await asyncio.sleep(dice.uniform(0, 2))
+        await asyncio.to_thread(redis.start)
+
+
+async def chaos(
+    redis: RedisServer,
+    folder: Path,
+    seed: int,
+    *,
+    ways: tuple[int, ...] = (),
+    kills_redis: bool = False,
+) -> list[Client]:
+    """Let two clients for each of 24 streams live through it, and give them."""
+    dice = random.Random(seed)
+    log = f"{redis.url}?lease_s={LEASE_S}"
+    async with running(3, folder, log, drain_s=0.3) as replicas, browser() as http:
+
+        async def come(key: str) -> list[Client]:
+            await asyncio.sleep(dice.uniform(0, CHAOS_S))
+            pair = [Client(http, replicas, dice) for _ in range(2)]
+            await asyncio.gather(*(client.live(key) for client in pair))
+            return pair
+
+        living = asyncio.gather(*(come(f"key-{number}") for number in range(24)))
+        bad: list[Awaitable[None]] = [torment(replicas, dice, ways)] if ways else []
+        if kills_redis:
+            bad.append(torment_redis(redis, dice))
+        tasks = [asyncio.ensure_future(each) for each in bad]
+        await asyncio.wait(tasks, timeout=CHAOS_S)
+        for task in tasks:
+            task.cancel()
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(result, asyncio.CancelledError), result
+        await mend(redis, replicas)
+        return [client for pair in await asyncio.wait_for(living, 20) for client in pair]
+
+
+async def mend(redis: RedisServer, replicas: list[Replica]) -> None:
+    redis.kill()
+    redis.start()
+    for replica in replicas:
+        if replica.runs:
+            replica.signal(signal.SIGCONT)
+        else:
+            await replica.start()
+
+
+def seen(client: Client) -> list[str]:
+    assert client.reader is not None
+    return [message.data for message in client.reader.seen]
+
+
+def status_of(client: Client) -> str:
+    assert client.reader is not None
+    status: str = client.reader.end["status"]
+    return status
+
+
+@pytest.mark.parametrize("seed", [1])
+async def test_replicas_that_are_killed_stopped_and_rolled(redis, tmp_path, seed):
+    ways = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
+    clients = await chaos(redis, tmp_path, seed, ways=ways)
+    statuses = []
+    for one, other in zip(clients[::2], clients[1::2], strict=True):
+        assert (0, 0) == (one.refused, other.refused)
+        assert seen(one) == seen(other)
+        statuses.append(status_of(one))
+
+    assert {"completed", "interrupted"} >= set(statuses)
+
+
+@pytest.mark.parametrize("seed", [2])
+async def test_redis_that_is_killed_again_and_again(redis, tmp_path, seed):
+    """Relays that live lose nothing of what runs, though Redis comes back empty each time."""
+    clients = await chaos(redis, tmp_path, seed, kills_redis=True)
+    for client in clients:
+        if not client.refused:
+            assert "completed" == status_of(client)
+    told = [client.refused for client in clients if client.refused]
+
+    # One that comes late for a stream that ended before Redis forgot it.
+    assert set(told) <= {404}
+    assert len(told) < len(clients) / 2
+
+
+@pytest.mark.parametrize("seed", [3])
+async def test_all_of_it_at_once(redis, tmp_path, seed):
+    ways = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
+    clients = await chaos(redis, tmp_path, seed, ways=ways, kills_redis=True)
+
+    assert {client.refused for client in clients} <= {0, 404, 409, 410}
+    assert sum(not client.refused for client in clients) > len(clients) / 4
