@@ -40,7 +40,7 @@ class RedisServer:
             stdout=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + 10
-        while b"PONG" not in self.ask("PING"):
+        while not self.ask("PING"):
             assert time.monotonic() < deadline, "redis-server does not come up"
             time.sleep(0.01)
 

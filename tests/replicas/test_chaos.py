@@ -111,13 +111,14 @@ async def chaos(
             task.cancel()
         for result in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(result, asyncio.CancelledError), result
-        await mend(redis, replicas)
+        if kills_redis:
+            redis.kill()
+            redis.start()
+        await mend(replicas)
         return [client for pair in await asyncio.wait_for(living, 20) for client in pair]
 
 
-async def mend(redis: RedisServer, replicas: list[Replica]) -> None:
-    redis.kill()
-    redis.start()
+async def mend(replicas: list[Replica]) -> None:
     for replica in replicas:
         if replica.runs:
             replica.signal(signal.SIGCONT)

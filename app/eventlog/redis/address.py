@@ -7,11 +7,15 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from redis.asyncio import Connection
 from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
 
 from app.eventlog.redis.link import REPLY_S
 
 SENTINEL_PORT = 26379
+SENTINEL_S = 0.5
+"""How long one Sentinel may take to answer."""
 
 LEASE_S = 15.0
 """How long a stream's owner may be silent until the stream is ended for it."""
@@ -87,9 +91,10 @@ class Address:
         if at:
             user, _, password = who.partition(":")
             options |= {"username": unquote(user) or None, "password": unquote(password) or None}
-        asking = {
-            "socket_timeout": REPLY_S,
-            "socket_connect_timeout": REPLY_S,
+        asking: dict[str, Any] = {
+            "retry": Retry(NoBackoff(), 0),  # the next Sentinel is asked instead
+            "socket_timeout": SENTINEL_S,
+            "socket_connect_timeout": SENTINEL_S,
             "password": options.pop("sentinel_password", None),
             "username": options.pop("sentinel_username", None),
         }

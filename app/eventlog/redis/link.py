@@ -26,7 +26,10 @@ from redis.exceptions import (
 from app.eventlog.redis.scripts import SCRIPTS, Script
 
 REPLY_S = 1.0
-"""How long Redis may take over what was sent together, or over a connection."""
+"""How long Redis may take over what was sent together."""
+
+CONNECT_S = 2.0
+"""How long a connection may take, with all that goes before the first command."""
 
 GRACE_S = 0.5
 """A connection that is not there again after so long is away: nothing waits for it."""
@@ -160,7 +163,7 @@ class Link:
     async def _make(self) -> None:
         connection = self._connect()
         try:
-            async with asyncio.timeout(REPLY_S):
+            async with asyncio.timeout(CONNECT_S):
                 await connection.connect()  # type: ignore[no-untyped-call]
                 for script in SCRIPTS:
                     await connection.send_command("SCRIPT", "LOAD", script.text)

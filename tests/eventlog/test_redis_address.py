@@ -1,0 +1,186 @@
+"""URLs of Redis: what they lead to, and what is said when they lead nowhere."""
+
+import asyncio
+import contextlib
+import subprocess
+from pathlib import Path
+
+import pytest
+import structlog
+import trustme
+
+from app.eventlog import LogUnusable, read_all
+from app.eventlog.redis.address import Address
+from app.eventlog.redis.log import RedisLog
+from app.main import build_log
+from app.settings import SettingsError, load_settings
+from tests.eventlog.contract import END, START, filled
+from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
+from tests.needs import program
+from tests.redis_server import free_port, redis_server, wire_to
+
+SECRET = "hunter2-hunter2"  # noqa: S105
+
+
+async def test_database_of_the_url_is_used(server):  # noqa: F811
+    async with opened(f"redis://127.0.0.1:{server.port}/3") as event_log:
+        await filled(event_log, [START])
+
+        assert b"db3:keys=2" in server.ask("INFO", "keyspace")
+
+
+async def test_passwords_and_users_are_taken(tmp_path):
+    user = f"user relay on >{SECRET} ~seseragi:* +@all"
+    with redis_server(tmp_path, "--requirepass", SECRET, "--user", *user.split()[1:]) as own:
+        for who in (f":{SECRET}", f"relay:{SECRET}", f"default:{SECRET}"):
+            async with opened(f"redis://{who}@127.0.0.1:{own.port}/0") as event_log:
+                await event_log.create(f"st_{len(who)}")
+        for who, told in (
+            ("", "asks for a password"),
+            (":wrong-one@", "refuses the user name or password"),
+            ("relay:wrong-one@", "refuses the user name or password"),
+        ):
+            event_log = log_at(f"redis://{who}127.0.0.1:{own.port}/0")
+            with pytest.raises(LogUnusable, match=told) as caught:
+                await event_log.open()
+            assert "wrong-one" not in str(caught.value)
+
+
+async def test_nothing_that_is_said_has_the_password(tmp_path):
+    with (
+        redis_server(tmp_path, "--requirepass", SECRET) as own,
+        structlog.testing.capture_logs() as said,
+    ):
+        async with wire_to(own.port) as wire:
+            url = f"redis://:{SECRET}@127.0.0.1:{wire.port}/0"
+            async with opened(url) as event_log:
+                await filled(event_log, [START])
+                wire.cut()
+                await event_log.append("st_1", [END])
+            with pytest.raises(LogUnusable) as caught:
+                await log_at(url).open()
+
+    assert SECRET not in f"{said}{caught.value}"
+    assert said
+
+
+async def test_tls_is_spoken_and_certificates_are_checked(tmp_path):
+    ca, port = trustme.CA(), free_port()
+    certificate = ca.issue_cert("127.0.0.1")
+    files = {name: str(tmp_path / name) for name in ("ca", "chain", "key")}
+    ca.cert_pem.write_to_path(files["ca"])
+    certificate.private_key_pem.write_to_path(files["key"])
+    Path(files["chain"]).write_bytes(b"".join(p.bytes() for p in certificate.cert_chain_pems))
+    tls = ("--tls-port", str(port), "--tls-auth-clients", "no", "--tls-ca-cert-file", files["ca"])
+    pair = ("--tls-cert-file", files["chain"], "--tls-key-file", files["key"])
+    with redis_server(tmp_path, *tls, *pair):
+        url = f"rediss://127.0.0.1:{port}/0"
+        event_log = log_at(f"{url}?ssl_ca_certs={files['ca']}")
+        await event_log.open()
+        await filled(event_log, [START, END])
+        assert [START, END] == await read_all(event_log, "st_1")
+        await event_log.close()
+        with pytest.raises(LogUnusable, match="certificate"):
+            await log_at(url).open()
+
+
+@contextlib.contextmanager
+def sentinel(folder: Path, master: int):
+    """A redis-sentinel that watches one master, called "relay"."""
+    port = free_port()
+    config = folder / "sentinel.conf"
+    config.write_text(
+        f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
+        f"sentinel monitor relay 127.0.0.1 {master} 1\nsentinel down-after-milliseconds relay 300\n"
+        "sentinel failover-timeout relay 1000\n"
+    )
+    process = subprocess.Popen(
+        [program("redis-server", "valkey-server"), str(config), "--sentinel"],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        yield f"redis+sentinel://127.0.0.1:{free_port()},127.0.0.1:{port}/relay"
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_sentinels_lead_to_the_master_and_to_the_next_one(tmp_path):
+    (tmp_path / "replica").mkdir()
+    with (
+        redis_server(tmp_path) as master,
+        redis_server(tmp_path / "replica", "--replicaof", f"127.0.0.1 {master.port}") as replica,
+        sentinel(tmp_path, master.port) as url,
+    ):
+        async with asyncio.timeout(15):
+            while b"state=online" not in master.ask("INFO", "replication"):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            event_log = await _open(url)
+            await filled(event_log, [START])
+            master.kill()
+            while b"role:master" not in replica.ask("INFO", "replication"):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            while not event_log.healthy():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            await event_log.append("st_1", [END])
+            end = ("XRANGE", "seseragi:{st_1}:log", "2", "2")
+            while b"stream.end" not in replica.ask(*end):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            assert [START, END] == await read_all(event_log, "st_1")
+            await event_log.close()
+
+
+async def _open(url: str) -> RedisLog:
+    """Open a log; the Sentinel may need a moment to see its master."""
+    while True:
+        event_log = log_at(url)
+        try:
+            await event_log.open()
+        except LogUnusable:
+            await asyncio.sleep(0.1)
+        else:
+            return event_log
+
+
+def log_at(url: str) -> RedisLog:
+    return RedisLog(Address(url), retention_s=100, max_bytes=10**6)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("redis://", "'redis://' cannot be used: use 'memory'"),
+        ("redis:///0", "it names no host"),
+        ("redis://host:99999/0", "it is no URL"),
+        (f"redis://:{SECRET}@host:0/0", "it names no host"),
+        (f"redis://:{SECRET}@host/zero", "the number of a database only"),
+        ("redis://host/0?socket_timeout=1", "the option 'socket_timeout' is not for you to set"),
+        ("redis://host/0?speed=1", "there is no option 'speed'"),
+        ("redis://host/0?lease_s=soon", "lease_s is no number of seconds"),
+        ("redis://host/0?lease_s=0", "lease_s has to be between"),
+        ("redis+sentinel://host", "it has to be HOST:PORT,HOST:PORT/NAME"),
+        (f"redis+sentinel://:{SECRET}@a:1:2/name", "a Sentinel has to be HOST or HOST:PORT"),
+        ("rediss+sentinel://a,b/name/one", "it has to be HOST:PORT,HOST:PORT/NAME"),
+    ],
+)
+async def test_bad_url_is_told_in_one_line(url, told):
+    with pytest.raises(SettingsError) as caught:
+        build_log(load_settings({"SESERAGI_LOG": url}))
+
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+async def test_redis_that_cannot_be_used_is_told_in_one_line(tmp_path):
+    port = free_port()
+    with redis_server(tmp_path, "--replicaof", f"127.0.0.1 {port}") as replica:
+        for url, told in (
+            (f"redis://127.0.0.1:{port}/0", f"127.0.0.1:{port}"),
+            (replica.url, "takes no writes"),
+            (f"redis://127.0.0.1:{replica.port}/99", "no database of this number"),
+            (f"redis+sentinel://127.0.0.1:{port}/relay", "the Sentinels know no such master"),
+        ):
+            with pytest.raises(LogUnusable, match=told) as caught:
+                await log_at(url).open()
+            assert "\n" not in str(caught.value)
