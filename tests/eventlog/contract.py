@@ -188,6 +188,21 @@ async def test_cancelled_append_is_made_before_the_next_one(event_log):
     assert [START, *deltas("a", "b")] == await read_all(event_log, "st_1")
 
 
+async def test_events_that_can_be_pushed_are_added_before_later_ones(event_log):
+    expected: list[Event] = [START]
+    await filled(event_log, expected)
+    for number in range(300):
+        batch = deltas(f"{number}")
+        if number % 7 == 0 or not event_log.push("st_1", batch):
+            await event_log.append("st_1", batch)
+        expected += batch
+    await event_log.append("st_1", [END])
+    assert not event_log.push("st_1", deltas("late"))
+    assert not event_log.push("st_2", deltas("nowhere"))
+
+    assert [*expected, END] == await read_all(event_log, "st_1")
+
+
 async def test_unknown_stream_is_told(event_log):
     assert "not_found" == await code_of(event_log, "st_2")
     with pytest.raises(RequestError):

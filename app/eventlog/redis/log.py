@@ -264,6 +264,10 @@ class RedisLog:
         stream = found.decode()
         return stream if await self._is_kept(stream) else None
 
+    def push(self, stream: str, events: Sequence[Event]) -> bool:
+        run = self._owner.runs.get(stream)
+        return run is not None and self._owner.push(run, events)
+
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         run = self._owner.runs.get(stream)
         if run is not None and run.ended_at is None:

@@ -46,6 +46,9 @@ EVENTS_AT_ONCE = 1000
 BYTES_AT_ONCE = 2**22
 """About how much one script is given: Redis does nothing else while it runs."""
 
+PUSHED = 64
+"""How many batches of a stream may wait for Redis before its producer does too."""
+
 LOST_IDS = 1000
 """How many streams that others have ended are told from others that have ended."""
 
@@ -67,7 +70,7 @@ class _Batch:
         last: int,
         memory: int,
         at: float,
-        done: "asyncio.Future[None]",
+        done: "asyncio.Future[None] | None" = None,
     ) -> None:
         self.events = events
         self.last = last
@@ -198,13 +201,36 @@ class Owner:
             self.runs[stream].keys[name_key(name)] = stream
         return self._link.send("SET", name_key(name), stream, "PX", self._lease.running_ms)
 
-    def append(self, run: Run, events: Sequence[Event]) -> "asyncio.Future[None]":
-        """Take events; what is given is done when readers may see them.
+    def push(self, run: Run, events: Sequence[Event]) -> bool:
+        """Take events that nobody waits for; False, and none is taken, where somebody has to.
+
+        That is at the end, where they cannot be added, and where Redis is far behind.
+        """
+        if run.ended_at is not None or len(run.batches) >= PUSHED:
+            return False
+        try:
+            self._take(run, events, None)
+        except (ServiceError, ValueError):
+            return False
+        return True
+
+    async def append(self, run: Run, events: Sequence[Event]) -> None:
+        """Take events; returns when readers may see them.
 
         Raises what `EventLog.append` does if they cannot be added.
         """
-        memory = self._entries.measure(run.stream, events)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            self._take(run, events, done)
+        except ServiceError:
+            while run.batches:  # so that whoever looks now sees all that was taken
+                run.batches[-1].done = run.batches[-1].done or done
+                await asyncio.wait({run.batches[-1].done})
+            raise
+        await done
+
+    def _take(self, run: Run, events: Sequence[Event], done: "asyncio.Future[None] | None") -> None:
+        memory = self._entries.measure(run.stream, events)
         run.taken += len(events)
         batch = _Batch(events, last=run.taken, memory=memory, at=self._wall(), done=done)
         run.batches.append(batch)
@@ -214,7 +240,6 @@ class Owner:
         self._due.set()
         if self._link.away or self.refused:
             self._show(run, run.taken)
-        return done
 
     def drop(self, stream: str) -> None:
         """Let go of a stream that has been removed."""
@@ -238,7 +263,7 @@ class Owner:
         while batches and batches[0].last <= last:
             batch = batches.popleft()
             self._entries.add(run.stream, batch.events, size=batch.memory, ended_at=batch.at)
-            if not batch.done.done():
+            if batch.done is not None and not batch.done.done():
                 batch.done.set_result(None)
 
     # Writing
@@ -369,7 +394,7 @@ class Owner:
         """Tell whoever appends that nothing more is taken."""
         while run.batches:
             done = run.batches.popleft().done
-            if not done.done():
+            if done is not None and not done.done():
                 done.set_exception(error)
                 done.exception()
 
