@@ -91,8 +91,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--log",
         metavar="URL",
-        help="where streams are kept: memory, or sqlite:///PATH to survive a restart "
-        "(default: memory)",
+        help="where streams are kept: memory; sqlite:///PATH to survive a restart; "
+        "redis://HOST:PORT/DB to be shared by many replicas (default: memory)",
     )
     parser.add_argument(
         "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"

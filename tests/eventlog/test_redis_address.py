@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import subprocess
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from app.eventlog.redis.address import Address
 from app.eventlog.redis.log import RedisLog
 from app.main import build_log
 from app.settings import SettingsError, load_settings
-from tests.eventlog.contract import END, START, filled
+from tests.eventlog.contract import END, START, code_of, filled
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
+from tests.eventlog.test_redis_leases import freeze
 from tests.needs import program
 from tests.redis_server import free_port, redis_server, wire_to
 
+ROOT = Path(__file__).parent.parent.parent
 SECRET = "hunter2-hunter2"  # noqa: S105
 
 
@@ -30,15 +33,33 @@ async def test_database_of_the_url_is_used(server):  # noqa: F811
 
 
 async def test_passwords_and_users_are_taken(tmp_path):
-    user = f"user relay on >{SECRET} ~seseragi:* +@all"
+    """The rights are those of the documents: a user that has them can do all that is needed."""
+    rights = re.search(r"`(ACL SETUSER .*)`", (ROOT / "docs" / "replicas.md").read_text())
+    assert rights is not None
+    user = rights[1].replace("ACL SETUSER", "user").replace("PASSWORD", SECRET)
     with redis_server(tmp_path, "--requirepass", SECRET, "--user", *user.split()[1:]) as own:
-        for who in (f":{SECRET}", f"relay:{SECRET}", f"default:{SECRET}"):
-            async with opened(f"redis://{who}@127.0.0.1:{own.port}/0") as event_log:
-                await event_log.create(f"st_{len(who)}")
+        for number, who in enumerate((f":{SECRET}", f"seseragi:{SECRET}")):
+            url = f"redis://{who}@127.0.0.1:{own.port}/{number}"
+            async with opened(url, lease_s=0.3) as event_log:
+                await filled(event_log, [START])
+                await event_log.create("st_2", key="key")
+                await event_log.name("a chat", "st_2")
+                assert "st_2" == await event_log.find("a chat")
+                async with opened(url, lease_s=0.3) as other:
+                    reading = asyncio.create_task(other.read("st_1", 1, timeout_s=1))
+                    other.attend("st_1")
+                    await other.ask_stop("st_1")
+                    await asyncio.sleep(0.3)
+                    await event_log.append("st_1", [END])
+                    assert [END] == await reading
+                    freeze(event_log)
+                    await asyncio.sleep(0.4)
+                    await code_of(other, "st_2")
+                    await other.delete("st_1")
         for who, told in (
             ("", "asks for a password"),
             (":wrong-one@", "refuses the user name or password"),
-            ("relay:wrong-one@", "refuses the user name or password"),
+            ("seseragi:wrong-one@", "refuses the user name or password"),
         ):
             event_log = log_at(f"redis://{who}127.0.0.1:{own.port}/0")
             with pytest.raises(LogUnusable, match=told) as caught:

@@ -27,6 +27,7 @@ _OURS: dict[str, Any] = {
     "health_check_interval": 0,
     "decode_responses": False,
     "client_name": "seseragi",
+    "driver_info": None,
 }
 _OWN = frozenset({"retry", "parser_class", "encoder_class", *_OURS}) - {"socket_connect_timeout"}
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?")

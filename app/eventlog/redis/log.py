@@ -217,7 +217,11 @@ class RedisLog:
     # Streams
 
     async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
-        run = await _asked(self._owner.create(stream))
+        try:
+            run = await _asked(self._owner.create(stream))
+        except asyncio.CancelledError:  # which the script survives
+            self._discard(stream)
+            raise
         claim = Claim(stream, digest)
         if key is None:
             return claim

@@ -137,6 +137,7 @@ class Owner:
         self._on_stop = on_stop
         self._dirty: dict[str, Run] = {}
         self._due = asyncio.Event()
+        self._renewal_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.lost: OrderedDict[str, None] = OrderedDict()
         """Streams that others have ended, some."""
@@ -174,7 +175,8 @@ class Owner:
         """Open a stream in Redis and in memory."""
         run = Run(stream, self._entries.create(stream))
         try:
-            await self._create(run)
+            if not await self._create(run):
+                raise Refused(f"there is a stream {stream!r} already")
         except BaseException:
             self._entries.drop(stream)
             raise
@@ -269,13 +271,17 @@ class Owner:
     # Writing
 
     def rewrite(self) -> None:
-        """Ask of every stream in memory how far Redis is: it may be another one."""
+        """Ask of every stream in memory how far Redis is, which may be another one.
+
+        All leases are renewed at once: they may be over, and others wait a little only.
+        """
         for stream, run in [*self._ended.items()]:
             if self._entries.find(stream) is not None:
                 self.runs.setdefault(stream, run)
         self._ended.clear()
         self._dirty |= self.runs
         self._due.set()
+        self._renewal_due.set()
 
     async def _keep_writing(self) -> None:
         while True:
@@ -402,7 +408,10 @@ class Owner:
 
     async def _keep_leases(self) -> None:
         while True:
-            await asyncio.sleep(self._lease.renew_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._lease.renew_s):
+                    await self._renewal_due.wait()
+            self._renewal_due.clear()
             runs = list(self.runs.values())
             for at in range(0, len(runs), STREAMS_AT_ONCE):
                 try:
