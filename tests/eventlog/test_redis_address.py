@@ -195,10 +195,12 @@ async def test_bad_url_is_told_in_one_line(url, told):
 
 async def test_redis_that_cannot_be_used_is_told_in_one_line(tmp_path):
     port = free_port()
-    with redis_server(tmp_path, "--replicaof", f"127.0.0.1 {port}") as replica:
+    poor = ("--user", "poor", "on", f">{SECRET}", "~*", "+info")
+    with redis_server(tmp_path, "--replicaof", f"127.0.0.1 {port}", *poor) as replica:
         for url, told in (
             (f"redis://127.0.0.1:{port}/0", f"127.0.0.1:{port}"),
             (replica.url, "takes no writes"),
+            (f"redis://poor:{SECRET}@127.0.0.1:{replica.port}/0", "not all the rights"),
             (f"redis://127.0.0.1:{replica.port}/99", "no database of this number"),
             (f"redis+sentinel://127.0.0.1:{port}/relay", "the Sentinels know no such master"),
         ):

@@ -195,7 +195,7 @@ async def test_owner_behind_a_partition(redis, tmp_path):
         await asyncio.sleep(0.3)
         wire.hang()
         await asyncio.wait_for(there.read_all([second]), LEASE_S + 4)
-        assert 503 == await readiness(client, first)
+        await until_ready(client, first, 503)
         assert 200 == await readiness(client, second)
         async with asyncio.timeout(5):
             while len(here.seen) <= len(there.seen):  # noqa: ASYNC110  (nothing tells)

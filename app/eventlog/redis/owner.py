@@ -10,16 +10,17 @@ Events are shown to readers once Redis has them, unless Redis is away.
 
 import asyncio
 import contextlib
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import islice
 
 import structlog
 
 from app.errors import RelayError, ServiceError
-from app.eventlog.entries import Entries, Entry, expired
+from app.eventlog.entries import Entries, expired
 from app.eventlog.redis.lease import Lease
 from app.eventlog.redis.link import Away, Link, Part, Refused
+from app.eventlog.redis.runs import Batch, Run
 from app.eventlog.redis.scripts import (
     APPEND,
     BEHIND,
@@ -36,13 +37,12 @@ from app.eventlog.redis.scripts import (
     meta_key,
     name_key,
 )
-from app.events import Event, StreamEnd, encode
+from app.events import Event, StreamEnd
 
 GATHER_S = 0.003
 """How long appends wait for those of other streams to go with them."""
 
 STREAMS_AT_ONCE = 100
-EVENTS_AT_ONCE = 1000
 BYTES_AT_ONCE = 2**22
 """About how much one script is given: Redis does nothing else while it runs."""
 
@@ -56,60 +56,6 @@ EPOCH = 1
 """Of a stream that nobody but its producer has written."""
 
 log = structlog.get_logger("seseragi.eventlog")
-
-
-class _Batch:
-    """Events that no reader has been shown."""
-
-    __slots__ = ("at", "done", "events", "last", "memory")
-
-    def __init__(
-        self,
-        events: Sequence[Event],
-        *,
-        last: int,
-        memory: int,
-        at: float,
-        done: "asyncio.Future[None] | None" = None,
-    ) -> None:
-        self.events = events
-        self.last = last
-        self.memory = memory
-        self.at = at
-        self.done = done
-
-
-class Run:
-    """A stream that is produced here, until Redis has its end."""
-
-    __slots__ = ("acked", "batches", "ended_at", "entry", "keys", "stream", "taken")
-
-    def __init__(self, stream: str, entry: Entry) -> None:
-        self.stream = stream
-        self.entry = entry
-        self.batches: deque[_Batch] = deque()
-        self.taken = 0
-        """The number of the last event that was taken, and of the last that Redis has."""
-        self.acked = 0
-        self.ended_at: float | None = None
-        """When the `stream.end` was taken."""
-        self.keys: dict[str, str] = {}
-        """The keys of Redis that lead to the stream, with what stands there."""
-
-    def unsent(self, most: int) -> list[bytes]:
-        """Encode the first of the events that Redis does not have, about so many bytes."""
-        written: list[bytes] = []
-        size = 0
-        shown = self.entry.events
-        skipped = self.acked
-        for events in (shown, *(batch.events for batch in self.batches)):
-            for event in events[skipped : skipped + EVENTS_AT_ONCE]:
-                if size >= most or len(written) >= EVENTS_AT_ONCE:
-                    return written
-                written.append(encode(event))
-                size += len(written[-1])
-            skipped = max(skipped - len(events), 0)
-        return written
 
 
 class Owner:
@@ -234,7 +180,7 @@ class Owner:
     def _take(self, run: Run, events: Sequence[Event], done: "asyncio.Future[None] | None") -> None:
         memory = self._entries.measure(run.stream, events)
         run.taken += len(events)
-        batch = _Batch(events, last=run.taken, memory=memory, at=self._wall(), done=done)
+        batch = Batch(events, last=run.taken, memory=memory, at=self._wall(), done=done)
         run.batches.append(batch)
         if isinstance(events[-1], StreamEnd):
             run.ended_at = batch.at

@@ -1,0 +1,45 @@
+"""What is said of a Redis that fails, in the words of the log."""
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import structlog
+
+from app.errors import RequestError, ServiceError
+from app.eventlog.redis.link import Away, Refused
+
+T = TypeVar("T")
+log = structlog.get_logger("seseragi.eventlog")
+
+
+async def asked(reply: Awaitable[T]) -> T:
+    """Wait for Redis, and say in words of the log what is the matter with it."""
+    try:
+        return await reply
+    except Away:
+        raise away() from None
+    except Refused as error:
+        log.error("Redis refused a command", error=str(error))
+        if error.full:
+            raise _full() from None
+        raise ServiceError("internal", "the event log failed; its log tells more") from None
+
+
+def away(why: str = "the event log cannot be reached; try again shortly") -> ServiceError:
+    """What is answered that needs Redis while it cannot be reached."""
+    return ServiceError("overloaded", why, retry_after_s=2)
+
+
+def _full() -> ServiceError:
+    return ServiceError(
+        "overloaded", "the event log takes nothing at the moment; try again", retry_after_s=5
+    )
+
+
+def conflict(stream: str, last: int) -> RequestError:
+    """What a reader is told that has seen events which were lost with their owner."""
+    return RequestError(
+        "conflict",
+        f"stream {stream} was kept up to event {last} only: what you have seen after it was "
+        "lost before it could be stored; read it again from the beginning",
+    )

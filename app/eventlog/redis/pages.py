@@ -1,0 +1,160 @@
+"""What Redis has of a stream, for whoever asks; streams whose owner is lost are ended then."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+
+from app.eventlog import PAGE
+from app.eventlog.entries import expired, unknown
+from app.eventlog.recovery import LOST, ending_of
+from app.eventlog.redis.failures import asked, away, conflict
+from app.eventlog.redis.lease import Lease
+from app.eventlog.redis.link import Away, Link, Refused
+from app.eventlog.redis.scripts import DELETE, END, log_key, meta_key
+from app.eventlog.redis.scripts import PAGE as PAGE_SCRIPT
+from app.eventlog.redis.tails import number_of
+from app.events import Event, decode, encode
+
+log = structlog.get_logger("seseragi.eventlog")
+
+
+class Page(NamedTuple):
+    """What Redis has of a stream: all of it that matters, and some events."""
+
+    started_at: float
+    ended_at: float | None
+    last: int
+    epoch: int
+    gone: bool
+    kept: int
+    forked: bool
+    lease_s: float
+    attended_s: float
+    entries: Sequence[tuple[bytes, Sequence[bytes]]]
+
+    @property
+    def lost(self) -> bool:
+        """Whether its owner is lost and nobody has ended it."""
+        return self.ended_at is None and not self.gone and self.lease_s < 0
+
+    def events(self, after: int) -> list[Event]:
+        """Give the events, which come after the cursor.
+
+        Raises:
+            ValueError: they do not follow it.
+        """
+        if self.entries and number_of(self.entries[0][0]) != after + 1:
+            raise ValueError("events are missing")
+        return [decode(fields[1]) for _, fields in self.entries]
+
+
+class Pages:
+    """Asks Redis for streams. `wall` tells unix seconds."""
+
+    def __init__(self, link: Link, *, lease: Lease, wall: Callable[[], float]) -> None:
+        self._link = link
+        self._lease = lease
+        self._wall = wall
+        self._ending: dict[str, asyncio.Task[None]] = {}
+
+    async def close(self) -> None:
+        for task in self._ending.values():
+            task.cancel()
+        await asyncio.gather(*self._ending.values(), return_exceptions=True)
+
+    async def ask(self, stream: str, after: int, limit: int) -> Page:
+        """Ask Redis for a stream, which is ended first if its owner is lost.
+
+        Raises what every call does that names a stream.
+        """
+        page = await asked(self._ask(stream, after, limit))
+        if page is not None and page.lost and self.settled():
+            await asyncio.shield(self.end_soon(stream))
+            page = await asked(self._ask(stream, after, limit))
+        if page is None:
+            if not self.settled():  # its owner may be about to write it again
+                raise away()
+            raise unknown(stream)
+        until = self._wall() - self._lease.retention_s
+        if page.gone or (page.ended_at is not None and page.ended_at <= until):
+            raise expired(stream, self._lease.retention_s)
+        ahead = page.ended_at is not None and after > page.last and self.settled()
+        if ahead or (page.forked and after > page.kept):
+            raise conflict(stream, page.kept if page.forked else page.last)
+        return page
+
+    async def _ask(self, stream: str, after: int, limit: int) -> Page | None:
+        keys = [meta_key(stream), log_key(stream)]
+        found: list[Any] | None = await self._link.run(PAGE_SCRIPT, keys, after, limit)
+        if found is None:
+            return None
+        started, ended, last, epoch, gone, kept, forked, lease_ms, attended_ms, entries = found
+        return Page(
+            started_at=float(started),
+            ended_at=float(ended) if ended else None,
+            last=last,
+            epoch=epoch,
+            gone=bool(gone),
+            kept=kept,
+            forked=bool(forked),
+            lease_s=lease_ms / 1000,
+            attended_s=attended_ms / 1000,
+            entries=entries,
+        )
+
+    def settled(self) -> bool:
+        """Tell whether owners have had the time to come back to a Redis that was away."""
+        since_s = asyncio.get_running_loop().time() - self._link.changed_at
+        return since_s > self._lease.settle_s
+
+    def events(self, stream: str, page: Page, after: int) -> list[Event]:
+        """Give the events of a page; a stream of which some are missing is gone."""
+        try:
+            return page.events(after)
+        except (ValueError, msgspec.MsgspecError) as error:
+            log.error("stream in Redis cannot be read", stream=stream, error=str(error))
+            raise expired(stream, self._lease.retention_s) from None
+
+    # Streams whose owner is lost
+
+    def end_soon(self, stream: str) -> "asyncio.Task[None]":
+        """End a stream whose owner is lost; whoever asks while that is done waits for the same."""
+        task = self._ending.get(stream)
+        if task is None:
+            task = self._ending[stream] = asyncio.create_task(self._end(stream))
+            task.add_done_callback(lambda _: self._ending.pop(stream, None))
+        return task
+
+    async def _end(self, stream: str) -> None:
+        with contextlib.suppress(Away, Refused):
+            if self.settled():
+                await self._end_lost(stream)
+
+    async def _end_lost(self, stream: str) -> None:
+        """End it as its owner would have, or remove it where its events are not all there."""
+        events: list[Event] = []
+        page = await self._ask(stream, 0, PAGE)
+        try:
+            while page is not None and page.entries:
+                events += page.events(len(events))
+                page = await self._ask(stream, len(events), PAGE)
+        except (ValueError, msgspec.MsgspecError):
+            page = None if page is None else page._replace(last=-1)
+        if page is None or not page.lost:
+            return
+        keys = [meta_key(stream), log_key(stream)]
+        lease = self._lease
+        if len(events) != page.last:
+            log.error("lost stream in Redis cannot be read and is removed", stream=stream)
+            await self._link.run(DELETE, keys, lease.meta_ms)
+            return
+        ending = ending_of(events, status="interrupted", error=LOST)
+        times = (repr(self._wall()), lease.log_ms, lease.meta_ms)
+        if await self._link.run(
+            END, keys, lease.owner, page.epoch, page.last, *times, *map(encode, ending)
+        ):
+            log.warning("stream of a lost process ended", stream=stream)

@@ -1,0 +1,65 @@
+"""One stream that is produced here, and how much of it Redis has. No I/O."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from app.eventlog.entries import Entry
+from app.events import Event, encode
+
+EVENTS_AT_ONCE = 1000
+"""How many events of one stream one script is given."""
+
+
+class Batch:
+    """Events that no reader has been shown."""
+
+    __slots__ = ("at", "done", "events", "last", "memory")
+
+    def __init__(
+        self,
+        events: Sequence[Event],
+        *,
+        last: int,
+        memory: int,
+        at: float,
+        done: "asyncio.Future[None] | None" = None,
+    ) -> None:
+        self.events = events
+        self.last = last
+        self.memory = memory
+        self.at = at
+        self.done = done
+
+
+class Run:
+    """A stream that is produced here, until Redis has its end."""
+
+    __slots__ = ("acked", "batches", "ended_at", "entry", "keys", "stream", "taken")
+
+    def __init__(self, stream: str, entry: Entry) -> None:
+        self.stream = stream
+        self.entry = entry
+        self.batches: deque[Batch] = deque()
+        self.taken = 0
+        """The number of the last event that was taken, and of the last that Redis has."""
+        self.acked = 0
+        self.ended_at: float | None = None
+        """When the `stream.end` was taken."""
+        self.keys: dict[str, str] = {}
+        """The keys of Redis that lead to the stream, with what stands there."""
+
+    def unsent(self, most: int) -> list[bytes]:
+        """Encode the first of the events that Redis does not have, about so many bytes."""
+        written: list[bytes] = []
+        size = 0
+        shown = self.entry.events
+        skipped = self.acked
+        for events in (shown, *(batch.events for batch in self.batches)):
+            for event in events[skipped : skipped + EVENTS_AT_ONCE]:
+                if size >= most or len(written) >= EVENTS_AT_ONCE:
+                    return written
+                written.append(encode(event))
+                size += len(written[-1])
+            skipped = max(skipped - len(events), 0)
+        return written

@@ -1,0 +1,52 @@
+"""Whether a Redis can be used, and what is wrong with it if not. No URL in any message."""
+
+import structlog
+
+from app.eventlog import LogUnusable
+from app.eventlog.redis.link import Link
+
+OLDEST = 7
+"""The first version of Redis whose scripts may look at the clock and then write."""
+
+log = structlog.get_logger("seseragi.eventlog")
+
+
+async def check(link: Link) -> None:
+    """Refuse a Redis that cannot do what is needed, and warn of what it may do.
+
+    Raises:
+        LogUnusable: it cannot be used; the text says why.
+    """
+    info = (await link.send("INFO")).decode()
+    facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+    version = facts.get("valkey_version") or facts.get("redis_version", "0")
+    if int(version.partition(".")[0]) < OLDEST:
+        raise LogUnusable(f"log: this Redis is {version}; version {OLDEST} or later is needed")
+    if facts.get("role") == "slave":
+        raise LogUnusable("log: this Redis is a replica that takes no writes; give its master")
+    if facts.get("cluster_enabled", "0") != "0":
+        raise LogUnusable("log: this Redis is a cluster, which is not supported; give one set")
+    if facts.get("maxmemory_policy", "noeviction") != "noeviction":
+        log.warning(
+            "Redis may evict running streams; set maxmemory-policy to noeviction",
+            policy=facts["maxmemory_policy"],
+        )
+
+
+def why(error: Exception) -> str:
+    """Say what is wrong with a Redis that could not be connected to or asked."""
+    text = str(error)
+    if isinstance(error, TimeoutError):
+        return "Redis does not answer; check the URL and that it runs"
+    for sign, told in (
+        ("WRONGPASS", "Redis refuses the user name or password"),
+        ("invalid username-password", "Redis refuses the user name or password"),
+        ("NOAUTH", "Redis asks for a password; put it into the URL"),
+        ("Authentication required", "Redis asks for a password; put it into the URL"),
+        ("no permissions", "the user has not all the rights that are needed in Redis"),
+        ("No master", "the Sentinels know no such master"),
+        ("DB index", "Redis has no database of this number"),
+    ):
+        if sign.lower() in text.lower():
+            return told
+    return f"Redis cannot be used: {text}"
