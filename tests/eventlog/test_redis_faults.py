@@ -108,6 +108,27 @@ async def test_redis_that_comes_back_empty_is_told_all(tmp_path):
                 assert [START, END] == await read_all(third, "st_2")
 
 
+async def test_redis_that_comes_back_with_its_data_goes_on(tmp_path):
+    """It was away for longer than a lease, and nobody has taken that for a lost owner."""
+    with redis_server(tmp_path, "--appendonly", "yes") as own:
+        async with opened(own.url, lease_s=1) as first, opened(own.url, lease_s=1) as second:
+            await first.create("st_1")
+            await first.append("st_1", [START, *deltas("a")])
+            await first.create("st_2")
+            await first.append("st_2", [START, END])
+            own.kill()
+            await until(lambda: not first.healthy())
+            await first.append("st_1", deltas("b"))
+            await asyncio.sleep(1.5)
+            own.start()
+            await until(lambda: first.healthy() and second.healthy())
+            reading = asyncio.create_task(read_to_end(second))
+            await first.append("st_1", [*deltas("c"), END])
+
+            assert [START, *deltas("a", "b", "c"), END] == await reading
+            assert [START, END] == await read_all(second, "st_2")
+
+
 async def test_failover_that_lost_the_last_writes_is_made_good(tmp_path, wire):
     (tmp_path / "replica").mkdir()
     with (

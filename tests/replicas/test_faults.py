@@ -147,6 +147,9 @@ async def test_redis_that_is_gone_for_good(redis, tmp_path):
         assert not there.ended
         await there.read(second)
         assert 503 == there.statuses[-1]
+        events = f"{second.url}/v1/streams/{stream}/events"
+        told = await client.get(events, headers={"accept": "text/event-stream"})
+        assert (200, "retry:") == (told.status_code, told.text[:6])
         await there.read(first, most=20)  # its owner has it in memory
         for replica in (first, second):
             replica.signal(signal.SIGTERM)
