@@ -204,7 +204,7 @@ class Transport(AiohttpTransport):
             response = await self.client.request(
                 request.method,
                 URL(str(request.url), encoded=True),
-                headers=request.headers.multi_items(),
+                headers=[(name.decode(), value.decode()) for name, value in request.headers.raw],
                 data=request.content or None,
                 allow_redirects=False,
                 auto_decompress=False,
