@@ -117,12 +117,12 @@ class Attempt:
         return [target, *self.target.list_ignored(self._request)]
 
     async def _open(self) -> Body | AsyncGenerator[bytes]:
-        request = await self.target.build_request(
+        call = await self.target.build_call(
             self._request, connect_timeout_s=self._limits.connect_timeout_s
         )
         if self._via:  # after signing: it is nothing that a provider has to believe
-            request.headers["via"] = self._via
-        return await open_stream(self._client, request, upstream=self.target.upstream.name)
+            call.headers["via"] = self._via
+        return await open_stream(self._client, call, upstream=self.target.upstream.name)
 
     async def _read(self, body: Body | AsyncGenerator[bytes]) -> None:
         """Move bytes until the parser has seen the end, or there are no more."""

@@ -52,6 +52,10 @@ class _Connection:
     def lost(self) -> bool:
         return self.cycle.disconnected
 
+    @property
+    def received(self) -> bool:
+        return not self.cycle.more_body
+
     def lose(self) -> None:
         # uvicorn tells the latest of pipelined requests only, and the one that is being
         # answered would go on writing to a closed connection.

@@ -4,6 +4,7 @@ import asyncio
 
 from starlette.requests import Request
 
+from app.api.response import CONNECTION, Connection
 from app.errors import RequestError, ServiceError
 
 
@@ -31,10 +32,10 @@ async def read_json(
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length[:15]) > max_bytes:
         raise too_large
+    connection: Connection = request.scope["extensions"][CONNECTION]
+    if connection.received:  # nearly every body comes with its head: 50 us less
+        return await _read(request, max_bytes, too_large)
     reading = asyncio.ensure_future(_read(request, max_bytes, too_large))
-    await asyncio.sleep(0)
-    if reading.done():  # nearly every body has come with its head: 30 us less
-        return reading.result()
     stopped = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait(

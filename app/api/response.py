@@ -29,6 +29,12 @@ PIECE_BYTES = 64 * 1024
 CATCHING_UP = 100
 """More events than that at once are no live reading."""
 
+HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
 CONNECTION = "seseragi.connection"
 """The ASGI extension by which `app.server` gives a response its `Connection`."""
 
@@ -44,6 +50,10 @@ class Connection(Protocol):
     @property
     def lost(self) -> bool:
         """Whether the client has gone."""
+
+    @property
+    def received(self) -> bool:
+        """Whether the request has come whole."""
 
     def write(self, piece: bytes) -> bool:
         """Send a piece of the body now; False if the next ought to wait for `drain`."""
@@ -68,7 +78,6 @@ class EventStream(Response):
     removed under its reader, a server that will wait no longer.
     """
 
-    media_type = "text/event-stream"
     _connection: Connection
     _caught_up: "asyncio.Future[None]"
     _timer: asyncio.TimerHandle
@@ -84,15 +93,13 @@ class EventStream(Response):
     ) -> None:
         self.status_code = 200
         self.background = None
-        self.init_headers(
-            {
-                "cache-control": "no-store, no-transform",
-                "x-accel-buffering": "no",
-                "content-location": f"/v1/streams/{reader.stream}/events",
-                "stream-id": reader.stream,
-                **headers,
-            }
-        )
+        stream = reader.stream.encode()
+        self.raw_headers = [
+            *HEADERS,
+            (b"content-location", b"/v1/streams/%b/events" % stream),
+            (b"stream-id", stream),
+            *((name.encode(), value.encode()) for name, value in headers.items()),
+        ]
         self._reader = reader
         self._writer = writer
         self._after = writer.begin

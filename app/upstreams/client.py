@@ -11,7 +11,7 @@ import certifi
 import httpx2
 from httpx_aiohttp.httpx2 import Httpx2AiohttpClient
 
-from app.upstreams.transport import Reply, Transport, read_pieces
+from app.upstreams.transport import Call, Reply, Transport, read_pieces
 
 
 def open_client(
@@ -66,15 +66,16 @@ class Client(Httpx2AiohttpClient):
             proxy = httpx2.Proxy(proxy.url, headers={"authorization": f"Basic {login}"})
         return Transport(proxy=proxy, **settings)
 
-    async def open(self, request: httpx2.Request) -> Reply:
-        """Send a request; give the reply when its head has come, whatever it says.
+    async def open(self, call: Call) -> Reply:
+        """Make a call; give the reply when its head has come, whatever it says.
 
         Straight to the transport: what lies between knows of redirects, cookies and hooks,
         which a call to an upstream has not, and takes 100 us a request.
         """
-        transport = self._transport_for_url(request.url)
+        transport = self._transport_for_url(call.url)
         if isinstance(transport, Transport):
-            return await transport.open(request)
+            return await transport.open(call)
+        request = httpx2.Request(call.method, call.url, headers=call.headers, content=call.content)
         response = await transport.handle_async_request(request)  # of a mounted one
         return Reply(response.status_code, response.headers, read_pieces(response))
 

@@ -12,7 +12,7 @@ from app.dialects.failure import parse_failure
 from app.errors import UpstreamError
 from app.framing.sse import FramingError
 from app.upstreams.client import Client
-from app.upstreams.transport import Body, Reply, reused
+from app.upstreams.transport import Body, Call, Reply, reused
 
 MAX_FAILURE_BYTES = 64 * 1024
 """How much of an error reply is read."""
@@ -36,16 +36,14 @@ FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
 """What a call may fail with beside `UpstreamError`; `explain` says what it means."""
 
 
-async def open_stream(
-    client: Client, request: httpx2.Request, *, upstream: str
-) -> Body | AsyncGenerator[bytes]:
-    """Send a request; give the body of a reply that promises a stream, for the caller to close.
+async def open_stream(client: Client, call: Call, *, upstream: str) -> Body | AsyncGenerator[bytes]:
+    """Make a call; give the body of a reply that promises a stream, for the caller to close.
 
     Raises:
         UpstreamError: the upstream refused, or answered with something else.
         FAILURES: the connection failed.
     """
-    reply = await _send(client, request)
+    reply = await _send(client, call)
     try:
         await _check(reply, upstream)
     except BaseException:
@@ -54,8 +52,8 @@ async def open_stream(
     return reply.body
 
 
-async def _send(client: Client, request: httpx2.Request) -> Reply:
-    """Send a request, again if a kept connection turns out to have been closed meanwhile.
+async def _send(client: Client, call: Call) -> Reply:
+    """Make a call, again if a kept connection turns out to have been closed meanwhile.
 
     A server that had closed an idle connection answers a request on it with a reset at
     once. One that took the request and failed later may have run the model: that is no
@@ -66,12 +64,12 @@ async def _send(client: Client, request: httpx2.Request) -> Reply:
         reused.set(False)
         sent_at = clock()
         try:
-            return await client.open(request)
+            return await client.open(call)
         except httpx2.HTTPError as error:
             lost = isinstance(error.__cause__, aiohttp.ClientConnectionError)
             if not (lost and reused.get() and clock() - sent_at < CLOSED_WITHIN_S):
                 raise
-    return await client.open(request)
+    return await client.open(call)
 
 
 async def _check(reply: Reply, upstream: str) -> None:

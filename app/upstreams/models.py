@@ -62,8 +62,8 @@ async def _fetch(client: Client, upstream: Upstream) -> tuple[str, ...]:
         ValueError: the answer is no list, or too large.
     """
     url = f"{upstream.base_url}/{DIALECTS[upstream.dialect].models_path}"
-    request = await build(upstream, "GET", url)
-    reply = await client.open(request)
+    call = await build(upstream, "GET", url)
+    reply = await client.open(call)
     try:
         if reply.status != 200:
             raise ValueError("the list of models was refused")

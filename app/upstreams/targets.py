@@ -16,6 +16,7 @@ from app.limits import Limits
 from app.requests import ChatRequest, Original, TranslatedRequest, UserMessage
 from app.retry import Choice
 from app.upstreams.endpoints import Upstream
+from app.upstreams.transport import Call
 
 _ANYWAY: Final[Mapping[str, object]] = {
     **{"n": 1, "logprobs": False, "top_logprobs": 0, "metadata": {}},
@@ -59,7 +60,7 @@ class Target(msgspec.Struct, frozen=True):
         what = f"upstream {self.upstream.name!r} knows no {', '.join(fields)}: left out"
         return [Notice("field_ignored", what)]
 
-    async def build_request(self, chat: ChatRequest, *, connect_timeout_s: float) -> httpx2.Request:
+    async def build_call(self, chat: ChatRequest, *, connect_timeout_s: float) -> Call:
         """Build the streaming call that answers a chat request.
 
         Raises:
@@ -69,17 +70,16 @@ class Target(msgspec.Struct, frozen=True):
         told, headers = self._tell(chat)
         body = self.dialect.render_request(told, model=self.model, quirks=self.upstream.quirks)
         url = f"{self.upstream.base_url}/{self.dialect.path}"
-        request = await build(
+        call = await build(
             self.upstream,
             "POST",
             url.replace(MODEL, _as_segment(self.model)),
             content=msgspec.json.encode(body),
         )
         for name, value in headers.items():
-            own = request.headers.get(name)
-            request.headers[name] = f"{own},{value}" if own else value
-        request.extensions["timeout"] = {"connect": connect_timeout_s, "pool": connect_timeout_s}
-        return request
+            own = call.headers.get(name)
+            call.headers[name] = f"{own},{value}" if own else value
+        return call._replace(connect_timeout_s=connect_timeout_s)
 
     def _tell(self, chat: ChatRequest) -> tuple[ChatRequest, Mapping[str, str]]:
         """Give the request as the dialect is told it, and headers that go with it.
@@ -125,10 +125,8 @@ def _as_segment(model: str) -> str:
     return quote(model, safe="@")  # as the SDKs write the versions of Vertex AI
 
 
-async def build(
-    upstream: Upstream, method: str, url: str, *, content: bytes = b""
-) -> httpx2.Request:
-    """Build a request to an upstream, its credentials included.
+async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b"") -> Call:
+    """Build a call to an upstream, its credentials included.
 
     Raises:
         UpstreamError: `upstream_auth`, there are no credentials to be had.
@@ -136,7 +134,7 @@ async def build(
     place = _parse_url(url)
     if upstream.query:
         place = place.copy_merge_params(dict(upstream.query))
-    return httpx2.Request(
+    return Call(
         method,
         place,
         content=content,

@@ -152,6 +152,17 @@ class Body(httpx2.AsyncByteStream):
         self._response.release()
 
 
+class Call(NamedTuple):
+    """One call over HTTP."""
+
+    method: str
+    url: httpx2.URL
+    headers: dict[str, str]
+    """By their names in lower case."""
+    content: bytes = b""
+    connect_timeout_s: float | None = None
+
+
 class Reply(NamedTuple):
     """What a call is answered with, once the head has come."""
 
@@ -191,24 +202,24 @@ class Transport(AiohttpTransport):
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), response_class=_Response
         )
 
-    async def open(self, request: httpx2.Request) -> Reply:
-        """Send a request with a body of bytes; give the reply when its head has come.
+    async def open(self, call: Call) -> Reply:
+        """Make a call; give the reply when its head has come.
 
-        What `handle_async_request` does, without a response of httpx2's around aiohttp's:
-        50 us a request.
+        What `handle_async_request` does, without a request and a response of httpx2's
+        around aiohttp's: 80 us.
         """
         if not isinstance(self.client, aiohttp.ClientSession):
             self.client = self.get_client()
         proxy = self.proxy
         with map_aiohttp_exceptions():
             response = await self.client.request(
-                request.method,
-                URL(str(request.url), encoded=True),
-                headers=[(name.decode(), value.decode()) for name, value in request.headers.raw],
-                data=request.content or None,
+                call.method,
+                URL(str(call.url), encoded=True),
+                headers=call.headers,
+                data=call.content or None,
                 allow_redirects=False,
                 auto_decompress=False,
-                timeout=_timeout(**request.extensions.get("timeout", {})),
+                timeout=_timeout(call.connect_timeout_s),
                 proxy=str(proxy.url) if proxy else None,
                 proxy_headers=dict(proxy.headers) if proxy else None,
             )
@@ -218,7 +229,7 @@ class Transport(AiohttpTransport):
         body = Body(response)
         if headers.get("content-encoding", "identity").strip().lower() in ("", "identity"):
             return Reply(status, headers, body)
-        encoded = httpx2.Response(status, headers=headers, stream=body, request=request)
+        encoded = httpx2.Response(status, headers=headers, stream=body)
         return Reply(status, headers, read_pieces(encoded))
 
 
@@ -232,7 +243,5 @@ async def read_pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
 
 
 @cache
-def _timeout(
-    *, connect: float | None = None, pool: float | None = None, **_: float | None
-) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(sock_connect=connect, connect=pool)
+def _timeout(connect_s: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(sock_connect=connect_s, connect=connect_s)

@@ -247,7 +247,7 @@ def test_the_rest_of_the_request_is_the_sdks_too(recorder: Recorder, client: Any
 async def our_path(model: str, dialect: str) -> str:
     upstream = Upstream("b", "https://bedrock-runtime.us-east-1.amazonaws.com", dialect)
     chat = parse_chat_request(b'{"messages": [{"role": "user", "content": "Hello"}]}')
-    request = await Target(upstream, model).build_request(chat, connect_timeout_s=1)
+    request = await Target(upstream, model).build_call(chat, connect_timeout_s=1)
     return request.url.raw_path.decode()
 
 

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from app.upstreams.client import open_client
-from app.upstreams.transport import BURST, Body
+from app.upstreams.transport import BURST, Body, Call
 from tests.upstream import chunk, chunked_head, send, serve_upstream, wait
 
 PAUSE = wait(0.1)
@@ -18,7 +18,7 @@ async def read(steps: list[object], taker: "Taker") -> tuple[list[bytes], Except
     found: list[bytes] = []
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
         upstream.script = steps  # type: ignore[assignment]
-        body = (await client.open(httpx2.Request("POST", upstream.base_url, content=b"{}"))).body
+        body = (await client.open(Call("POST", httpx2.URL(upstream.base_url), {}, b"{}"))).body
         assert isinstance(body, Body)
         body.push(taker)
         try:
@@ -90,7 +90,7 @@ async def test_what_a_taker_raises_comes_out_of_the_step() -> None:
 async def test_a_body_that_is_left_lets_go_of_its_connection() -> None:
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
         upstream.script = [chunked_head(), chunk("a"), wait(5)]
-        body = (await client.open(httpx2.Request("POST", upstream.base_url, content=b"{}"))).body
+        body = (await client.open(Call("POST", httpx2.URL(upstream.base_url), {}, b"{}"))).body
         assert b"a" == await anext(body)
         await body.aclose()
 
