@@ -67,6 +67,7 @@ async def _serve(settings: Settings, hub: Hub, listener: socket.socket) -> None:
     server = Server(
         app,
         send_timeout_s=settings.send_timeout_s,
+        keepalive_s=settings.keepalive_s,
         on_listening=on_listening,
         drain=lambda: hub.drain(settings.drain_s),
         hasten=hub.hasten,

@@ -153,6 +153,7 @@ class Server(uvicorn.Server):
         app: ASGIApp,
         *,
         send_timeout_s: float,
+        keepalive_s: float,
         on_listening: Callable[[], None],
         drain: Callable[[], Awaitable[None]],
         hasten: Callable[[], None],
@@ -169,6 +170,7 @@ class Server(uvicorn.Server):
                 proxy_headers=False,  # nothing asks for the address of a client
                 server_header=False,
                 date_header=True,
+                timeout_keep_alive=cast(int, keepalive_s),  # whole or not, it is for a timer
                 timeout_graceful_shutdown=GRACE_S,
                 backlog=4096,
             )

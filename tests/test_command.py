@@ -178,6 +178,20 @@ def test_taken_port_is_named(tmp_path):
     assert "--port" in done.stderr
 
 
+def test_stop_does_not_wait_for_idle_connections(tmp_path):
+    with running(cwd=tmp_path) as (process, url):
+        client = http.client.HTTPConnection(url.removeprefix("http://"))
+        client.request("GET", "/healthz")
+        client.getresponse().read()
+        process.send_signal(signal.SIGTERM)
+        started = time.monotonic()
+        process.communicate(timeout=10)
+
+        assert time.monotonic() - started < 3
+        assert 0 == process.returncode
+        client.close()
+
+
 def test_stop_does_not_wait_for_half_a_request(tmp_path):
     with running(cwd=tmp_path) as (process, url):
         port = int(url.rpartition(":")[2])

@@ -34,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     heartbeat_s: Seconds = 10
     retry_ms: Annotated[int, Meta(ge=500, le=600_000)] = 2000
     send_timeout_s: Seconds = 30
+    keepalive_s: Seconds = 150
     linger_s: SecondsOrNone = 60
     drain_s: SecondsOrNone = 5
     retention_s: SecondsOrNone = 900

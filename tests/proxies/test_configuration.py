@@ -2,7 +2,6 @@
 
 import re
 
-from app.server import Server
 from app.settings.values import SCALARS, Settings
 from tests.proxies.programs import CONFIGURATION, ROOT
 
@@ -14,14 +13,6 @@ def number(pattern: str, text: str = CONFIGURATION) -> float:
     found = re.search(pattern, text)
     assert found is not None, pattern
     return float(found[1])
-
-
-async def no_app(*_):
-    raise AssertionError
-
-
-async def no_drain():
-    raise AssertionError
 
 
 def test_compose_runs_the_nginx_configuration_that_is_tested():
@@ -52,6 +43,4 @@ def test_relay_itself_refuses_what_is_too_large():
 
 
 def test_nginx_lets_go_of_an_idle_connection_before_the_relay_does():
-    server = Server(no_app, send_timeout_s=1, on_listening=print, drain=no_drain, hasten=print)
-
-    assert number(r"keepalive_timeout (\d+)s;") < server.config.timeout_keep_alive
+    assert number(r"keepalive_timeout (\d+)s;") < SETTINGS.keepalive_s
