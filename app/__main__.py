@@ -68,6 +68,7 @@ async def _serve(settings: Settings, hub: Hub, listener: socket.socket) -> None:
         app,
         send_timeout_s=settings.send_timeout_s,
         keepalive_s=settings.keepalive_s,
+        others_answer=settings.log.startswith("redis"),
         on_listening=on_listening,
         drain=lambda: hub.drain(settings.drain_s),
         hasten=hub.hasten,

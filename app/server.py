@@ -145,7 +145,9 @@ class Protocol(HttpToolsProtocol):
 class Server(uvicorn.Server):
     """On SIGTERM or SIGINT `drain` runs while requests are still answered; then it stops.
 
-    A second signal calls `hasten`.
+    A second signal calls `hasten`. Where `others_answer`, it takes no connection from the
+    signal on and keeps none that is idle: a proxy sends even a POST elsewhere when it
+    cannot connect, and never after a 503.
     """
 
     def __init__(
@@ -154,6 +156,7 @@ class Server(uvicorn.Server):
         *,
         send_timeout_s: float,
         keepalive_s: float,
+        others_answer: bool,
         on_listening: Callable[[], None],
         drain: Callable[[], Awaitable[None]],
         hasten: Callable[[], None],
@@ -175,6 +178,7 @@ class Server(uvicorn.Server):
                 backlog=4096,
             )
         )
+        self._others_answer = others_answer
         self._on_listening = on_listening
         self._drain = drain
         self._hasten = hasten
@@ -197,7 +201,15 @@ class Server(uvicorn.Server):
             self._draining = asyncio.create_task(self._drain_all())
         return await super().on_tick(counter)
 
+    def _turn_away(self) -> None:
+        for listening in self.servers:
+            listening.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+
     async def _drain_all(self) -> None:
+        if self._others_answer:
+            self._turn_away()
         try:
             await self._drain()
         finally:

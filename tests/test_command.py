@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,6 +98,27 @@ def test_draining_lets_streams_end(tmp_path):
 
         assert b'"status":"completed"' in body
         assert 0 == process.returncode
+
+
+def test_readers_come_back_to_a_relay_that_drains_alone(tmp_path):
+    with running(cwd=tmp_path, SESERAGI_DRAIN_S="30") as (process, url):
+        with ask(url, b'{"max_tokens":60,"messages":[{"role":"user","content":"hi"}]}') as reply:
+            stream = reply.headers["stream-id"]
+            process.send_signal(signal.SIGTERM)
+            deadline = time.monotonic() + 5
+            while not draining(url) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            with urllib.request.urlopen(f"{url}/v1/streams/{stream}/events") as again:
+                assert b'"status":"completed"' in again.read()
+        process.communicate(timeout=10)
+
+
+def draining(url: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{url}/readyz").close()
+    except urllib.error.HTTPError as refused:
+        return json.load(refused) == {"status": "draining"}
+    return False
 
 
 def test_second_signal_hastens(tmp_path):

@@ -89,11 +89,13 @@ async def running(
         assert not [line for line in replica.said if "Traceback" in line], replica.said
 
 
-async def start(client: httpx2.AsyncClient, replica: Replica, model: str = "demo-long") -> str:
+async def start(
+    client: httpx2.AsyncClient, replica: Replica, model: str = "demo-long", **fields: object
+) -> str:
     """Start a stream that nobody reads yet."""
     reply = await client.post(
         f"{replica.url}/v1/chat",
-        json={**HELLO, "model": model, "on_disconnect": "continue"},
+        json={**HELLO, "model": model, "on_disconnect": "continue", **fields},
         headers={"prefer": "respond-async"},
     )
     assert reply.status_code == 202, reply.text

@@ -5,11 +5,22 @@ import signal
 import time
 
 import httpx2
+import pytest
 
 from tests.redis_server import wire_to
 from tests.replicas.processes import Reader, Replica, browser, running, start
 
 LEASE_S = 1.5
+
+
+async def accepts(replica: Replica) -> bool:
+    address = httpx2.URL(replica.url)
+    try:
+        _, writer = await asyncio.open_connection(address.host, address.port)
+    except ConnectionError:
+        return False
+    writer.close()
+    return True
 
 
 async def readiness(client: httpx2.AsyncClient, replica: Replica) -> int:
@@ -94,6 +105,26 @@ async def test_owner_that_is_told_to_stop_ends_its_streams_at_once(redis, tmp_pa
         # A stream of the other goes on: its reader is cut off here and reads on there.
         assert not elsewhere.ended
         await elsewhere.read(second, most=20)
+
+
+async def test_relay_that_is_told_to_stop_is_left_to_the_readers_it_has(redis, tmp_path):
+    """No new connection, and none that is idle: proxies take the other relay, even for a POST."""
+    async with running(1, tmp_path, redis.url, drain_s=20) as (only,), browser() as client:
+        stream = await start(client, only, "demo", max_tokens=100)
+        reader = Reader(client, stream)
+        reading = asyncio.create_task(reader.read(only))
+        assert 200 == await readiness(client, only)
+        only.signal(signal.SIGTERM)
+        async with asyncio.timeout(2):
+            while await accepts(only):  # noqa: ASYNC110  (nothing tells)
+                await asyncio.sleep(0.02)
+        with pytest.raises(httpx2.ConnectError):
+            await readiness(client, only)  # the connection that was kept is gone too
+        assert not reading.done()
+        await reading
+
+        assert "completed" == reader.end["status"]
+        assert 0 == await only.stopped(5)
 
 
 async def test_redis_that_is_away_for_a_while(redis, tmp_path):
