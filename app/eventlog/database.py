@@ -29,7 +29,7 @@ TAIL_ROWS = 10_000
 """So many dead rows may stand in the tail before any is swept."""
 
 # How many streams, pages and rows of the tail one transaction deals with.
-RECOVERED_AT_ONCE = 500
+RECOVERED_AT_ONCE = 100
 PURGED_AT_ONCE = 32
 SWEPT_AT_ONCE = 1_000
 
@@ -37,7 +37,15 @@ REMEMBERED_IDS = 100_000
 """How many removed streams are still told from unknown ones, and for how long."""
 REMEMBERED_S = 86_400
 
+ROW = "key, started_at, ended_at, last, gone_at IS NOT NULL, process"
+
 log = structlog.get_logger("seseragi.eventlog")
+
+
+TailRow = tuple[int, bytes]
+"""The number of the first event, and the events."""
+
+MAX_KEY = 2**63 - 1
 
 
 class Row(NamedTuple):
@@ -46,6 +54,8 @@ class Row(NamedTuple):
     ended_at: float | None
     last: int
     gone: bool
+    process: int
+    """That produces it, or did; 0 for one that had the file alone."""
 
 
 class Gone(NamedTuple):
@@ -58,11 +68,14 @@ class Gone(NamedTuple):
 class Database:
     """An open file. All that write are called by `transact`."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, *, process: int = 0, first_key: int = 1
+    ) -> None:
         self._connection = connection
         self._execute = connection.execute
-        self._oldest = self._next = 1
-        """The first key of the tail and the one after its last."""
+        self._process = process
+        self._oldest = self._next = first_key
+        """The first key of the tail and the one after its last, of this process's rows."""
         self._filed: dict[int, int] = {}
         """The last event that is in `pages`, for each running stream."""
         self._rows: dict[int, int] = {}
@@ -130,7 +143,8 @@ class Database:
         if bound is not None:
             return bound, None
         row = self._execute(
-            "INSERT INTO streams (id, started_at) VALUES (?, ?)", (claim.stream, now)
+            "INSERT INTO streams (id, started_at, process) VALUES (?, ?, ?)",
+            (claim.stream, now, self._process),
         ).lastrowid
         assert row is not None  # noqa: S101  (it is an INSERT)
         if key is not None:
@@ -155,6 +169,7 @@ class Database:
             return
         self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, first, _pack(events)))
         last = first + len(events) - 1
+        self._execute("UPDATE streams SET last = ? WHERE key = ?", (last, key))
 
         def filed() -> None:
             self._filed[key] = last
@@ -177,13 +192,13 @@ class Database:
 
     def find(self, id: str) -> Row | None:
         row = self._execute(
-            "SELECT key, started_at, ended_at, last, gone_at IS NOT NULL FROM streams WHERE id = ?",
+            f"SELECT {ROW} FROM streams WHERE id = ?",  # noqa: S608  (a constant)
             (id,),
         ).fetchone()
         return None if row is None else Row(*row)
 
     def read(self, key: int, after: int, limit: int) -> list[Event]:
-        """Give events of an ended stream after the cursor: some, if there are any."""
+        """Give events that are filed after the cursor: some, if there are any."""
         lines: list[bytes] = []
         size = 0
         for first, data in self._execute(
@@ -311,14 +326,15 @@ class Database:
         """
         end = min(self._oldest + count, self._next)
         for stream, first, data in self._execute(
-            "SELECT stream, first, events FROM tail WHERE key < ? ORDER BY key", (end,)
+            "SELECT stream, first, events FROM tail WHERE key >= ? AND key < ? ORDER BY key",
+            (self._oldest, end),
         ).fetchall():
             if first > self._filed.get(stream, first):
                 self._execute(
                     "INSERT INTO tail VALUES (?, ?, ?, ?)", (self._next, stream, first, data)
                 )
                 self._next += 1
-        self._execute("DELETE FROM tail WHERE key < ?", (end,))
+        self._execute("DELETE FROM tail WHERE key >= ? AND key < ?", (self._oldest, end))
 
         def swept() -> None:
             self._oldest = end
@@ -329,41 +345,50 @@ class Database:
     # After a process that ended without ending its streams
 
     def recover(self, now: float) -> None:
-        """End the streams that nobody produces any more, and empty the tail."""
+        """End all streams that run, and empty the tail: there is no other process."""
+        count = 0
+        while ended := self.transact([partial(self.end_lost, now=now)])[0]:
+            count += ended
+        with self._connection:
+            self._execute("BEGIN IMMEDIATE")
+            for table in ("tail", "processes", "notes", "attended"):
+                self._execute(f"DELETE FROM {table}")  # noqa: S608  (a constant)
+        if count:
+            log.warning("streams of a lost process ended", streams=count)
+
+    def end_lost(self, process: int | None = None, *, now: float) -> int:
+        """End some streams that nobody produces any more, of one process or of all.
+
+        Gives how many; 0 when all have ended.
+        """
         keys = [
             key
             for (key,) in self._execute(
-                "SELECT key FROM streams WHERE ended_at IS NULL AND gone_at IS NULL"
-            )
+                "SELECT key FROM streams WHERE ended_at IS NULL AND gone_at IS NULL "
+                "AND process = ifnull(?, process) LIMIT ?",
+                (process, RECOVERED_AT_ONCE),
+            ).fetchall()
         ]
-        if keys:
-            self._execute("CREATE INDEX IF NOT EXISTS tail_stream ON tail (stream, first)")
-        for start in range(0, len(keys), RECOVERED_AT_ONCE):
-            some = keys[start : start + RECOVERED_AT_ONCE]
-            self.transact([partial(self._recover_stream, key, now) for key in some])
-        with self._connection:
-            self._execute("BEGIN IMMEDIATE")
-            self._execute("DROP INDEX IF EXISTS tail_stream")
-            self._execute("DELETE FROM tail")
-        if keys:
-            log.warning("streams of a lost process ended", streams=len(keys))
+        for key, tail in self._tails_of(keys).items():
+            self._end_lost(key, tail, now)
+        return len(keys)
 
-    def _recover_stream(self, key: int, now: float) -> None:
-        try:
-            ending = ending_of(self._logged(key), status="interrupted", error=LOST)
-        except msgspec.MsgspecError as error:
-            log.error("stream cannot be read and is removed", key=key, error=str(error))
-            ending = []
+    def _end_lost(self, key: int, tail: Sequence[TailRow], now: float) -> None:
         pages = self._execute(
             "SELECT first, events FROM pages WHERE stream = ? ORDER BY first DESC LIMIT 1", (key,)
         ).fetchone()
         filed = 0 if pages is None else pages[0] + pages[1].count(b"\n")
-        tail = [data for _, data in self._tail_of(key, filed)]
-        if not ending or not (filed or tail):  # nobody has seen anything of it
+        live = [data for first, data in tail if first > filed]
+        try:
+            ending = ending_of(self._logged(key, live), status="interrupted", error=LOST)
+        except msgspec.MsgspecError as error:
+            log.error("stream cannot be read and is removed", key=key, error=str(error))
+            ending = []
+        if not ending or not (filed or live):  # nobody has seen anything of it
             row = self._execute("SELECT key, id, size FROM streams WHERE key = ?", (key,))
             self._forget(row.fetchall(), now=now)
             return
-        data = b"\n".join([*tail, _pack(ending)])
+        data = b"\n".join([*live, _pack(ending)])
         self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, filed + 1, data))
         last = filed + data.count(b"\n") + 1
         size = self._execute(
@@ -371,23 +396,33 @@ class Database:
         ).fetchone()[0]
         self.end(key, at=now, last=last, size=size)
 
-    def _logged(self, key: int) -> Iterator[Event]:
+    def _logged(self, key: int, live: Iterable[bytes]) -> Iterator[Event]:
         """Give all events of a stream that had no end."""
-        last = 0
-        for first, data in self._execute(
-            "SELECT first, events FROM pages WHERE stream = ? ORDER BY first", (key,)
+        for (data,) in self._execute(
+            "SELECT events FROM pages WHERE stream = ? ORDER BY first", (key,)
         ):
-            lines = data.split(b"\n")
-            last = first + len(lines) - 1
-            yield from map(decode, lines)
-        for _, data in self._tail_of(key, last):
+            yield from map(decode, data.split(b"\n"))
+        for data in live:
             yield from map(decode, data.split(b"\n"))
 
-    def _tail_of(self, key: int, filed: int) -> Iterator[tuple[int, bytes]]:
-        return self._execute(
-            "SELECT first, events FROM tail WHERE stream = ? AND first > ? ORDER BY first",
-            (key, filed),
-        )
+    def _tails_of(
+        self, keys: Sequence[int], *, after: int = 0, end: int = MAX_KEY
+    ) -> dict[int, list[TailRow]]:
+        """Give what the tail has of each stream, filed or not, in the order of events.
+
+        Only rows whose keys are after the one and before the other.
+        """
+        tails: dict[int, list[TailRow]] = {key: [] for key in keys}
+        marks = ",".join("?" * len(keys))
+        where = f"key > ? AND key < ? AND stream IN ({marks})"
+        for stream, first, data in self._execute(
+            f"SELECT stream, first, events FROM tail WHERE {where}",  # noqa: S608  (marks only)
+            (after, end, *keys),
+        ):
+            tails[stream].append((first, data))
+        for rows in tails.values():
+            rows.sort()
+        return tails
 
 
 def _pack(events: Iterable[Event]) -> bytes:

@@ -140,6 +140,9 @@ class Entries:
         self._size = 0
         self._timer: asyncio.TimerHandle | None = None
 
+    def __len__(self) -> int:
+        return len(self._running) + len(self._ended)
+
     def close(self) -> None:
         """Stop the timer; what is here stays, for whoever still reads it."""
         if self._timer is not None:

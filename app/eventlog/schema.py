@@ -12,7 +12,7 @@ CREATE TABLE streams (
     id TEXT NOT NULL UNIQUE,
     started_at REAL NOT NULL,
     ended_at REAL,                      -- null while it runs
-    last INTEGER NOT NULL DEFAULT 0,    -- from its end on
+    last INTEGER NOT NULL DEFAULT 0,    -- event in its pages
     size INTEGER NOT NULL DEFAULT 0,    -- from its end on, until its events are removed
     gone_at REAL                        -- null while it is kept
 );
@@ -52,13 +52,40 @@ DELETE FROM claims WHERE early_at IS NOT NULL;
 DROP INDEX claims_early;
 ALTER TABLE claims DROP COLUMN early_at;
 """
-STEPS = (SCHEMA, NAMES, CLAIMS)
+SHARING = """
+CREATE TABLE processes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    size INTEGER NOT NULL DEFAULT 0     -- of the streams that it runs, as it said last
+);
+CREATE TABLE notes (
+    key INTEGER PRIMARY KEY,
+    process INTEGER NOT NULL,           -- that is to take note of it
+    what TEXT NOT NULL,
+    stream TEXT NOT NULL
+);
+CREATE TABLE attended (
+    stream TEXT NOT NULL,
+    process INTEGER NOT NULL,           -- that has readers of a stream of another one
+    left_at REAL,                       -- null while they are there
+    PRIMARY KEY (stream, process)
+) WITHOUT ROWID;
+ALTER TABLE streams ADD COLUMN process INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX streams_running ON streams (process) WHERE ended_at IS NULL AND gone_at IS NULL;
+"""
+STEPS = (SCHEMA, NAMES, CLAIMS, SHARING)
 """What each version added to the one before; a new file takes all the steps."""
 VERSION = len(STEPS)
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open the file, or make it, for this process alone.
+ALONE = "PRAGMA locking_mode = EXCLUSIVE"
+"""The lock is the file system's: it goes with the process, however that ends."""
+
+BUSY_S = 5
+"""How long a process waits for others that write, before it fails."""
+
+
+def connect(path: Path, *, alone: bool = True) -> sqlite3.Connection:
+    """Open the file, or make it, for this process alone or for several.
 
     Raises:
         LogUnusable: it cannot be used, which the text tells why.
@@ -68,10 +95,13 @@ def connect(path: Path) -> sqlite3.Connection:
     try:
         if not path.exists():
             path.touch(mode=0o600)  # it will hold what people talked about
-        connection = sqlite3.connect(path, timeout=1, isolation_level=None)
+        timeout_s = 1 if alone else BUSY_S
+        connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise LogUnusable(f"{path}: {reason(error)}") from None
     try:
+        if alone:
+            connection.execute(ALONE)
         _prepare(connection)
     except sqlite3.Error as error:
         connection.close()
@@ -83,10 +113,8 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """Take the file for this process alone and see that it is one of ours."""
+    """See that the file is one of ours, and bring it up."""
     execute = connection.execute
-    # The lock is the file system's: it goes with the process, however that ends.
-    execute("PRAGMA locking_mode = EXCLUSIVE")
     application, version = (
         execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )

@@ -41,7 +41,7 @@ T = TypeVar("T")
 log = structlog.get_logger("seseragi.eventlog")
 
 
-class _Batch:
+class Batch:
     """Events on their way into the file."""
 
     __slots__ = ("at", "done", "events", "first", "memory", "run", "stream")
@@ -87,7 +87,7 @@ class _Run:
     def __init__(self, key: int, entry: Entry) -> None:
         self.key = key
         self.entry = entry
-        self.batches: deque[_Batch] = deque()
+        self.batches: deque[Batch] = deque()
         self.last = 0
         """The number of the last event that was taken, written or not."""
         self.ending = False
@@ -144,7 +144,7 @@ class SqliteLog:
         self._sweeper: asyncio.Task[None]
 
     async def open(self) -> None:
-        self._writer = Writer(lambda works: self._database.transact(works), explain=_explain)
+        self._writer = self._open_writer()
         try:
             await self._writer.read(self._open_file)
         except BaseException:
@@ -152,6 +152,9 @@ class SqliteLog:
             raise
         self._due.set()
         self._sweeper = asyncio.create_task(self._keep_swept(), name="event log sweeper")
+
+    def _open_writer(self) -> Writer:
+        return Writer(lambda works: self._database.transact(works), explain=explain)
 
     def _open_file(self) -> None:
         self._database = Database.open(self._path, now=self._wall())
@@ -169,9 +172,8 @@ class SqliteLog:
 
     async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
         claim = Claim(stream, digest)
-        excess = self._size - self._max_bytes
-        if excess > 0:
-            await self._forget(partial(self._database.forget_oldest, excess, now=self._wall()))
+        if self._size > self._max_bytes:
+            await self._make_room()
             if self._size > self._max_bytes:
                 bound = None if key is None else await self.claimed(key)
                 if bound is not None:
@@ -232,7 +234,7 @@ class SqliteLog:
         memory = self._entries.measure(stream, events)
         if not events:
             return
-        batch = _Batch(run, stream, run.last + 1, events, memory=memory, at=self._wall())
+        batch = Batch(run, stream, run.last + 1, events, memory=memory, at=self._wall())
         run.last += len(events)
         run.ending = batch.ends
         run.batches.append(batch)
@@ -297,6 +299,10 @@ class SqliteLog:
         await self._write(self._database.touch)
         await self._pay()
 
+    async def _make_room(self) -> None:
+        excess = self._size - self._max_bytes
+        await self._forget(partial(self._database.forget_oldest, excess, now=self._wall()))
+
     # In memory
 
     def _find(self, stream: str) -> Entry | None:
@@ -320,7 +326,7 @@ class SqliteLog:
 
     # In the writer's thread
 
-    def _store(self, batch: _Batch) -> int | None:
+    def _store(self, batch: Batch) -> int | None:
         """Write a batch and give its size; None if one before it is lost."""
         run = batch.run
         if run.lost is not None:
@@ -363,7 +369,7 @@ class SqliteLog:
 
     # After a commit
 
-    def _stored(self, batch: _Batch, size: int | None, error: BaseException | None) -> None:
+    def _stored(self, batch: Batch, size: int | None, error: BaseException | None) -> None:
         run, stream = batch.run, batch.stream
         run.batches.popleft()
         if self._runs.get(stream) is not run:
@@ -377,21 +383,21 @@ class SqliteLog:
         elif batch.ends and run.lost is None:
             self._owed[stream] = run
             self._show_lost(batch)
-            batch.settle(_explain(error))
+            batch.settle(explain(error))
         else:
-            error = run.lost = run.lost or _explain(error)
+            error = run.lost = run.lost or explain(error)
             run.last = len(run.entry.events)
             run.ending = False
             if batch.settle(error) and not run.batches:
                 run.lost = None
 
-    def _show(self, batch: _Batch) -> None:
+    def _show(self, batch: Batch) -> None:
         self._entries.add(batch.stream, batch.events, size=batch.memory, ended_at=batch.at)
         if batch.ends:
             del self._runs[batch.stream]
         batch.settle()
 
-    def _show_lost(self, batch: _Batch) -> None:
+    def _show_lost(self, batch: Batch) -> None:
         """End a stream whose end was refused as a restart would: from what the file has of it.
 
         Cursors stay true whether the file takes this end later or the process is killed.
@@ -449,7 +455,7 @@ class SqliteLog:
                 await self.sweep()
 
 
-def _explain(error: BaseException | None) -> ServiceError:
+def explain(error: BaseException | None) -> ServiceError:
     """Say what a failed write means for its stream."""
     log.error("the event log cannot be written", error=repr(error))
     return ServiceError("internal", "the event log could not be written")

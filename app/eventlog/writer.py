@@ -24,7 +24,8 @@ class _Job(NamedTuple):
 class Writer:
     """Runs work in its thread; `transact` does a list of it as a whole and gives the results.
 
-    `explain` makes what `write` raises of the reason why a transaction failed.
+    `explain` makes what `write` raises of the reason why a transaction failed. `pause_s` is
+    kept between two transactions if something waits for the second, so that others may write.
     """
 
     def __init__(
@@ -32,9 +33,11 @@ class Writer:
         transact: Callable[[Sequence[Work]], Sequence[Any]],
         *,
         explain: Callable[[BaseException], BaseException] = lambda error: error,
+        pause_s: float = 0,
     ) -> None:
         self._transact = transact
         self._explain = explain
+        self._pause_s = pause_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="event-log")
         self._waiting: list[_Job] = []
         self._idle = asyncio.Event()
@@ -101,7 +104,9 @@ class Writer:
                 stack.callback(job.then, result, error)
 
     def _go_on(self) -> None:
-        if self._waiting:
+        if self._waiting and self._pause_s:
+            asyncio.get_running_loop().call_later(self._pause_s, self._start)
+        elif self._waiting:
             self._start()
         else:
             self._idle.set()

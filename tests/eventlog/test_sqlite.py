@@ -355,7 +355,12 @@ async def test_file_of_the_first_version_is_read_and_brought_up(path):
     """What it lacked are the names; what it had are keys of streams that were still to come."""
     async with opened(path) as event_log:
         await filled(event_log, [START, END])
-    run_sql(path, "DROP TABLE names")
+    for statement in (
+        *(f"DROP TABLE {table}" for table in ("names", "processes", "notes", "attended")),
+        "DROP INDEX streams_running",
+        "ALTER TABLE streams DROP COLUMN process",
+    ):
+        run_sql(path, statement)
     run_sql(path, "ALTER TABLE claims ADD COLUMN early_at REAL")
     run_sql(path, "CREATE INDEX claims_early ON claims (early_at) WHERE early_at IS NOT NULL")
     run_sql(path, "INSERT INTO claims VALUES ('key', 'st_1', 'd', NULL), ('k', 'st_2', 'd', 1)")
