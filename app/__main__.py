@@ -6,6 +6,7 @@ import gc
 import os
 import socket
 import sys
+from functools import partial
 from typing import Any, NoReturn
 
 import structlog
@@ -13,10 +14,14 @@ import structlog
 from app import __version__
 from app.eventlog import LogUnusable
 from app.hub import Hub
-from app.main import build_hub, create_app
+from app.main import build_hub, create_app, prepare_log
 from app.server import Server, bind
 from app.settings import Settings, SettingsError, load_settings
 from app.telemetry.logs import configure_logs
+from app.workers import HASTEN, SERVES, Workers
+
+STOP_WITHIN_S = 15
+"""How long a worker may take to stop when the streams have drained."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = _parse(arguments)
     overrides = {
         name: value
-        for name in ("host", "port", "log")
+        for name in ("host", "port", "log", "workers")
         if (value := getattr(options, name)) is not None
     }
     try:
@@ -45,19 +50,44 @@ def main(arguments: list[str] | None = None) -> None:
         fail(str(error))
     listener = _listen(settings)
     configure_logs(format=settings.log_format, level=settings.log_level)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner, listener:
-        runner.run(_serve(settings, hub, listener))
+    with listener:
+        if settings.workers > 1:
+            raise SystemExit(_run_workers(settings, hub, listener))
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(settings, hub, listener))
 
 
-async def _serve(settings: Settings, hub: Hub, listener: socket.socket) -> None:
+def _run_workers(settings: Settings, hub: Hub, listener: socket.socket) -> int:
+    """Run the workers until they are stopped; the hub is none of theirs. Gives the exit code."""
+    if not hasattr(os, "fork"):
+        fail("several workers need a system that can fork a process, as Linux and macOS can")
+    try:
+        prepare_log(settings)
+    except LogUnusable as error:
+        fail(str(error))
+
+    def serve(link: socket.socket) -> None:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(settings, build_hub(settings), listener, link))
+
+    return Workers(
+        serve,
+        settings.workers,
+        on_serving=lambda: _say_listening(hub, listener, workers=settings.workers),
+        stop_s=settings.drain_s + STOP_WITHIN_S,
+    ).run()
+
+
+async def _serve(
+    settings: Settings, hub: Hub, listener: socket.socket, link: socket.socket | None = None
+) -> None:
+    """Serve until a signal comes, or until the parent says so at the other end of the link."""
+
     def on_listening() -> None:
-        structlog.get_logger("seseragi").info(
-            "listening",
-            url=_url(listener),
-            upstreams=[upstream.name for upstream in hub.upstreams.all],
-            default_model=hub.upstreams.default_model,
-            version=__version__,
-        )
+        if link is None:
+            _say_listening(hub, listener)
+        else:
+            link.send(SERVES)
 
     app = create_app(settings, hub)
     # What has been made so far stays: a collection need not look at it again. 4 % of the CPU
@@ -71,13 +101,38 @@ async def _serve(settings: Settings, hub: Hub, listener: socket.socket) -> None:
         others_answer=settings.log.startswith("redis"),
         on_listening=on_listening,
         drain=lambda: hub.drain(settings.drain_s),
-        hasten=hub.hasten,
+        # A signal may come from the parent's terminal or supervisor too, for each process.
+        hasten=(lambda: None) if link else hub.hasten,
     )
+    if link is not None:
+        obey = partial(_obey, link, server, hub)
+        asyncio.get_running_loop().add_reader(link, obey)
     try:
         await hub.open()
     except LogUnusable as error:
         fail(str(error))
     await server.serve(sockets=[listener])
+
+
+def _obey(link: socket.socket, server: Server, hub: Hub) -> None:
+    """Do what the parent says; when it is gone, stop at once."""
+    said = link.recv(16)
+    server.stop()
+    if HASTEN in said or not said:
+        hub.hasten()
+    if not said:
+        asyncio.get_running_loop().remove_reader(link)
+
+
+def _say_listening(hub: Hub, listener: socket.socket, **more: object) -> None:
+    structlog.get_logger("seseragi").info(
+        "listening",
+        url=_url(listener),
+        upstreams=[upstream.name for upstream in hub.upstreams.all],
+        default_model=hub.upstreams.default_model,
+        version=__version__,
+        **more,
+    )
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -95,6 +150,11 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         metavar="URL",
         help="where streams are kept: memory; sqlite:///PATH to survive a restart; "
         "redis://HOST:PORT/DB to be shared by many replicas (default: memory)",
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        help="processes that share the port and the log, which is not memory (default: 1)",
     )
     parser.add_argument(
         "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"

@@ -1,5 +1,6 @@
 """The composition root: builds everything from the settings, and the app around it."""
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -81,10 +82,18 @@ def build_log(settings: Settings) -> EventLog:
     """Build the event log, which is opened with the hub.
 
     Raises:
-        SettingsError: the URL cannot be used, or needs a package that is not installed.
+        SettingsError: the URL cannot be used, or needs a package that is not installed, or
+            workers cannot share the log.
     """
     kind, _, path = settings.log.partition(":///")
+    if settings.workers > 1 and kind == "memory":
+        raise SettingsError(
+            f"workers: {settings.workers} processes need a log that they share, and 'memory' is "
+            "none; take --log sqlite:///PATH or --log redis://HOST/DB"
+        )
     build: Callable[..., EventLog] = partial(SqliteLog, path) if kind == "sqlite" else MemoryLog
+    if settings.workers > 1 and kind == "sqlite":
+        build = partial(_shared_log(), path)
     if settings.log.startswith("redis"):
         build = _redis_log(settings.log)
     return build(
@@ -93,6 +102,25 @@ def build_log(settings: Settings) -> EventLog:
         max_stream_bytes=settings.max_stream_bytes,
         max_stream_events=settings.max_stream_events,
     )
+
+
+def prepare_log(settings: Settings) -> None:
+    """Make the log ready to be opened by several workers.
+
+    Raises:
+        LogUnusable: the place of the log cannot be used.
+    """
+    kind, _, path = settings.log.partition(":///")
+    if kind == "sqlite":
+        from app.eventlog.shared_database import prepare
+
+        prepare(Path(path), now=time.time())
+
+
+def _shared_log() -> Callable[..., EventLog]:
+    from app.eventlog.shared import SharedSqliteLog  # needs what Windows has not
+
+    return SharedSqliteLog
 
 
 def _redis_log(url: str) -> Callable[..., EventLog]:

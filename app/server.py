@@ -189,6 +189,10 @@ class Server(uvicorn.Server):
         await super().startup(sockets=sockets)
         self._on_listening()
 
+    def stop(self) -> None:
+        """Do what the first signal does."""
+        self._signals = max(self._signals, 1)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # Without uvicorn's own record of the signal, which it would raise again after a
         # clean stop, so that the process would die of it instead of exiting with 0.

@@ -10,7 +10,7 @@ APP = Path(__file__).parent.parent / "app"
 # Top first. A module may import from the layers below its own, and from its own package.
 LAYERS = [
     ("app.__main__",),
-    ("app.main", "app.server"),
+    ("app.main", "app.server", "app.workers"),
     ("app.api", "app.settings"),
     ("app.hub",),
     ("app.relay", "app.attempt", "app.watch"),
@@ -110,11 +110,11 @@ def test_only_who_works_within_anothers_call_catches_everything():
     assert ["app.api.response", "app.relay", "app.upstreams.transport"] == sorted(broad)
 
 
-def test_only_the_settings_read_the_environment():
+def test_only_the_command_and_the_parent_of_workers_import_os():
     readers = [
         name
         for name, path in modules()
         if "os" in {imported.partition(".")[0] for imported in imports(path)}
     ]
 
-    assert ["app.__main__"] == readers
+    assert ["app.__main__", "app.workers"] == readers

@@ -1,0 +1,238 @@
+"""Several processes that serve one listening socket, and the one that looks after them.
+
+The parent forks the workers and does nothing else: it has no loop and no thread. A socket
+pair joins it with each: by it a worker says that it serves, and is told to stop; and each
+sees there that the other is gone, however that came about.
+"""
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+
+SERVES, STOP, HASTEN = b"r", b"s", b"h"
+"""What a worker says, and what it is told."""
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+"""Before a worker that has died is started again: twice as long each time."""
+
+STABLE_S = 60.0
+"""A worker that has served for so long starts anew with the first pause."""
+
+log = structlog.get_logger("seseragi.workers")
+
+Serve = Callable[[socket.socket], None]
+"""What a worker runs, given its end of the pair."""
+
+
+class _Worker:
+    """One of the places for a worker, and the process that has it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.pid = 0
+        self.link: socket.socket | None = None
+        self.serves = False
+        self.started_at = 0.0
+        self.due_at = 0.0
+        """When it is to be started, if it is not running."""
+        self.pause_s = FIRST_PAUSE_S
+
+
+class Workers:
+    """Keeps `count` workers running until a signal says to stop.
+
+    `on_serving` is called when all of them have served for the first time. Those that have
+    not stopped `stop_s` seconds after they were told to are killed.
+    """
+
+    def __init__(
+        self, serve: Serve, count: int, *, on_serving: Callable[[], None], stop_s: float
+    ) -> None:
+        self._serve = serve
+        self._workers = [_Worker(number) for number in range(1, count + 1)]
+        self._on_serving = on_serving
+        self._stop_s = stop_s
+        self._waits = True
+        """Whether some worker has not served yet: until then none may fail."""
+        self._stop_by: float | None = None
+        self._hastened = False
+        self._wakeup, self._waker = socket.socketpair()
+
+    def run(self) -> int:
+        """Give the exit code: 0, or that of a worker that could not start."""
+        with _signals_to(self._waker):
+            # One alone first: what is wrong for it is wrong for all, and is said once.
+            while not self._workers[0].serves and self._stop_by is None:
+                self._start(self._workers[0])
+                if code := self._attend(self._workers[:1]):
+                    return code
+            while self._stop_by is None or any(worker.pid for worker in self._workers):
+                for worker in self._workers:
+                    self._start(worker)
+                if code := self._attend(self._workers):
+                    return self._give_up(code)
+        return 0
+
+    def _start(self, worker: _Worker) -> None:
+        """Start a worker if that is due."""
+        if worker.pid or self._stop_by is not None or worker.due_at > time.monotonic():
+            return
+        ours, theirs = socket.socketpair()
+        with _blocked_signals():
+            pid = os.fork()
+            if pid == 0:
+                self._become(theirs, ours)
+        theirs.close()
+        worker.pid, worker.link = pid, ours
+        worker.serves = False
+        worker.started_at = time.monotonic()
+
+    def _become(self, link: socket.socket, other: socket.socket) -> None:
+        """Run the worker in the new process, which ends with it."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
+        for held in (other, self._wakeup, self._waker, *(w.link for w in self._workers)):
+            if held is not None:
+                held.close()
+        code = 1
+        try:
+            self._serve(link)
+            code = 0
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 1
+        except BaseException:
+            log.exception("worker failed")
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _attend(self, workers: list[_Worker]) -> int:
+        """Wait for something to happen; give the exit code of a worker that ends all."""
+        links = {worker.link: worker for worker in workers if worker.link is not None}
+        ready, _, _ = select.select([self._wakeup, *links], [], [], self._wait_s(workers))
+        if self._wakeup in ready:
+            for _ in self._wakeup.recv(64):
+                self._stop()
+        for link in ready:
+            if link in links and (code := self._hear(links[link])):
+                return code
+        if self._stop_by is not None and time.monotonic() >= self._stop_by:
+            self._kill()
+        return 0
+
+    def _wait_s(self, workers: list[_Worker]) -> float | None:
+        """Tell when something is due, in seconds from now."""
+        due = [worker.due_at for worker in workers if not worker.pid]
+        if self._stop_by is not None:
+            due = [self._stop_by]
+        return max(0, min(due) - time.monotonic()) if due else None
+
+    def _hear(self, worker: _Worker) -> int:
+        assert worker.link is not None  # noqa: S101  (for mypy)
+        try:
+            said = worker.link.recv(1)
+        except ConnectionResetError:  # it has not heard all that it was told
+            said = b""
+        if said != SERVES:
+            return self._bury(worker)
+        worker.serves = True
+        if self._waits and all(worker.serves for worker in self._workers):
+            self._waits = False
+            self._on_serving()
+        return 0
+
+    def _bury(self, worker: _Worker) -> int:
+        """Note the end of a worker; give its exit code if it could not start at the first time."""
+        assert worker.link is not None  # noqa: S101  (for mypy)
+        worker.link.close()
+        worker.link = None
+        pid, worker.pid = worker.pid, 0
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if self._stop_by is not None:
+            return 0
+        if self._waits and not worker.serves:
+            return code if code > 0 else 1
+        now = time.monotonic()
+        if now - worker.started_at >= STABLE_S:
+            worker.pause_s = FIRST_PAUSE_S
+        log.warning(
+            "worker has ended and is started again",
+            worker=worker.number,
+            pid=pid,
+            code=code,
+            pause_s=worker.pause_s,
+        )
+        worker.due_at = now + worker.pause_s
+        worker.pause_s = min(2 * worker.pause_s, LONGEST_PAUSE_S)
+        return 0
+
+    # The end
+
+    def _stop(self) -> None:
+        """Tell the workers to stop, and to hasten if they were told before."""
+        if self._stop_by is None:
+            self._stop_by = time.monotonic() + self._stop_s
+            self._tell(STOP)
+        elif not self._hastened:
+            self._hastened = True
+            self._tell(HASTEN)
+
+    def _tell(self, what: bytes) -> None:
+        for worker in self._workers:
+            if worker.link is not None:
+                try:
+                    worker.link.send(what)
+                except OSError:  # it has just ended
+                    continue
+
+    def _kill(self) -> None:
+        for worker in self._workers:
+            if worker.pid:
+                log.error("worker did not stop and is killed", worker=worker.number, pid=worker.pid)
+                os.kill(worker.pid, signal.SIGKILL)
+        self._stop_by = time.monotonic() + self._stop_s
+
+    def _give_up(self, code: int) -> int:
+        """End all workers because one of them cannot start."""
+        self._stop()
+        self._stop()
+        while any(worker.pid for worker in self._workers):
+            self._attend(self._workers)
+        return code
+
+
+@contextmanager
+def _signals_to(waker: socket.socket) -> Iterator[None]:
+    """Have SIGTERM and SIGINT written to a socket, and do nothing else."""
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno())
+    before = {
+        number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(-1)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _blocked_signals() -> Iterator[None]:
+    """Hold signals back, so that none is taken twice while there are two processes."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
