@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import os
 import socket
@@ -87,7 +88,8 @@ async def _serve(
         if link is None:
             _say_listening(hub, listener)
         else:
-            link.send(SERVES)
+            with contextlib.suppress(OSError):  # that the parent is gone is heard there
+                link.send(SERVES)
 
     app = create_app(settings, hub)
     # What has been made so far stays: a collection need not look at it again. 4 % of the CPU

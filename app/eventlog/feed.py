@@ -82,6 +82,7 @@ class Feed:
         self._watched: dict[str, _Watched] = {}
         self._asked: list[asyncio.Future[None]] = []
         self._due = asyncio.Event()
+        self._rests = False
         self._task = asyncio.create_task(self._keep_looking(), name="event log feed")
 
     async def close(self) -> None:
@@ -113,6 +114,11 @@ class Feed:
         """Have a look soon: somebody is about to wait."""
         self._due.set()
 
+    def rouse(self) -> None:
+        """Listen from now on: something is produced here."""
+        if self._rests:
+            self._due.set()
+
     async def catch_up(self) -> None:
         """Wait for a look that begins from now on.
 
@@ -131,8 +137,10 @@ class Feed:
 
     async def _keep_looking(self) -> None:
         while True:
+            pause_s = self._pause_s()
+            self._rests = pause_s == REST_S
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pause_s()):
+                async with asyncio.timeout(pause_s):
                     await self._due.wait()
             self._due.clear()
             asked, self._asked = self._asked, []

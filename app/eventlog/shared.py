@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 
 from app.errors import RelayError, ServiceError
-from app.eventlog import PAGE, Follower, LogState
+from app.eventlog import PAGE, Claim, Follower, LogState
 from app.eventlog.database import Gone, Row
 from app.eventlog.feed import Feed
 from app.eventlog.shared_database import Note, Place, SharedDatabase, Sight
@@ -77,6 +77,11 @@ class SharedSqliteLog(SqliteLog):
         await super().close()
 
     # Streams
+
+    async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
+        claim = await super().create(stream, key=key, digest=digest)
+        self._feed.rouse()
+        return claim
 
     async def read(
         self, stream: str, after: int, *, timeout_s: float, limit: int = PAGE

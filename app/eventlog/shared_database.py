@@ -127,9 +127,14 @@ class SharedDatabase(Database):
     # Streams
 
     def is_gone(self, key: int) -> bool:
+        """Tell whether a stream has been removed, by whichever process."""
         return not self._execute(
             "SELECT 1 FROM streams WHERE key = ? AND gone_at IS NULL", (key,)
         ).fetchone()
+
+    def file(self, key: int, first: int, events: Sequence[Event]) -> None:
+        if not self.is_gone(key):
+            super().file(key, first, events)
 
     def let_go(self, id: str) -> None:
         """Take what was added to a stream of this process after others removed it."""

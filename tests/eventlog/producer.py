@@ -1,11 +1,12 @@
 """A process that appends to streams for ever and says what was taken; made to be killed.
 
-python -m tests.eventlog.producer PATH STREAMS
+python -m tests.eventlog.producer PATH STREAMS [shared]
 """
 
 import asyncio
 import sys
 
+from app.eventlog.shared import SharedSqliteLog
 from app.eventlog.sqlite import SqliteLog
 from app.events import Event, StreamStart, TextDelta, TextStart, ToolCallDelta, ToolCallStart
 
@@ -23,11 +24,12 @@ async def produce(event_log: SqliteLog, stream: str) -> None:
         print(stream, number, flush=True)
 
 
-async def main(path: str, streams: int) -> None:
-    event_log = SqliteLog(path, retention_s=1000, max_bytes=10**9)
+async def main(path: str, streams: int, *, shared: bool) -> None:
+    kind = SharedSqliteLog if shared else SqliteLog
+    event_log = kind(path, retention_s=1000, max_bytes=10**9)
     await event_log.open()
     await asyncio.gather(*(produce(event_log, f"st_{number}") for number in range(streams)))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), shared="shared" in sys.argv[3:]))

@@ -1,18 +1,27 @@
 """The contract once more, over a SQLite file that processes share: one alone, and two."""
 
-from collections.abc import Sequence
-from contextlib import asynccontextmanager
+import asyncio
+import math
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.eventlog import Claim
+from app.errors import RequestError, ServiceError
+from app.eventlog import Claim, LogUnusable, database, read_all, recovery, shared, sqlite, tail
 from app.eventlog.shared import SharedSqliteLog
 from app.eventlog.shared_database import prepare
-from app.events import Event
+from app.events import Event, StreamEnd
 from tests.eventlog.contract import *  # noqa: F403
-from tests.eventlog.contract import LIMITS
+from tests.eventlog.contract import END, LIMITS, START, code_of, deltas, ended, filled
 
 
 @asynccontextmanager
@@ -58,3 +67,230 @@ async def event_log(request, path, clock):
             return
         async with joined(path, wall=clock) as here:
             yield Elsewhere(there, here)
+
+
+# Reading what another process appends
+
+
+async def read_there(event_log: SharedSqliteLog, stream: str, after: int = 0) -> list[Event]:
+    """Read to the end, as a client does."""
+    seen: list[Event] = []
+    while not seen or not isinstance(seen[-1], StreamEnd):
+        seen += await event_log.read(stream, after + len(seen), timeout_s=5)
+    return seen
+
+
+async def test_events_are_there_elsewhere_within_a_tenth_of_a_second(path):
+    took: list[float] = []
+    async with joined(path) as there, joined(path) as here:
+        await filled(there, [START])
+        for number in range(30):
+            reading = asyncio.create_task(here.read("st_1", number + 1, timeout_s=5))
+            await asyncio.sleep(0.01 * random.Random(number).random())
+            begun = time.perf_counter()
+            await there.append("st_1", deltas(f"{number}"))
+            assert deltas(f"{number}") == list(await reading)
+            took.append(time.perf_counter() - begun)
+
+    assert statistics.median(took) < 0.1
+
+
+async def test_readers_elsewhere_miss_nothing_that_is_filed_and_swept(path, monkeypatch):
+    monkeypatch.setattr(sqlite, "FILED_EVENTS", 40)
+    monkeypatch.setattr(database, "TAIL_ROWS", 5)
+    monkeypatch.setattr(database, "SWEPT_AT_ONCE", 3)
+    monkeypatch.setattr(tail, "HELD", 30)
+    dice = random.Random(3)
+    expected: list[Event] = [START]
+    async with joined(path) as there, joined(path) as here, joined(path) as third:
+        await filled(there, expected)
+        await there.create("st_2")
+        readers = []
+        for number in range(300):
+            if number % 6 == 0:
+                after = dice.randrange(len(expected) + 1)
+                reading = read_there(dice.choice((here, third)), "st_1", after)
+                readers.append((after, asyncio.create_task(reading)))
+            batch = deltas(*(f"{number}.{part}" for part in range(dice.randrange(1, 8))))
+            await there.append("st_1", batch)
+            expected += batch
+            if number % 20 == 0:
+                await there.append("st_2", deltas("slow"))
+                await asyncio.sleep(0.02)
+        await there.append("st_1", [END])
+        expected.append(END)
+        for after, reader in readers:
+            assert expected[after:] == await asyncio.wait_for(reader, 5)
+        assert expected == await read_all(third, "st_1")
+        assert deltas(*["slow"] * 15) == await read_all(here, "st_2")
+
+
+async def test_state_elsewhere_is_no_older_than_the_question(path):
+    async with joined(path) as there, joined(path) as here:
+        await filled(there, [START])
+        for number in range(2, 40):
+            await there.append("st_1", deltas("a"))
+
+            assert number == (await here.state("st_1")).last
+
+
+async def test_reader_elsewhere_is_sent_away_when_this_process_stops(path):
+    async with joined(path) as there, joined(path) as here:
+        await filled(there, [START])
+        reading = asyncio.create_task(here.read("st_1", 1, timeout_s=60))
+        await asyncio.sleep(0.05)
+        here.send_away()
+
+        assert () == tuple(await asyncio.wait_for(reading, 1))
+        with pytest.raises(ServiceError, match="shutting down"):
+            await here.read("st_1", 1, timeout_s=60)
+        assert [START] == await read_all(here, "st_1")
+
+
+# What they tell each other
+
+
+async def test_process_hears_what_others_want_of_its_streams(path):
+    stopped: asyncio.Queue[str] = asyncio.Queue()
+    async with joined(path) as there, joined(path) as here:
+        there.on_stop(stopped.put_nowait)
+        await filled(there, [START])
+        await here.ask_stop("st_1")
+        assert "st_1" == await asyncio.wait_for(stopped.get(), 1)
+        await here.delete("st_1")
+        assert "st_1" == await asyncio.wait_for(stopped.get(), 1)
+        await here.ask_stop("st_1")
+        await here.ask_stop("st_unknown")
+        assert "stream_expired" == await code_of(there, "st_1")
+        with pytest.raises(RequestError, match="is gone"):
+            await there.append("st_1", [END])
+
+
+async def test_readers_elsewhere_are_told_until_they_leave(path, clock):
+    async with joined(path, wall=clock) as there, joined(path, wall=clock) as here:
+        await filled(there, [START])
+        assert -math.inf == await there.attended_s("st_1")
+        await here.state("st_1")
+        here.attend("st_1")
+        await here.name("a chat", "st_1")  # behind it
+        assert await there.attended_s("st_1") > 0
+        here.leave("st_1")
+        await here.name("a chat", "st_1")
+        clock.now += 7
+        assert -7 == await there.attended_s("st_1")
+        here.attend("st_1")
+    async with joined(path, wall=clock) as there:
+        pass
+
+
+async def test_what_was_deleted_elsewhere_is_not_in_the_file(path):
+    async with joined(path, max_stream_events=10_000) as there, joined(path) as here:
+        await there.create("st_1")
+        await there.append("st_1", deltas(*(["a secret"] * 3_000)))
+        await here.delete("st_1")
+        with pytest.raises(RequestError, match="is gone"):
+            await there.append("st_1", deltas("a secret"))
+        await there.sweep()
+        await here.sweep()
+    assert b"a secret" not in path.read_bytes()
+
+
+async def test_limit_of_the_file_is_that_of_all_processes(path, clock, monkeypatch):
+    monkeypatch.setattr(shared, "TALLY_S", 0)
+    monkeypatch.setattr(shared, "LOOK_AFTER_S", 0.01)
+    async with joined(path, wall=clock) as there, joined(path, wall=clock) as here:
+        for number in range(5):
+            clock.now += 1
+            await ended((there, here)[number % 2], f"st_{number}", size=300_000)
+            await asyncio.sleep(0.1)
+        codes = [await code_of(here, f"st_{number}") for number in range(5)]
+        assert "stream_expired" == codes[0]
+        assert [None, None, None] == codes[2:]
+        for number in range(4):
+            await there.create(f"st_a{number}")
+            await there.append(f"st_a{number}", deltas("x" * 300_000))
+        await asyncio.sleep(0.2)
+        with pytest.raises(ServiceError, match="full of running streams"):
+            await here.create("st_b")
+
+
+# Processes that are lost
+
+
+@contextmanager
+def producing(path: Path, streams: int = 20) -> Iterator["subprocess.Popen[str]"]:
+    """A process that appends to streams of the file for ever and says what was taken."""
+    command = [sys.executable, "-m", "tests.eventlog.producer", str(path), str(streams), "shared"]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as producer:
+        try:
+            yield producer
+        finally:
+            producer.kill()
+
+
+async def test_streams_of_a_killed_process_are_ended_by_another(path):
+    limits = {"retention_s": 1000, "max_bytes": 10**9}
+    async with joined(path, **limits) as here, joined(path, **limits) as third:
+        await here.create("st_here")
+        await here.append("st_here", [START])
+        with producing(path) as producer:
+            out = producer.stdout
+            assert out
+            said = [out.readline() for _ in range(300)]
+            streams = sorted({line.split()[0] for line in said})
+            readers = [asyncio.create_task(read_there(third, stream)) for stream in streams]
+            said += await asyncio.to_thread(lambda: [out.readline() for _ in range(2_000)])
+            producer.kill()
+            said += [line for line in out if line.endswith("\n")]
+        begun = time.monotonic()
+        taken = {stream: int(number) for stream, number in map(str.split, said)}
+        for stream, reader in zip(streams, readers, strict=True):
+            events = await asyncio.wait_for(reader, 10)
+            end = events[-1]
+
+            assert len(events) - 3 in (taken[stream], taken[stream] + 2)
+            assert isinstance(end, StreamEnd)
+            assert ("interrupted", recovery.LOST) == (end.status, end.error)
+            assert events == await read_all(here, stream)
+        assert time.monotonic() - begun < 5
+        assert 20 == len(streams)
+        assert not (await here.state("st_here")).ended
+        await here.append("st_here", [END])
+        assert [f"{path.name}-process-{n}" for n in (1, 2)] == sorted(
+            file.name for file in path.parent.glob("*-process-*")
+        )
+
+
+async def test_process_that_sleeps_is_not_taken_for_lost(path, monkeypatch):
+    monkeypatch.setattr(shared, "LOOK_AFTER_S", 0.01)
+    async with joined(path, retention_s=1000, max_bytes=10**9) as here:
+        with producing(path, 1) as producer:
+            assert producer.stdout
+            producer.stdout.readline()
+            producer.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(0.5)
+            state = await here.state("st_0")
+            assert not state.ended
+            producer.send_signal(signal.SIGCONT)
+            assert await here.read("st_0", state.last, timeout_s=5)
+
+
+async def test_process_that_leaves_leaves_nothing(path):
+    async with joined(path) as here:
+        async with joined(path) as there:
+            await ended(there, "st_1")
+        assert [f"{path.name}-process-1"] == [f.name for f in path.parent.glob("*-process-*")]
+        assert (await here.state("st_1")).ended
+    assert ["log.db"] == [file.name for file in path.parent.iterdir()]
+
+
+async def test_file_that_is_shared_is_not_prepared_again(path):
+    async with joined(path) as here:
+        await filled(here, [START])
+        with pytest.raises(LogUnusable, match="another process uses it"):
+            prepare(path, now=0)
+        assert not (await here.state("st_1")).ended
+    prepare(path, now=time.time())
+    async with joined(path) as here:
+        assert "interrupted" == (await read_all(here, "st_1"))[-1].status  # type: ignore[union-attr]

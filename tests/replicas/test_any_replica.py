@@ -1,17 +1,18 @@
-"""Two replicas over one Redis: whatever a client asks, either will do."""
+"""Two replicas over one Redis, or one SQLite file: whatever a client asks, either will do."""
 
 import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from app.eventlog.shared_database import prepare
 from app.framing.sse import Decoder, Message
-from tests.redis_server import RedisServer
 from tests.serving import HELLO, Relay, events_of, read_messages, serve_relay, text_of
 from tests.upstream import (
     DONE,
@@ -34,15 +35,25 @@ SLOW: list[Step] = [
 HELD: list[Step] = [head(), send(text("a")), send(text("b")), Hold()]
 
 
+@pytest.fixture(params=["redis", "sqlite"])
+def place(request, tmp_path: Path) -> str:
+    """The URL of a log that is empty and can be shared."""
+    if request.param == "redis":
+        url: str = request.getfixturevalue("redis").url
+        return url
+    prepare(tmp_path / "log.db", now=time.time())
+    return f"sqlite:///{tmp_path}/log.db"
+
+
 @asynccontextmanager
 async def replicas(
-    redis: RedisServer, script: list[Step], *, lease_s: float = 15, **settings: Any
+    place: str, script: list[Step], *, lease_s: float = 15, **settings: Any
 ) -> AsyncIterator[tuple[Relay, Relay, Upstream]]:
-    log = f"{redis.url}?lease_s={lease_s}"
+    log = f"{place}?lease_s={lease_s}" if place.startswith("redis") else place
     async with (
         serve_upstream() as upstream,
-        serve_relay(upstream, log=log, **settings) as first,
-        serve_relay(upstream, log=log, **settings) as second,
+        serve_relay(upstream, log=log, workers=2, **settings) as first,
+        serve_relay(upstream, log=log, workers=2, **settings) as second,
     ):
         upstream.script = script
         yield first, second, upstream
@@ -74,8 +85,8 @@ async def text_so_far(relay: Relay, stream: str, text: str) -> None:
     await until(relay, stream, lambda reply: reply.json().get("text") == text)
 
 
-async def test_reader_of_another_replica_gets_each_event_as_it_comes(redis):
-    async with replicas(redis, SLOW) as (first, second, _):
+async def test_reader_of_another_replica_gets_each_event_as_it_comes(place):
+    async with replicas(place, SLOW) as (first, second, _):
         stream = await start(first)
         here, there = await asyncio.gather(read(first, stream), read(second, stream))
 
@@ -83,8 +94,8 @@ async def test_reader_of_another_replica_gets_each_event_as_it_comes(redis):
         assert "abcdefgh" == text_of(events_of(there))
 
 
-async def test_reader_that_moves_to_and_fro_sees_every_event_once(redis):
-    async with replicas(redis, SLOW) as (first, second, _):
+async def test_reader_that_moves_to_and_fro_sees_every_event_once(place):
+    async with replicas(place, SLOW) as (first, second, _):
         stream = await start(first)
         seen: list[Message] = []
         for turn in range(20):
@@ -108,8 +119,8 @@ async def test_reader_that_moves_to_and_fro_sees_every_event_once(redis):
 
 
 @pytest.mark.parametrize("how", ["cancel", "delete"])
-async def test_stop_on_another_replica_closes_the_upstream_within_a_second(redis, how):
-    async with replicas(redis, HELD) as (first, second, upstream):
+async def test_stop_on_another_replica_closes_the_upstream_within_a_second(place, how):
+    async with replicas(place, HELD) as (first, second, upstream):
         stream = await start(first)
         await text_so_far(second, stream, "ab")
         reading = asyncio.create_task(read(second, stream))
@@ -129,8 +140,8 @@ async def test_stop_on_another_replica_closes_the_upstream_within_a_second(redis
             await until(first, stream, lambda reply: reply.status_code == 410)
 
 
-async def test_one_of_many_requests_with_a_key_starts_a_generation(redis):
-    async with replicas(redis, SLOW) as (first, second, upstream):
+async def test_one_of_many_requests_with_a_key_starts_a_generation(place):
+    async with replicas(place, SLOW) as (first, second, upstream):
 
         async def post(relay: Relay) -> tuple[str, list[Message]]:
             async with relay.client.stream(
@@ -148,9 +159,9 @@ async def test_one_of_many_requests_with_a_key_starts_a_generation(redis):
         assert 422 == reply.status_code
 
 
-async def test_failure_of_a_stream_elsewhere_is_an_http_status(redis):
+async def test_failure_of_a_stream_elsewhere_is_an_http_status(place):
     refused: list[Step] = [wait(0.3), head("500 Oops", "application/json"), send("{}")]
-    async with replicas(redis, refused) as (first, second, _):
+    async with replicas(place, refused) as (first, second, _):
         posts = [
             asyncio.create_task(
                 relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
@@ -163,8 +174,8 @@ async def test_failure_of_a_stream_elsewhere_is_an_http_status(redis):
         assert replies[0].headers["stream-id"] == replies[1].headers["stream-id"]
 
 
-async def test_post_sent_again_to_another_replica_reads_on(redis):
-    async with replicas(redis, SLOW) as (first, second, upstream):
+async def test_post_sent_again_to_another_replica_reads_on(place):
+    async with replicas(place, SLOW) as (first, second, upstream):
         stream = await start(first)
         whole = await read(first, stream)
         async with second.client.stream(
@@ -174,11 +185,11 @@ async def test_post_sent_again_to_another_replica_reads_on(redis):
         assert 1 == len(upstream.calls)
 
 
-async def test_chat_is_found_and_stopped_on_another_replica(redis):
+async def test_chat_is_found_and_stopped_on_another_replica(place):
     message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
     chat = "/v1/ui/chat/a%20chat"
     async with (
-        replicas(redis, HELD) as (first, second, upstream),
+        replicas(place, HELD) as (first, second, upstream),
         first.client.stream(
             "POST", "/v1/ui/chat", json={"id": "a chat", "messages": [message]}
         ) as reply,
@@ -191,9 +202,9 @@ async def test_chat_is_found_and_stopped_on_another_replica(redis):
         assert await reply.aread() == await again.aread()
 
 
-async def test_reader_elsewhere_keeps_a_stream_alive(redis):
+async def test_reader_elsewhere_keeps_a_stream_alive(place):
     # Readers are believed to be there for as long as a lease.
-    async with replicas(redis, HELD, lease_s=0.6, linger_s=0.3) as (first, second, upstream):
+    async with replicas(place, HELD, lease_s=0.6, linger_s=0.3) as (first, second, upstream):
         async with first.client.stream("POST", "/v1/chat", json=HELLO) as reply:
             stream = reply.headers["stream-id"]
             reading = asyncio.create_task(read(second, stream))
@@ -206,8 +217,8 @@ async def test_reader_elsewhere_keeps_a_stream_alive(redis):
         await until(second, stream, lambda reply: reply.json()["status"] == "cancelled")
 
 
-async def test_silent_stream_elsewhere_has_heartbeats(redis):
-    async with replicas(redis, HELD, heartbeat_s=0.1) as (first, second, _):
+async def test_silent_stream_elsewhere_has_heartbeats(place):
+    async with replicas(place, HELD, heartbeat_s=0.1) as (first, second, _):
         stream = await start(first)
         await text_so_far(second, stream, "ab")
         async with second.client.stream("GET", f"/v1/streams/{stream}/events") as reply:
@@ -218,8 +229,8 @@ async def test_silent_stream_elsewhere_has_heartbeats(redis):
                     break
 
 
-async def test_two_replicas_tell_of_a_stream_alike(redis):
-    async with replicas(redis, SLOW) as (first, second, _):
+async def test_two_replicas_tell_of_a_stream_alike(place):
+    async with replicas(place, SLOW) as (first, second, _):
         stream = await start(first)
         await asyncio.gather(read(first, stream), read(second, stream))
         for path in (f"/v1/streams/{stream}", f"/v1/streams/{stream}/events?format=openai_chat"):

@@ -1,0 +1,248 @@
+"""Several workers on one socket, as processes: what users, operators and supervisors see."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.replicas.processes import Reader, Replica, browser, running, start
+from tests.serving import HELLO
+from tests.test_command import COMMAND, ask, environment
+from tests.test_command import running as running_command
+
+LONG = b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
+
+
+def file_of(folder: Path) -> str:
+    return f"sqlite:///{folder}/log.db"
+
+
+def children(pid: int) -> list[int]:
+    listed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout
+    return [int(child) for child in listed.split()]
+
+
+def descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def until_gone(pids: list[int], within_s: float) -> None:
+    async with asyncio.timeout(within_s):
+        while any(map(lives, pids)):  # noqa: ASYNC110  (they are no children of this process)
+            await asyncio.sleep(0.05)
+
+
+def pid_of(replica: Replica) -> int:
+    assert replica._process is not None
+    return replica._process.pid
+
+
+def said(replica: Replica, event: str) -> list[dict]:
+    lines = [json.loads(line) for line in replica.said]
+    return [line for line in lines if line["event"] == event]
+
+
+async def follow(client: httpx2.AsyncClient, replica: Replica, reader: Reader) -> None:
+    """Read to the end by connections that are each a worker's, cut after some events."""
+    dice = random.Random(reader.stream)
+    while not reader.ended:
+        await reader.read(replica, most=dice.choice((5, 40, None)))
+        assert not reader.statuses or reader.statuses[-1] == 200
+
+
+@pytest.mark.parametrize("log", ["sqlite", "redis"])
+async def test_streams_outlive_the_connections_and_end_when_their_worker_dies(
+    log, tmp_path, request
+):
+    """Every client sees every event once and in order; `Reader` holds that."""
+    place = file_of(tmp_path) if log == "sqlite" else request.getfixturevalue("redis").url
+    place += "?lease_s=1.5" if log == "redis" else ""
+    async with running(1, tmp_path, place, workers=3) as (relay,), browser() as client:
+        streams = await asyncio.gather(*(start(client, relay) for _ in range(24)))
+        killed = max(children(pid_of(relay)), key=descriptors)  # it has most of the streams
+        readers = [Reader(client, stream) for stream in streams for _ in range(3)]
+        reading = [asyncio.create_task(follow(client, relay, reader)) for reader in readers]
+        await asyncio.sleep(1)
+        os.kill(killed, signal.SIGKILL)
+        started = time.monotonic()
+        ended = await asyncio.wait_for(first_lost(readers), 10)
+        assert time.monotonic() - started < 5
+        # The others go on: some of them are stopped here, by whichever worker is asked.
+        await asyncio.gather(
+            *(client.post(f"{relay.url}/v1/streams/{stream}/cancel") for stream in streams)
+        )
+        await asyncio.gather(*reading)
+
+        ends = {reader.stream: reader.end for reader in readers}
+        assert {"interrupted", "cancelled"} == {end["status"] for end in ends.values()}
+        assert "producer_lost" == ended["error"]["code"]
+        for reader in readers:
+            assert ends[reader.stream] == reader.end
+        async with asyncio.timeout(5):
+            while len(children(pid_of(relay))) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        (line,) = said(relay, "worker has ended and is started again")
+        assert (killed, -9) == (line["pid"], line["code"])
+
+
+async def first_lost(readers: list[Reader]) -> dict:
+    while True:
+        for reader in readers:
+            if reader.ended and reader.end["status"] == "interrupted":
+                return reader.end
+        await asyncio.sleep(0.02)
+
+
+async def test_connections_are_spread_over_the_workers(tmp_path):
+    async with running(1, tmp_path, file_of(tmp_path), workers=2) as (relay,), browser() as client:
+        await asyncio.gather(*(start(client, relay) for _ in range(100)))
+        held = [descriptors(pid) for pid in children(pid_of(relay))]
+
+        assert max(held) < 4 * min(held)
+
+
+def test_key_is_one_generation_whichever_worker_is_asked(tmp_path):
+    with running_command("--workers", "3", "--log", file_of(tmp_path), cwd=tmp_path) as (_, url):
+
+        async def post(client: httpx2.AsyncClient) -> str:
+            headers = {"idempotency-key": "k", "prefer": "respond-async"}
+            reply = await client.post(f"{url}/v1/chat", json=HELLO, headers=headers)
+            return reply.json()["id"]
+
+        async def post_all() -> list[str]:
+            async with browser() as client:
+                return await asyncio.gather(*(post(client) for _ in range(30)))
+
+        assert 1 == len(set(asyncio.run(post_all())))
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_signal_drains_all_workers(tmp_path, sent):
+    arguments = ("--workers", "2", "--log", file_of(tmp_path))
+    with running_command(*arguments, cwd=tmp_path, SESERAGI_DRAIN_S="30") as (process, url):
+        body = b'{"max_tokens":30,"messages":[{"role":"user","content":"hi"}]}'
+        with ask(url, body) as reply:
+            first = reply.read(300)
+            # As a supervisor or a terminal does, which reach every process.
+            for pid in (process.pid, *children(process.pid)):
+                os.kill(pid, sent)
+            whole = first + reply.read()
+        _, err = process.communicate(timeout=10)
+
+    assert b'"status":"completed"' in whole
+    assert 0 == process.returncode
+    assert "Traceback" not in err
+    assert ["log.db"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_second_signal_hastens_all_workers(tmp_path):
+    arguments = ("--workers", "2", "--log", file_of(tmp_path))
+    with running_command(*arguments, cwd=tmp_path, SESERAGI_DRAIN_S="60") as (process, url):
+        with ask(url, LONG) as reply:
+            reply.read(1000)
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.4)
+            assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+            body = reply.read()
+        process.communicate(timeout=5)
+
+    assert b'"status":"interrupted"' in body
+    assert 0 == process.returncode
+
+
+async def test_workers_end_with_their_parent(tmp_path):
+    async with running(1, tmp_path, file_of(tmp_path), workers=2, drain_s=60) as (relay,):
+        async with browser() as client:
+            stream = await start(client, relay)
+            reader = Reader(client, stream)
+            await reader.read(relay, most=5)
+            workers = children(pid_of(relay))
+            assert 2 == len(workers)
+            reading = asyncio.create_task(reader.read(relay))
+            await asyncio.sleep(0.1)
+            relay.signal(signal.SIGKILL)
+            await asyncio.wait_for(reading, 5)
+            assert "interrupted" == reader.end["status"]
+        await until_gone(workers, 6)
+
+
+async def test_worker_that_is_told_to_stop_by_itself_drains_and_is_replaced(tmp_path):
+    async with running(1, tmp_path, file_of(tmp_path), workers=2) as (relay,), browser() as client:
+        before = children(pid_of(relay))
+        os.kill(before[0], signal.SIGTERM)
+        await until_gone(before[:1], 5)
+        async with asyncio.timeout(5):
+            while len(children(pid_of(relay))) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert before[1] in children(pid_of(relay))
+        for _ in range(5):
+            assert 200 == (await client.get(f"{relay.url}/readyz")).status_code
+        (line,) = said(relay, "worker has ended and is started again")
+        assert 0 == line["code"]
+
+
+def test_listening_is_said_once(tmp_path):
+    arguments = ("--workers", "3", "--log", file_of(tmp_path))
+    with running_command(*arguments, cwd=tmp_path) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=10)
+
+    assert "listening" not in err  # again
+
+
+BAD_STARTS = [
+    ("memory", ["--log", "memory"], "--log sqlite:///PATH or --log redis://HOST/DB"),
+    ("no log", [], "--log sqlite:///PATH"),
+    ("no directory", ["--log", "sqlite:///none/log.db"], "'none' does not exist"),
+    ("no Redis", ["--log", "redis://127.0.0.1:1/0"], "127.0.0.1:1"),
+    ("no number", ["--workers", "many", "--log", "sqlite:///log.db"], "--workers: 'many'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "told"), [row[1:] for row in BAD_STARTS], ids=[row[0] for row in BAD_STARTS])  # fmt: skip
+def test_bad_start_of_workers_says_why_in_one_line(arguments, told, tmp_path):
+    done = subprocess.run(
+        [*COMMAND, "--port", "0", "--workers", "3", *arguments],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+
+    assert 2 == done.returncode
+    assert 1 == len(done.stderr.splitlines()), done.stderr
+    assert done.stderr.startswith("seseragi: ")
+    assert told in done.stderr
+
+
+def test_file_of_another_relay_is_refused_both_ways(tmp_path):
+    one = ("--log", file_of(tmp_path))
+    for first, second in ((one, (*one, "--workers", "2")), ((*one, "--workers", "2"), one)):
+        with running_command(*first, cwd=tmp_path):
+            done = subprocess.run(
+                [*COMMAND, "--port", "0", *second],
+                cwd=tmp_path,
+                env=environment(),
+                capture_output=True,
+                text=True,
+                timeout=20,
+            )
+
+            assert (2, 1) == (done.returncode, len(done.stderr.splitlines()))
+            assert "another process uses it" in done.stderr
