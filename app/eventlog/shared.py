@@ -107,7 +107,7 @@ class SharedSqliteLog(SqliteLog):
         if super().follow(stream, after, follower):
             return True
         tail = self._feed.find(stream)
-        if tail is None or tail.ended or after != tail.last:
+        if tail is None or tail.ended or after != tail.last or self._stopping:
             return False
         tail.followers.append(follower)
         self._feed.wake()

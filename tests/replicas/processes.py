@@ -96,7 +96,7 @@ async def start(
     reply = await client.post(
         f"{replica.url}/v1/chat",
         json={**HELLO, "model": model, "on_disconnect": "continue", **fields},
-        headers={"prefer": "respond-async"},
+        headers={"prefer": "respond-async", "connection": "close"},  # any worker, each time
     )
     assert reply.status_code == 202, reply.text
     stream: str = reply.json()["id"]
