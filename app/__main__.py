@@ -91,6 +91,7 @@ async def _serve(
             with contextlib.suppress(OSError):  # that the parent is gone is heard there
                 link.send(SERVES)
 
+    all_stop = asyncio.Event()
     app = create_app(settings, hub)
     # What has been made so far stays: a collection need not look at it again. 4 % of the CPU
     # of short requests, and pauses that grow with the streams only.
@@ -100,14 +101,16 @@ async def _serve(
         app,
         send_timeout_s=settings.send_timeout_s,
         keepalive_s=settings.keepalive_s,
-        others_answer=settings.log.startswith("redis"),
+        others_answer=lambda: (
+            settings.log.startswith("redis") or (link is not None and not all_stop.is_set())
+        ),
         on_listening=on_listening,
         drain=lambda: hub.drain(settings.drain_s),
         # A signal may come from the parent's terminal or supervisor too, for each process.
         hasten=(lambda: None) if link else hub.hasten,
     )
     if link is not None:
-        obey = partial(_obey, link, server, hub)
+        obey = partial(_obey, link, server, hub, all_stop)
         asyncio.get_running_loop().add_reader(link, obey)
     try:
         await hub.open()
@@ -116,9 +119,10 @@ async def _serve(
     await server.serve(sockets=[listener])
 
 
-def _obey(link: socket.socket, server: Server, hub: Hub) -> None:
+def _obey(link: socket.socket, server: Server, hub: Hub, all_stop: asyncio.Event) -> None:
     """Do what the parent says; when it is gone, stop at once."""
     said = link.recv(16)
+    all_stop.set()
     server.stop()
     if HASTEN in said or not said:
         hub.hasten()

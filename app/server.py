@@ -145,7 +145,7 @@ class Protocol(HttpToolsProtocol):
 class Server(uvicorn.Server):
     """On SIGTERM or SIGINT `drain` runs while requests are still answered; then it stops.
 
-    A second signal calls `hasten`. Where `others_answer`, it takes no connection from the
+    A second signal calls `hasten`. Where `others_answer` then, it takes no connection from the
     signal on and keeps none that is idle: a proxy sends even a POST elsewhere when it
     cannot connect, and never after a 503.
     """
@@ -156,7 +156,7 @@ class Server(uvicorn.Server):
         *,
         send_timeout_s: float,
         keepalive_s: float,
-        others_answer: bool,
+        others_answer: Callable[[], bool],
         on_listening: Callable[[], None],
         drain: Callable[[], Awaitable[None]],
         hasten: Callable[[], None],
@@ -212,7 +212,7 @@ class Server(uvicorn.Server):
             connection.shutdown()
 
     async def _drain_all(self) -> None:
-        if self._others_answer:
+        if self._others_answer():
             self._turn_away()
         try:
             await self._drain()

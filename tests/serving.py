@@ -64,7 +64,7 @@ async def serve_relay(
         create_app(built, hub),
         send_timeout_s=built.send_timeout_s,
         keepalive_s=built.keepalive_s,
-        others_answer=False,
+        others_answer=lambda: False,
         on_listening=listening.set,
         drain=lambda: hub.drain(built.drain_s),
         hasten=hub.hasten,
