@@ -3,6 +3,7 @@
     python -m bench [table] [--quick] [--rounds N] [--only PARTS] [--peer litellm] [--json FILE]
     python -m bench growth [--quick] [--plots FOLDER]
     python -m bench soak [--streams 100000]
+    python -m bench redis [--quick] [--rounds N] [--only PARTS] [--json FILE]
 
 The relay has one core, the load generator (upstream and readers in one) another. Believe the
 ratios of one run: machines differ from minute to minute.
@@ -12,14 +13,14 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench import figures, growth, soak, table
+from bench import figures, growth, redis, soak, table
 from bench.load import Load, Unavailable, build
 from bench.machine import cores, describe, summary
-from bench.measures import PARTS, QUICK, Plan, measure, say
+from bench.measures import PARTS, QUICK, Plan, Row, measure, say
 from bench.relays import DIRECT, Relay, free_port, nginx, own, peer, version_of
 
 
@@ -34,6 +35,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 return growth.run(load, core, quick=options.quick, folder=options.plots)
             case "soak":
                 return soak.run(load, core, streams=options.streams)
+            case "redis":
+                return _redis(options, load, core)
             case _:
                 return _table(options, load, core)
     except Unavailable as fault:
@@ -49,11 +52,16 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", nargs="?", default="table", choices=("table", "growth", "soak"))
+    parser.add_argument(
+        "what", nargs="?", default="table", choices=("table", "growth", "soak", "redis")
+    )
     parser.add_argument("--quick", action="store_true", help="shorter, one round, less exact")
     parser.add_argument("--rounds", type=int, help="of each relay, taking turns")
     parser.add_argument(
-        "--only", default="", help=f"parts, comma-separated: {', '.join(PARTS)}, figures"
+        "--only",
+        default="",
+        help=f"parts, comma-separated: {', '.join(PARTS)}, figures;"
+        f" of redis: {', '.join(redis.PARTS)}",
     )
     parser.add_argument(
         "--peer",
@@ -84,17 +92,27 @@ def _table(options: argparse.Namespace, load: Load, core: int) -> int:
             print(f"{row.relay.name}: {complaint}")
         for part, late_ms in row.late.items():
             print(f"{row.relay.name}, {part}: not quiet, the load itself was {late_ms:.0f} ms late")
-    if options.json:
-        written = {"machine": describe(), "rows": [table.as_json(row) for row in rows + ours]}
-        options.json.write_text(json.dumps(written, indent=1) + "\n")
+    _write(options.json, rows + ours)
     return int(any(row.complaints for row in rows + ours if row.relay.name.startswith("seseragi")))
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _redis(options: argparse.Namespace, load: Load, core: int) -> int:
+    row = redis.run(load, core, _plan(options, redis.PARTS))
+    _write(options.json, [row])
+    return int(bool(row.complaints))
+
+
+def _write(file: Path | None, rows: Sequence[Row]) -> None:
+    if file is not None:
+        written = {"machine": describe(), "rows": [table.as_json(row) for row in rows]}
+        file.write_text(json.dumps(written, indent=1) + "\n")
+
+
+def _plan(options: argparse.Namespace, known: Iterable[str] = (*PARTS, "figures")) -> Plan:
     plan = QUICK if options.quick else Plan()
     parts = tuple(filter(None, options.only.split(",")))
-    if unknown := set(parts) - {*PARTS, "figures"}:
-        raise Unavailable(f"unknown part {unknown.pop()!r}; parts: {', '.join(PARTS)}, figures")
+    if unknown := set(parts) - set(known):
+        raise Unavailable(f"unknown part {unknown.pop()!r}; parts: {', '.join(known)}")
     return replace(plan, rounds=options.rounds or plan.rounds, parts=parts)
 
 

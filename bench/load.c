@@ -45,7 +45,7 @@ static const uint64_t MS = 1000000, SECOND = 1000000000;
 static struct {
     const char *mode, *host, *path, *model, *key, *readers_path, *act;
     const char *headers[16];
-    int header_count, listen_port, relay_port;
+    int header_count, listen_port, relay_port, readers_port;
     int pids[PIDS], pid_count;
     uint64_t streams, tokens, requests, warmup_requests, readers, preload, max_streams;
     uint64_t size, slice, gap_us, leave;
@@ -72,7 +72,7 @@ static const char HELP[] =
     "  serve     only the upstream, for --seconds\n"
     "options: --host A --path P --model M --key K --header 'N: V' --pid RELAY (repeat; children count)\n"
     "  --size BYTES of a token's text  --slice BYTES a write, --gap-us apart  --readers N more a stream\n"
-    "  --readers-path P with %s  --reconnect for each request  --warmup-requests N\n"
+    "  --readers-path P with %s  --readers-port PORT of another relay  --reconnect for each request  --warmup-requests N\n"
     "  --leave N: clients hang up after N tokens\n"
     "  --max-streams N  --settle S  --limit S after which it ends in any case\n";
 
@@ -136,7 +136,7 @@ static struct {
     bool on;
     uint64_t start_ns, end_ns, tokens, written, requests, cut, told;
     uint64_t missing, repeated, foreign, unended, broken, status, unfinished, retried;
-    double cpu_s, own_cpu_s;
+    double cpu_s, own_cpu_s, each_s[PIDS];
     Times added, first, late, whole, noticed;
 } m;
 
@@ -201,7 +201,7 @@ static double of_relay(double (*of)(int pid)) {
 
 static void measure_start(void) {
     memset(&m, 0, sizeof m);
-    m.cpu_s = of_relay(cpu_of);
+    for (int i = 0; i < o.pid_count; i++) m.each_s[i] = of_family(o.pids[i], cpu_of);
     m.own_cpu_s = (double)clock() / CLOCKS_PER_SEC;
     m.on = true;
     m.start_ns = now_ns();
@@ -210,7 +210,10 @@ static void measure_start(void) {
 static void measure_end(void) {
     m.on = false;
     m.end_ns = now_ns();
-    m.cpu_s = of_relay(cpu_of) - m.cpu_s;
+    for (int i = 0; i < o.pid_count; i++) {
+        m.each_s[i] = of_family(o.pids[i], cpu_of) - m.each_s[i];
+        m.cpu_s += m.each_s[i];
+    }
     m.own_cpu_s = (double)clock() / CLOCKS_PER_SEC - m.own_cpu_s;
 }
 
@@ -604,8 +607,9 @@ static void client_request(Client *cl) {
 }
 
 static bool client_connect(Client *cl) {
+    int port = cl->stream && o.readers_port ? o.readers_port : o.relay_port;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)o.relay_port)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     if (fd < 0) die("socket: %s", strerror(errno));
     inet_pton(AF_INET, o.host, &address.sin_addr);
     if (connect(fd, (struct sockaddr *)&address, sizeof address) && errno != EINPROGRESS) {
@@ -1144,6 +1148,8 @@ static void print_result(uint64_t streams, double kib) {
     printf("\"seconds\": %.3f, \"tokens_per_s\": %.0f, ", seconds, seconds > 0 ? (double)m.tokens / seconds : 0.0);
     if (o.pid_count) {
         printf("\"cpu_s\": %.2f, \"busy\": %.3f, ", m.cpu_s, seconds > 0 ? m.cpu_s / seconds : 0.0);
+        for (int i = 0; i < o.pid_count; i++)
+            printf("%s%.2f%s", i ? ", " : "\"each_cpu_s\": [", m.each_s[i], i + 1 < o.pid_count ? "" : "], ");
         if (m.tokens) printf("\"us_per_token\": %.2f, ", m.cpu_s / (double)m.tokens * 1e6);
         if (m.requests) printf("\"us_per_request\": %.1f, ", m.cpu_s / (double)m.requests * 1e6);
         if (kib > -1e9) printf("\"kib_per_stream\": %.2f, ", kib);
@@ -1203,6 +1209,7 @@ static void read_options(int count, char **words) {
         REAL_OPTION("--p99-ms", p99_ms)
         if (!strcmp(name, "--listen")) { o.listen_port = atoi(value); continue; }
         if (!strcmp(name, "--relay")) { o.relay_port = atoi(value); continue; }
+        if (!strcmp(name, "--readers-port")) { o.readers_port = atoi(value); continue; }
         if (!strcmp(name, "--header") && o.header_count < 16) { o.headers[o.header_count++] = value; continue; }
         if (!strcmp(name, "--pid") && o.pid_count < PIDS) { o.pids[o.pid_count++] = atoi(value); continue; }
         die("unknown option %s; `load --help` lists them", name);

@@ -40,6 +40,8 @@ class Result(msgspec.Struct, frozen=True):
     errors: dict[str, int]
     first_error: str = ""
     cpu_s: float = 0.0
+    each_cpu_s: tuple[float, ...] = ()
+    """Of the target's process, then of the others that were to be counted."""
     busy: float = 0.0
     us_per_token: float = 0.0
     us_per_request: float = 0.0
@@ -68,6 +70,8 @@ class Target:
     path: str = "/v1/chat/completions"
     model: str = "bench"
     headers: tuple[str, ...] = ()
+    others: tuple[int, ...] = ()
+    """Further processes to count."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,8 @@ class Load:
         words += ["--relay", str(target.port), "--path", target.path, "--model", target.model]
         for header in target.headers:
             words += ["--header", header]
-        return words if target.pid is None else [*words, "--pid", str(target.pid)]
+        pids = target.others if target.pid is None else (target.pid, *target.others)
+        return words + [word for pid in pids for word in ("--pid", f"{pid}")]
 
 
 def _words(options: dict[str, float | str]) -> list[str]:
