@@ -47,6 +47,7 @@ class Store:
             "round_trips": stats["total_reads_processed"] / events,
             "bytes_in": stats["total_net_input_bytes"] / events,
             "bytes_out": stats["total_net_output_bytes"] / events,
+            "file_bytes": self.client.info("persistence")["aof_current_size"] / events,
         }
 
     def memory(self) -> int:
@@ -201,6 +202,7 @@ LINES = (
     ("commands a token, those in scripts counted", "commands", "{:.2f}"),
     ("times that Redis read from its connections, a token", "round_trips", "{:.3f}"),
     ("bytes into Redis, an event", "bytes_in", "{:.0f}"),
+    ("bytes in its file, an event", "file_bytes", "{:.0f}"),
     ("delay of a token, log in memory, p50", "memory_added_p50_ms", "{:.2f} ms"),
     ("delay of a token, log in Redis, p50", "added_p50_ms", "{:.2f} ms"),
     ("delay of a token, log in Redis, p99", "added_p99_ms", "{:.2f} ms"),
