@@ -16,13 +16,17 @@ from app import __version__
 from app.eventlog import LogUnusable
 from app.hub import Hub
 from app.main import build_hub, create_app, prepare_log
-from app.server import Server, bind
+from app.server import Server, allow_files, bind
 from app.settings import Settings, SettingsError, load_settings
 from app.telemetry.logs import configure_logs
 from app.workers import HASTEN, SERVES, Workers
 
 STOP_WITHIN_S = 15
 """How long a worker may take to stop when the streams have drained."""
+
+FILES_A_STREAM = 2
+"""The connections of its client and of its upstream."""
+OTHER_FILES = 100
 
 
 class _Parser(argparse.ArgumentParser):
@@ -51,6 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
         fail(str(error))
     listener = _listen(settings)
     configure_logs(format=settings.log_format, level=settings.log_level)
+    _check_files(settings)
     with listener:
         if settings.workers > 1:
             raise SystemExit(_run_workers(settings, hub, listener))
@@ -180,6 +185,16 @@ def _listen(settings: Settings) -> socket.socket:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         fail(f"cannot listen on {host} port {port}: {reason}; choose another with --port or --host")
+
+
+def _check_files(settings: Settings) -> None:
+    allowed, needed = allow_files(), FILES_A_STREAM * settings.max_streams + OTHER_FILES
+    if allowed is not None and allowed < needed:
+        structlog.get_logger("seseragi").warning(
+            "fewer files may be open than max_streams needs; raise the limit (nofile)",
+            allowed=allowed,
+            needed=needed,
+        )
 
 
 def _url(listener: socket.socket) -> str:

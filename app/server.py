@@ -1,6 +1,7 @@
 """uvicorn, with a stop that lets streams end and a way to cut one connection."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -218,6 +219,22 @@ class Server(uvicorn.Server):
             await self._drain()
         finally:
             self.should_exit = True
+
+
+def allow_files() -> int | None:
+    """Let this process open as many files as it may; give that number, None if there is none.
+
+    Many systems begin with 1024, and without a free one a connection is reset unseen.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(ValueError, OSError):  # macOS names a limit that it does not allow
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if allowed == resource.RLIM_INFINITY else allowed
 
 
 def bind(host: str, port: int) -> socket.socket:

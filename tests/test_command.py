@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -136,6 +137,39 @@ def test_second_signal_hastens(tmp_path):
 
         assert b'"status":"interrupted"' in body
         assert 0 == process.returncode
+
+
+def start_with_files(folder: Path, soft: int, hard: int, **variables: str):
+    """Start a relay that may open so many files; give the limits it has then, and its first line."""
+    process = subprocess.Popen(
+        [*COMMAND, "--port", "0"],
+        cwd=folder,
+        env=environment(SESERAGI_LOG_FORMAT="json", **variables),
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),
+    )
+    try:
+        assert process.stderr is not None
+        line = json.loads(process.stderr.readline())
+        return resource.prlimit(process.pid, resource.RLIMIT_NOFILE), line
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)
+
+
+def test_as_many_files_may_be_open_as_the_system_lets(tmp_path):
+    limits, line = start_with_files(tmp_path, 100, 1000, SESERAGI_MAX_STREAMS="450")
+
+    assert (1000, 1000) == limits
+    assert "listening" == line["event"]
+
+
+def test_too_few_files_for_all_streams_are_told_at_the_start(tmp_path):
+    _, line = start_with_files(tmp_path, 100, 1000)
+
+    assert ("warning", 1000, 4100) == (line["level"], line["allowed"], line["needed"])
+    assert "max_streams" in line["event"]
 
 
 def test_version_and_help():
