@@ -127,6 +127,15 @@ def test_documents_name_nothing_of_this_machine():
         assert str(Path.home()) not in text, path
 
 
+def test_log_lines_to_watch_are_written_by_the_relay():
+    table = (ROOT / "docs/operations.md").read_text(encoding="utf-8").split("## What to watch")[1]
+    lines = [name for name in rows(table) if re.fullmatch(r"[\w,]+( [\w,]+)+", name)]
+    code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "app").rglob("*.py"))
+
+    assert len(lines) > 8
+    assert [] == [line for line in lines if f'"{line}"' not in code]
+
+
 def test_links_of_the_documents_lead_somewhere():
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for link in re.findall(r"\]\((?!https?://|#)([^)]+)\)", path.read_text(encoding="utf-8")):
