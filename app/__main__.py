@@ -126,7 +126,10 @@ async def _serve(
 
 def _obey(link: socket.socket, server: Server, hub: Hub, all_stop: asyncio.Event) -> None:
     """Do what the parent says; when it is gone, stop at once."""
-    said = link.recv(16)
+    try:
+        said = link.recv(16)
+    except ConnectionResetError:  # it has died before it heard that this one serves
+        said = b""
     all_stop.set()
     server.stop()
     if HASTEN in said or not said:
