@@ -111,7 +111,7 @@ async def test_connections_are_spread_over_the_workers(tmp_path):
     async with running(1, tmp_path, file_of(tmp_path), workers=2) as (relay,), browser() as client:
         streams = [await start(client, relay) for _ in range(40)]
         reading = [asyncio.create_task(Reader(client, each).read(relay)) for each in streams]
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.5)
         held = [descriptors(pid) for pid in children(pid_of(relay))]
         for task in reading:
             task.cancel()
@@ -134,8 +134,7 @@ def test_key_is_one_generation_whichever_worker_is_asked(tmp_path):
         assert 1 == len(set(asyncio.run(post_all())))
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_signal_drains_all_workers(tmp_path, sent):
+def test_signal_drains_all_workers(tmp_path):
     arguments = ("--workers", "2", "--log", file_of(tmp_path))
     with running_command(*arguments, cwd=tmp_path, SESERAGI_DRAIN_S="30") as (process, url):
         body = b'{"max_tokens":30,"messages":[{"role":"user","content":"hi"}]}'
@@ -143,13 +142,14 @@ def test_signal_drains_all_workers(tmp_path, sent):
             first = reply.read(300)
             # As a supervisor or a terminal does, which reach every process.
             for pid in (process.pid, *children(process.pid)):
-                os.kill(pid, sent)
+                os.kill(pid, signal.SIGINT)
             whole = first + reply.read()
         _, err = process.communicate(timeout=10)
 
     assert b'"status":"completed"' in whole
     assert 0 == process.returncode
     assert "Traceback" not in err
+    assert "listening" not in err  # which was said once, when all served
     assert ["log.db"] == [path.name for path in tmp_path.iterdir()]
 
 
@@ -214,15 +214,6 @@ async def test_worker_that_is_told_to_stop_by_itself_drains_and_is_replaced(tmp_
         assert 0 == line["code"]
 
 
-def test_listening_is_said_once(tmp_path):
-    arguments = ("--workers", "3", "--log", file_of(tmp_path))
-    with running_command(*arguments, cwd=tmp_path) as (process, _):
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=10)
-
-    assert "listening" not in err  # again
-
-
 BAD_STARTS = [
     ("memory", ["--log", "memory"], "--log sqlite:///PATH or --log redis://HOST/DB"),
     ("no log", [], "--log sqlite:///PATH"),
@@ -264,3 +255,19 @@ def test_file_of_another_relay_is_refused_both_ways(tmp_path):
 
             assert (2, 1) == (done.returncode, len(done.stderr.splitlines()))
             assert "another process uses it" in done.stderr
+
+
+async def test_streams_of_workers_that_all_were_killed_have_ended_after_a_restart(tmp_path):
+    async with browser() as client:
+        async with running(1, tmp_path, file_of(tmp_path), workers=3) as (relay,):
+            streams = [await start(client, relay) for _ in range(6)]
+            readers = [Reader(client, stream) for stream in streams]
+            await asyncio.gather(*(reader.read(relay, most=10) for reader in readers))
+            workers = children(pid_of(relay))
+            for pid in (pid_of(relay), *workers):
+                os.kill(pid, signal.SIGKILL)
+            await until_gone(workers, 5)
+        async with running(1, tmp_path, file_of(tmp_path), workers=2) as (relay,):
+            await asyncio.gather(*(reader.read_all([relay]) for reader in readers))
+    assert {"interrupted"} == {reader.end["status"] for reader in readers}
+    assert {"producer_lost"} == {reader.end["error"]["code"] for reader in readers}
