@@ -80,6 +80,7 @@ def _run_workers(settings: Settings, hub: Hub, listener: socket.socket) -> int:
         serve,
         settings.workers,
         on_serving=lambda: _say_listening(hub, listener, workers=settings.workers),
+        on_stop=listener.close,  # else connections that no worker takes would wait there
         stop_s=settings.drain_s + STOP_WITHIN_S,
     ).run()
 

@@ -49,16 +49,24 @@ class _Worker:
 class Workers:
     """Keeps `count` workers running until a signal says to stop.
 
-    `on_serving` is called when all of them have served for the first time. Those that have
-    not stopped `stop_s` seconds after they were told to are killed.
+    `on_serving` is called when all of them have served for the first time, `on_stop` when
+    they are about to be told to stop. Those that have not stopped `stop_s` seconds after
+    they were told to are killed.
     """
 
     def __init__(
-        self, serve: Serve, count: int, *, on_serving: Callable[[], None], stop_s: float
+        self,
+        serve: Serve,
+        count: int,
+        *,
+        on_serving: Callable[[], None],
+        on_stop: Callable[[], None],
+        stop_s: float,
     ) -> None:
         self._serve = serve
         self._workers = [_Worker(number) for number in range(1, count + 1)]
         self._on_serving = on_serving
+        self._on_stop = on_stop
         self._stop_s = stop_s
         self._waits = True
         """Whether some worker has not served yet: until then none may fail."""
@@ -182,6 +190,7 @@ class Workers:
         """Tell the workers to stop, and to hasten if they were told before."""
         if self._stop_by is None:
             self._stop_by = time.monotonic() + self._stop_s
+            self._on_stop()
             self._tell(STOP)
         elif not self._hastened:
             self._hastened = True

@@ -107,9 +107,11 @@ async def test_owner_that_is_told_to_stop_ends_its_streams_at_once(redis, tmp_pa
         await elsewhere.read(second, most=20)
 
 
-async def test_relay_that_is_told_to_stop_is_left_to_the_readers_it_has(redis, tmp_path):
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_relay_that_is_told_to_stop_is_left_to_the_readers_it_has(workers, redis, tmp_path):
     """No new connection, and none that is idle: proxies take the other relay, even for a POST."""
-    async with running(1, tmp_path, redis.url, drain_s=20) as (only,), browser() as client:
+    settings = {"drain_s": 20, "workers": workers}
+    async with running(1, tmp_path, redis.url, **settings) as (only,), browser() as client:
         stream = await start(client, only, "demo", max_tokens=100)
         reader = Reader(client, stream)
         reading = asyncio.create_task(reader.read(only))
