@@ -9,6 +9,7 @@ import pytest
 
 from tests.redis_server import wire_to
 from tests.replicas.processes import Reader, Replica, browser, running, start
+from tests.serving import HELLO, events_of, read_messages
 
 LEASE_S = 1.5
 
@@ -112,20 +113,18 @@ async def test_relay_that_is_told_to_stop_is_left_to_the_readers_it_has(workers,
     """No new connection, and none that is idle: proxies take the other relay, even for a POST."""
     settings = {"drain_s": 20, "workers": workers}
     async with running(1, tmp_path, redis.url, **settings) as (only,), browser() as client:
-        stream = await start(client, only, "demo", max_tokens=100)
-        reader = Reader(client, stream)
-        reading = asyncio.create_task(reader.read(only))
-        assert 200 == await readiness(client, only)
-        only.signal(signal.SIGTERM)
-        async with asyncio.timeout(2):
-            while await accepts(only):  # noqa: ASYNC110  (nothing tells)
-                await asyncio.sleep(0.02)
-        with pytest.raises(httpx2.ConnectError):
-            await readiness(client, only)  # the connection that was kept is gone too
-        assert not reading.done()
-        await reading
+        url, body = f"{only.url}/v1/chat", {**HELLO, "max_tokens": 100}
+        async with client.stream("POST", url, json=body) as reply:  # so it reads at the owner
+            assert 200 == await readiness(client, only)
+            only.signal(signal.SIGTERM)
+            async with asyncio.timeout(2):
+                while await accepts(only):  # noqa: ASYNC110  (nothing tells)
+                    await asyncio.sleep(0.02)
+            with pytest.raises(httpx2.ConnectError):
+                await readiness(client, only)  # the connection that was kept is gone too
+            events = events_of(await read_messages(reply))
 
-        assert "completed" == reader.end["status"]
+        assert "completed" == events[-1]["status"]
         assert 0 == await only.stopped(5)
 
 
