@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 import app
 from app.api import chat, health, messages, models, page, problems, responses, streams, ui
@@ -150,7 +152,7 @@ def create_app(settings: Settings, hub: Hub) -> ASGIApp:
     )
     app.router.redirect_slashes = False  # an absolute URL, wrong behind a proxy
     # Around Starlette and not in it, so that the answer to a bug has these headers too.
-    return CommonHeaders(
+    served: ASGIApp = CommonHeaders(
         CORSMiddleware(
             app,
             allow_origins=settings.cors_origins,
@@ -160,6 +162,10 @@ def create_app(settings: Settings, hub: Hub) -> ASGIApp:
             expose_headers=EXPOSED_HEADERS,
         )
     )
+    if settings.trusted_proxies:  # whose word on who the client is counts
+        trusted = list(settings.trusted_proxies)
+        served = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, served), trusted_hosts=trusted))
+    return served
 
 
 def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:

@@ -171,7 +171,7 @@ class Server(uvicorn.Server):
                 lifespan="on",
                 log_config=None,
                 access_log=False,
-                proxy_headers=False,  # nothing asks for the address of a client
+                proxy_headers=False,  # the app reads them itself, under any server
                 server_header=False,
                 date_header=True,
                 timeout_keep_alive=cast(int, keepalive_s),  # whole or not, it is for a timer

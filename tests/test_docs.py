@@ -1,6 +1,7 @@
 """The documents say what is true: settings, events, codes, calls, and commands that run."""
 
 import asyncio
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -48,9 +49,9 @@ def test_every_setting_is_documented_with_its_default():
         row = rows(README).get(name)
         assert row is not None, name
         default = defaults[name]
-        shown = {None: "", (): "`[]`"}.get(default, f"`{default}`")
-        if default is True:
-            shown = "`true`"
+        shown = "" if default is None else f"`{default}`"
+        if isinstance(default, tuple | bool):
+            shown = f"`{json.dumps(default)}`"
         assert shown == row.split("|")[2].strip(), name
 
 

@@ -77,6 +77,7 @@ BAD = [
     ("out of range", "port = 99999", {}, "port: 99999 cannot be used: expected `int` <= 65535"),
     ("negative time", "gate_s = -1", {}, "gate_s: -1 cannot be used"),
     ("retry below its floor", "retry_ms = 100", {}, "retry_ms: 100 cannot be used: expected `int` >= 500"),
+    ("proxy by name", 'trusted_proxies = ["caddy"]', {}, "trusted_proxies: 'caddy' cannot be used: give the address of a proxy, or a network such as '10.0.0.0/8'"),
     ("log of another kind", 'log = "amqp://x"', {}, "log: 'amqp://x' cannot be used: use 'memory', 'sqlite:///PATH' or 'redis://HOST/DB'"),
     ("log with a password", 'log = "amqp://:secret@x"', {}, "log: it cannot be used: use 'memory', 'sqlite:///PATH' or 'redis://HOST/DB'"),
     ("log in memory by another name", 'log = "sqlite:///:memory:"', {}, "use 'memory', 'sqlite:///PATH' or 'redis://HOST/DB'"),

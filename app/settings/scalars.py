@@ -1,13 +1,14 @@
 """The settings that are one value each: keys at the top of the file, and variables."""
 
+import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
 from app.settings.failure import SettingsError, reason, suggest
-from app.settings.values import SCALARS, Settings
+from app.settings.values import LISTS, SCALARS, Settings
 
 PREFIX = "SESERAGI_"
 CONFIG = f"{PREFIX}CONFIG"
@@ -29,12 +30,10 @@ def check_keys(table: Mapping[str, Any], where: str) -> None:
 def convert(name: str, value: Any, where: str) -> Any:
     """Check one scalar; text (of the environment, the command line) is read as its type."""
     kind = _TYPES[name]
-    if isinstance(value, str) and name == "cors_origins":
-        value = [origin.strip() for origin in value.split(",") if origin.strip()]
-    elif name == "cors_origins" and isinstance(value, list):
-        value = list(value)
+    if isinstance(value, str) and name in LISTS:
+        value = [item.strip() for item in value.split(",") if item.strip()]
     try:
-        return msgspec.convert(value, kind, strict=not isinstance(value, str))
+        converted = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError as error:
         _, told = reason(error)
         if name == "log":
@@ -43,6 +42,20 @@ def convert(name: str, value: Any, where: str) -> Any:
             told = f"use {' or '.join(map(repr, get_args(kind)))}"
         what = "it" if "@" in str(value) else repr(value)  # a URL may hold a password
         raise SettingsError(f"{where}: {what} cannot be used: {told}") from None
+    if name == "trusted_proxies":
+        _check_networks(converted, where)
+    return converted
+
+
+def _check_networks(networks: Iterable[str], where: str) -> None:
+    for network in networks:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError:
+            raise SettingsError(
+                f"{where}: {network!r} cannot be used: give the address of a proxy, or a network "
+                "such as '10.0.0.0/8'"
+            ) from None
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:

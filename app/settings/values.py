@@ -30,6 +30,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     demo: bool = True
     default_model: str | None = None
     cors_origins: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
 
     gate_s: SecondsOrNone = 5
     heartbeat_s: Seconds = 10
@@ -62,3 +63,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 TABLES = ("upstreams", "routes")
 SCALARS = tuple(name for name in Settings.__struct_fields__ if name not in TABLES)
+LISTS = ("cors_origins", "trusted_proxies")
+"""Those that are several values: a list in the file, comma-separated in a variable."""
