@@ -10,12 +10,14 @@ import sys
 from functools import partial
 from typing import Any, NoReturn
 
+import msgspec
 import structlog
 
 from app import __version__
 from app.eventlog import LogUnusable
 from app.hub import Hub
 from app.main import build_hub, create_app, prepare_log
+from app.peers import Peers
 from app.server import Server, allow_files, bind
 from app.settings import Settings, SettingsError, load_settings
 from app.telemetry.logs import configure_logs
@@ -27,6 +29,9 @@ STOP_WITHIN_S = 15
 FILES_A_STREAM = 2
 """The connections of its client and of its upstream."""
 OTHER_FILES = 100
+
+MAX_CONNECTIONS = 65_536
+"""Even where more files may be open: at 10 KiB for one that is idle, 640 MiB."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -55,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
         fail(str(error))
     listener = _listen(settings)
     configure_logs(format=settings.log_format, level=settings.log_level)
-    _check_files(settings)
+    settings = _fit_files(settings)
     with listener:
         if settings.workers > 1:
             raise SystemExit(_run_workers(settings, hub, listener))
@@ -105,7 +110,13 @@ async def _serve(
     gc.freeze()
     server = Server(
         app,
+        peers=Peers(
+            settings.max_connections or MAX_CONNECTIONS,
+            each=settings.max_connections_per_address,
+            trusted=settings.trusted_proxies,
+        ),
         send_timeout_s=settings.send_timeout_s,
+        min_reader_rate=settings.min_reader_rate,
         keepalive_s=settings.keepalive_s,
         others_answer=lambda: (
             settings.log.startswith("redis") or (link is not None and not all_stop.is_set())
@@ -191,14 +202,24 @@ def _listen(settings: Settings) -> socket.socket:
         fail(f"cannot listen on {host} port {port}: {reason}; choose another with --port or --host")
 
 
-def _check_files(settings: Settings) -> None:
-    allowed, needed = allow_files(), FILES_A_STREAM * settings.max_streams + OTHER_FILES
-    if allowed is not None and allowed < needed:
+def _fit_files(settings: Settings) -> Settings:
+    """Take as many connections as files can be open beside those of upstreams."""
+    allowed = allow_files()
+    if allowed is None:
+        return settings
+    others = settings.max_streams + OTHER_FILES
+    needed = FILES_A_STREAM * settings.max_streams + OTHER_FILES
+    if settings.max_connections is not None:
+        needed = max(needed, settings.max_connections + others)
+    if allowed < needed:
         structlog.get_logger("seseragi").warning(
-            "fewer files may be open than max_streams needs; raise the limit (nofile)",
+            "fewer files may be open than max_streams and max_connections need; "
+            "raise the limit (nofile)",
             allowed=allowed,
             needed=needed,
         )
+    most = settings.max_connections or min(MAX_CONNECTIONS, max(allowed - others, allowed // 2))
+    return msgspec.structs.replace(settings, max_connections=most)
 
 
 def _url(listener: socket.socket) -> str:

@@ -1,4 +1,4 @@
-"""uvicorn, with a stop that lets streams end and a way to cut one connection."""
+"""uvicorn, with a stop that lets streams end, and the socket that it serves."""
 
 import asyncio
 import contextlib
@@ -8,139 +8,14 @@ from functools import partial
 from types import FrameType
 from typing import Any, cast
 
-import structlog
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from app.api.response import CONNECTION
-
-MAX_HEAD_BYTES = 128 * 1024
-HEAD_S = 30
-"""How long the head of a request may take, and a connection may be open without one."""
+from app.connection import Protocol
+from app.peers import Peers
 
 GRACE_S = 3
 """How long readers get to take what is left after the drain."""
-
-
-log = structlog.get_logger("seseragi.server")
-
-
-class _Connection:
-    """An `api.response.Connection`: what is sent past ASGI, whose `send` costs a task switch."""
-
-    __slots__ = ("_transport", "cycle", "on_lost")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self.cycle: RequestResponseCycle
-        """Of uvicorn; set before the app is called."""
-        self.on_lost: Callable[[], object] | None = None
-
-    def write(self, piece: bytes) -> bool:
-        cycle = self.cycle
-        if piece and not cycle.disconnected:
-            self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-        return not cycle.flow.write_paused
-
-    async def drain(self) -> None:
-        await self.cycle.flow.drain()
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    @property
-    def lost(self) -> bool:
-        return self.cycle.disconnected
-
-    @property
-    def received(self) -> bool:
-        return not self.cycle.more_body
-
-    def lose(self) -> None:
-        # uvicorn tells the latest of pipelined requests only, and the one that is being
-        # answered would go on writing to a closed connection.
-        if not self.cycle.response_complete:
-            self.cycle.disconnected = True
-        self.cycle.message_event.set()
-        if self.on_lost is not None:
-            self.on_lost()
-
-
-class Protocol(HttpToolsProtocol):
-    """Offers `CONNECTION` to the app, and bounds what uvicorn leaves unbounded.
-
-    The head of a request may have `MAX_HEAD_BYTES` and `HEAD_S`. A client that accepts
-    nothing of what waits for it for `send_timeout_s` seconds is cut off: one timer while
-    something waits, where a cancel scope around each send would cost 9 us a token.
-    """
-
-    def __init__(self, *args: Any, send_timeout_s: float, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._send_timeout_s = send_timeout_s
-        self._stuck_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._responses: list[_Connection] = []
-        self._head_bytes = 0
-        self._in_head = True
-        self._head_timer = self.loop.call_later(HEAD_S, transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._head_timer.cancel()
-        self._unstick()
-        super().connection_lost(exc)
-        for response in self._responses:
-            response.lose()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._watch_buffer()
-
-    def resume_writing(self) -> None:
-        self._unstick()
-        super().resume_writing()
-
-    def _watch_buffer(self) -> None:
-        waiting = self.transport.get_write_buffer_size()
-        self._stuck_timer = self.loop.call_later(self._send_timeout_s, self._look, waiting)
-
-    def _look(self, before: int) -> None:
-        if self.transport.get_write_buffer_size() < before:
-            self._watch_buffer()
-        else:
-            log.info("slow reader dropped", after_s=self._send_timeout_s)
-            self.transport.abort()
-
-    def _unstick(self) -> None:
-        if self._stuck_timer is not None:
-            self._stuck_timer.cancel()
-            self._stuck_timer = None
-
-    def data_received(self, data: bytes) -> None:
-        if self._in_head:
-            self._head_bytes += len(data)
-        super().data_received(data)
-        if self._in_head and self._head_bytes > MAX_HEAD_BYTES:
-            self.send_400_response("The head of the request is too large.")
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._connection = _Connection(self.transport)
-        self.scope["extensions"] = {CONNECTION: self._connection}  # type: ignore[dict-item]
-        self._in_head = True
-        self._head_timer.cancel()
-        self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
-
-    def on_headers_complete(self) -> None:
-        super().on_headers_complete()
-        self._in_head = False
-        self._head_bytes = 0
-        self._head_timer.cancel()
-        self._connection.cycle = self.cycle
-        self._responses = [r for r in self._responses if not r.cycle.response_complete]
-        self._responses.append(self._connection)
 
 
 class Server(uvicorn.Server):
@@ -155,17 +30,25 @@ class Server(uvicorn.Server):
         self,
         app: ASGIApp,
         *,
+        peers: Peers,
         send_timeout_s: float,
+        min_reader_rate: float,
         keepalive_s: float,
         others_answer: Callable[[], bool],
         on_listening: Callable[[], None],
         drain: Callable[[], Awaitable[None]],
         hasten: Callable[[], None],
     ) -> None:
+        protocol = partial(
+            Protocol,
+            peers=peers,
+            send_timeout_s=send_timeout_s,
+            min_reader_rate=min_reader_rate,
+        )
         super().__init__(
             uvicorn.Config(
                 app,
-                http=cast(Any, partial(Protocol, send_timeout_s=send_timeout_s)),
+                http=cast(Any, protocol),
                 loop="auto",
                 ws="none",
                 lifespan="on",

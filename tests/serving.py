@@ -13,6 +13,7 @@ import msgspec
 from app.framing.sse import Decoder, Message
 from app.hub import Hub
 from app.main import build_hub, create_app
+from app.peers import Peers
 from app.server import Server, bind
 from app.settings import load_settings
 from tests.upstream import Upstream as Script
@@ -62,7 +63,13 @@ async def serve_relay(
     listening = asyncio.Event()
     server = Server(
         create_app(built, hub),
+        peers=Peers(
+            built.max_connections or 10_000,
+            each=built.max_connections_per_address,
+            trusted=built.trusted_proxies,
+        ),
         send_timeout_s=built.send_timeout_s,
+        min_reader_rate=built.min_reader_rate,
         keepalive_s=built.keepalive_s,
         others_answer=lambda: False,
         on_listening=listening.set,

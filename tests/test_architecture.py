@@ -11,12 +11,13 @@ APP = Path(__file__).parent.parent / "app"
 LAYERS = [
     ("app.__main__",),
     ("app.main", "app.server", "app.workers"),
+    ("app.connection",),
     ("app.api", "app.settings"),
     ("app.hub",),
     ("app.relay", "app.attempt", "app.watch"),
     ("app.upstreams", "app.eventlog", "app.demo"),
     ("app.dialects",),
-    ("app.framing", "app.retry", "app.limits", "app.telemetry"),
+    ("app.framing", "app.retry", "app.limits", "app.peers", "app.telemetry"),
     ("app.requests", "app.errors", "app.events"),
 ]
 # The vocabulary knows itself in this order only.
@@ -27,10 +28,18 @@ ALSO = {
     ("app.attempt", "app.watch"),
     ("app.__main__", "app.main"),
     ("app.main", "app.settings"),
-    ("app.server", "app.api"),
 }
 
-PURE = ("framing", "dialects", "retry.py", "limits.py", "events.py", "requests.py", "errors.py")
+PURE = (
+    "framing",
+    "dialects",
+    "retry.py",
+    "limits.py",
+    "peers.py",
+    "events.py",
+    "requests.py",
+    "errors.py",
+)
 IMPURE = {"asyncio", "aiohttp", "httpx2", "starlette", "socket", "time", "uvicorn", "random", "os"}
 
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.api.response import EventStream
+from app.connection import _Connection
 from app.relay import Relay
-from app.server import _Connection
 from tests.serving import serve_relay
 from tests.upstream import DONE, FINISH, chunk, chunked_head, text
 

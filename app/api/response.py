@@ -36,7 +36,7 @@ HEADERS = (
 )
 
 CONNECTION = "seseragi.connection"
-"""The ASGI extension by which `app.server` gives a response its `Connection`."""
+"""The ASGI extension by which `app.connection` gives a response its `Connection`."""
 
 log = structlog.get_logger("seseragi.api")
 

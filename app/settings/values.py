@@ -36,6 +36,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     heartbeat_s: Seconds = 10
     retry_ms: Annotated[int, Meta(ge=500, le=600_000)] = 2000
     send_timeout_s: Seconds = 30
+    min_reader_rate: Annotated[int, Meta(ge=0)] = 1024
     keepalive_s: Seconds = 150
     linger_s: SecondsOrNone = 60
     drain_s: SecondsOrNone = 5
@@ -56,6 +57,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     max_stream_events: Count = 1_000_000
     max_streams: Count = 2000
     max_readers: Count = 200
+    max_connections: Count | None = None
+    max_connections_per_address: Count = 256
 
     upstreams: tuple[Upstream, ...] = ()
     routes: tuple[Route, ...] = ()
