@@ -9,6 +9,7 @@
 """
 
 import asyncio
+import sys
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, cast
@@ -438,7 +439,7 @@ class Protocol(HttpToolsProtocol):
 
     def _arm(self, seconds: float) -> None:
         """Set the time; a timer that goes off too early for it is left, and set again then."""
-        self.flow.was_paused = False
+        self.flow.was_paused = self.flow.read_paused
         self._due = self.loop.time() + seconds
         if self._timer is not None:
             if self._timer_at <= self._due:
@@ -487,14 +488,13 @@ class Protocol(HttpToolsProtocol):
     def _watch_reader(self) -> None:
         """See after the time how much of what waits has been taken."""
         if self._reader_timer is None:
-            self._waiting = self.transport.get_write_buffer_size()
+            self._waiting = untaken(self.transport)
             self._waiting_since = self.loop.time()
             self._reader_timer = self.loop.call_later(self._send_timeout_s, self._judge_reader)
 
     def _judge_reader(self) -> None:
         self._reader_timer = None
-        taken = self._waiting - self.transport.get_write_buffer_size()
-        self._judge(max(taken, 0), self._send_timeout_s)
+        self._judge(self._waiting - untaken(self.transport), self._send_timeout_s)
         self._watch_reader()
 
     def _count_taken(self) -> None:
@@ -503,7 +503,7 @@ class Protocol(HttpToolsProtocol):
             return
         self._reader_timer.cancel()
         self._reader_timer = None
-        self._taken += self._waiting - self.transport.get_write_buffer_size()
+        self._taken += self._waiting - untaken(self.transport)
         self._waited_s += self.loop.time() - self._waiting_since
         if self._waited_s >= self._send_timeout_s:
             self._judge(self._taken, self._waited_s)
@@ -515,6 +515,20 @@ class Protocol(HttpToolsProtocol):
         if taken < max(1, self._min_reader_rate * seconds):
             log.info("slow reader dropped", after_s=round(seconds, 3), taken=taken)
             self.transport.abort()
+
+
+def untaken(transport: asyncio.Transport) -> int:
+    """Count what has been sent and not been taken, in bytes."""
+    waiting = transport.get_write_buffer_size()
+    try:
+        from fcntl import ioctl
+        from termios import TIOCOUTQ
+
+        # Linux takes more only when a third of its own buffer, of megabytes, is free.
+        queued = ioctl(transport.get_extra_info("socket").fileno(), TIOCOUTQ, bytes(4))
+    except (ImportError, OSError):  # another system, or the socket has been closed
+        return waiting
+    return waiting + int.from_bytes(queued, sys.byteorder)
 
 
 def check_head(headers: list[tuple[bytes, bytes]], version: str) -> None:
