@@ -42,7 +42,7 @@ class Peers:
         if self._counts[name] >= limit:
             raise RequestError(
                 "rate_limited",
-                f"{name} has {limit} connections open, as many as one address may have; "
+                f"{name!r} has {limit} connections open, as many as one address may have; "
                 "close some of them",
                 retry_after_s=2,
             )

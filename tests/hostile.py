@@ -30,19 +30,19 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
         yield data[start : start + size]
 
 
-async def tell(port: int, *parts: bytes, within_s: float = 5, host: str = "127.0.0.1") -> bytes:
+async def tell(port: int, *parts: bytes, within_s: float = 5, pause_s: float = 0) -> bytes:
     """Send parts, each as a packet of its own; give what comes until the connection is closed.
 
     Fails if it is not closed in time.
     """
-    reader, writer = await asyncio.open_connection(host, port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         with contextlib.suppress(ConnectionError):
             for part in parts:
                 writer.write(part)
                 await writer.drain()
                 if len(parts) > 1:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(pause_s)
         return await asyncio.wait_for(read_all(reader), within_s)
     finally:
         writer.close()
