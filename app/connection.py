@@ -36,7 +36,7 @@ MAX_HEADERS = 256
 MAX_LOOSE_BYTES = 16 * 1024
 """Extensions of a chunk, or fields after the last one: what comes without a piece of the body."""
 
-PIECE_BYTES = 4 * 1024
+PIECE_BYTES = 8 * 1024
 """How much is parsed at once: of pipelined requests no more are begun ahead of their turn."""
 
 HEAD_S = 30
@@ -295,7 +295,7 @@ class Protocol(HttpToolsProtocol):
             head = self._head_without_upgrade()
             self.parser = httptools.HttpRequestParser(self)
             self.parser.feed_data(head)
-            return cast(int, upgrade.args[0])
+            return int(upgrade.args[0])
         return len(piece)
 
     def _head_without_upgrade(self) -> bytes:
@@ -333,16 +333,15 @@ class Protocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        method = self.parser.get_method()
-        if method == b"CONNECT":
-            raise RequestError("method_not_allowed", "this is no proxy that one could CONNECT by")
         if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise RequestError("method_not_allowed", "this is no proxy to CONNECT through")
             return  # the same head comes again without it
         check_head(self.headers, self.parser.get_http_version())
         super().on_headers_complete()
         self._place = _Place.BODY
         self._loose = 0
-        cast(Any, self.cycle).transport = self._sender
+        self.cycle.transport = self._sender  # type: ignore[assignment]  # what it uses of one
         kind = _Connection if self.scope["http_version"] == "1.1" else _UnchunkedConnection
         connection = kind(self.transport, self.cycle)
         self.scope["extensions"] = {CONNECTION: connection}  # type: ignore[dict-item]
@@ -413,6 +412,8 @@ class Protocol(HttpToolsProtocol):
         if wait is self._wait:
             return
         self._wait = wait
+        if wait is _Wait.ANSWER:
+            return
         match wait:
             case _Wait.REQUEST:
                 self._arm(self.timeout_keep_alive if self.cycle else HEAD_S)

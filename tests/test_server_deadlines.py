@@ -11,7 +11,7 @@ import app.connection
 from app.events import StreamEnd, StreamStart, TextDelta, TextEnd, TextStart
 from tests.hostile import BODY, HEALTH, chat, in_chunks, read_all, statuses
 from tests.serving import Relay, serve_relay
-from tests.upstream import DONE, FINISH, head, send, serve_upstream, text, wait
+from tests.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
 
 LIMIT_S = 0.5
 ASK = HEALTH + b"\r\n"
@@ -96,7 +96,12 @@ async def test_pieces_that_come_in_time_make_a_request(short):
 
 
 async def test_long_answer_waits_for_nothing_that_the_client_sends(short):
-    steps = [head(), send(text("one")), wait(4 * LIMIT_S), send(text("two") + FINISH + DONE)]
+    steps: list[Step] = [
+        head(),
+        send(text("one")),
+        wait(4 * LIMIT_S),
+        send(text("two") + FINISH + DONE),
+    ]
     async with (
         serve_upstream() as upstream,
         serve_relay(upstream, keepalive_s=LIMIT_S, send_timeout_s=LIMIT_S) as relay,
@@ -164,6 +169,7 @@ async def connect_narrowly(relay: Relay, narrow: socket.socket) -> None:
     await asyncio.get_running_loop().sock_connect(narrow, ("127.0.0.1", relay.port))
     while not relay.server.server_state.connections:  # noqa: ASYNC110  (no event tells)
         await asyncio.sleep(0.001)
+    connection: Any
     for connection in relay.server.server_state.connections:
         connection.transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDBUF, 1024

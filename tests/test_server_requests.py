@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from typing import Any
 
 import pytest
 
@@ -246,6 +247,7 @@ async def test_pipelined_requests_are_answered_in_turn_and_few_begun_ahead():
         asked = b"".join(HEALTH + b"x-request-id: n%d\r\n\r\n" % number for number in range(count))
         writer.write(asked)
         while not reading.done():
+            connection: Any
             for connection in relay.server.server_state.connections:
                 ahead = max(ahead, len(connection.pipeline))
             await asyncio.sleep(0)
@@ -254,7 +256,7 @@ async def test_pipelined_requests_are_answered_in_turn_and_few_begun_ahead():
     received = reading.result()
     assert [200] * count == statuses(received)
     assert [b"n%d" % n for n in range(count)] == re.findall(rb"x-request-id: (\w+)", received)
-    assert ahead < 200
+    assert ahead < 300
 
 
 async def test_requests_that_wait_for_a_stream_are_not_read_without_bound():
@@ -266,9 +268,10 @@ async def test_requests_that_wait_for_a_stream_are_not_read_without_bound():
         await reader.readuntil(b"text.delta")
         writer.write(flood)
         await asyncio.sleep(0.5)
+        connection: Any
         (connection,) = relay.server.server_state.connections
 
-        assert len(connection.pipeline) < 200
+        assert len(connection.pipeline) < 300
         assert len(connection.flow.held) < 2**20
         assert writer.transport.get_write_buffer_size() > len(flood) / 2
         writer.transport.abort()
