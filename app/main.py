@@ -16,6 +16,8 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 import app
 from app.api import chat, health, messages, models, page, problems, responses, streams, ui
+from app.api.guard import LOCAL_ORIGINS, Guard
+from app.api.hosts import HostNames, is_loopback
 from app.api.middleware import CommonHeaders
 from app.api.policy import Policy
 from app.demo import DemoTransport
@@ -29,9 +31,6 @@ from app.settings import Settings, SettingsError
 from app.settings.upstreams import DEMO
 from app.upstreams.client import open_client
 from app.upstreams.routes import Upstreams
-
-LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
-"""Development servers on the same machine may call the relay from the browser."""
 
 EXPOSED_HEADERS = (
     *("stream-id", "content-location", "location"),
@@ -151,17 +150,25 @@ def create_app(settings: Settings, hub: Hub) -> ASGIApp:
         lifespan=lambda _: _close_at_end(hub),
     )
     app.router.redirect_slashes = False  # an absolute URL, wrong behind a proxy
-    # Around Starlette and not in it, so that the answer to a bug has these headers too.
-    served: ASGIApp = CommonHeaders(
-        CORSMiddleware(
-            app,
-            allow_origins=settings.cors_origins,
-            allow_origin_regex=LOCAL_ORIGINS,
-            allow_methods=("GET", "POST", "DELETE"),
-            allow_headers=("*",),
-            expose_headers=EXPOSED_HEADERS,
-        )
+    local_origins = settings.local_origins
+    if local_origins is None:  # where only this machine can reach the relay
+        local_origins = is_loopback(settings.host)
+    with_cors = CORSMiddleware(
+        app,
+        allow_origins=settings.cors_origins,
+        allow_origin_regex=LOCAL_ORIGINS if local_origins else None,
+        allow_methods=("GET", "POST", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=EXPOSED_HEADERS,
     )
+    guarded = Guard(
+        with_cors,
+        HostNames(settings.host, settings.allowed_hosts),
+        origins=settings.cors_origins,
+        local_origins=local_origins,
+    )
+    # Around Starlette and not in it, so that the answer to a bug has these headers too.
+    served: ASGIApp = CommonHeaders(guarded)
     if settings.trusted_proxies:  # whose word on who the client is counts
         trusted = list(settings.trusted_proxies)
         served = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, served), trusted_hosts=trusted))

@@ -16,6 +16,8 @@ CONFIG = f"{PREFIX}CONFIG"
 
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
+_HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
+
 # Kubernetes gives every pod such variables for a service that is called "seseragi".
 _KUBERNETES = re.compile(rf"{PREFIX}(SERVICE_.*|PORT_\d+_.*)")
 
@@ -44,7 +46,22 @@ def convert(name: str, value: Any, where: str) -> Any:
         raise SettingsError(f"{where}: {what} cannot be used: {told}") from None
     if name == "trusted_proxies":
         _check_networks(converted, where)
+    if name == "allowed_hosts":
+        _check_hosts(converted, where)
     return converted
+
+
+def _check_hosts(hosts: Iterable[str], where: str) -> None:
+    for host in hosts:
+        try:
+            name = host.removeprefix("*.").encode("idna").decode()
+            if not (host == "*" or _HOST_NAME.fullmatch(name)):
+                ipaddress.ip_address(name.strip("[]"))
+        except ValueError:  # IDNA's errors too
+            raise SettingsError(
+                f"{where}: {host!r} cannot be used: give a name without scheme and port, such as "
+                "'chat.example.com', '*.example.com' for all below it, or '*' for any"
+            ) from None
 
 
 def _check_networks(networks: Iterable[str], where: str) -> None:

@@ -29,7 +29,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     demo: bool = True
     default_model: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
+    local_origins: bool | None = None
     trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
 
     gate_s: SecondsOrNone = 5
@@ -66,5 +68,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 TABLES = ("upstreams", "routes")
 SCALARS = tuple(name for name in Settings.__struct_fields__ if name not in TABLES)
-LISTS = ("cors_origins", "trusted_proxies")
+LISTS = ("allowed_hosts", "cors_origins", "trusted_proxies")
 """Those that are several values: a list in the file, comma-separated in a variable."""

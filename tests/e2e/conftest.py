@@ -26,10 +26,12 @@ EXPECTED = ("the server responded with a status", "Content Security Policy")
 async def page(request: pytest.FixtureRequest) -> AsyncIterator[Page]:
     """A fresh page; at the end nothing may have gone wrong in it.
 
-    A module whose tests cut connections lists what Chromium says of it in `EXPECTED_ERRORS`.
+    A module whose tests cut connections lists what Chromium says of it in `EXPECTED_ERRORS`;
+    `MORE_FLAGS` are those that its Chromium needs.
     """
     expected = (*EXPECTED, *getattr(request.module, "EXPECTED_ERRORS", ()))
     flags = [*FLAGS, "--no-sandbox"] if os.geteuid() == 0 else FLAGS
+    flags = [*flags, *getattr(request.module, "MORE_FLAGS", ())]
     executable = program("chromium", "chromium-browser", variable="CHROMIUM")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=executable, args=flags)

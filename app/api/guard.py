@@ -1,0 +1,125 @@
+"""Refuses what pages of other sites send. Pure ASGI: no request's body is read.
+
+Two things protect a relay that somebody's browser can reach. `Host` has to be one of its
+names: see `hosts`. And what changes something is refused where a page sends it that may
+not: browsers say in `Origin` whose page it is, also where they ask for no permission first,
+as with forms, `sendBeacon` and `fetch` without CORS.
+"""
+
+import re
+from collections.abc import Collection
+from functools import lru_cache
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api.hosts import MAX_HOST, HostNames, parse_host
+from app.api.problems import failure
+from app.dialects.fronts import front_of
+from app.errors import RequestError
+
+LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+"""Development servers on the same machine."""
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+"""Methods that change nothing."""
+
+PROBES = ("/healthz", "/readyz")
+"""Health checks may use any name (Caddy and Traefik take the relay's own address), and are
+told one word. With a query there is more to tell, and they are like any other path."""
+
+MAX_ORIGIN = MAX_HOST + len("https://")
+
+REMEMBERED = 256
+"""How many verdicts are remembered, of each kind."""
+
+_ORIGIN = re.compile(rb"(https?)://([^/]+)")
+_DEFAULT_PORTS = {b"http": 80, b"https": 443}
+
+
+class Guard:
+    """Passes on what is for a name of the relay, and from pages that may ask for it."""
+
+    def __init__(
+        self, app: ASGIApp, names: HostNames, *, origins: Collection[str], local_origins: bool
+    ) -> None:
+        self._app = app
+        self._names = names
+        self._any_origin = "*" in origins
+        self._origins = frozenset(origin.encode() for origin in origins)
+        self._local_origins = re.compile(LOCAL_ORIGINS.encode()) if local_origins else None
+        # Clients repeat themselves: 0.2 us instead of 6.
+        self._judge_host = lru_cache(REMEMBERED)(self._check_host)
+        self._judge_origin = lru_cache(REMEMBERED)(self._check_origin)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        error = self._check(scope) if scope["type"] == "http" else None
+        if error is None:
+            await self._app(scope, receive, send)
+        else:
+            response = failure(front_of(scope["path"]), error, Request(scope))
+            await response(scope, receive, send)
+
+    def _check(self, scope: Scope) -> RequestError | None:
+        """Return why a request is refused; None if it is not."""
+        host = origin = None
+        for name, value in scope["headers"]:
+            if name == b"host":
+                if host is not None:  # RFC 9112, 3.2
+                    return RequestError("invalid_request", "Host: the header is there twice")
+                host = value[: MAX_HOST + 1]
+            elif name == b"origin":
+                if origin is not None:
+                    return RequestError("invalid_request", "Origin: the header is there twice")
+                origin = value[: MAX_ORIGIN + 1]
+        if host is None:
+            # Every browser sends one; health checks in HTTP/1.0, such as HAProxy's, do not.
+            if scope["http_version"] != "1.0":
+                return RequestError("invalid_request", "Host: the header is missing")
+        elif not (scope["path"] in PROBES and not scope["query_string"]):
+            refused = self._judge_host(host)
+            if refused is not None:
+                return refused
+        if origin is None or scope["method"] in SAFE:
+            return None
+        return self._judge_origin(origin, host)
+
+    def _check_host(self, value: bytes) -> RequestError | None:
+        shown = value.decode("latin-1")[:80]
+        host = parse_host(value)
+        if host is None:
+            return RequestError("invalid_request", f"Host: {shown!r} is no name of a host")
+        if self._names.allow(host.name):
+            return None
+        return RequestError(
+            "forbidden",
+            f"{shown!r} is not a name of this relay; if it should be, add {host.name[:80]!r} to "
+            "the setting allowed_hosts",
+        )
+
+    def _check_origin(self, value: bytes, host: bytes | None) -> RequestError | None:
+        if self._any_origin or value in self._origins or _is_same(value, host):
+            return None
+        if self._local_origins is not None and self._local_origins.fullmatch(value):
+            return None
+        shown = value.decode("latin-1")[:80]
+        return RequestError(
+            "forbidden",
+            f"a page of {shown!r} may not ask for this; if it should, add that to the setting "
+            "cors_origins (for pages of this machine there is local_origins)",
+        )
+
+
+def _is_same(origin: bytes, host: bytes | None) -> bool:
+    """Return whether an origin is that of the relay under the name that it was asked for.
+
+    The scheme is not compared: behind a proxy that ends TLS only the page knows it.
+    """
+    match = _ORIGIN.fullmatch(origin)
+    named = parse_host(match[2]) if match else None
+    own = parse_host(host) if host else None
+    if match is None or named is None or own is None:
+        return False
+    default = _DEFAULT_PORTS[match[1]]
+    port, own_port = (default if one.port is None else one.port for one in (named, own))
+    return named.name == own.name and port == own_port

@@ -1,0 +1,127 @@
+"""What the page of another site can do to a relay on its reader's machine: nothing.
+
+Chromium takes `evil.test` for this machine, as after DNS rebinding, and `other.test` for a
+site of its own: the documents of both are the attacker's, what they ask for is real.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.serving import HELLO, Relay, serve_relay
+from tests.upstream import Hold, Upstream, head, send, serve_upstream, text
+
+pytestmark = pytest.mark.browser
+
+MORE_FLAGS = (
+    "--host-resolver-rules=MAP evil.test 127.0.0.1, MAP other.test 127.0.0.1",
+    # Chromium's own question before a page may reach this machine, which not all browsers ask.
+    "--disable-features=LocalNetworkAccessChecks,BlockInsecurePrivateNetworkRequests",
+)
+EXPECTED_ERRORS = ("CORS policy", "Failed to load resource")
+
+READ = """async (path) => {
+    const reply = await fetch(path);
+    return [reply.status, await reply.text()];
+}"""
+SPEND = """async (body) => {
+    const headers = {"content-type": "application/json"};
+    const reply = await fetch("/v1/chat", {method: "POST", headers, body});
+    return [reply.status, await reply.text()];
+}"""
+
+
+async def open_page(page: Any, url: str) -> None:
+    """Open a page of the attacker's; what it asks for later is not touched."""
+
+    async def answer(route: Any) -> None:
+        await route.fulfill(content_type="text/html", body="<!doctype html><body>")
+
+    await page.route(url, answer, times=1)
+    await page.goto(url)
+
+
+async def running(upstream: Upstream, relay: Relay) -> str:
+    """Start a stream that goes on, and give its id."""
+    upstream.script = [head(), send(text("a")), Hold()]
+    reply = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
+    stream: str = reply.json()["id"]
+    return stream
+
+
+async def status(relay: Relay, stream: str) -> str:
+    found: str = (await relay.client.get(f"/v1/streams/{stream}")).json()["status"]
+    return found
+
+
+async def test_a_name_that_was_rebound_reads_and_spends_nothing(page):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        await open_page(page, f"http://evil.test:{relay.port}/")
+        read = await page.evaluate(READ, "/v1/models")
+        told = await page.evaluate(READ, "/readyz?verbose")
+        spent = await page.evaluate(SPEND, '{"messages": [{"role": "user", "content": "x"}]}')
+
+    assert [403, 403, 403] == [read[0], told[0], spent[0]]
+    assert "'evil.test:" in spent[1]
+    assert [] == upstream.calls
+
+
+ATTACKS = {
+    "fetch": "url => fetch(url, {method: 'POST', mode: 'no-cors', body: 'x'}).catch(() => 0)",
+    "keepalive": """url => fetch(url, {
+        method: 'POST', mode: 'no-cors', keepalive: true, body: new Blob(['{}'], {type: 'text/plain'})
+    }).catch(() => 0)""",
+    "beacon": "url => { navigator.sendBeacon(url, 'x') }",
+    "form": """url => {
+        document.body.innerHTML = "<iframe name='target'></iframe><form method='POST'></form>";
+        const form = document.querySelector("form");
+        Object.assign(form, {action: url, target: "target"});
+        form.submit();
+    }""",
+    # The origin of a sandbox is "null".
+    "sandbox": """url => {
+        const frame = document.createElement("iframe");
+        frame.sandbox = "allow-scripts";
+        frame.srcdoc = `<script>fetch("${url}", {method: "POST", mode: "no-cors"})</script>`;
+        document.body.append(frame);
+    }""",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+async def test_another_site_cannot_stop_a_stream(page, attack):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        stream = await running(upstream, relay)
+        seen: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def note(response: Any) -> None:
+            if response.url.endswith("/cancel") and not seen.done():
+                seen.set_result(response.status)
+
+        page.on("response", note)
+        await open_page(page, "http://other.test/")
+        await page.evaluate(attack, f"{relay.url}/v1/streams/{stream}/cancel")
+
+        assert 403 == await asyncio.wait_for(seen, 5)
+        assert "running" == await status(relay, stream)
+
+
+async def test_development_server_of_this_machine_may_start_and_stop(page):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        stream = await running(upstream, relay)
+        await open_page(page, "http://localhost:1/")
+        cancel = f"{relay.url}/v1/streams/{stream}/cancel"
+        await page.evaluate("url => { navigator.sendBeacon(url, 'x') }", cancel)
+        async with asyncio.timeout(5):
+            while await status(relay, stream) == "running":  # noqa: ASYNC110  (of the relay)
+                await asyncio.sleep(0.02)
+
+
+async def test_own_page_may_stop_what_it_started(page):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        stream = await running(upstream, relay)
+        await page.goto(relay.url.replace("127.0.0.1", "localhost"))
+        stop = "url => fetch(url, {method: 'POST'}).then(reply => reply.status)"
+
+        assert 202 == await page.evaluate(stop, f"/v1/streams/{stream}/cancel")
