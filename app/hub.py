@@ -53,6 +53,8 @@ class Terms(msgspec.Struct, frozen=True):
     """What its `stream.start` is to say."""
     name: str | None = None
     """What it is found by."""
+    name_of: Callable[[str], str] | None = None
+    """The same, where it is made of the stream's id."""
     via: str = ""
     """The relays that the request has passed, as the header says it."""
 
@@ -268,9 +270,10 @@ class Hub:
         run = self._runs[stream] = _Run(relay, linger_s=terms.linger_s)
         run.task.add_done_callback(lambda _: self._ended(stream))
         opened = self._opened(stream)
-        if terms.name is not None:
-            try:
-                await self._log.name(terms.name, stream)
+        name = terms.name if terms.name_of is None else terms.name_of(stream)
+        if name is not None:
+            try:  # while the upstream is asked: it is never waited for alone
+                await self._log.name(name, stream)
             except BaseException:
                 opened.reader.leave(linger_s=0)
                 raise

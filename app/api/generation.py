@@ -57,6 +57,7 @@ class Generation:
             self._linger_s(asked, can_return=chat.streams or respond_async or bool(key)),
             labels=asked.labels,
             name=asked.name,
+            name_of=self._front.name_of,
             via=", ".join(request.headers.getlist("via"))[:MAX_VIA],
         )
         digest = hashlib.sha256(body).hexdigest()

@@ -12,7 +12,7 @@ from app.api.policy import Policy
 from app.api.problems import failure
 from app.api.response import read_from
 from app.dialects.openai_responses.front import FRONT
-from app.dialects.openai_responses.result import BACKGROUND, render_result, stream_of
+from app.dialects.openai_responses.result import BACKGROUND, is_response_id, name_of, render_result
 from app.errors import RelayError, RequestError
 from app.events import Event, StreamStart
 from app.hub import Hub, Opened
@@ -42,10 +42,11 @@ class Responses:
     async def retrieve(self, request: Request) -> Response:
         """Tell of a response, or stream it after a sequence number, or from its beginning."""
         try:
-            stream = _stream(request)
             query = request.query_params
             if query.get("stream", "").lower() == "true":
-                return await self._events(stream, _cursor(query.get("starting_after")))
+                after = _cursor(query.get("starting_after"))
+                return await self._events(await self._find(request), after)
+            stream = await self._find(request)
             return _show(stream, await self._hub.events(stream))
         except RelayError as error:
             return failure(FRONT, error, request)
@@ -53,7 +54,7 @@ class Responses:
     async def cancel(self, request: Request) -> Response:
         """Stop a response; doing it twice, or too late, changes nothing."""
         try:
-            stream = _stream(request)
+            stream = await self._find(request)
             await self._hub.cancel(stream)
             return _show(stream, await self._hub.events(stream))
         except RelayError as error:
@@ -62,11 +63,23 @@ class Responses:
     async def delete(self, request: Request) -> Response:
         """Stop a response and forget what it said."""
         try:
-            await self._hub.delete(_stream(request))
+            await self._hub.delete(await self._find(request))
         except RelayError as error:
             return failure(FRONT, error, request)
         gone = {"id": request.path_params["response"], "object": "response", "deleted": True}
         return _json(gone)
+
+    async def _find(self, request: Request) -> str:
+        """Find the stream that was started as the response of the path.
+
+        Raises:
+            RequestError: `not_found`, there is none, or none any more.
+        """
+        response = request.path_params["response"]
+        stream = await self._hub.find(name_of(response)) if is_response_id(response) else None
+        if stream is None:
+            raise RequestError("not_found", f"there is no response {response[:80]!r}")
+        return stream
 
     async def _events(self, stream: str, after: int) -> Response:
         reader, _ = await self._hub.attach(stream)
@@ -76,14 +89,6 @@ class Responses:
             # The official clients take no answer without a body for a stream.
             return Response(media_type="text/event-stream", headers=dict(response.headers))
         return response
-
-
-def _stream(request: Request) -> str:
-    name = request.path_params["response"]
-    stream = stream_of(name)
-    if stream is None:
-        raise RequestError("not_found", f"there is no response {name[:80]!r}")
-    return stream
 
 
 def _cursor(sequence_number: str | None) -> int:

@@ -1,11 +1,13 @@
 """Ids of tool calls for clients that keep a whole conversation under them.
 
 Some providers give none, and `Shape` then counts: `call_0`. The next answer counts from 0
-again, so clients that look calls up by their id are shown it with the stream's own id in
-it. On the way back such an id is counted anew, over the whole conversation.
+again, so clients that look calls up by their id are shown it with letters in it that are the
+stream's own. On the way back such an id is counted anew, over the whole conversation.
 """
 
 import re
+
+from app.dialects.public_ids import public_token
 
 _MADE_UP = re.compile(r"call_\d+", re.ASCII)
 _SHOWN = re.compile(r"call_[\w-]{20,}_\d+", re.ASCII)
@@ -15,12 +17,7 @@ def show_call(stream: str, id: str) -> str:
     """Give the id that a client is shown for the id of a call."""
     if not _MADE_UP.fullmatch(id):
         return id
-    return f"call_{token_of(stream)}_{id.removeprefix('call_')}"
-
-
-def token_of(stream: str) -> str:
-    """Give what is the stream's own in its id."""
-    return stream.removeprefix("st_")
+    return f"call_{public_token(stream, 'call')}_{id.removeprefix('call_')}"
 
 
 class CallIds:

@@ -115,6 +115,8 @@ class Front(NamedTuple):
     lingers: bool = True
     """Whether its clients can come back, so that their streams go on for a while."""
     headers: Mapping[str, str] = {}
+    name_of: Callable[[str], str] | None = None
+    """What a stream that is started here is found by, made of its id."""
     own_writer: Callable[..., Writer] | None = None
     """What writes the renderer's frames faster than `Numbered`, to the same bytes."""
 

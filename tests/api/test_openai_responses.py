@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx
@@ -33,6 +34,23 @@ from tests.upstream import (
 ASK: dict[str, Any] = {"model": "openai/m", "input": "hello"}
 PATH = "/v1/responses"
 HI: list[Step] = [head(), send(text("Hi ") + text("🌊")), send(FINISH + USAGE + DONE)]
+MESSAGES = [{"role": "user", "content": "hello"}]
+CHATS: dict[str, dict[str, Any]] = {
+    PATH: {**ASK, "stream": True},
+    "/v1/chat/completions": {"model": "openai/m", "messages": MESSAGES, "stream": True},
+    "/v1/messages": {
+        **{"model": "openai/m", "messages": MESSAGES, "stream": True, "max_tokens": 9},
+    },
+    "/v1/ui/chat": {
+        **{"id": "c", "model": "openai/m"},
+        "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}],
+    },
+    "/v1/ag-ui": {
+        **{"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": []},
+        **{"forwardedProps": {"model": "openai/m"}},
+        "messages": [{"id": "1", "role": "user", "content": "hello"}],
+    },
+}
 WORDS = [f"{number} せせらぎ🌊 " for number in range(60)]
 PACED: list[Step] = [
     head(),
@@ -207,7 +225,75 @@ async def test_deleted_response_is_gone():
         await client.responses.delete(response.id)
         gone = await relay.client.get(f"{PATH}/{response.id}")
 
-        assert (410, "stream_expired") == (gone.status_code, gone.json()["error"]["code"])
+        assert (404, "not_found") == (gone.status_code, gone.json()["error"]["code"])
+
+
+async def test_response_is_found_by_its_id_in_every_log_and_after_a_restart(log):
+    settings = {"log": log, "linger_s": 0}
+    async with AsyncExitStack() as stack:
+        upstream, _, client = await stack.enter_async_context(serve(**settings))
+        upstream.script = HI
+        streamed = [one async for one in await client.responses.create(**ASK, stream=True)]
+        found = await client.responses.retrieve(streamed[0].response.id)
+        whole = await client.responses.create(**ASK)
+        raw = await client.responses.with_raw_response.create(**ASK, background=True)
+        if log != "memory":  # another process that has the same log
+            if log.startswith("sqlite"):
+                await stack.aclose()
+            _, _, client = await stack.enter_async_context(serve(**settings))
+        again = await client.responses.retrieve(found.id)
+        cancelled = await client.responses.cancel(whole.id)
+        await client.responses.delete(whole.id)
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.retrieve(whole.id)
+
+    assert found == again == streamed[-1].response
+    assert "Hi 🌊" == again.output_text
+    assert "completed" == cancelled.status
+    secret = raw.headers["stream-id"].removeprefix("st_")
+    assert secret not in raw.text
+
+
+async def test_response_is_no_way_to_a_stream_of_another_dialect():
+    async with serve() as (upstream, relay, client):
+        upstream.script = HI
+        body = {"model": "openai/m", "messages": [{"role": "user", "content": "hello"}]}
+        async with relay.client.stream("POST", "/v1/chat", json=body) as answer:
+            await answer.aread()
+            stream = answer.headers["stream-id"]
+        seen = await relay.client.get(f"/v1/streams/{stream}/events?format=openai_responses")
+        (shown,) = set(re.findall(r'"id":"(resp_[^"]+)"', seen.text))
+        secret = stream.removeprefix("st_")
+
+        assert secret not in shown
+        for name in (shown, f"resp_{secret}", stream):
+            with pytest.raises(openai.NotFoundError):
+                await client.responses.retrieve(name)
+            with pytest.raises(openai.NotFoundError):
+                await client.responses.delete(name)
+        assert 200 == (await relay.client.get(f"/v1/streams/{stream}")).status_code
+
+
+@pytest.mark.parametrize(("path", "ask"), CHATS.items(), ids=CHATS)
+async def test_what_clients_are_shown_reads_and_deletes_no_stream(path, ask):
+    async with serve() as (upstream, relay, _):
+        call = {"index": 0, "function": {"name": "now", "arguments": "{}"}}
+        upstream.script = [
+            head(),
+            send(text("Hi") + event({"tool_calls": [call]})),
+            send(event(finish_reason="tool_calls") + DONE),
+        ]
+        async with relay.client.stream("POST", path, json=ask) as answer:
+            messages = await read_messages(answer)
+            stream = answer.headers["stream-id"]
+        secret = stream.removeprefix("st_")
+        own = '"type":"stream.start"'  # of the relay's own, for the page's code
+
+        shown = [m.data for m in messages if own not in m.data]
+        assert all(secret not in data for data in shown)
+        for word in set(re.findall(r"[\w-]{20,}", "".join(shown))):
+            for token in (word, word[-22:], word.partition("_")[2][:22], word[-24:-2]):
+                assert 404 == (await relay.client.get(f"/v1/streams/st_{token}")).status_code
 
 
 @pytest.mark.parametrize("after", [100, 10_000])

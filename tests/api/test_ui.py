@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from app.dialects.front import Frame
+from app.dialects.public_ids import public_token
 from tests.dialects.ui.verify import chunks_of, read_message
 from tests.serving import Relay, read_messages, serve_relay
 from tests.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text, wait
@@ -84,7 +85,7 @@ async def test_resumed_stream_goes_on_live_from_its_start(log):
         found = await resume(relay)
 
         assert found is not None
-        assert {"type": "start", "messageId": f"msg_{stream[3:]}"} == found[0]
+        assert {"type": "start", "messageId": f"msg_{public_token(stream, 'ui')}"} == found[0]
         assert "ab" == text_of(found)
         assert "finish" == found[-1]["type"]
         assert 1 == len(upstream.calls)

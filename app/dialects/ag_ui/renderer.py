@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from app.dialects.call_ids import show_call, token_of
+from app.dialects.call_ids import show_call
 from app.dialects.front import Frame
 from app.dialects.proof import Proof
+from app.dialects.public_ids import public_token
 from app.events import (
     ContentFilter,
     Event,
@@ -51,7 +52,7 @@ class Renderer:
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
-        self._token = token_of(stream)
+        self._token = public_token(stream, "ag_ui")
         self._run: Sent = {}
         self._target: StreamTarget | None = None
         self._messages: dict[int, str] = {}

@@ -15,10 +15,11 @@ import msgspec
 
 from app.dialects.anthropic.blocks import COMPACTION, REDACTED, THINKING
 from app.dialects.anthropic.errors import render_error
-from app.dialects.call_ids import show_call, token_of
+from app.dialects.call_ids import show_call
 from app.dialects.ending import parse_end
 from app.dialects.front import Frame
 from app.dialects.packed import Proof, pack
+from app.dialects.public_ids import public_token
 from app.dialects.untyped import decode, mapping, mappings, string
 from app.errors import RelayError, UpstreamError
 from app.events import (
@@ -179,7 +180,7 @@ class Payloads:
 
     def _message(self, start: StreamStart) -> Payload:
         return {
-            "id": f"msg_{token_of(self._stream)}",
+            "id": f"msg_{public_token(self._stream, 'anthropic')}",
             "type": "message",
             "role": "assistant",
             "model": start.model,
@@ -263,7 +264,8 @@ class Payloads:
         """Tell of a tool of Anthropic's; those of others have no form here."""
         if event.name not in _SERVER_TOOLS:
             return
-        use_id = f"srvtoolu_{token_of(self._stream).replace('-', '_')}_{event.block}"
+        token = public_token(self._stream, "anthropic.tools").replace("-", "_")
+        use_id = f"srvtoolu_{token}_{event.block}"
         if isinstance(event.input, dict) and event.block not in self._uses:
             self._uses.add(event.block)
             use = {"id": use_id, "name": event.name, "input": event.input}

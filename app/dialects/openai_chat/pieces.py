@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from app.dialects.openai_chat.request import GOOGLE_SIGNATURE
+from app.dialects.public_ids import public_token
 from app.dialects.untyped import mappings
 from app.events import (
     ChoiceEnd,
@@ -81,7 +82,7 @@ class Pieces:
         self.created = 0
         self.model = ""
         self.labels: dict[str, str] = {}
-        self._token = stream.removeprefix("st_")
+        self._token = public_token(stream, "openai_chat")
         self._choices: dict[int, _Choice] = {}
         self._calls: dict[int, tuple[int, bool]] = {}
         """Of a call's block: its index, and whether it has any arguments yet."""

@@ -4,7 +4,7 @@ from app.dialects.front import Front
 from app.dialects.openai_chat.failure import render_failure
 from app.dialects.openai_responses.body import parse_request
 from app.dialects.openai_responses.renderer import Renderer
-from app.dialects.openai_responses.result import render_result
+from app.dialects.openai_responses.result import name_of, render_result, response_id
 
 FRONT = Front(
     name="openai_responses",
@@ -14,4 +14,5 @@ FRONT = Front(
     renderer=Renderer,
     render_result=render_result,
     render_failure=render_failure,
+    name_of=lambda stream: name_of(response_id(stream)),
 )

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from app.dialects.openai_responses.items import COMPACTION, ENCRYPTED, PHASE, REASONING
 from app.dialects.packed import Proof, pack
+from app.dialects.public_ids import public_token
 from app.dialects.untyped import mappings
 from app.events import (
     Event,
@@ -54,7 +55,7 @@ class Output:
 
     def __init__(self, stream: str) -> None:
         self.items: list[dict[str, Any]] = []
-        self._token = stream.removeprefix("st_")
+        self._token = public_token(stream, "openai_responses.items")
         self._message: _Item | None = None
         self._reasoning: _Item | None = None
         self._calls: dict[int, _Item] = {}

@@ -1,11 +1,13 @@
 """A stream as a response object: at any time of it, and whole."""
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 import msgspec
 
 from app.dialects.openai_responses.output import Output
+from app.dialects.public_ids import public_token
 from app.errors import CODES
 from app.events import (
     ErrorInfo,
@@ -21,6 +23,8 @@ ECHO: Final = "response"
 """The label with the fields that the response says again, as JSON."""
 BACKGROUND: Final = "background"
 """The label of a stream that its client did not wait for."""
+
+_RESPONSE_ID: Final = re.compile(r"resp_[\w-]{22}", re.ASCII)
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "cancelled", "failed"]
 
@@ -96,13 +100,18 @@ class Response:
 
 
 def response_id(stream: str) -> str:
-    return f"resp_{stream.removeprefix('st_')}"
+    """Return the id of a stream as a response; it is not in the ids of its items."""
+    return f"resp_{public_token(stream, 'openai_responses')}"
 
 
-def stream_of(response: str) -> str | None:
-    """Give the stream of a response's id; None if it is none of ours."""
-    token = response.removeprefix("resp_")
-    return f"st_{token}" if token != response else None
+def name_of(response: str) -> str:
+    """Return the name under which the stream of a response is found."""
+    return f"response:{response}"
+
+
+def is_response_id(text: str) -> bool:
+    """Return whether a text looks like the id of a response."""
+    return _RESPONSE_ID.fullmatch(text) is not None
 
 
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.call_ids import show_call, token_of
+from app.dialects.call_ids import show_call
 from app.dialects.front import Frame
 from app.dialects.openai_responses.items import CUSTOM
 from app.dialects.proof import Proof
+from app.dialects.public_ids import public_token
 from app.dialects.ui.parts import KEY
 from app.dialects.untyped import clean, decode
 from app.events import (
@@ -100,7 +101,7 @@ class Renderer:
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
-        self._token = token_of(stream)
+        self._token = public_token(stream, "ui")
         self._model: str | None = None
         self._calls: dict[int, _Call] = {}
         self._open: dict[int, list[OpaqueValue]] = {}

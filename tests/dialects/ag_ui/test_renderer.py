@@ -9,7 +9,9 @@ import pytest
 from app.dialects.ag_ui.body import parse_request
 from app.dialects.ag_ui.front import FRONT, render_result
 from app.dialects.ag_ui.renderer import Renderer
+from app.dialects.call_ids import show_call
 from app.dialects.front import Numbered
+from app.dialects.public_ids import public_token
 from app.errors import RequestError
 from app.events import (
     ChoiceEnd,
@@ -46,7 +48,7 @@ from tests.dialects.ag_ui.verify import read_messages, sent_of
 from tests.dialects.streams import DIALECT_OF, body_of, end_of, play, recordings, tool_calls
 
 STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
-TOKEN = STREAM.removeprefix("st_")
+TOKEN = public_token(STREAM, "ag_ui")
 LABELS = {"thread_id": "t1", "run_id": "r1", "parent_run_id": "r0"}
 START: list[Event] = [
     StreamStart(STREAM, "fast", 1700000000, LABELS),
@@ -171,7 +173,7 @@ def test_refusal_is_a_text():
 def test_made_up_ids_differ_from_one_run_to_the_next():
     start, *_ = between(ToolCallStart(0, "call_0", "weather"), ToolCallEnd(0, "{}"))
 
-    assert f"call_{TOKEN}_0" == start["toolCallId"]
+    assert show_call(STREAM, "call_0") == start["toolCallId"]
 
 
 @pytest.mark.parametrize(

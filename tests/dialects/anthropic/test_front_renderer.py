@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from app.dialects.anthropic.front import FRONT
 from app.dialects.anthropic.result import render_result
+from app.dialects.call_ids import show_call
 from app.dialects.front import Numbered
 from app.dialects.packed import Proof, is_packed, pack, unpack
+from app.dialects.public_ids import public_token
 from app.errors import CODES, RelayError, RequestError, UpstreamError
 from app.events import (
     ChoiceEnd,
@@ -44,6 +46,7 @@ from tests.dialects.anthropic.messages_protocol import accumulate, frames_of, pa
 from tests.dialects.streams import DIALECT_OF, body_of, joined, play, recordings, tool_calls
 
 START = StreamStart("st_T", "m", 1700000000)
+SERVER_TOOL = f"srvtoolu_{public_token('st_T', 'anthropic.tools').replace('-', '_')}_0"
 HI: list[Event] = [TextStart(0), TextDelta(0, "Hi"), TextEnd(0)]
 SEARCH = [{"type": "web_search_result", "url": "https://a.example", "encrypted_content": "e"}]
 
@@ -74,7 +77,7 @@ def test_a_text_is_said_in_anthropics_events() -> None:
         {
             "type": "message_start",
             "message": {
-                "id": "msg_aB-_9",
+                "id": f"msg_{public_token('st_aB-_9', 'anthropic')}",
                 "type": "message",
                 "role": "assistant",
                 "model": "m",
@@ -168,7 +171,7 @@ CONTENTS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
     "a call": (call(0, '{"a"', ":1}"), [use("call_a", '{"a":1}')]),
     "a call without arguments": (call(0), [use("call_a")]),
     "an id with other letters": (call(0, id="functions.f:0"), [use("functions_f_0")]),
-    "an id that the relay made up": (call(0, id="call_0"), [use("call_T_0")]),
+    "an id that the relay made up": (call(0, id="call_0"), [use(show_call("st_T", "call_0"))]),
     "a text that cites a page": (
         [
             TextStart(0),
@@ -190,11 +193,11 @@ CONTENTS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
         [
             {
                 "type": "server_tool_use",
-                "id": "srvtoolu_T_0",
+                "id": SERVER_TOOL,
                 "name": "web_search",
                 "input": {"query": "q"},
             },
-            {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_T_0", "content": SEARCH},
+            {"type": "web_search_tool_result", "tool_use_id": SERVER_TOOL, "content": SEARCH},
         ],
     ),
     "tools of others": (

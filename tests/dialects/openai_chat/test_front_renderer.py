@@ -11,6 +11,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from app.dialects.front import Frame, Numbered
 from app.dialects.openai_chat.renderer import Renderer
 from app.dialects.openai_chat.result import render_result
+from app.dialects.public_ids import public_token
 from app.errors import RelayError
 from app.events import (
     ChoiceEnd,
@@ -44,6 +45,7 @@ from app.events import (
 from tests.dialects.streams import DIALECT_OF, body_of, end_of, joined, play, recordings, tool_calls
 
 STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
+TOKEN = public_token(STREAM, "openai_chat")
 START: list[Event] = [
     StreamStart(STREAM, "fast", 1700000000, {"usage": "1"}),
     Notice("retry", "again"),
@@ -253,7 +255,7 @@ TABLE: dict[str, tuple[list[Event], list[Any]]] = {
         [Media(0, "image/png", data="aa=="), Media(1, "audio/pcm", data="bb==")],
         [
             role(),
-            (0, {"audio": {"id": f"audio_{STREAM[3:]}_0", "data": "bb=="}}),
+            (0, {"audio": {"id": f"audio_{TOKEN}_0", "data": "bb=="}}),
             (
                 0,
                 {
@@ -354,7 +356,7 @@ def test_log_probabilities_stand_where_they_belong():
 def test_model_is_what_answers_and_the_rest_is_the_streams():
     payload = json.loads(frames([*START, TextStart(0)])[0].data)
 
-    assert ("m-1", 1700000000, f"chatcmpl-{STREAM[3:]}") == (
+    assert ("m-1", 1700000000, f"chatcmpl-{TOKEN}") == (
         payload["model"],
         payload["created"],
         payload["id"],

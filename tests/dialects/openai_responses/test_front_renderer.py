@@ -11,7 +11,8 @@ from pydantic import TypeAdapter
 
 from app.dialects.front import Frame, Numbered
 from app.dialects.openai_responses.renderer import Renderer
-from app.dialects.openai_responses.result import render_result, response_id, stream_of
+from app.dialects.openai_responses.result import is_response_id, render_result, response_id
+from app.dialects.public_ids import public_token
 from app.errors import CODES
 from app.events import (
     ChoiceEnd,
@@ -43,8 +44,9 @@ from app.events import (
 )
 from tests.dialects.streams import DIALECT_OF, body_of, end_of, play, recordings, tool_calls
 
-NAME = "4fJ9qXw0V1cT8mYbR2nZkQ"
-STREAM = f"st_{NAME}"
+STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
+NAME = public_token(STREAM, "openai_responses")
+ITEMS = public_token(STREAM, "openai_responses.items")
 START: list[Event] = [
     StreamStart(STREAM, "fast", 1700000000, {"response": '{"metadata":{"a":"b"}}'}),
     Notice("retry", "again"),
@@ -247,7 +249,7 @@ def test_response_says_what_was_asked_and_what_it_took():
     }.items() <= response.items()
     (message,) = response["output"]
     assert {
-        "id": f"msg_{NAME}_0",
+        "id": f"msg_{ITEMS}_0",
         "type": "message",
         "status": "completed",
         "role": "assistant",
@@ -434,9 +436,10 @@ def test_call_of_an_answer_that_was_too_long_is_incomplete():
     assert "function_call_arguments.done" not in brief(events)
 
 
-def test_ids_lead_to_the_stream_and_back():
-    assert STREAM == stream_of(response_id(STREAM))
-    assert stream_of(STREAM) is None
+def test_id_of_a_response_is_in_no_other_id():
+    assert is_response_id(response_id(STREAM))
+    assert not is_response_id(STREAM)
+    assert NAME not in ITEMS
 
 
 @pytest.mark.parametrize("row", recordings())

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.dialects.call_ids import show_call
 from app.dialects.front import Numbered
+from app.dialects.public_ids import public_token
 from app.dialects.ui.body import parse_request
 from app.dialects.ui.front import FRONT, render_result
 from app.dialects.ui.renderer import Renderer
@@ -52,7 +54,7 @@ from tests.dialects.streams import DIALECT_OF, body_of, end_of, joined, play, re
 from tests.dialects.ui.verify import chunks_of, read_message
 
 STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
-TOKEN = STREAM.removeprefix("st_")
+TOKEN = public_token(STREAM, "ui")
 START: list[Event] = [StreamStart(STREAM, "fast", 1700000000), StreamTarget("up", "m-1", 1)]
 COUNTS = TokenCounts(3, 2, 5, cached_input_tokens=1, reasoning_tokens=0)
 DONE = StreamEnd("completed", "stop", COUNTS)
@@ -213,7 +215,7 @@ def test_free_text_for_a_tool_is_a_text():
 def test_made_up_ids_differ_from_one_answer_to_the_next():
     start, *_ = between(ToolCallStart(0, "call_0", "weather"), ToolCallEnd(0, "{}"))
 
-    assert f"call_{TOKEN}_0" == start["toolCallId"]
+    assert show_call(STREAM, "call_0") == start["toolCallId"]
 
 
 def test_tool_of_the_provider_has_its_output():

@@ -1,0 +1,114 @@
+"""What clients are shown under a stream: ids that are its own, and do not give it away."""
+
+import itertools
+import re
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from app.dialects.front import Front
+from app.dialects.fronts import FRONTS
+from app.dialects.public_ids import public_token
+from app.events import (
+    ChoiceEnd,
+    Event,
+    Media,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Source,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    encode,
+)
+
+SECRET = "4fJ9qXw0V1cT8mYbR2nZkQ"  # noqa: S105  (of a stream that is none)
+OTHERS = [front for front in FRONTS.values() if front.letter]
+EVENTS: list[Event] = [
+    StreamStart(f"st_{SECRET}", "m", 1700000000),
+    StreamTarget("u", "m", 1),
+    ReasoningStart(0),
+    ReasoningDelta(0, "Hm."),
+    ReasoningEnd(0, signature="sig", format="anthropic.thinking"),
+    TextStart(1),
+    TextDelta(1, "Hi"),
+    Source("https://a.example", title="A", block=1),
+    TextEnd(1),
+    TextStart(2),
+    TextEnd(2),
+    ProviderTool(3, "web_search", {"query": "q"}),
+    ProviderTool(3, "web_search", output=[{"type": "web_search_result"}]),
+    Opaque("x", "y"),
+    Media(4, "image/png", data="aaaa"),
+    Media(5, "audio/wav", data="aaaa"),
+    ToolCallStart(6, "call_0", "f"),
+    ToolCallDelta(6, "{}"),
+    ToolCallEnd(6, "{}"),
+    Opaque("x", "y", block=6),
+    ToolCallStart(7, "call_1", "g"),
+    ToolCallEnd(7, "{}"),
+    ChoiceEnd("tool_calls", "tool_calls"),
+    StreamEnd("completed", "tool_calls"),
+]
+
+
+def shown(front: Front, stream: str) -> Iterator[bytes]:
+    """All that a dialect says of the stream, but for the ids of frames."""
+    start = msgspec.structs.replace(EVENTS[0], stream=stream)
+    renderer = front.renderer(stream)
+    told = [frame.data for event in [start, *EVENTS[1:]] for frame in renderer.feed(event)]
+    whole = front.render_result(stream, [start, *EVENTS[1:]])
+    yield from [*told, msgspec.json.encode(whole)]
+
+
+@pytest.mark.parametrize("front", OTHERS, ids=lambda front: front.name)
+def test_no_dialect_tells_the_id_that_reads_and_stops(front: Front) -> None:
+    # A page that uses `useChat` learns the id of its own stream by the relay's own event.
+    own = encode(EVENTS[0])
+    for said in shown(front, f"st_{SECRET}"):
+        assert SECRET.encode() not in said.replace(own, b"")
+
+
+@pytest.mark.parametrize("front", OTHERS, ids=lambda front: front.name)
+def test_ids_are_the_same_each_time_and_other_ones_for_each_stream(front: Front) -> None:
+    first, again, other = (b"\n".join(shown(front, stream)) for stream in ("st_a", "st_a", "st_b"))
+
+    assert first == again
+    assert first != other
+
+
+def words(front: Front, stream: str) -> set[str]:
+    """What a dialect says of the stream that it does not say of every stream."""
+    said, common = (
+        set(re.findall(r"[\w-]+", b" ".join(shown(front, one)).decode()))
+        for one in (stream, "st_b")
+    )
+    return said - common
+
+
+def test_each_dialect_has_ids_of_its_own() -> None:
+    """Whoever was told an id of one cannot make that of another."""
+    stream = f"st_{SECRET}"
+    found = {front.name: words(front, stream) - {stream} for front in OTHERS}
+    call, response = (public_token(stream, name) for name in ("call", "openai_responses"))
+
+    for one, two in itertools.combinations(found.values(), 2):
+        assert all(call in common for common in one & two)
+    assert [f"resp_{response}"] == [word for word in found["openai_responses"] if response in word]
+
+
+def test_tokens_are_letters_that_ids_may_have_and_too_many_to_guess() -> None:
+    tokens = {public_token(f"st_{number}", "a") for number in range(1000)}
+
+    assert 1000 == len(tokens)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{22}", token) for token in tokens)
