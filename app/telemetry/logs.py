@@ -1,11 +1,21 @@
-"""Logs on stderr: lines for people on a terminal, JSON lines elsewhere."""
+"""Logs on stderr: lines for people on a terminal, JSON lines elsewhere.
 
+What clients and providers say is in them, so nothing reaches a terminal that it would obey,
+and a traceback has the lines of code alone: no values of variables, and a bounded length.
+"""
+
+import json
 import logging
 import sys
 from typing import Any, Literal
 
 import msgspec
 import structlog
+
+Fields = structlog.typing.EventDict
+
+MAX_EXCEPTION = 16_384
+"""The longest traceback, in characters; of a longer one the middle is left out."""
 
 
 def configure_logs(
@@ -14,7 +24,11 @@ def configure_logs(
     """Send structlog's and the libraries' records to stderr in one form."""
     console = sys.stderr.isatty() if format == "auto" else format == "console"
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            # By default another one where `rich` is installed, which shows what variables hold.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
         if console
         else structlog.processors.JSONRenderer(_to_json)
     )
@@ -23,7 +37,8 @@ def configure_logs(
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    rendering = [renderer] if console else [structlog.processors.format_exc_info, renderer]
+    shown = [_escape] if console else []
+    rendering = [structlog.processors.format_exc_info, _bound, *shown, renderer]
     # Our own lines go straight to stderr: through the standard library's handlers each
     # took 80 us, a tenth of a short request.
     structlog.configure(
@@ -50,8 +65,54 @@ def configure_logs(
     )
 
 
+class _Shown:
+    """A text that is shown as it is; renderers show others by their `repr`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _bound(_logger: object, _name: str, fields: Fields) -> Fields:
+    """Leave out the middle of a long traceback: the ends say where it began and what it is."""
+    text = fields.get("exception")
+    if isinstance(text, str) and len(text) > MAX_EXCEPTION:
+        half = MAX_EXCEPTION // 2
+        left_out = len(text) - 2 * half
+        fields["exception"] = f"{text[:half]}\n... {left_out} characters ...\n{text[-half:]}"
+    return fields
+
+
+def _escape(_logger: object, _name: str, fields: Fields) -> Fields:
+    """Escape what a terminal would obey, or would show as a line of its own."""
+    for name, value in fields.items():
+        if name in ("exception", "stack"):
+            lines = str(value).split("\n")
+            fields[name] = "\n".join(f"    {_printable(line)}" for line in lines)
+        elif isinstance(value, str):
+            if not value.isprintable():
+                fields[name] = _Shown(_printable(value) if name == "event" else repr(value))
+        elif not isinstance(value, bool | int | float | None):
+            fields[name] = _Shown(_printable(repr(value)))
+    return fields
+
+
+def _printable(text: str) -> str:
+    """Escape control characters, such as those that turn the direction of a text."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
+
+
 def _to_json(fields: dict[str, Any], **_: object) -> str:
-    return msgspec.json.encode(fields, enc_hook=repr).decode()
+    try:
+        return msgspec.json.encode(fields, enc_hook=repr).decode()
+    except UnicodeEncodeError:  # half a character
+        return json.dumps(fields, default=repr)
 
 
 def _to_bytes(_logger: object, _name: str, line: Any) -> bytes:
