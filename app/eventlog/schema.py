@@ -1,9 +1,16 @@
 """The SQLite file of a log: opening it, its schema, and what may be wrong with it."""
 
+import shlex
 import sqlite3
+import stat
+import sys
 from pathlib import Path
 
+import structlog
+
 from app.eventlog import LogUnusable
+
+log = structlog.get_logger("seseragi.eventlog")
 
 APPLICATION_ID = 0x53657365
 SCHEMA = """
@@ -95,6 +102,8 @@ def connect(path: Path, *, alone: bool = True) -> sqlite3.Connection:
     try:
         if not path.exists():
             path.touch(mode=0o600)  # it will hold what people talked about
+        elif sys.platform != "win32":  # where modes say nothing
+            _check_modes(path, warns=alone)
         timeout_s = 1 if alone else BUSY_S
         connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
@@ -110,6 +119,38 @@ def connect(path: Path, *, alone: bool = True) -> sqlite3.Connection:
         connection.close()
         raise LogUnusable(f"{path}: {error}") from None
     return connection
+
+
+def _check_modes(path: Path, *, warns: bool) -> None:
+    """Refuse files that anybody can write to; warn of those that others can read.
+
+    Raises:
+        LogUnusable: what is in the log could be anybody's.
+    """
+    modes = {
+        file: stat.S_IMODE(file.stat().st_mode)
+        for file in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm")))
+        if file.is_file()
+    }
+    for file, mode in modes.items():
+        if mode & stat.S_IWOTH:
+            raise LogUnusable(
+                f"{path}: every user of this machine can write to {file.name!r} (mode {mode:o}); "
+                f"run: chmod 600 {shlex.quote(str(file))}"
+            )
+        if warns and mode & (stat.S_IRWXG | stat.S_IRWXO):
+            log.warning(
+                "other users can read the event log; run: chmod 600",
+                file=str(file),
+                mode=f"{mode:o}",
+            )
+    folder = stat.S_IMODE(path.parent.stat().st_mode)
+    if warns and folder & stat.S_IWOTH and not folder & stat.S_ISVTX:
+        log.warning(
+            "every user can replace the event log; run: chmod o-w on its directory",
+            directory=str(path.parent),
+            mode=f"{folder:o}",
+        )
 
 
 def _prepare(connection: sqlite3.Connection) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, LogState, LogUnusable, database, read_all, recovery, sqlite
@@ -417,7 +418,7 @@ async def test_place_that_cannot_be_written_is_told(what):
         path = place / "log.db"
         async with opened(path):
             pass
-        path.chmod(0o444 if what == "file" else 0o666)
+        path.chmod(0o444 if what == "file" else 0o660)
         place.chmod(0o777 if what == "file" else 0o555)
         with (
             no_rights_of_root(),
@@ -425,6 +426,47 @@ async def test_place_that_cannot_be_written_is_told(what):
         ):
             await SqliteLog(path, retention_s=100, max_bytes=1000).open()
         place.chmod(0o700)
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o602, 0o622])
+@pytest.mark.parametrize("end", ["", "-wal"])
+async def test_file_that_anybody_can_write_to_is_refused(path, mode, end):
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        kept = path.with_name(f"{path.name}-wal").read_bytes()
+    written = path.with_name(f"{path.name}{end}")
+    if end:
+        written.write_bytes(kept)
+    written.chmod(mode)
+    with pytest.raises(LogUnusable, match=f"run: chmod 600 {written}") as caught:
+        await SqliteLog(path, retention_s=100, max_bytes=1000).open()
+
+    assert "\n" not in str(caught.value)
+    written.chmod(0o600)
+    async with opened(path) as event_log:
+        assert (await event_log.state("st_1")).ended
+
+
+@pytest.mark.parametrize(
+    ("mode", "folder", "told"),
+    [
+        (0o644, 0o700, ["other users can read the event log; run: chmod 600"]),
+        (0o660, 0o700, ["other users can read the event log; run: chmod 600"]),
+        (0o600, 0o777, ["every user can replace the event log; run: chmod o-w on its directory"]),
+        (0o600, 0o1777, []),
+        (0o600, 0o755, []),
+    ],
+)
+async def test_place_that_others_can_read_is_warned_of(path, mode, folder, told):
+    async with opened(path):
+        pass
+    path.chmod(mode)
+    path.parent.chmod(folder)
+    with structlog.testing.capture_logs() as lines:
+        async with opened(path):
+            pass
+
+    assert told == [line["event"] for line in lines if line["log_level"] == "warning"]
 
 
 async def test_file_serves_one_process(path):
