@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route, get_route_path
 
 from app.dialects.front import Front
 from app.dialects.fronts import front_of
@@ -42,16 +43,28 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  (registered for it)
     path, method = request.url.path, request.method
     code = _BY_STATUS.get(error.status_code, "invalid_request")
+    headers = dict(error.headers or {})
     match code:
         case "not_found":
             detail = f"there is nothing at {path!r}"
         case "method_not_allowed":
-            allowed = (error.headers or {}).get("Allow", "another method")
+            allowed = _methods_at(request) or headers.get("Allow", "")
+            headers["Allow"] = allowed
             detail = f"{method} is not allowed at {path!r}; use {allowed}"
         case _:
             detail = error.detail
     front = front_of(path)
-    return failure(front, RequestError(code, detail), request, headers=error.headers)
+    return failure(front, RequestError(code, detail), request, headers=headers)
+
+
+def _methods_at(request: Request) -> str:
+    """List the methods that a path knows, over all its routes: Starlette names the first's."""
+    path = get_route_path(request.scope)
+    found: set[str] = set()
+    for route in request.app.routes:
+        if isinstance(route, Route) and route.path_regex.match(path):
+            found |= route.methods or set()
+    return ", ".join(sorted(found))
 
 
 async def on_bug(request: Request, error: Exception) -> Response:

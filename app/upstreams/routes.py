@@ -8,7 +8,7 @@ pass through.
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 import msgspec
 
@@ -71,9 +71,11 @@ class Breakers:
         """Give the breaker of `upstream/model`, a new one if it was never tried."""
         return self._breakers.get(name) or Breaker()
 
-    def failing(self) -> list[str]:
-        """Name the targets whose last attempts failed, those last used."""
-        last = [name for name, breaker in self._breakers.items() if not breaker.is_new]
+    def failing(self, among: Container[str]) -> list[str]:
+        """Name the targets among these whose last attempts failed, those last used."""
+        last = [
+            name for name, breaker in self._breakers.items() if name in among and not breaker.is_new
+        ]
         return last[-MAX_TOLD:]
 
 
@@ -129,11 +131,18 @@ class Upstreams:
         return Plan(choices, order, now=now, deadline=deadline, each_s=each_s, chance=self._chance)
 
     def health(self, *, now: float) -> list[Health]:
-        """Tell how the targets of all routes fare, and any other that fails."""
+        """Return how the targets of all routes fare, and which configured models fail.
+
+        Other names were made up by clients, and are nobody else's business.
+        """
         names = [target.name for route in self.routes.values() for target in route.targets]
+        configured = {f"{one.name}/{model}" for one in self.all for model in one.models}
+        configured |= {f"{one.name}/{one.default_model}" for one in self.all}
+        if self.default_model is not None:
+            configured |= {target.name for target in self.resolve(None).targets}
         return [
             Health(name, breaker.state(now), round(breaker.open_for(now), 1) or None)
-            for name in dict.fromkeys([*names, *self.breakers.failing()])
+            for name in dict.fromkeys([*names, *self.breakers.failing(configured)])
             for breaker in (self.breakers.named(name),)
         ]
 

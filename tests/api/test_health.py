@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.serving import serve_relay
+from tests.serving import HELLO, serve_relay
+from tests.upstream import reply, serve_upstream
 
 
 async def test_relay_is_alive_and_ready():
@@ -25,3 +26,20 @@ async def test_relay_that_takes_no_streams_is_not_ready(why, monkeypatch):
 
         assert (503, {"status": why}) == (reply.status_code, reply.json())
         assert 200 == alive.status_code
+
+
+async def test_names_of_models_that_clients_made_up_are_told_to_nobody():
+    """They may say what somebody works on."""
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, default_model="openai/known") as relay,
+    ):
+        upstream.script = reply("503 Busy", "{}")
+        for model in ("openai/known", "openai/acme-merger-draft", "openai/gpt-6-luna"):
+            answer = await relay.client.post("/v1/chat", json={**HELLO, "model": model})
+            assert 503 == answer.status_code
+        told = await relay.client.get("/readyz?verbose")
+
+    assert "acme" not in told.text
+    names = [target["target"] for target in told.json()["targets"]]
+    assert ["openai/known", "openai/gpt-6-luna"] == names  # the setting's, the preset's
