@@ -1,4 +1,7 @@
-FROM python:3.13-slim AS build
+# With @sha256:... at its end it is always the same image: docs/operations.md, Images.
+ARG PYTHON_IMAGE=python:3.13-slim
+
+FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 RUN python -m venv /venv
 COPY requirements.lock .
@@ -14,7 +17,7 @@ RUN /venv/bin/pip install --no-cache-dir --no-compile --no-deps . \
       ! -name 'bedrock-runtime' ! -name 'sts' ! -name 'sso*' ! -name 'signin' -exec rm -r {} + \
  && /venv/bin/python -m compileall -q /venv/lib
 
-FROM python:3.13-slim
+FROM ${PYTHON_IMAGE}
 RUN useradd --system --no-create-home --uid 10001 seseragi
 COPY --from=build /venv /venv
 ENV PATH=/venv/bin:$PATH \

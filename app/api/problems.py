@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, get_route_path
+from starlette.routing import Route
 
 from app.dialects.front import Front
 from app.dialects.fronts import front_of
@@ -59,7 +59,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 def _methods_at(request: Request) -> str:
     """List the methods that a path knows, over all its routes: Starlette names the first's."""
-    path = get_route_path(request.scope)
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     found: set[str] = set()
     for route in request.app.routes:
         if isinstance(route, Route) and route.path_regex.match(path):

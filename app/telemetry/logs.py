@@ -37,8 +37,8 @@ def configure_logs(
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    shown = [_escape] if console else []
-    rendering = [structlog.processors.format_exc_info, _bound, *shown, renderer]
+    rendering: list[structlog.typing.Processor] = [structlog.processors.format_exc_info, _bound]
+    rendering += [_escape, renderer] if console else [renderer]
     # Our own lines go straight to stderr: through the standard library's handlers each
     # took 80 us, a tenth of a short request.
     structlog.configure(

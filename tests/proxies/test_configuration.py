@@ -44,3 +44,16 @@ def test_relay_itself_refuses_what_is_too_large():
 
 def test_nginx_lets_go_of_an_idle_connection_before_the_relay_does():
     assert number(r"keepalive_timeout (\d+)s;") < SETTINGS.keepalive_s
+
+
+def test_every_image_can_be_given_by_its_digest():
+    docker = (ROOT / "Dockerfile").read_text()
+    arguments = set(re.findall(r"^ARG (\w+_IMAGE)=\S+$", docker, re.MULTILINE))
+    variables = re.findall(r"\${(\w+_IMAGE):-[\w.:-]+}$", COMPOSE, re.MULTILINE)
+
+    for name in re.findall(r"^FROM (\S+)", docker, re.MULTILINE):
+        assert name.strip("${}") in arguments, name
+    images = re.findall(r"^ +(?:image|PYTHON_IMAGE): (.+)$", COMPOSE, re.MULTILINE)
+    assert len(variables) == len(images) == 3
+    documented = (ROOT / "docs/operations.md").read_text()
+    assert all(f"`{name}`" in documented for name in variables)
