@@ -35,6 +35,8 @@ def open_trust() -> ssl.SSLContext:
     has none, as in the smallest images, certifi's.
     """
     context = httpx2.create_ssl_context()
+    # Python's own default on Debian 12 is whatever OpenSSL's configuration says, or nothing.
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     paths = ssl.get_default_verify_paths()
     asked = bool(paths.capath) and paths.capath != paths.openssl_capath
     if not context.cert_store_stats()["x509_ca"] and not asked and not _is_store(paths.capath):
