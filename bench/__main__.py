@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from bench.relays import DIRECT, Relay, free_port, nginx, own, peer, version_of
 def main(words: Sequence[str] | None = None) -> int:
     options = _options(words)
     try:
+        plan = _plan(options)
         core, load_core = cores()
         os.sched_setaffinity(0, {load_core})
         load = Load(build(), load_core, free_port())
@@ -36,9 +37,9 @@ def main(words: Sequence[str] | None = None) -> int:
             case "soak":
                 return soak.run(load, core, streams=options.streams)
             case "redis":
-                return _redis(options, load, core)
+                return _redis(options, load, core, plan)
             case _:
-                return _table(options, load, core)
+                return _table(options, load, core, plan)
     except Unavailable as fault:
         say(f"bench: {fault}")
         return 2
@@ -77,8 +78,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def _table(options: argparse.Namespace, load: Load, core: int) -> int:
-    plan = _plan(options)
+def _table(options: argparse.Namespace, load: Load, core: int, plan: Plan) -> int:
     rows = measure(_relays(options), load, core, plan)
     ours = [figures.measure(load, core, plan)] if not plan.parts or "figures" in plan.parts else []
     print(table.render(rows))
@@ -96,8 +96,8 @@ def _table(options: argparse.Namespace, load: Load, core: int) -> int:
     return int(any(row.complaints for row in rows + ours if row.relay.name.startswith("seseragi")))
 
 
-def _redis(options: argparse.Namespace, load: Load, core: int) -> int:
-    row = redis.run(load, core, _plan(options, redis.PARTS))
+def _redis(options: argparse.Namespace, load: Load, core: int, plan: Plan) -> int:
+    row = redis.run(load, core, plan)
     _write(options.json, [row])
     return int(bool(row.complaints))
 
@@ -108,7 +108,8 @@ def _write(file: Path | None, rows: Sequence[Row]) -> None:
         file.write_text(json.dumps(written, indent=1) + "\n")
 
 
-def _plan(options: argparse.Namespace, known: Iterable[str] = (*PARTS, "figures")) -> Plan:
+def _plan(options: argparse.Namespace) -> Plan:
+    known = redis.PARTS if options.what == "redis" else (*PARTS, "figures")
     plan = QUICK if options.quick else Plan()
     parts = tuple(filter(None, options.only.split(",")))
     if unknown := set(parts) - set(known):

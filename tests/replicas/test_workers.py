@@ -25,8 +25,15 @@ def file_of(folder: Path) -> str:
 
 
 def children(pid: int) -> list[int]:
-    listed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout
-    return [int(child) for child in listed.split()]
+    return sorted(int(p.name) for p in Path("/proc").glob("[0-9]*") if parent_of(p) == pid)
+
+
+def parent_of(process: Path) -> int | None:
+    """Give the parent of a process by its folder in /proc; None if it has just ended."""
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 def descriptors(pid: int) -> int:
