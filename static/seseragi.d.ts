@@ -230,7 +230,10 @@ export class ChatStream extends EventTarget implements AsyncIterable<Received> {
   /** Why it is reconnecting, else null. */
   readonly problem: SeseragiError | null;
   [Symbol.asyncIterator](): AsyncGenerator<Received, void, void>;
-  /** Stop the generation, wherever it is read. The loop goes on to its `stream.end`. */
+  /**
+   * Stop the generation, wherever it is read. The loop goes on to its `stream.end`; where the
+   * request could not be sent yet, it throws an AbortError.
+   */
   cancel(): Promise<void>;
   /** Stop reading and leave the generation to the relay; the loop throws the reason. */
   disconnect(reason?: unknown): void;

@@ -432,10 +432,13 @@ export class ChatStream extends EventTarget {
   /**
    * Stop the generation, wherever it is read. The loop goes on to its `stream.end`.
    *
-   * Before the answer has begun it waits for the id, and for the network if that is away.
+   * Before the id of the stream is known it is asked for under the `idempotencyKey`; without a
+   * key the answer has to begin first. A request that could not be sent yet is given up: then
+   * there is no stream, and the loop throws an AbortError.
    */
   async cancel() {
     if (!this.#taken) return this.disconnect();
+    if (this.streamId === null && this.#options.idempotencyKey !== undefined) await this.#findOut();
     await this.#identified;
     const { headers, fetch, maxAttempts = 20 } = this.#options;
     for (let attempt = 0; this.streamId !== null && !this.#ended; attempt++) {
@@ -462,6 +465,23 @@ export class ChatStream extends EventTarget {
     this.#drop();
     this.#wake?.();
     this.#enter('closed');
+  }
+
+  /** Learn the id of a stream whose answer has not begun, without waiting for that. */
+  async #findOut() {
+    const { headers, fetch, idempotencyKey, url } = this.#options;
+    const unsent = new DOMException('stopped before the answer had begun', 'AbortError');
+    if (this.#wake) return this.disconnect(unsent); // between two attempts: no network
+    try {
+      const { id } = await startAsync(/** @type {ChatRequest} */ (this.#request), { url, headers, fetch, idempotencyKey });
+      if (this.streamId !== null || this.#left || this.#state === 'closed') return;
+      this.#identifyAs(id);
+      this.#confirmed = true;
+      this.#drop(lost(0, {})); // the loop reads on by the id
+    } catch {
+      // Nothing is known of a stream: what may have been started ends without a reader.
+      if (this.streamId === null) this.disconnect(unsent);
+    }
   }
 
   /** @returns {AsyncGenerator<Received, void, void>} */

@@ -500,6 +500,47 @@ test('cancel before the answer waits for the id, and tries again where the netwo
   await reading;
 });
 
+test('cancel before the answer learns the id by the key and does not wait for the answer', async () => {
+  const calls = [];
+  const urls = { id: STREAM, events_url: `https://a.example/v1/streams/${STREAM}/events`, cancel_url: `https://a.example/v1/streams/${STREAM}/cancel` };
+  const cancelled = [EVENTS[0], { type: 'stream.end', status: 'cancelled' }];
+  const fetch = async (url, init) => {
+    calls.push(`${init.method ?? 'GET'} ${url} ${init.headers.get('idempotency-key')} ${init.headers.get('prefer')}`);
+    if (String(url).endsWith('/cancel')) return new Response('{}', { status: 202 });
+    if (String(url).endsWith('/events')) return sse(framesOf(cancelled));
+    if (init.headers.has('prefer')) return Response.json(urls, { status: 202 });
+    return new Promise((_, reject) => { init.signal.addEventListener('abort', () => reject(init.signal.reason)); });
+  };
+  const stream = chat(REQUEST, { fetch, idempotencyKey: 'k' });
+  const reading = drain(stream);
+  await stream.cancel();
+  const { events, error } = await reading;
+
+  assert.equal(error, null);
+  assert.deepEqual(events, cancelled);
+  assert.deepEqual(calls, [
+    'POST /v1/chat k null', 'POST /v1/chat k respond-async',
+    `POST /v1/streams/${STREAM}/cancel null null`, `GET /v1/streams/${STREAM}/events null null`,
+  ]);
+});
+
+test('cancel of a request that could not be sent gives it up, and it is not sent later', async () => {
+  for (const idempotencyKey of ['k', undefined]) {
+    let calls = 0;
+    const fetch = async () => { calls += 1; return refuse(); };
+    const stream = chat(REQUEST, { fetch, idempotencyKey, retryMs: 20 });
+    const reading = drain(stream);
+    await settle();
+    await stream.cancel();
+    const { events, error } = await reading;
+    const before = calls;
+    await new Promise((resolve) => { setTimeout(resolve, 60); });
+
+    assert.deepEqual([events, error.name], [[], idempotencyKey ? 'AbortError' : 'SeseragiError']);
+    assert.equal(calls, before);
+  }
+});
+
 test('cancel of a stream that failed, ended or was never read asks nobody', async () => {
   const failing = scripted(problem(404, 'model_not_found'));
   const failed = chat(REQUEST, { fetch: failing.fetch });
