@@ -120,20 +120,27 @@ export class Answer {
   /**
    * It failed outside the stream of events.
    * @param {Pick<import('./seseragi.js').SeseragiError, 'code'|'message'|'retryable'|'retryAfterS'|'requestId'>} error
+   * @param {boolean} [begun] whether the answer had begun: then it could not be read on, and the request is as good as before
    */
-  fail({ code, message, retryable, retryAfterS, requestId }) {
+  fail({ code, message, retryable, retryAfterS, requestId }, begun = false) {
     const failure = { code, message, retryable, retry_after_s: retryAfterS ?? undefined };
-    this.#end({ type: 'stream.end', status: code === 'connection_lost' ? 'interrupted' : 'failed', error: failure }, requestId);
+    const status = begun || code === 'connection_lost' ? 'interrupted' : 'failed';
+    this.#end({ type: 'stream.end', status, error: failure }, { requestId, lost: begun });
+  }
+
+  /** It was stopped before it had begun. */
+  stopped() {
+    this.#end({ type: 'stream.end', status: 'cancelled' });
   }
 
   /**
    * @param {StreamEnd} end
-   * @param {string|null} [requestId]
+   * @param {{requestId?: string|null, lost?: boolean}} [about]
    */
-  #end(end, requestId) {
+  #end(end, about) {
     for (const block of [...this.#prose.values(), ...this.#tools.values()]) block.end();
     if (end.usage) this.#usage = describeUsage(end.usage);
-    if (end.error) this.#outcome.append(this.#error(end.error, requestId));
+    if (end.error) this.#outcome.append(this.#error(end.error, about));
     const problem = this.#problem(end);
     if (problem) this.#outcome.append(element('p', { className: 'problem' }, problem));
     if (this.#usage) this.#outcome.append(element('p', { className: 'usage' }, this.#usage));
@@ -230,16 +237,17 @@ export class Answer {
 
   /**
    * @param {StreamFailure} failure
-   * @param {string|null} [requestId]
+   * @param {{requestId?: string|null, lost?: boolean}} [about]
    */
-  #error({ code, message, retryable, retry_after_s }, requestId) {
-    const hint = !retryable ? 'The same request will fail again.'
+  #error({ code, message, retryable, retry_after_s }, { requestId, lost } = {}) {
+    const hint = lost ? 'The rest of this answer cannot be had any more; the question can be asked again.'
+      : !retryable ? 'The same request will fail again.'
       : retry_after_s ? `It may work again in ${Math.ceil(retry_after_s)} s.` : 'It may work if you try again.';
     const box = element('div', { className: 'error' },
       element('p', { className: 'error-code' }, element('code', {}, code)),
       element('p', {}, message),
       element('p', { className: 'hint' }, hint, requestId ? ` Request ${requestId}.` : ''));
-    if (retryable) box.append(element('button', { type: 'button', className: 'quiet', onclick: this.#retry }, 'Try again'));
+    if (retryable || lost) box.append(element('button', { type: 'button', className: 'quiet', onclick: this.#retry }, 'Try again'));
     return box;
   }
 }

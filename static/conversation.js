@@ -23,6 +23,7 @@ import { Answer } from './answer.js';
  * @property {string|null} cursor
  * @property {StreamEvent[]} events
  * @property {Failure|null} failure
+ * @property {boolean} stopped before the answer had begun
  */
 
 const KEY = 'seseragi.conversation';
@@ -36,10 +37,11 @@ export class Turn {
    */
   constructor(kept, retry) {
     /** @type {Kept} */
-    this.kept = { prompt: '', model: '', transport: 'fetch', key: '', request: null, stream: null, cursor: null, events: [], failure: null, ...kept };
+    this.kept = { prompt: '', model: '', transport: 'fetch', key: '', request: null, stream: null, cursor: null, events: [], failure: null, stopped: false, ...kept };
     this.answer = new Answer(this.kept.model, retry);
     for (const event of this.kept.events) this.answer.receive(event);
-    if (this.kept.failure) this.answer.fail(this.kept.failure);
+    if (this.kept.failure) this.answer.fail(this.kept.failure, this.kept.stream !== null);
+    if (this.kept.stopped) this.answer.stopped();
   }
 
   get running() {
@@ -58,7 +60,13 @@ export class Turn {
   /** @param {Failure} failure */
   fail({ code, message, retryable, retryAfterS, requestId }) {
     this.kept.failure = { code, message, retryable, retryAfterS, requestId };
-    this.answer.fail(this.kept.failure);
+    this.answer.fail(this.kept.failure, this.kept.stream !== null);
+  }
+
+  /** It was stopped before the answer had begun. */
+  stop() {
+    this.kept.stopped = true;
+    this.answer.stopped();
   }
 
   toJSON() {

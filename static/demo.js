@@ -38,6 +38,7 @@ const PROMPTS = [
   { model: 'demo-long', text: 'Tell me a long story about a river.' },
 ];
 
+const OFFLINE = 'Offline: it is sent when the network is back';
 const ENDINGS = { completed: 'Done', cancelled: 'Stopped', failed: 'Failed', interrupted: 'Interrupted', streaming: '' };
 
 const prompt = byId('prompt', HTMLTextAreaElement);
@@ -63,34 +64,53 @@ let lastRequest = null;
 /**
  * The request for a prompt: the turns that have an answer, then the prompt.
  * @param {string} text
+ * @param {Turn} [without] a turn that is left out
  * @returns {import('./seseragi.js').ChatRequest}
  */
-function requestFor(text) {
-  const history = turns.filter(({ kept, answer }) => kept.prompt && answer.text).flatMap(({ kept, answer }) => [
+function requestFor(text, without) {
+  const answered = turns.filter((turn) => turn !== without && turn.kept.prompt && turn.answer.text);
+  const history = answered.flatMap(({ kept, answer }) => [
     { role: 'user', content: kept.prompt },
     { role: 'assistant', content: answer.text },
   ]);
   return { ...(model.value ? { model: model.value } : {}), messages: [...history, { role: 'user', content: text }] };
 }
 
-/** @param {string} text */
-function ask(text) {
+/** Ask a question again, in place of what came of it. @param {Turn} turn */
+function askAgain(turn) {
   if (reading) return;
-  const request = lastRequest = requestFor(text);
+  const { prompt: text } = turn.kept;
+  if (!text) return location.reload(); // another tab's
+  if (turn === turns.at(-1)) {
+    turns.pop();
+    turn.answer.article.previousElementSibling?.remove();
+    turn.answer.article.remove();
+  }
+  ask(text, turn);
+}
+
+/**
+ * @param {string} text
+ * @param {Turn} [instead] the turn that it is asked in place of
+ */
+function ask(text, instead) {
+  if (reading) return;
+  const request = lastRequest = requestFor(text, instead);
   if (location.hash) history.replaceState(null, '', location.pathname + location.search);
   const turn = addTurn({ prompt: text, model: model.value, transport: transport.value, key: newKey(), request });
   keep(turns);
   inspector.begin();
-  read(turn, (onState) => TRANSPORTS[turn.kept.transport].ask(request, turn.kept.key, onState), 'Sent, waiting for the answer…');
+  read(turn, (onState) => TRANSPORTS[turn.kept.transport].ask(request, turn.kept.key, onState),
+    navigator.onLine ? 'Sent, waiting for the answer…' : OFFLINE);
 }
 
 /** @param {Partial<import('./conversation.js').Kept>} kept */
 function addTurn(kept) {
-  const turn = new Turn(kept, () => (kept.prompt ? ask(kept.prompt) : location.reload()));
+  const turn = new Turn(kept, () => askAgain(turn));
   turns.push(turn);
   welcome.hidden = true;
   log.append(element('article', { className: 'message user' }, element('h3', { className: 'hidden' }, 'You'),
-    kept.prompt ? element('p', {}, kept.prompt) : element('p', { className: 'elsewhere' }, 'Asked in another tab')), turn.answer.article);
+    kept.prompt ? element('p', { dir: 'auto' }, kept.prompt) : element('p', { className: 'elsewhere' }, 'Asked in another tab')), turn.answer.article);
   scroll.jump();
   return turn;
 }
@@ -105,7 +125,7 @@ async function read(turn, begin, waiting) {
   /** @param {import('./seseragi.js').ReadyState} state */
   const onState = (state) => {
     if (mine !== reading) return;
-    if (state === 'reconnecting') status.textContent = 'Reconnecting…';
+    if (state === 'reconnecting') status.textContent = navigator.onLine ? 'Reconnecting…' : 'Offline: reading on when the network is back';
     if (state === 'open' && document.body.dataset.ready === 'reconnecting') {
       inspector.reconnected();
       status.textContent = 'Back, answering…';
@@ -118,10 +138,12 @@ async function read(turn, begin, waiting) {
   showTab(turn.kept.stream);
   status.textContent = waiting;
   let problem = '';
+  let answering = false;
   try {
     for await (const received of mine.events) {
       if (mine !== reading) continue; // the conversation was left: only its end is waited for
-      if (status.textContent === waiting) status.textContent = 'Answering…';
+      if (!answering) status.textContent = 'Answering…';
+      answering = true;
       inspector.receive(received);
       turn.receive(received);
       scroll.keep();
@@ -133,9 +155,13 @@ async function read(turn, begin, waiting) {
     }
   } catch (error) {
     if (mine !== reading) return;
-    if (!(error instanceof SeseragiError)) throw error;
-    turn.fail(error);
-    problem = error.message;
+    if (error instanceof DOMException && error.name === 'AbortError') {
+      turn.stop();
+    } else {
+      if (!(error instanceof SeseragiError)) throw error;
+      turn.fail(error);
+      problem = error.message;
+    }
   } finally {
     if (mine === reading) {
       reading = null;
@@ -302,6 +328,12 @@ byId('copy-curl', HTMLButtonElement).addEventListener('click', () => tellCopied(
 addEventListener('pagehide', () => keep(turns));
 document.addEventListener('visibilitychange', () => keep(turns));
 addEventListener('hashchange', () => location.reload());
+addEventListener('offline', () => {
+  if (reading && status.textContent?.startsWith('Sent')) status.textContent = OFFLINE;
+});
+addEventListener('online', () => {
+  if (reading && status.textContent === OFFLINE) status.textContent = 'Back, sending again…';
+});
 
 comeBack();
 loadModels().then(() => {

@@ -35,26 +35,37 @@ export function byId(id, kind) {
 /**
  * Keep a scroller at its end while it grows, as long as the reader is there.
  *
- * A step up, however small, lets go; coming back to the end takes hold again.
+ * A step up, however small, lets go; coming back to the end takes hold again. Where the window is
+ * too low for a scroller of its own, its style lets it grow, and the page is what scrolls.
  *
  * @param {HTMLElement} scroller
  */
 export function follow(scroller) {
   let held = true;
   let lastTop = 0;
+  let lastHeight = 0;
   let scheduled = false;
+  const box = () => (getComputedStyle(scroller).overflowY === 'visible' ? document.documentElement : scroller);
 
-  scroller.addEventListener('scroll', () => {
-    const { scrollTop, scrollHeight, clientHeight } = scroller;
+  const look = () => {
+    const { scrollTop, scrollHeight, clientHeight } = box();
     const below = scrollHeight - scrollTop - clientHeight;
-    // Text that arrived since the last frame also leaves room below: only a move up is the reader's.
-    held = scrollTop < lastTop ? below < 2 : held || below < 40;
+    // Text that arrived since the last frame also leaves room below, and rows that left above move
+    // what is shown: only a move up in a box that is no lower is the reader's.
+    held = scrollTop < lastTop && scrollHeight >= lastHeight ? below < 2 : held || below < 40;
     lastTop = scrollTop;
-  }, { passive: true });
+    lastHeight = scrollHeight;
+    // At the end, the browser must not hold on to a row that is about to leave.
+    scroller.style.overflowAnchor = held ? 'none' : 'auto';
+  };
+  scroller.addEventListener('scroll', look, { passive: true });
+  document.addEventListener('scroll', () => { if (box() !== scroller) look(); }, { passive: true });
 
   const toEnd = () => {
     scheduled = false;
-    if (held) scroller.scrollTop = scroller.scrollHeight;
+    if (!held) return;
+    const scrolled = box();
+    scrolled.scrollTop = scrolled.scrollHeight;
   };
   const keep = () => {
     if (!held || scheduled) return; // one layout a frame, not one an event

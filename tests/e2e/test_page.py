@@ -23,6 +23,7 @@ from tests.upstream import (
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]
+EXPECTED_ERRORS = ("ERR_INTERNET_DISCONNECTED",)
 IDLE = "body[data-state=idle] .message.assistant:last-child"
 JAPANESE = "せせらぎ🌊は、小さな川の音。👨\u200d👩\u200d👧 \u2028終わり"
 
@@ -222,6 +223,203 @@ async def test_page_is_accessible(page, scheme, size):
         assert 0 >= await page.evaluate(
             "document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
         )
+
+
+@pytest.mark.parametrize("transport", ["fetch", "eventsource"])
+async def test_stop_before_the_first_byte_is_at_once(page, transport):
+    async with serve_upstream() as upstream, serve_relay(upstream, gate_s=60) as relay:
+        upstream.script = [Hold()]
+        await page.goto(relay.url)
+        await ask(page, "hello", transport=transport)
+        await page.wait_for_selector("body[data-state=busy]")
+        await page.click("#stop")
+        await page.wait_for_selector(IDLE, timeout=5_000)
+
+        assert "cancelled" == await status(page)
+
+
+async def test_what_was_stopped_while_offline_is_never_sent(page):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("hi") + FINISH + DONE)]
+        await page.goto(relay.url)
+        await page.wait_for_selector("#model option:nth-child(2)", state="attached")
+        await page.context.set_offline(True)
+        await ask(page, "hello")
+        await page.wait_for_function(
+            "document.querySelector('#status').textContent.startsWith('Offline')"
+        )
+        await page.click("#stop")
+        await page.wait_for_selector(IDLE)
+
+        assert "cancelled" == await status(page)
+        await page.context.set_offline(False)
+        await ask(page, "again")
+        assert "hi" == await answer(page)
+        assert 1 == len(upstream.calls)
+
+
+async def test_what_was_asked_while_offline_is_sent_once_the_network_is_back(page):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("hi") + FINISH + DONE)]
+        await page.goto(relay.url)
+        await page.context.set_offline(True)
+        await ask(page, "hello")
+        await page.wait_for_function(
+            "document.querySelector('#status').textContent.startsWith('Offline')"
+        )
+        await page.context.set_offline(False)
+
+        assert "hi" == await answer(page)
+        assert 1 == len(upstream.calls)
+
+
+async def test_an_answer_that_is_gone_can_be_asked_for_again(page):
+    """As after a restart of a relay that keeps its streams in memory."""
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("half")), Hold()]
+        await page.goto(relay.url)
+        await ask(page, "hello")
+        await page.wait_for_selector(".message.assistant .text")
+        link = await page.get_attribute("#tab", "href")
+        await page.goto("about:blank")
+        await relay.client.delete(f"/v1/streams/{link.partition('=')[2]}")
+        upstream.script = [head(), send(text("whole") + FINISH + DONE)]
+        await page.goto(relay.url)
+        await page.wait_for_selector(IDLE)
+
+        shown = await page.locator(".message.assistant .error").text_content()
+        assert "interrupted" == await status(page)
+        assert "will fail again" not in shown
+        await page.click(".message.assistant .error button")
+        assert "whole" == await answer(page)
+        assert 1 == await page.locator(".message.user").count()
+        assert [{"role": "user", "content": "hello"}] == upstream.calls[-1].json["messages"]
+
+
+async def test_many_turns_scroll_in_the_chat_only(page):
+    async with serve_relay() as relay:
+        await page.goto(relay.url)
+        for _ in range(3):
+            await ask(page, "hello", model="demo")
+            await page.wait_for_selector(IDLE, timeout=20_000)
+
+        assert 0 == await page.evaluate(
+            "document.scrollingElement.scrollHeight - document.scrollingElement.clientHeight"
+        )
+
+
+FAR_BELOW = "(box) => box.scrollHeight - box.scrollTop - box.clientHeight"
+
+
+async def test_event_list_follows_beyond_its_rows(page):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head()]
+        for number in range(60):
+            upstream.script += [
+                send("".join(text(f"{number}.{n} ") for n in range(20))),
+                wait(0.01),
+            ]
+        upstream.script += [send(FINISH + DONE)]
+        await page.goto(relay.url)
+        await ask(page, "count")
+        await answer(page)
+        await page.wait_for_function(
+            "document.querySelector('#events li:last-child').dataset.type === 'stream.end'"
+        )
+
+        assert 500 == await page.locator("#events li").count()
+        await page.wait_for_timeout(100)
+        assert await page.locator("#rows").evaluate(FAR_BELOW) < 2
+
+
+async def test_a_phone_keeps_its_place_while_it_looks_at_the_events(page):
+    lines = "".join(f"line {n}\n\n" for n in range(60))
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text(lines)), wait(1.5), send(text("last") + FINISH + DONE)]
+        await page.set_viewport_size({"width": 390, "height": 700})
+        await page.goto(relay.url)
+        await ask(page, "hello")
+        await page.wait_for_selector(".message.assistant .text")
+        await page.wait_for_timeout(100)
+        await page.click("#view-events")
+        assert await page.locator("#rows").is_visible()
+        assert not await page.locator("#prompt").is_visible()
+        await page.wait_for_selector(IDLE, state="attached")
+        await page.click("#view-chat")
+        await page.wait_for_timeout(100)
+
+        assert await page.locator("#scroller").evaluate(FAR_BELOW) < 2
+
+
+async def test_text_takes_its_own_direction(page):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("مرحبا بالعالم\n\nand on") + FINISH + DONE)]
+        await page.goto(relay.url)
+        await ask(page, "مرحبا")
+        await answer(page)
+        directions = await page.evaluate(
+            """[...document.querySelectorAll('.message.user p, .text p')]
+                 .map((p) => getComputedStyle(p).direction)"""
+        )
+
+        assert ["rtl", "rtl", "ltr"] == directions
+
+
+async def test_page_can_be_used_at_400_percent(page):
+    async with serve_relay() as relay:
+        await page.set_viewport_size({"width": 320, "height": 256})
+        await page.goto(relay.url)
+        await page.wait_for_selector("#model option:nth-child(2)", state="attached")
+        await page.fill("#prompt", "hello")
+        await page.click("#send")
+        await page.wait_for_selector(IDLE, timeout=20_000)
+        last = page.locator(".message.assistant .text > :last-child")
+        await last.scroll_into_view_if_needed()
+        box = await last.bounding_box()
+
+        assert 0 <= box["y"] + box["height"] <= 256
+        assert 0 >= await page.evaluate(
+            "document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
+        )
+        assert await page.locator("#scroller").evaluate("(box) => box.clientHeight") > 256
+        await page.locator("#prompt").scroll_into_view_if_needed()
+        assert (await page.locator("#prompt").bounding_box())["y"] < 256
+
+
+async def test_markdown_is_drawn_while_it_streams(page):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        source = "# Rivers\n\n- **wide** ones\n- `narrow` ones, see [here](https://a.example/)\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+        upstream.script = [
+            head(),
+            *(send(text(character)) for character in source),
+            send(FINISH + DONE),
+        ]
+        await page.goto(relay.url)
+        await ask(page, "hello")
+        await answer(page)
+        kinds = await page.locator(".text").evaluate(
+            "(box) => [...box.querySelectorAll('*')].map((n) => n.localName)"
+        )
+
+        assert [
+            "h4",
+            "ul",
+            "li",
+            "strong",
+            "li",
+            "code",
+            "a",
+            "div",
+            "table",
+            "tbody",
+            "tr",
+            "th",
+            "th",
+            "tr",
+            "td",
+            "td",
+        ] == kinds
+        assert "noopener noreferrer nofollow" == await page.locator(".text a").get_attribute("rel")
 
 
 @pytest.mark.parametrize("name", ["page", "eventsource"])
