@@ -1,0 +1,106 @@
+"""The page in browsers that are no Chromium."""
+
+import json
+
+import pytest
+
+from tests.e2e.engines import ENGINES, Engine
+from tests.serving import serve_relay
+from tests.upstream import DONE, FINISH, Hold, Reset, head, send, serve_upstream, text, wait
+
+pytestmark = pytest.mark.browser
+
+ANSWER = "# 川\n\n- **せせらぎ**🌊\n- مرحبا \u2028 終わり"
+
+SEND = """
+  document.querySelector('#prompt').value = %s;
+  document.querySelector('#transport').value = %s;
+  document.querySelector('#send').click();
+"""
+UNTIL = """
+  const until = Date.now() + 15000;
+  while (!(%s)) {
+    if (Date.now() > until) throw new Error('waited in vain; the page says: ' + document.body.innerText);
+    await new Promise((done) => setTimeout(done, 20));
+  }
+"""
+IDLE = "document.body.dataset.state === 'idle' && document.querySelector('.message.assistant')"
+
+
+@pytest.fixture(params=[*ENGINES])
+async def engine(request):
+    async with ENGINES[request.param]() as started:
+        yield started
+
+
+async def send_prompt(engine: Engine, prompt: str, *, transport: str = "fetch") -> None:
+    await until(engine, "document.querySelector('#model option')")  # the page's script has run
+    await engine.run(SEND % (json.dumps(prompt), json.dumps(transport)))
+
+
+async def until(engine: Engine, condition: str) -> None:
+    await engine.run(UNTIL % condition)
+
+
+async def shown(engine: Engine) -> tuple[str, str]:
+    """The status of the last answer and its text."""
+    status, words = await engine.run(
+        """const last = [...document.querySelectorAll('.message.assistant')].at(-1);
+        return [last.dataset.status, [...last.querySelectorAll('.text')].map((t) => t.textContent).join('')];"""
+    )
+    return status, words
+
+
+async def test_page_answers_is_cut_comes_back_and_stops(engine):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        await engine.open(relay.url)
+        for transport in ("fetch", "eventsource"):
+            upstream.script = [head(), *(send(text(c)) for c in ANSWER), send(FINISH + DONE)]
+            await send_prompt(engine, "こんにちは", transport=transport)
+            await until(engine, IDLE)
+
+            assert ("completed", "川せせらぎ🌊مرحبا \u2028 終わり") == await shown(engine)
+
+            upstream.script = [
+                head(),
+                send(text("one ")),
+                wait(1),
+                send(text("two") + FINISH + DONE),
+            ]
+            await send_prompt(engine, "cut", transport=transport)
+            await until(
+                engine, "[...document.querySelectorAll('.text')].at(-1).textContent === 'one '"
+            )
+            await engine.run("document.querySelector('#cut').click()")
+            await until(engine, IDLE)
+
+            assert ("completed", "one two") == await shown(engine)
+            cuts = await engine.run(
+                "return document.querySelector('[data-stat=reconnects]').textContent"
+            )
+            assert "1" == cuts
+
+            upstream.script = [head(), send(text("half")), Hold()]
+            await send_prompt(engine, "stop", transport=transport)
+            await until(
+                engine, "[...document.querySelectorAll('.text')].at(-1).textContent === 'half'"
+            )
+            await engine.run("document.querySelector('#stop').click()")
+            await until(engine, IDLE)
+
+            assert ("cancelled", "half") == await shown(engine)
+
+
+async def test_page_reads_on_after_a_reload_and_shows_a_cut_as_a_cut(engine):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("before ")), wait(1.5), send(text("after")), Reset()]
+        await engine.open(relay.url)
+        await send_prompt(engine, "reload")
+        await until(engine, "document.querySelector('.text')?.textContent === 'before '")
+        await engine.open(f"{relay.url}/?again")
+        await until(engine, IDLE)
+
+        assert ("failed", "before after") == await shown(engine)
+        assert 1 == len(upstream.calls)
+        error = await engine.run("return document.querySelector('.error').textContent")
+        assert "upstream_truncated" in error
