@@ -10,6 +10,7 @@ looks like a secret or names the account.
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
@@ -44,7 +45,12 @@ _TELLING: Final = frozenset(tuple(_ADVICE)[:5])
 _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "context_length_exceeded",
-        ("context_length_exceeded", "too_many_prompt_tokens", "too_many_tokens"),
+        (
+            *("context_length_exceeded", "too_many_prompt_tokens", "too_many_tokens"),
+            "exceed_context_size_error",  # llama.cpp
+            "model_max_prompt_tokens_exceeded",  # GitHub Copilot
+            "1261",  # Z.ai
+        ),
     ),
     (
         "content_filtered",
@@ -52,6 +58,9 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             *("content_filter", "content_policy_violation", "responsibleaipolicyviolation"),
             *("prohibited_content", "safety", "blocklist", "spii"),
             *("image_content_policy_violation", "bio_policy", "misalignment_policy_violation"),
+            *("data_inspection_failed", "datainspectionfailed"),  # DashScope
+            *("1026", "1027"),  # MiniMax: of the input, of the output
+            "1301",  # Z.ai
         ),
     ),
     (
@@ -64,7 +73,11 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ),
     (
         "upstream_billing",
-        ("insufficient_quota", "billing_error", "billing_not_active", "insufficient_balance"),
+        (
+            *("insufficient_quota", "billing_error", "billing_not_active", "insufficient_balance"),
+            "1008",  # MiniMax
+            "1113",  # Z.ai
+        ),
     ),
     (
         "upstream_auth",
@@ -87,6 +100,8 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         (
             *("rate_limit_exceeded", "rate_limit_error", "ratelimitreached"),
             *("resource_exhausted", "throttlingexception", "too_many_requests"),
+            "1002",  # MiniMax
+            *("1302", "1303", "1305"),  # Z.ai: at once, in a time, all of its users
         ),
     ),
     (
@@ -129,7 +144,22 @@ _TEXTS: Final = tuple(
             "context_length_exceeded",
             r"max(imum)? context length|prompt (is )?too long|exceeds the context window"
             r"|input tokens exceeded|too many tokens|input token count.{0,40}exceeds"
-            r"|ContextWindowExceededError",
+            r"|ContextWindowExceededError"
+            r"|input is too long for requested model"  # Bedrock
+            r"|exceed context limit"  # Anthropic, of input and max_tokens together
+            r"|maximum prompt length is"  # xAI
+            r"|exceeds the available context size"  # llama.cpp, older
+            r"|greater than the context length|context the overflows"  # LM Studio
+            r"|exceeds? (the|max) (context|model) length|exceeded max context length"  # Ollama
+            r"|exceeded model token limit"  # Kimi
+            r"|prompt exceeds max length"  # Z.ai
+            r"|context window exceeds limit"  # MiniMax
+            r"|longer than the (model's context|maximum model) length"  # SGLang, vLLM
+            r"|`?inputs`? tokens \+ `?max_new_tokens`? must be|`inputs` must have less than"  # TGI
+            r"|range of input length should be"  # DashScope
+            r"|prompt token count of \d{1,12} exceeds the limit"  # GitHub Copilot
+            r"|too large for model with"  # Mistral
+            r"|reduce the length of the (messages|prompt|input)",  # Groq, Cerebras
         ),
         # LiteLLM tells no code but the status: its exceptions' names, and Azure's words.
         ("content_filtered", r"ContentPolicyViolationError|content management policy"),
@@ -174,9 +204,13 @@ _SECRETS: Final = re.compile(
 
 
 def parse_failure(
-    status: int, headers: Mapping[str, str], body: bytes, *, upstream: str
+    status: int, headers: Mapping[str, str], body: bytes, *, upstream: str, now: float
 ) -> UpstreamError:
-    """Read an error reply, whatever its content type says."""
+    """Read an error reply, whatever its content type says.
+
+    `now` is when it came, in unix seconds: waits that it gives as dates are counted from its
+    own `Date`, or else from then.
+    """
     headers = {name.lower(): value for name, value in headers.items()}
     headers = _of_provider(headers) | headers
     text = body.decode(errors="replace").strip()
@@ -187,7 +221,9 @@ def parse_failure(
     # Bedrock: "ValidationException:http://internal.amazon.com/..."
     kind = headers.get("x-amzn-errortype", "").partition(":")[0]
     code = _classify(document, status=status, words=[kind])
-    wait = _wait(headers, limited=status == 429) or _retry_info(document)
+    date = _read_date(headers.get("date", ""))
+    wait = _wait(headers, limited=status == 429, now=now if date is None else date)
+    wait = wait or _retry_info(document)
     return _error(code, upstream, document, wait=wait)
 
 
@@ -283,14 +319,14 @@ def _scrub(text: str) -> str:
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"
 
 
-def _wait(headers: Mapping[str, str], *, limited: bool) -> float | None:
+def _wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | None:
     """Read the wait that an error reply asks for, in seconds."""
     seconds = _number(headers.get("retry-after-ms", "")) / 1000
     if seconds <= 0:  # Azure sends 0 ms beside "retry-after: 1"
         after = headers.get("retry-after", "")
-        seconds = _number(after) or _until(after, now=headers.get("date", ""))
+        seconds = _number(after) or _until(after, now=now)
     if seconds <= 0 and limited:
-        seconds = max((_duration(v) for v in _resets(headers)), default=0)
+        seconds = max((_duration(v) or _until(v, now=now) for v in _resets(headers)), default=0)
     return _bounded(seconds)
 
 
@@ -303,8 +339,10 @@ def _of_provider(headers: Mapping[str, str]) -> dict[str, str]:
 def _resets(headers: Mapping[str, str]) -> Iterator[str]:
     """Give the reset times of the limits that are used up, as far as is known."""
     for name, value in headers.items():
-        if name.startswith("x-ratelimit-reset-"):
-            left = headers.get(name.replace("reset", "remaining", 1), "")
+        # Anthropic: "anthropic-ratelimit-input-tokens-reset", a time of RFC 3339.
+        anthropic = name.startswith("anthropic-ratelimit-") and name.endswith("-reset")
+        if anthropic or name.startswith("x-ratelimit-reset-"):
+            left = headers.get("remaining".join(name.rsplit("reset", 1)), "")
             if _number(left) <= 0:
                 yield value
 
@@ -332,9 +370,19 @@ def _duration(text: str) -> float:
     return sum(float(number) * units[unit] for number, unit in parts)
 
 
-def _until(text: str, *, now: str) -> float:
-    """Read an HTTP date, counted from the reply's own date."""
-    try:
-        return (parsedate_to_datetime(text) - parsedate_to_datetime(now)).total_seconds()
-    except (TypeError, ValueError):  # no date, or one of the two without its zone
-        return 0
+def _until(text: str, *, now: float) -> float:
+    """Read a date as the seconds from now until then; 0 where it is none, or over."""
+    date = _read_date(text)
+    return 0 if date is None else max(0.0, date - now)
+
+
+def _read_date(text: str) -> float | None:
+    """Read a date of HTTP or of RFC 3339 as unix seconds."""
+    for read in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            date = read(text)
+        except (TypeError, ValueError):
+            continue
+        if date.tzinfo is not None:
+            return date.timestamp()
+    return None

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator
 
 import aiohttp
@@ -75,7 +76,8 @@ async def _send(client: Client, call: Call) -> Reply:
 async def _check(reply: Reply, upstream: str) -> None:
     if reply.status >= 400:
         body = await _read_some(reply)
-        raise parse_failure(reply.status, reply.headers, body, upstream=upstream)
+        now = time.time()
+        raise parse_failure(reply.status, reply.headers, body, upstream=upstream, now=now)
     coding = reply.headers.get("content-encoding", "identity").strip().lower()
     media_type = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
     if reply.status >= 300 or reply.status == 204:

@@ -72,6 +72,8 @@ RECORDED = [
     ("api.openai.com", 400, INVALID),
 ]
 WAITS = {20: 1.0, 24: 48.0}
+NOW = 1792567680.0
+"""Wed, 21 Oct 2026 07:28:00 GMT."""
 
 
 def recorded() -> list[Any]:
@@ -87,7 +89,7 @@ def test_recorded_errors_have_the_code_of_the_table(case: Any) -> None:
     number, row, (host, status, code) = case
     assert (row["host"], row["status"]) == (host, status)
     body = json.dumps(row["body"]).encode()
-    error = parse_failure(status, row["headers"], body, upstream="u")
+    error = parse_failure(status, row["headers"], body, upstream="u", now=NOW)
 
     assert error.code == code
     assert error.retry_after_s == WAITS.get(number)
@@ -98,11 +100,83 @@ def test_recorded_errors_have_the_code_of_the_table(case: Any) -> None:
 def failure(status: int, body: Any, **headers: str) -> UpstreamError:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     names = {name.replace("_", "-"): value for name, value in headers.items()}
-    return parse_failure(status, names, data, upstream="u")
+    return parse_failure(status, names, data, upstream="u", now=NOW)
 
 
 def said(**fields: Any) -> dict[str, Any]:
     return {"error": fields}
+
+
+TOO_LONG = [
+    ("Anthropic", 400, said(type="invalid_request_error", message="prompt is too long: 213462 tokens > 200000 maximum")),
+    ("Anthropic, with max_tokens", 400, said(type="invalid_request_error", message="input length and `max_tokens` exceed context limit: 199759 + 21333 > 200000, decrease input length or `max_tokens` and try again")),
+    ("Bedrock", 400, {"message": "Input is too long for requested model."}),
+    ("Bedrock, Claude", 400, {"message": "The model returned the following errors: Input is too long for requested model."}),
+    ("OpenAI", 400, said(type="invalid_request_error", code="context_length_exceeded", message="This model's maximum context length is 128000 tokens.")),
+    ("OpenAI Responses", 400, said(type="invalid_request_error", message="Your input exceeds the context window of this model.")),
+    ("Gemini", 400, said(code=400, status="INVALID_ARGUMENT", message="The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).")),
+    ("xAI", 400, {"code": "invalid-argument", "error": "This model's maximum prompt length is 131072 but the request contains 537812 tokens."}),
+    ("Groq", 400, said(type="invalid_request_error", message="Please reduce the length of the messages or completion.")),
+    ("Cerebras", 400, {"type": "invalid_request_error", "message": "Please reduce the length of the messages or completion. Current length is 9090 while limit is 8192"}),
+    ("OpenRouter", 400, said(code=400, message="This endpoint's maximum context length is 131072 tokens. However, you requested about 140000 tokens")),
+    ("llama.cpp", 400, said(code=400, type="exceed_context_size_error", message="the request exceeds the available context size", n_prompt_tokens=9000, n_ctx=4096)),
+    ("llama.cpp, older", 400, said(code=400, type="invalid_request_error", message="the request exceeds the available context size. try increasing the context size")),
+    ("LM Studio", 400, {"error": "The number of tokens to keep from the initial prompt is greater than the context length. Try to load the model with a larger context length"}),
+    ("LM Studio, older", 400, {"error": "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens"}),
+    ("Ollama", 400, {"error": "the input length exceeds the context length"}),
+    ("Ollama, cloud", 400, {"error": "prompt too long; exceeded max context length by 4 tokens"}),
+    ("Kimi", 400, said(type="invalid_request_error", message="Invalid request: Your request exceeded model token limit: 131072 (requested: 150000)")),
+    ("Z.ai", 400, said(code="1261", message="Prompt exceeds max length")),
+    ("MiniMax", 400, said(type="bad_request_error", message="invalid params, context window exceeds limit (2013)")),
+    ("SGLang", 400, {"object": "error", "message": "The input (60000 tokens) is longer than the model's context length (32768 tokens).", "code": 400}),
+    ("vLLM", 400, {"object": "error", "message": "The decoder prompt (length 5000) is longer than the maximum model length of 4096.", "code": 400}),
+    ("Together", 422, said(type="invalid_request_error", message="Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000 `inputs` tokens")),
+    ("TGI", 422, {"error": "Input validation error: `inputs` must have less than 1024 tokens. Given: 2000", "error_type": "validation"}),
+    ("DashScope", 400, said(code="invalid_parameter_error", message="<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]")),
+    ("GitHub Copilot", 400, said(code="model_max_prompt_tokens_exceeded", message="prompt token count of 128008 exceeds the limit of 128000")),
+    ("GitHub Copilot, in words", 400, said(message="prompt token count of 128008 exceeds the limit of 128000")),
+    ("Mistral", 400, {"object": "error", "message": "Prompt contains 150000 tokens and 0 draft tokens, too large for model with 131072 maximum context length", "type": "invalid_request_invalid_args"}),
+    ("Cohere", 400, {"message": "too many tokens: total number of tokens in the prompt cannot exceed 4081"}),
+    ("Fireworks", 400, said(message="The prompt is too long: 12345, model maximum context length: 8191")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("who", "status", "body"), TOO_LONG, ids=[row[0] for row in TOO_LONG])
+def test_too_long_is_understood_in_every_wording(who: str, status: int, body: Any) -> None:
+    assert CONTEXT == failure(status, body).code
+    assert CONTEXT == parse_error(body, upstream="u").code
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "max_tokens must be less than or equal to 8192",
+        "messages: text content blocks must contain non-whitespace text",
+        "the description of the tool is too long",
+        "tools: too many",
+    ],
+)
+def test_what_only_looks_too_long_is_an_invalid_request(message: str) -> None:
+    assert INVALID == failure(400, said(type="invalid_request_error", message=message)).code
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (said(code="data_inspection_failed", message="Output data may contain inappropriate content."), FILTERED),
+        ({"code": "DataInspectionFailed", "message": "Input data may contain inappropriate content."}, FILTERED),
+        ({"base_resp": {"status_code": 1027, "status_msg": "output new_sensitive"}}, FILTERED),
+        ({"base_resp": {"status_code": 1026, "status_msg": "input new_sensitive"}}, FILTERED),
+        ({"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}, LIMITED),
+        ({"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, BILLING),
+        (said(code="1302", message="High concurrency usage of this API"), LIMITED),
+        (said(code="1113", message="Your account is in arrears"), BILLING),
+        (said(code="1301", message="System detected potentially unsafe or sensitive content"), FILTERED),
+    ],
+)  # fmt: skip
+def test_verdicts_of_providers_with_codes_of_their_own(body: Any, code: str) -> None:
+    assert code == failure(400, body).code
+    assert code == parse_error(body, upstream="u").code
 
 
 @pytest.mark.parametrize(
@@ -263,8 +337,20 @@ DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
         (429, {"retry_after": "86400"}, b"", 3600),
         (429, {"retry_after": "Wed, 21 Oct 2026 07:28:30 GMT", "date": DATE}, b"", 30),
         (429, {"retry_after": "Wed, 21 Oct 2026 07:27:30 GMT", "date": DATE}, b"", None),
+        (429, {"retry_after": "Wed, 21 Oct 2026 07:28:30 GMT"}, b"", 30),
+        (429, {"retry_after": "Wed, 21 Oct 2026 07:27:30 GMT"}, b"", None),
+        (
+            429,
+            {
+                "anthropic_ratelimit_input_tokens_remaining": "0",
+                "anthropic_ratelimit_input_tokens_reset": "2026-10-21T07:28:12Z",
+                "anthropic_ratelimit_requests_remaining": "12",
+                "anthropic_ratelimit_requests_reset": "2026-10-21T07:29:00Z",
+            },
+            b"",
+            12,
+        ),
         (429, {"retry_after": "Wed, 21 Oct 2026 07:28:30 -0000", "date": DATE}, b"", None),
-        (429, {"retry_after": "Wed, 21 Oct 2026 07:28:30 GMT"}, b"", None),
         (429, {"retry_after": "soon", "date": DATE}, b"", None),
         (429, {}, RETRY_INFO, 48.5),
         (503, {}, RETRY_INFO, 48.5),
@@ -298,9 +384,9 @@ def test_the_wait_that_a_reply_asks_for(
 def test_the_wait_of_a_provider_behind_litellm() -> None:
     headers = {"llm_provider-retry-after": "7"}
 
-    assert parse_failure(429, headers, b"", upstream="u").retry_after_s == 7
+    assert parse_failure(429, headers, b"", upstream="u", now=NOW).retry_after_s == 7
     headers["retry-after"] = "2"
-    assert parse_failure(429, headers, b"", upstream="u").retry_after_s == 2
+    assert parse_failure(429, headers, b"", upstream="u", now=NOW).retry_after_s == 2
 
 
 def test_an_error_in_a_stream_may_ask_for_a_wait() -> None:
