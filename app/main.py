@@ -130,7 +130,8 @@ def _redis_log(url: str) -> Callable[..., EventLog]:
         from app.eventlog.redis.log import RedisLog
     except ImportError:
         raise SettingsError(
-            "log: Redis needs a package that is not installed; run: pip install 'seseragi[redis]'"
+            "log: Redis needs a package that is not installed; "
+            "in the checkout: pip install '.[redis]'"
         ) from None
     try:
         return partial(RedisLog, Address(url))

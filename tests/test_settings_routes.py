@@ -66,14 +66,14 @@ BAD = [
     ("[route]\nname = 'r'", "route: write tables such as [[route]]"),
     ("[[route]]\ntargets = ['a/x']", "route 1: object missing required field `name`"),
     ("[[route]]\nname = 'r'", "route 1 ('r'): object missing required field `targets`"),
-    ("[[route]]\nname = 'r'\ntargets = []", "route 1 ('r').targets: expected `array`"),
+    ("[[route]]\nname = 'r'\ntargets = []", "route 1 ('r').targets: give a list that is not empty"),
     (
         "[[route]]\nname = 'r'\nattempts = 11\ntargets = ['a/x']",
-        "route 1 ('r').attempts: expected `int` <= 10",
+        "route 1 ('r').attempts: give a whole number, 10 or less",
     ),
     (
         "[[route]]\nname = 'r'\ntargets = [{ model = 'a/x', attempts = 11 }]",
-        "route 1 ('r').targets[0].attempts: expected `int` <= 10",
+        "route 1 ('r').targets[0].attempts: give a whole number, 10 or less",
     ),
     ("[[route]]\nname = 'a b'\ntargets = ['a/x']", "route's name is 1 to 200 visible ASCII"),
     ("[[route]]\nname = 'r'\ntargets = ['x']", "route 'r': targets[0]: 'x' is no upstream/model"),
@@ -89,8 +89,8 @@ BAD = [
     ("[[route]]\nname = 'r'\ntargets = [{ model = 'a/x', weight = -1 }]", "targets[0].weight: "),
     ("[[route]]\nname = 'r'\nbudget_s = 0\ntargets = ['a/x']", "route 1 ('r').budget_s: "),
     ("[[route]]\nname = 'r'\ntarget = ['a/x']", "route 1 ('r'): unknown key 'target'; did you mean 'targets'?"),
-    ("route = [1]", "route 1: expected `object`, got `int`"),
-    ("[[route]]\nname = 'r'\ntargets = 1", "route 1 ('r').targets: expected `array`, got `int`"),
+    ("route = [1]", "route 1: give a table"),
+    ("[[route]]\nname = 'r'\ntargets = 1", "route 1 ('r').targets: give a list"),
     ("[[route]]\nname = 'r'\ntargets = [1]", "route 1 ('r').targets[0]: expected `str | object`"),
     ("[[route]]\nname='r'\ntargets=['a/x']\n" * 2, "route 'r': there are two of this name"),
 ]  # fmt: skip

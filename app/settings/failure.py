@@ -1,6 +1,7 @@
 """What is wrong with a setting, in one line that says where and what to do."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -19,4 +20,25 @@ def suggest(word: str, known: Iterable[str]) -> str:
 def reason(error: msgspec.ValidationError) -> tuple[str, str]:
     """Take msgspec's reason apart: the path within the value, and what is wrong there."""
     told, _, at = str(error).partition(" - at ")
-    return at.strip("`").removeprefix("$"), f"{told[0].lower()}{told[1:]}"
+    return at.strip("`").removeprefix("$"), _in_plain_words(told)
+
+
+_KINDS = {
+    **{"int": "a whole number", "float": "a number", "bool": "true or false"},
+    **{"str": "a text", "array": "a list", "object": "a table"},
+}
+_EXPECTED = re.compile(
+    r"Expected `(\w+)(?: \| null)?`( of length >= 1)?(?: ([<>]=?) ([\d.]+))?(?:, got .*)?"
+)
+_BOUNDS = {">=": "{} or more", "<=": "{} or less", ">": "more than {}", "<": "less than {}"}
+
+
+def _in_plain_words(told: str) -> str:
+    """Say what msgspec says of a value without the names of its types."""
+    match = _EXPECTED.fullmatch(told)
+    if match is None or match[1] not in _KINDS:
+        return f"{told[0].lower()}{told[1:]}"
+    if match[2]:
+        return f"give {_KINDS[match[1]]} that is not empty"
+    bound = f", {_BOUNDS[match[3]].format(match[4].removesuffix('.0'))}" if match[3] else ""
+    return f"give {_KINDS[match[1]]}{bound}"

@@ -102,5 +102,6 @@ def _load() -> dict[str, ModuleType]:
         return {name: importlib.import_module(f"botocore.{name}") for name in names}
     except ImportError:
         raise UpstreamError(
-            "upstream_auth", 'AWS credentials need botocore: pip install "seseragi[bedrock]"'
+            "upstream_auth",
+            'AWS credentials need botocore; in the checkout: pip install ".[bedrock]"',
         ) from None

@@ -109,5 +109,6 @@ def _load() -> dict[str, ModuleType]:
         }
     except ImportError:
         raise UpstreamError(
-            "upstream_auth", 'Google credentials need google-auth: pip install "seseragi[vertex]"'
+            "upstream_auth",
+            'Google credentials need google-auth; in the checkout: pip install ".[vertex]"',
         ) from None

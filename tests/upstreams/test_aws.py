@@ -273,5 +273,5 @@ async def test_keys_that_cannot_be_had_are_an_error_and_logged(
 def test_without_botocore_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "botocore.auth", None)
 
-    with pytest.raises(UpstreamError, match=r'pip install "seseragi\[bedrock\]"'):
+    with pytest.raises(UpstreamError, match=r'pip install "\.\[bedrock\]"'):
         AwsCredentials("us-east-1")

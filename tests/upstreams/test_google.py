@@ -313,7 +313,7 @@ def test_missing_package_is_told_at_the_start(tmp_path, monkeypatch):
     with pytest.raises(SettingsError) as caught:
         load_settings({})
 
-    assert 'pip install "seseragi[vertex]"' in str(caught.value)
+    assert 'pip install ".[vertex]"' in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
