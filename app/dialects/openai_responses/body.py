@@ -43,8 +43,9 @@ REFUSED: Final = {
 """The fields that are known and not taken, and why."""
 
 ECHOED: Final = (
-    *("max_output_tokens", "metadata", "parallel_tool_calls", "temperature", "top_logprobs"),
-    *("top_p", "truncation", "user"),
+    *("max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls"),
+    *("prompt_cache_key", "safety_identifier", "store", "temperature", "top_logprobs", "top_p"),
+    *("truncation", "user"),
 )
 """The fields that the response says again. Not the instructions and the tools: readers of a
 stream need not be those who asked."""
@@ -211,4 +212,15 @@ def _echo(request: Request) -> dict[str, Any]:
         found["tool_choice"] = msgspec.to_builtins(request.tool_choice)
     if request.reasoning is not None and request.reasoning.effort:
         found["reasoning"] = {"effort": request.reasoning.effort, "summary": None}
+    if request.text is not None:
+        found["text"] = _echo_text(request.text)
     return found
+
+
+def _echo_text(text: Text) -> dict[str, Any]:
+    """Give the format without the schema, which readers need not see either."""
+    form = text.format or TextFormat()
+    said: dict[str, Any] = {"format": {**msgspec.to_builtins(form)}}
+    if isinstance(form, SchemaFormat):
+        said["format"] |= {"schema": {}, "description": None, "strict": form.strict}
+    return said | ({"verbosity": text.verbosity} if text.verbosity else {})

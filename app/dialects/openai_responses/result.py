@@ -28,6 +28,31 @@ _RESPONSE_ID: Final = re.compile(r"resp_[\w-]{22}", re.ASCII)
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "cancelled", "failed"]
 
+UNSAID: Final[dict[str, Any]] = {
+    "completed_at": None,  # no event tells it
+    "frequency_penalty": 0.0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": True,  # for the retention
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+}
+"""What a response says of a request that does not: OpenAI's defaults, which its clients require."""
+
 _INCOMPLETE: Final[dict[FinishReason, str]] = {
     "length": "max_output_tokens",
     "pause": "max_output_tokens",
@@ -82,19 +107,10 @@ class Response:
             "background": self.background,
             "error": _error(end.error) if end and end.error else None,
             "incomplete_details": {"reason": reason} if reason else None,
-            "instructions": None,
-            "max_output_tokens": None,
-            "metadata": {},
             "model": self._model,
             "output": self.output.items,
-            "parallel_tool_calls": True,
-            "previous_response_id": None,
-            "temperature": None,
-            "tool_choice": "auto",
-            "tools": [],
-            "top_p": None,
-            "truncation": "disabled",
             "usage": _usage(end.usage) if end and end.usage else None,
+            **UNSAID,
             **self._echo,
         }
 
