@@ -377,6 +377,8 @@ class Protocol(HttpToolsProtocol):
         """Read no further, and say why if that cannot be taken for another answer."""
         log.debug("request refused", detail=error.message)
         cycle, within = self.cycle, self._place is _Place.BODY
+        if not within:  # no body is on its way that the client has to get rid of first
+            self._unused = REST_BYTES - MAX_HEAD_BYTES
         self._place, self._last = _Place.BETWEEN, True
         if within and cycle.response_complete:
             self.finish()

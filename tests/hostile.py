@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 
 BODY = b'{"messages": [{"role": "user", "content": "hello"}], "stream": false}'
-HEALTH = b"GET /healthz HTTP/1.1\r\nhost: x\r\n"
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
 
 STATUS = re.compile(rb"HTTP/1\.1 (\d\d\d) ")
 
 
 def chat(*lines: bytes, body: bytes = BODY) -> bytes:
     """Write a POST that starts a generation."""
-    head = (b"POST /v1/chat HTTP/1.1", b"host: x", b"content-type: application/json", *lines)
+    head = (b"POST /v1/chat HTTP/1.1", b"host: localhost", b"content-type: application/json", *lines)
     return b"\r\n".join((*head, b"content-length: %d" % len(body), b"", body))
 
 

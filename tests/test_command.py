@@ -253,7 +253,7 @@ def test_stop_does_not_wait_for_half_a_request(tmp_path):
         port = int(url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(
-                b"POST /v1/chat HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+                b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
                 b"content-length: 100\r\n\r\n{"
             )
             time.sleep(0.1)

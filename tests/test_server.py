@@ -4,7 +4,7 @@ import asyncio
 
 from tests.serving import Relay, serve_relay
 
-ASK = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+ASK = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 async def kept(relay: Relay) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

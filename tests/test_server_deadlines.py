@@ -16,7 +16,7 @@ from tests.upstream import DONE, FINISH, Step, head, send, serve_upstream, text,
 LIMIT_S = 0.5
 ASK = HEALTH + b"\r\n"
 LONG = b"content-type: application/json\r\ncontent-length: 100000\r\n\r\n"
-EARLY = b"POST /nowhere HTTP/1.1\r\nhost: x\r\n" + LONG
+EARLY = b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\n" + LONG
 CHUNKS = EARLY.replace(b"content-length: 100000", b"transfer-encoding: chunked")
 
 # What is sent first, and then again and again, once the first has had its answer.
@@ -31,9 +31,9 @@ WAITS: dict[str, tuple[Any, ...]] = {
     "line ends after an answer": (ASK, b"\r\n"),
     "half a head after an answer": (ASK, b"GE", 1),
     "a slow head after an answer": (ASK + HEALTH, b"a: b\r\n"),
-    "half a body": (b"POST /v1/chat HTTP/1.1\r\nhost: x\r\n" + LONG + b"{", b""),
-    "a slow body": (b"POST /v1/chat HTTP/1.1\r\nhost: x\r\n" + LONG, b"{"),
-    "no body": (b"POST /v1/chat HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n" + LONG, b""),
+    "half a body": (b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\n" + LONG + b"{", b""),
+    "a slow body": (b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\n" + LONG, b"{"),
+    "no body": (b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n" + LONG, b""),
     "an answer before the body": (EARLY, b""),
     "an answer before a byte of the body": (EARLY, b"{", 1),
     "an answer before a slow body": (EARLY, b"{"),
@@ -141,7 +141,7 @@ async def test_client_gets_its_answer_though_it_sends_all_of_its_body_first():
     async with serve_relay(keepalive_s=0.2) as relay:
         for last in (b"", b"connection: close\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-            writer.write(early.replace(b"host: x\r\n", b"host: x\r\n" + last) + body)
+            writer.write(early.replace(b"host: localhost\r\n", b"host: localhost\r\n" + last) + body)
             await writer.drain()
             await asyncio.sleep(0.05)
 
@@ -198,9 +198,9 @@ async def read_slowly(
 
 
 SLOW = [
-    ("a stream", b"GET /v1/streams/st_1/events HTTP/1.1\r\nhost: x\r\n\r\n"),
-    ("one value", b"GET /v1/streams/st_1 HTTP/1.1\r\nhost: x\r\n\r\n"),
-    ("HTTP/1.0", b"GET /v1/streams/st_1/events HTTP/1.0\r\nhost: x\r\n\r\n"),
+    ("a stream", b"GET /v1/streams/st_1/events HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+    ("one value", b"GET /v1/streams/st_1 HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+    ("HTTP/1.0", b"GET /v1/streams/st_1/events HTTP/1.0\r\nhost: localhost\r\n\r\n"),
 ]
 
 
@@ -244,7 +244,7 @@ async def test_slow_stream_to_a_reader_that_takes_it_is_not_cut_off():
 
 async def test_what_is_left_of_the_last_answer_does_not_keep_a_connection(short):
     """Less than what pauses the writing: nothing but the end of the connection is waited for."""
-    asked = b"GET /v1/streams/st_1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    asked = b"GET /v1/streams/st_1 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     async with serve_relay(send_timeout_s=LIMIT_S, keepalive_s=LIMIT_S) as relay:
         await fill(relay, "st_1", 60_000)
         for kept in (b"", b"connection: close\r\n"):

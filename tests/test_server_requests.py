@@ -51,7 +51,7 @@ async def test_the_body_of_a_request_with_an_upgrade_is_no_request(offer, size):
         upstream.script = ANSWER
         for body in BODIES.values():
             for method in (b"GET", b"POST", b"DELETE"):
-                asked = b"%b /healthz HTTP/1.1\r\nhost: x\r\n" % method + offered + body
+                asked = b"%b /healthz HTTP/1.1\r\nhost: localhost\r\n" % method + offered + body
                 received = await tell(relay.port, *pieces(asked, size))
 
                 assert 1 == len(statuses(received)), (method, body, received)
@@ -79,7 +79,7 @@ async def test_what_follows_a_request_with_an_upgrade_is_no_request(offer, size)
 @pytest.mark.parametrize("offer", UPGRADES)
 async def test_request_that_offers_an_upgrade_is_answered(offer, size):
     offered = UPGRADES[offer]
-    chunked = b"POST /v1/chat HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    chunked = b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = ANSWER
         for asked in (
@@ -100,7 +100,7 @@ async def test_connect_is_refused_and_what_follows_is_no_request(target):
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = ANSWER
         for body in (b"\r\n" + SMUGGLED, *BODIES.values()):
-            received = await tell(relay.port, b"CONNECT %b HTTP/1.1\r\nhost: x\r\n" % target + body)
+            received = await tell(relay.port, b"CONNECT %b HTTP/1.1\r\nhost: localhost\r\n" % target + body)
 
             assert [405] == statuses(received)
 
@@ -108,7 +108,7 @@ async def test_connect_is_refused_and_what_follows_is_no_request(target):
 
 
 def post(*lines: bytes, body: bytes = b"", version: bytes = b"1.1") -> bytes:
-    head = (b"POST /v1/chat HTTP/" + version, b"host: x", b"content-type: application/json")
+    head = (b"POST /v1/chat HTTP/" + version, b"host: localhost", b"content-type: application/json")
     return b"\r\n".join((*head, *lines, b"", body))
 
 
@@ -140,25 +140,25 @@ MALFORMED = {
     "bare CR in a head": HEALTH + b"a: b\rc: d\r\n\r\n",
     "NUL in a value": HEALTH + b"a: b\x00c\r\n\r\n",
     "NUL in a name": HEALTH + b"a\x00: b\r\n\r\n",
-    "NUL in the target": b"GET /heal\x00thz HTTP/1.1\r\nhost: x\r\n\r\n",
-    "space in the target": b"GET /healthz HTTP/1.1 HTTP/1.1\r\nhost: x\r\n\r\n",
+    "NUL in the target": b"GET /heal\x00thz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "space in the target": b"GET /healthz HTTP/1.1 HTTP/1.1\r\nhost: localhost\r\n\r\n",
     "no name": HEALTH + b": b\r\n\r\n",
     "no colon": HEALTH + b"abc\r\n\r\n",
     "space in a name": HEALTH + b"a b: c\r\n\r\n",
-    "no version": b"GET /healthz\r\nhost: x\r\n\r\n",
-    "old version": b"GET /healthz HTTP/0.9\r\nhost: x\r\n\r\n",
-    "new version": b"GET /healthz HTTP/2.0\r\nhost: x\r\n\r\n",
-    "other version": b"GET /healthz HTTP/1.2\r\nhost: x\r\n\r\n",
+    "no version": b"GET /healthz\r\nhost: localhost\r\n\r\n",
+    "old version": b"GET /healthz HTTP/0.9\r\nhost: localhost\r\n\r\n",
+    "new version": b"GET /healthz HTTP/2.0\r\nhost: localhost\r\n\r\n",
+    "other version": b"GET /healthz HTTP/1.2\r\nhost: localhost\r\n\r\n",
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    "unknown method": b"FETCH /healthz HTTP/1.1\r\nhost: x\r\n\r\n",
+    "unknown method": b"FETCH /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
-    "target without a path": b"GET http://a.example HTTP/1.1\r\nhost: x\r\n\r\n",
-    "target that is no ASCII": b"GET /\xff\xfe HTTP/1.1\r\nhost: x\r\n\r\n",
+    "target without a path": b"GET http://a.example HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "target that is no ASCII": b"GET /\xff\xfe HTTP/1.1\r\nhost: localhost\r\n\r\n",
     "257 fields": HEALTH + b"a: b\r\n" * 256 + b"\r\n",
     "30,000 fields": HEALTH + b"a:\r\n" * 30_000 + b"\r\n",
     "large value": HEALTH + b"a: " + b"b" * 200_000 + b"\r\n\r\n",
     "large name": HEALTH + b"a" * 200_000 + b": b\r\n\r\n",
-    "large target": b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n",
+    "large target": b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
     "nothing but line ends": b"\r\n" * 100_000,
     "chunk without a size": post(CHUNKED, body=b"\r\nabc\r\n0\r\n\r\n"),
     "chunk with a sign": post(CHUNKED, body=b"+3\r\nabc\r\n0\r\n\r\n"),
@@ -192,7 +192,7 @@ async def test_what_is_no_request_is_refused_once_and_runs_nothing(name):
 @pytest.mark.parametrize(
     "asked",
     [
-        b"GET http://a.example/healthz HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET http://a.example/healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"\r\n\r\n" + HEALTH + b"\r\n",
         HEALTH + b"a: b\r\n" * 200 + b"\r\n",
         HEALTH + b"content-length: 3\r\n\r\nabc",
@@ -291,7 +291,7 @@ async def test_what_is_no_request_does_not_get_its_refusal_before_anothers_answe
 
 async def test_body_that_breaks_within_an_answer_cuts_it():
     """Nothing that is no piece of the answer is written into it."""
-    asked = b"GET /v1/streams/%b/events HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    asked = b"GET /v1/streams/%b/events HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("one")), Hold()]
         started = await relay.client.post(
@@ -316,7 +316,7 @@ async def test_body_that_breaks_within_an_answer_cuts_it():
 @pytest.mark.parametrize("asked", [b"GET /healthz", b"GET /", b"GET /v1/models", b"HEAD /healthz"])
 async def test_client_of_http_1_0_gets_the_same_body_without_chunks(asked):
     async with serve_relay() as relay:
-        end = b" HTTP/%b\r\nhost: x\r\nconnection: close\r\n\r\n"
+        end = b" HTTP/%b\r\nhost: localhost\r\nconnection: close\r\n\r\n"
         new, old = [await tell(relay.port, asked + end % v) for v in (b"1.1", b"1.0")]
 
     assert old.partition(b"\r\n\r\n")[2] == new.partition(b"\r\n\r\n")[2]

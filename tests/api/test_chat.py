@@ -150,7 +150,7 @@ async def test_failure_after_the_gate_is_in_the_stream():
 async def raw_request(relay: Relay, body: bytes, headers: str = "") -> tuple:
     reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
     writer.write(
-        f"POST /v1/chat HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{headers}"
+        f"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}"
         f"content-length: {len(body)}\r\n\r\n".encode()
         + body
     )
@@ -305,7 +305,7 @@ async def test_leaving_in_the_body_harms_nobody():
     async with serve_relay() as relay:
         _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         writer.write(
-            b"POST /v1/chat HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             b"content-length: 100\r\n\r\n{"
         )
         await asyncio.sleep(0.05)
@@ -399,7 +399,7 @@ async def test_leaving_with_a_request_in_the_pipeline_is_a_leave(caplog):
         for _ in range(5):
             body = json.dumps({**HELLO, "on_disconnect": "cancel"}).encode()
             reader, writer = await raw_request(relay, body)
-            writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
             await reader.readuntil(b"text.delta")
             writer.close()
         await asyncio.sleep(0.2)
@@ -411,7 +411,7 @@ async def test_leaving_with_a_request_in_the_pipeline_is_a_leave(caplog):
 async def test_head_without_end_is_refused():
     async with serve_relay() as relay:
         _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nx: ")
+        writer.write(b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ")
         sent = 0
         with contextlib.suppress(ConnectionError):
             while sent < 50_000_000 and not writer.is_closing():

@@ -35,7 +35,7 @@ async def slowest_ping(relay: Relay, until: asyncio.Task) -> float:
 async def drop(port: int, path: str) -> int:
     """Ask for a stream and read none of it into memory at once; gives its bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
     size = 0
     while data := await reader.read(1 << 20):
         size += len(data)
@@ -59,7 +59,7 @@ async def test_replay_to_a_client_that_has_gone_does_not_starve_the_others():
         await fill(relay, "st_long", 200_000)
         for _ in range(5):
             _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-            writer.write(b"GET /v1/streams/st_long/events HTTP/1.1\r\nhost: x\r\n\r\n")
+            writer.write(b"GET /v1/streams/st_long/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
             await asyncio.sleep(0.02)
             writer.transport.abort()
         pinging = asyncio.create_task(asyncio.sleep(0.5))
@@ -85,7 +85,7 @@ async def test_frozen_readers_cost_the_others_nothing():
             narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             narrow.connect(("127.0.0.1", relay.port))
             reader, writer = await asyncio.open_connection(sock=narrow, limit=1024)
-            writer.write(f"GET {url} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+            writer.write(f"GET {url} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
             frozen.append((reader, writer))
         started = time.monotonic()
         async with relay.client.stream("GET", url) as response:
@@ -116,7 +116,7 @@ async def test_client_that_takes_no_json_is_cut_off():
         narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         narrow.connect(("127.0.0.1", relay.port))
         reader, writer = await asyncio.open_connection(sock=narrow, limit=1024)
-        writer.write(b"GET /v1/streams/st_wide HTTP/1.1\r\nhost: x\r\n\r\n")
+        writer.write(b"GET /v1/streams/st_wide HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await asyncio.sleep(1.5)
         size = 0
         with contextlib.suppress(ConnectionError):
@@ -149,7 +149,7 @@ async def test_cursors_that_are_none_are_refused(cursor):
         for kind in (b"GET /v1/streams/st_long/events", b"POST /v1/chat"):
             reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
             writer.write(
-                kind + b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n"
+                kind + b" HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n"
                 b"content-type: application/json\r\nlast-event-id: " + cursor + b"\r\n\r\n"
             )
             status[kind] = int((await reader.readuntil(b"\r\n")).split()[1])

@@ -112,7 +112,7 @@ PROXIES = pytest.mark.parametrize(
     "proxy", [caddy, nginx, haproxy], ids=lambda proxy: proxy.__name__
 )
 
-ALLOWED = b"%b /healthz HTTP/1.1\r\nhost: x\r\n"
+ALLOWED = b"%b /healthz HTTP/1.1\r\nhost: localhost\r\n"
 OFFERS = {
     "websocket": b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
     b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
@@ -176,7 +176,7 @@ async def test_what_the_proxy_did_not_let_through_is_not_run(proxy: Run, method,
 @PROXIES
 @pytest.mark.parametrize("offer", OFFERS)
 async def test_chat_with_an_upgrade_runs_once_through_a_proxy(proxy: Run, offer, tmp_path):
-    headers = b"POST /v1/chat HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    headers = b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     asked = headers + OFFERS[offer] + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("fine") + FINISH + DONE)]
