@@ -67,7 +67,9 @@ async def _fetch(client: Client, upstream: Upstream) -> tuple[str, ...]:
     try:
         if reply.status != 200:
             raise ValueError("the list of models was refused")
-        body = b""
+        if reply.coding != "identity":
+            raise ValueError("the list of models is encoded")
+        body = bytearray()
         async for piece in reply.body:
             body += piece
             if len(body) > LIST_BYTES:

@@ -5,6 +5,7 @@ asked the body to `push`.
 """
 
 import asyncio
+import select
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import ContextVar
 from functools import cache, partial
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple
 import aiohttp
 import httpx2
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.http import RawResponseMessage
+from aiohttp.streams import StreamReader
 from httpx_aiohttp.httpx2 import AiohttpTransport
 from httpx_aiohttp.httpx2.transport import map_aiohttp_exceptions
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -24,9 +27,12 @@ KEEPALIVE_S = 4.0
 
 NO_HEADERS: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
 
-BURST = 16 * 1024
-"""More bytes than that at once wait for their task: the socket is paused meanwhile, and other
-connections have their turn. libuv would read and push 8 MiB of one before it looks at another."""
+BURST = 4 * 1024
+"""More bytes than that at once wait for their task, which takes so many at a step and gives way
+to others after each. libuv would read and push 8 MiB of one before it looks at another."""
+
+HEAD_END = b"\r\n\r\n"
+"""How a head ends, and a body in chunks."""
 
 Taker = Callable[[bytes], bool]
 """Takes a piece of a body within the read that brought it; False: it wants to be asked first."""
@@ -45,16 +51,65 @@ class Connection(ResponseHandler):
     body: "Body | None" = None
     """The one that is being read."""
     _served = False
+    _answered = False
+    """Whether the request has its whole answer, and no other was sent since."""
+    _heads = 0
+    """How many answers the last request has got."""
+    _last: StreamReader
+    """The body of the last answer."""
+    _chunked = False
 
     def set_response_params(self, **settings: Any) -> None:
         reused.set(self._served)
         self._served = True
+        self._answered, self._heads = False, 0
         super().set_response_params(**settings)
 
     def data_received(self, data: bytes) -> None:
+        if self._answered:  # nobody has asked for this
+            self._drop()
+            return
         super().data_received(data)
+        if self._answered and not self._ends(data):
+            self._drop()
         if self.body is not None:
             self.body.arrived(size=len(data))
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """Take the head of an answer, and its body, which may have ended already."""
+        super().feed_data(data, size)
+        message, self._last = data
+        if message.code >= 200:  # or others follow
+            self._heads += 1
+            self._chunked = message.chunked
+            self._last.on_eof(self._end)
+
+    def _end(self) -> None:
+        self._answered = True
+
+    def _ends(self, data: bytes) -> bool:
+        """Tell whether the answer ends where a read does: what follows would be the next's."""
+        if self._heads > 1:
+            return False
+        pieces = self._last._buffer if isinstance(self._last, aiohttp.StreamReader) else ()
+        if self._chunked or not pieces:
+            return data.endswith(HEAD_END) or HEAD_END.endswith(data)
+        return data.endswith(pieces[-1])
+
+    def _drop(self) -> None:
+        """Close the connection; what was answered can still be read."""
+        self.force_close()
+        if self.transport is not None:
+            self.transport.close()
+
+    def is_quiet(self) -> bool:
+        """Tell whether nothing has come that was not read yet, not even an end."""
+        socket = None if self.transport is None else self.transport.get_extra_info("socket")
+        if socket is None or socket.fileno() < 0:
+            return False
+        poll = select.poll()  # unlike select, which takes 1,024 descriptors
+        poll.register(socket.fileno(), select.POLLIN)
+        return not poll.poll(0)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         # aiohttp runs its parser over nothing, and resumes the socket, after each piece that
@@ -79,7 +134,8 @@ class Body(httpx2.AsyncByteStream):
 
     Where somebody has asked for a `push`, pieces go to him within the read that brings them:
     no task has to wake up for a token. The steps then wait for what he does not take, which
-    one empty piece stands for, and for the end.
+    one empty piece stands for, and for the end. A step takes so much at most, and others have
+    their turn before the next.
 
     It fails with aiohttp's errors, which are among `http.FAILURES`, and with his.
     """
@@ -91,6 +147,8 @@ class Body(httpx2.AsyncByteStream):
         self._waiter: asyncio.Future[bool] | None = None
         """Resolves to whether a piece was not taken."""
         self._taking = self._again = False
+        self._gave = False
+        """Whether the last step gave a piece without waiting for it."""
         link = response.connection  # none if the whole has come with the head
         self._connection: Connection | None = None
         if link is not None and isinstance(link.protocol, Connection):
@@ -111,9 +169,13 @@ class Body(httpx2.AsyncByteStream):
 
     async def __anext__(self) -> bytes:
         content = self._content
+        if self._gave:
+            await asyncio.sleep(0)
         while True:
-            if piece := content.read_nowait():
+            if piece := content.read_nowait(BURST):
+                self._gave = True
                 return piece
+            self._gave = False
             if content.at_eof():
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
@@ -170,7 +232,12 @@ class Reply(NamedTuple):
     headers: Mapping[str, str]
     """By their names in any case."""
     body: Body | AsyncGenerator[bytes]
-    """For who opened it to close."""
+    """As it was sent, for who opened it to close."""
+
+    @property
+    def coding(self) -> str:
+        """The coding of the body, "identity" for none."""
+        return self.headers.get("content-encoding", "").strip().lower()[:40] or "identity"
 
 
 class _Response(aiohttp.ClientResponse):
@@ -182,6 +249,17 @@ class _Response(aiohttp.ClientResponse):
         self._request_info = aiohttp.RequestInfo(info.url, info.method, NO_HEADERS)
 
 
+class Connector(aiohttp.TCPConnector):
+    """aiohttp's, which keeps no connection that has spoken since its answer."""
+
+    async def _get(self, *key: Any) -> aiohttp.connector.Connection | None:
+        while (kept := await super()._get(*key)) is not None:
+            if isinstance(kept.protocol, Connection) and kept.protocol.is_quiet():
+                return kept
+            kept.close()
+        return None
+
+
 class Transport(AiohttpTransport):
     """aiohttp's, without its limit of 100 connections and its memory for cookies.
 
@@ -190,7 +268,7 @@ class Transport(AiohttpTransport):
     """
 
     def get_client(self) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(
+        connector = Connector(
             limit=0,  # the hub bounds the streams in flight
             keepalive_timeout=KEEPALIVE_S,
             ssl=self.ssl_context,
@@ -226,15 +304,11 @@ class Transport(AiohttpTransport):
         assert isinstance(response, _Response)  # noqa: S101  (for mypy)
         status, headers = response.status, response.headers
         response.forget_head()
-        body = Body(response)
-        if headers.get("content-encoding", "identity").strip().lower() in ("", "identity"):
-            return Reply(status, headers, body)
-        encoded = httpx2.Response(status, headers=headers, stream=body)
-        return Reply(status, headers, read_pieces(encoded))
+        return Reply(status, headers, Body(response))
 
 
 async def read_pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    """Give the pieces of a response as they come, decoded; to close it closes the response."""
+    """Give the pieces of a response as they come; to close it closes the response."""
     try:
         async for piece in response.aiter_bytes():
             yield piece
