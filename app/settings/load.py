@@ -11,8 +11,9 @@ from app.settings.failure import SettingsError
 from app.settings.network import check_network
 from app.settings.routes import build_routes
 from app.settings.scalars import CONFIG, check_keys, convert, from_environment
-from app.settings.upstreams import DEMO, build_upstreams
+from app.settings.upstreams import DEMO, Common, build_upstreams
 from app.settings.values import Settings
+from app.upstreams.options import SAFE_WORD
 
 CONFIG_FILE = "seseragi.toml"
 
@@ -45,7 +46,10 @@ def load_settings(
     values |= from_environment(environ)
     for name, value in (overrides or {}).items():
         values[name] = convert(name, value, f"--{name.replace('_', '-')}")
-    values["upstreams"] = build_upstreams(upstreams, environ, where=where)
+    common = Common(values.get("url_schemes", Settings().url_schemes))
+    if routes or not values.get("passthrough", True):  # a list of what clients may ask for
+        common = common._replace(options=(SAFE_WORD,))
+    values["upstreams"] = build_upstreams(upstreams, environ, where=where, common=common)
     settings = Settings(**values)
     demo = (DEMO,) if settings.demo else ()
     built = build_routes(

@@ -7,10 +7,13 @@ import msgspec
 from msgspec import Meta
 
 from app.settings.failure import SettingsError, reason, suggest
+from app.settings.values import SCHEME
 from app.upstreams.credentials import Auth
 
 Text = Annotated[str, Meta(min_length=1)]
 """Where an empty one would look like a value and mean that there is none."""
+
+Scheme = Annotated[str, Meta(pattern=SCHEME)]
 
 
 class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,6 +38,8 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default_model: Text | None = None
     quirks: dict[str, Any] = {}
     """Of the dialect's own type."""
+    options: tuple[Text, ...] | None = None
+    url_schemes: tuple[Scheme, ...] | None = None
 
 
 def read_upstream_table(raw: Any, place: str) -> UpstreamTable:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,16 @@ DEMO = Upstream("demo", "http://demo/v1", models=tuple(MODELS), prefixed=False)
 """The built-in models, which answer in this process."""
 
 
-def build_upstreams(tables: Any, environ: Mapping[str, str], *, where: str) -> tuple[Upstream, ...]:
+class Common(NamedTuple):
+    """What holds of an upstream unless its table says otherwise."""
+
+    url_schemes: tuple[str, ...]
+    options: tuple[str, ...] | None = None
+
+
+def build_upstreams(
+    tables: Any, environ: Mapping[str, str], *, where: str, common: Common
+) -> tuple[Upstream, ...]:
     """Build the upstreams of the file, then those that a key in the environment adds."""
     if not isinstance(tables, dict):
         raise SettingsError(f"{where}upstream: write tables such as [upstream.openai]")
@@ -33,10 +42,11 @@ def build_upstreams(tables: Any, environ: Mapping[str, str], *, where: str) -> t
                 "and is not 'demo'"
             )
         table = read_upstream_table(raw, place)
-        upstreams.append(_build(name, table, environ, place=place))
+        upstreams.append(_build(name, table, environ, place=place, common=common))
     for name, preset in PRESETS.items():
         if name not in tables and _is_wanted(preset, environ):
-            upstreams.append(_build(name, UpstreamTable(), environ, place=f"upstream {name!r}"))
+            place = f"upstream {name!r}"
+            upstreams.append(_build(name, UpstreamTable(), environ, place=place, common=common))
     return tuple(upstreams)
 
 
@@ -75,7 +85,9 @@ def how_to_add(name: str) -> str | None:
             return table
 
 
-def _build(name: str, table: UpstreamTable, environ: Mapping[str, str], *, place: str) -> Upstream:
+def _build(
+    name: str, table: UpstreamTable, environ: Mapping[str, str], *, place: str, common: Common
+) -> Upstream:
     if table.preset is not None and table.preset not in PRESETS:
         raise SettingsError(
             f"{place}.preset: unknown preset {table.preset!r}{suggest(table.preset, PRESETS)}; "
@@ -102,6 +114,8 @@ def _build(name: str, table: UpstreamTable, environ: Mapping[str, str], *, place
         models=table.models,
         default_model=table.default_model or (None if table.models else preset.default_model),
         lists_models=preset.lists_models,
+        options=common.options if table.options is None else table.options,
+        url_schemes=common.url_schemes if table.url_schemes is None else table.url_schemes,
     )
 
 

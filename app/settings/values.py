@@ -17,6 +17,9 @@ Bytes = Annotated[int, Meta(ge=1024)]
 LOG = r"^(memory|sqlite:///(?!:|file:).+|rediss?(\+sentinel)?://.+)$"
 """Where the event log may be."""
 
+SCHEME = r"^[a-z][a-z0-9+.-]*$"
+"""Of a URL, without what follows it."""
+
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything two deployments may want to differ in. Units are in the names."""
@@ -50,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     total_timeout_s: Seconds = 1800
     attempts: Attempts = 2
     passthrough: bool = True
+    url_schemes: tuple[Annotated[str, Meta(pattern=SCHEME)], ...] = ("https", "data")
 
     max_request_bytes: Bytes = 8 * 2**20
     max_line_bytes: Bytes = 16 * 2**20
@@ -68,5 +72,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 TABLES = ("upstreams", "routes")
 SCALARS = tuple(name for name in Settings.__struct_fields__ if name not in TABLES)
-LISTS = ("allowed_hosts", "cors_origins", "trusted_proxies")
+LISTS = ("allowed_hosts", "cors_origins", "trusted_proxies", "url_schemes")
 """Those that are several values: a list in the file, comma-separated in a variable."""

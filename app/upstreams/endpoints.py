@@ -33,6 +33,11 @@ class Upstream(msgspec.Struct, frozen=True):
     """Whether the public names of its models are `upstream/model`, or the bare names."""
     lists_models: bool = True
     """Whether it can be asked for its models, if its dialect has a call for that."""
+    options: tuple[str, ...] | None = None
+    """The fields of its own that clients may set; None: all but those that reach beyond the
+    answer."""
+    url_schemes: tuple[str, ...] = ("https", "data")
+    """Of the URLs that it may be sent to read."""
 
     def public_name(self, model: str) -> str:
         """Give the name by which clients ask for a model."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import httpx2
@@ -16,6 +16,8 @@ from app.limits import Limits
 from app.requests import ChatRequest, Original, TranslatedRequest, UserMessage
 from app.retry import Choice
 from app.upstreams.endpoints import Upstream
+from app.upstreams.media import find_foreign
+from app.upstreams.options import RELAYS, options_of, own_of
 from app.upstreams.transport import Call
 
 _ANYWAY: Final[Mapping[str, object]] = {
@@ -53,12 +55,15 @@ class Target(msgspec.Struct, frozen=True):
         ignored = sorted(self.dialect.ignored | {*quirks.ignored})
         fields = [field for field in ignored if _is_said(chat, field)]
         original = _original(chat)
+        notices = []
         if original and original.front not in self.dialect.passes:
             fields = sorted({*fields, *original.ignored})
-        if not fields:
-            return []
-        what = f"upstream {self.upstream.name!r} knows no {', '.join(fields)}: left out"
-        return [Notice("field_ignored", what)]
+        elif original and (dropped := self._list_dropped(original)):
+            notices.append(f"is not set to take {', '.join(dropped)} from clients")
+        if fields:
+            notices.append(f"knows no {', '.join(fields)}")
+        name = self.upstream.name
+        return [Notice("field_ignored", f"upstream {name!r} {n}: left out") for n in notices]
 
     async def build_call(self, chat: ChatRequest, *, connect_timeout_s: float) -> Call:
         """Build the streaming call that answers a chat request.
@@ -69,6 +74,7 @@ class Target(msgspec.Struct, frozen=True):
         """
         told, headers = self._tell(chat)
         body = self.dialect.render_request(told, model=self.model, quirks=self.upstream.quirks)
+        self._check_urls(body)
         url = f"{self.upstream.base_url}/{self.dialect.path}"
         call = await build(
             self.upstream,
@@ -84,11 +90,16 @@ class Target(msgspec.Struct, frozen=True):
     def _tell(self, chat: ChatRequest) -> tuple[ChatRequest, Mapping[str, str]]:
         """Give the request as the dialect is told it, and headers that go with it.
 
-        A client that speaks the upstream's own words is sent on in them, whole.
+        A client that speaks the upstream's own words is sent on in them.
 
         Raises:
-            RequestError: it has words that this dialect has not.
+            RequestError: it has words that this dialect has not, or says what the upstream
+                is not set to take from clients.
         """
+        if chat.provider_options:
+            refused = self._list_refused(chat.provider_options)
+            if refused:
+                raise self._refuse(f"provider_options.{next(iter(refused.values()))}")
         original = _original(chat)
         if original is None:
             return chat, {}
@@ -96,7 +107,8 @@ class Target(msgspec.Struct, frozen=True):
         if passes is not None:
             passed = passes(original)
             quirks = self.upstream.quirks or self.dialect.quirks()
-            kept = {k: v for k, v in passed.body.items() if k not in quirks.ignored}
+            left_out = {*quirks.ignored, *self._list_dropped(original)}
+            kept = {k: v for k, v in passed.body.items() if k not in left_out}
             options = {**kept, **(chat.provider_options or {})}
             return ChatRequest([UserMessage("")], provider_options=options), passed.headers
         if original.beyond:
@@ -107,6 +119,45 @@ class Target(msgspec.Struct, frozen=True):
             )
         said = {name: getattr(chat, name) for name in ChatRequest.__struct_fields__}
         return ChatRequest(**said), {}
+
+    def _list_refused(self, fields: Mapping[str, Any]) -> dict[str, str]:
+        dialect = self.upstream.dialect
+        return options_of(dialect, self.upstream.options).list_refused(fields)
+
+    def _list_dropped(self, original: Original) -> list[str]:
+        """List what is left out of a request that is sent on, for it changes nothing of the answer.
+
+        Raises:
+            RequestError: it says more that the upstream is not set to take.
+        """
+        own = own_of(self.upstream.dialect).list_refused(original.body)
+        refused = self._list_refused({name: original.body[name] for name in own})
+        for name, path in refused.items():
+            if name not in original.ignored:
+                raise self._refuse(path)
+        return sorted(refused)
+
+    def _refuse(self, path: str) -> RequestError:
+        name, field = self.upstream.name, path[:120]
+        if path.rpartition(".")[2].lower().replace("_", "") in RELAYS:
+            why = "only the request itself says that, and not the options of a provider"
+        else:
+            why = f"upstream {name!r} does not take it from clients"
+            why += f"; options in [upstream.{name}] of the relay's settings can allow it"
+        return RequestError("invalid_request", f"{field}: {why}")
+
+    def _check_urls(self, body: dict[str, Any]) -> None:
+        """Refuse a URL that the provider would read with rights that the client has not."""
+        schemes = self.upstream.url_schemes
+        found = find_foreign(body, schemes)
+        if found is not None:
+            place, scheme = found
+            taken = ", ".join(map(repr, schemes)) or "none"
+            raise RequestError(
+                "invalid_request",
+                f"{place}: upstream {self.upstream.name!r} is sent no URL of {scheme[:40]!r} "
+                f"(of these: {taken}); url_schemes in the relay's settings can allow it",
+            )
 
 
 def _original(chat: ChatRequest) -> Original | None:

@@ -274,6 +274,7 @@ dialect = "anthropic"
 base_url = "{claude}"
 quirks = {{ sampling = false }}
 headers = {{ anthropic-beta = "own-1" }}
+options = ["safe", "tools.web_search_*"]
 [upstream.other]
 base_url = "{other}/v1"
 [[route]]

@@ -1,0 +1,265 @@
+"""Which fields of a provider's own a client may set: `options` of an upstream.
+
+Clients put them into `provider_options`, or into a request in the upstream's own words. A
+field is named by its path, such as `generationConfig.topK`; an item of a list by its type,
+or in the dialects of `KEYED` by its keys: `tools.web_search_20260318`, `tools.googleSearch`.
+Case, "_" and "-" make no difference: Google's APIs take `cached_content` for `cachedContent`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import translate
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+SAFE_WORD: Final = "safe"
+"""In a list of options: all of `SAFE` of the dialect."""
+
+KEYED: Final = frozenset(("gemini", "bedrock_converse"))
+"""The dialects in which a tool is what its key says; in the others it has a type."""
+
+RELAYS: Final = ("model", "modelid", "stream")
+"""What the relay says itself: no list of options allows it."""
+
+_ANTHROPIC_REFUSED: Final[Mapping[str, str]] = {
+    "another model": "fallbacks",
+    "another destination": "mcp_servers tools.mcp* inference_geo",
+    "another bill": "service_tier speed",
+    "what is stored": "container",
+}
+
+REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
+    "openai_chat": {
+        "another model": "models route router fallbacks fallback_* preset plugins"
+        " engine deployment* model_* draft_model specul* lora* context_window_fallback*"
+        " specific_deployment mock_* router_settings_override",
+        "another destination": "provider provideroptions provider_options gateway api_base"
+        " base_url api_type api_version custom_llm_provider extra_headers extra_query"
+        " extra_body headers endpoint url aws_* vertex_* azure_* watsonx_* region_name"
+        " data_sources mcp_servers tools.mcp* callback* success_callback"
+        " failure_callback webhook* litellm_*",
+        "another account": "api_key user_api_key* organization project byok user_config"
+        " credentials*",
+        "another bill": "service_tier priority search_parameters background",
+        "what is stored": "previous_response_id conversation* thread_id prompt prompt_id"
+        " prompt_variables container assistant* agent_id vector_store* file_ids cache caching"
+        " tools.file_search tools.retrieval tools.collections_search",
+    },
+    "openai_responses": {
+        "another model": "models fallbacks plugins route preset",
+        "another destination": "provider mcp_servers tools.mcp extra_* data_sources webhook*",
+        "another account": "api_key organization project",
+        "another bill": "service_tier background",
+        "what is stored": "previous_response_id conversation prompt container tools.file_search"
+        " tools.code_interpreter tools.shell tools.collections_search",
+    },
+    "anthropic": _ANTHROPIC_REFUSED,
+    "vertex_anthropic": _ANTHROPIC_REFUSED,
+    "bedrock_anthropic": _ANTHROPIC_REFUSED,
+    "bedrock_converse": {
+        "another model": "promptVariables promptRouter* additionalModelRequestFields.model*"
+        " additionalModelRequestFields.fallbacks",
+        "another destination": "additionalModelRequestFields.mcp_servers"
+        " additionalModelRequestFields.inference_geo",
+        "another bill": "performanceConfig serviceTier"
+        " additionalModelRequestFields.speed additionalModelRequestFields.service_tier",
+        "what is stored": "additionalModelRequestFields.container",
+    },
+    "gemini": {
+        "another model": "generationConfig.routingConfig generationConfig.model*"
+        " routingConfig modelSelectionConfig",
+        "another destination": "tools.mcpServers tools.mcp_servers",
+        "another bill": "serviceTier",
+        "what is stored": "cachedContent tools.fileSearch tools.retrieval modelArmorConfig",
+    },
+    "cohere": {
+        "another destination": "connectors",
+        "another bill": "priority",
+        "what is stored": "conversation_id chat_history_id",
+    },
+    "ollama": {"another model": "adapter*", "another destination": "remote*"},
+}
+"""What no client may set unless `options` says so: by the dialect, and by what it would reach.
+
+An upstream that takes any model leaves the tools of the provider to the client, since it
+leaves him the choice of the bill anyway; where there are routes they are not in `SAFE`.
+"""
+
+_ANTHROPIC_OWN: Final = (
+    "messages system max_tokens temperature top_p stop_sequences metadata tool_choice thinking"
+    " output_config output_format tools.custom tools.bash_* tools.text_editor_*"
+    " tools.computer_* tools.memory_*"
+)
+_ANTHROPIC_SAFE: Final = "top_k cache_control context_management diagnostics"
+
+OWN: Final[Mapping[str, str]] = dict.fromkeys(
+    ("anthropic", "vertex_anthropic", "bedrock_anthropic"), _ANTHROPIC_OWN
+)
+"""What a request in a dialect's own words consists of: nothing that a chat request cannot say,
+or that the client does itself."""
+
+SAFE: Final[Mapping[str, str]] = {
+    "openai_chat": (
+        # Sampling.
+        "temperature top_p top_k top_a min_p typical_p tfs_z seed random_seed stop"
+        " frequency_penalty presence_penalty repetition_penalty repeat_penalty repeat_last_n"
+        " length_penalty no_repeat_ngram_size logit_bias logprobs top_logprobs bad_words"
+        " stop_token_ids allowed_token_ids min_tokens include_stop_str_in_output ignore_eos"
+        " skip_special_tokens spaces_between_special_tokens samplers mirostat*"
+        " dynatemp_* xtc_* dry_* max_tokens max_completion_tokens"
+        # Thinking.
+        " reasoning reasoning_effort reasoning_format reasoning_split include_reasoning"
+        " thinking thinking_budget enable_thinking chat_template_kwargs prompt_mode"
+        # The form of the answer.
+        " response_format structured_outputs guided_* grammar json_schema verbosity modalities"
+        " audio prediction parse_tool_calls parallel_tool_calls tool_choice tools.function"
+        " tools.custom continue_final_message add_generation_prompt"
+        " stream_options.include_obfuscation return_images return_related_questions"
+        " search_*_filter safe_prompt safety_identifier user metadata"
+    ),
+    "openai_responses": (
+        "temperature top_p top_k top_logprobs max_output_tokens seed reasoning text include"
+        " truncation tool_choice parallel_tool_calls tools.function tools.custom"
+        " stream_options.include_obfuscation safety_identifier user metadata"
+    ),
+    "anthropic": f"{_ANTHROPIC_OWN} {_ANTHROPIC_SAFE}",
+    "vertex_anthropic": f"{_ANTHROPIC_OWN} {_ANTHROPIC_SAFE}",
+    "bedrock_anthropic": f"{_ANTHROPIC_OWN} {_ANTHROPIC_SAFE}",
+    "bedrock_converse": (
+        "inferenceConfig outputConfig toolConfig.toolChoice toolConfig.tools.toolSpec"
+        " toolConfig.tools.cachePoint requestMetadata additionalModelResponseFieldPaths"
+        + "".join(
+            f" additionalModelRequestFields.{name}"
+            for name in (
+                *("thinking", "output_config", "top_k", "topK", "reasoning_config"),
+                *("reasoningConfig", "reasoning_effort", "inferenceConfig.topK"),
+                *("min_p", "repetition_penalty", "seed", "safety_mode", "frequency_penalty"),
+                *("presence_penalty", "logit_bias", "enable_thinking"),
+            )
+        )
+    ),
+    "gemini": (
+        "safetySettings toolConfig tools.functionDeclarations"
+        + "".join(
+            f" generationConfig.{name}"
+            for name in (
+                *("temperature", "topP", "topK", "maxOutputTokens", "stopSequences", "seed"),
+                *("presencePenalty", "frequencyPenalty", "responseLogprobs", "logprobs"),
+                *("responseMimeType", "responseSchema", "responseJsonSchema", "responseFormat"),
+                *("_responseJsonSchema", "thinkingConfig", "responseModalities", "speechConfig"),
+                *("mediaResolution", "imageConfig", "audioTimestamp", "enableAffectiveDialog"),
+                "enableEnhancedCivicAnswers",
+            )
+        )
+    ),
+    "cohere": (
+        "k p temperature seed max_tokens stop_sequences frequency_penalty presence_penalty"
+        " logprobs safety_mode documents citation_options thinking response_format strict_tools"
+        " tool_choice tools.function"
+    ),
+    "ollama": (
+        "think format logprobs top_logprobs truncate shift"
+        + "".join(
+            f" options.{name}"
+            for name in (
+                *("temperature", "top_k", "top_p", "min_p", "typical_p", "tfs_z", "seed", "stop"),
+                *("repeat_last_n", "repeat_penalty", "presence_penalty", "frequency_penalty"),
+                *("mirostat*", "penalize_newline", "num_predict", "num_keep"),
+            )
+        )
+    ),
+}
+"""What only shapes the answer: sampling, thinking, safety, form, and functions of the client's."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """A list of what clients may set, as paths with `*` and `?` in them."""
+
+    allowed: tuple[str, ...]
+    refused: tuple[str, ...] = ()
+    keyed: bool = False
+
+    def list_refused(self, fields: Mapping[str, Any]) -> dict[str, str]:
+        """Give the fields that are not allowed, each with the path that is the reason."""
+        found = {}
+        for name, value in fields.items():
+            if value in (None, [], {}):
+                continue  # nothing is said
+            plain = _plain(name)
+            path = name if plain in RELAYS else next(self._walk(name, plain, value), None)
+            if path is not None:
+                found[name] = path
+        return found
+
+    def _walk(self, shown: str, path: str, value: Any, *, held: bool = False) -> Iterator[str]:
+        """Give the paths below `path` that are not allowed; `held`: one above it is."""
+        if _matches(self.refused, path):
+            yield shown
+            return
+        held = held or _matches(self.allowed, path)
+        if _matches(_starts(self.refused if held else self.allowed + self.refused), path):
+            below = list(self._below(value))
+            for name, inner in below:
+                yield from self._walk(f"{shown}.{name}", f"{path}.{_plain(name)}", inner, held=held)
+            if below:
+                return
+        if not held:
+            yield shown
+
+    def _below(self, value: Any) -> Iterable[tuple[str, Any]]:
+        if isinstance(value, dict):
+            return value.items()
+        if not isinstance(value, list):
+            return ()
+        if self.keyed:
+            return (pair for item in value if isinstance(item, dict) for pair in item.items())
+        return ((_type_of(item), None) for item in value)
+
+
+def _type_of(item: Any) -> str:
+    kind = item.get("type") if isinstance(item, dict) else "?"
+    return "custom" if kind is None else str(kind)
+
+
+@lru_cache
+def options_of(dialect: str, given: tuple[str, ...] | None) -> Options:
+    """Give what an upstream takes; None: all but what is `REFUSED`."""
+    keyed = dialect in KEYED
+    if given is None:
+        refused = " ".join(REFUSED.get(dialect, {}).values())
+        return Options(("*",), _patterns(refused), keyed)
+    names = (SAFE.get(dialect, "") if word == SAFE_WORD else word for word in given)
+    return Options(_patterns(" ".join(names)), keyed=keyed)
+
+
+@lru_cache
+def own_of(dialect: str) -> Options:
+    """Give what a request in the dialect's own words may always say."""
+    return Options(_patterns(OWN.get(dialect, "")), keyed=dialect in KEYED)
+
+
+def _patterns(names: str) -> tuple[str, ...]:
+    return tuple(".".join(map(_plain, name.split("."))) for name in names.split())
+
+
+def _plain(name: str) -> str:
+    """Give a name as all its spellings have it; a dot in it is none between names."""
+    return name.lower().replace("_", "").replace("-", "").replace(".", "\0")
+
+
+@lru_cache
+def _starts(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the paths above those of the patterns."""
+    cut = (pattern.split(".") for pattern in patterns)
+    return tuple({".".join(names[:end]) for names in cut for end in range(1, len(names))})
+
+
+def _matches(patterns: tuple[str, ...], path: str) -> bool:
+    return bool(patterns) and _compile(patterns).match(path) is not None
+
+
+@lru_cache
+def _compile(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))

@@ -1,0 +1,326 @@
+"""What clients may set of a provider's own: fields, and the URLs that it reads."""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving import HELLO, Relay, serve_relay
+from tests.upstream import DONE, FINISH, Upstream, head, send, serve_upstream, text
+
+ANSWER = [head(), send(text("a") + FINISH + DONE)]
+ROUTE = '[[route]]\nname = "r"\ntargets = ["u/m"]\n'
+
+
+@contextlib.asynccontextmanager
+async def configured(
+    folder: Path, *lines: str, dialect: str = "openai_chat", routes: str = ROUTE, **settings: Any
+) -> AsyncIterator[tuple[Relay, Upstream]]:
+    """Serve a relay with one upstream `u`, whose table has these lines too."""
+    async with serve_upstream() as upstream:
+        upstream.script = ANSWER
+        base_url = upstream.base_url.removesuffix("/v1")
+        table = [f'[upstream.u]\nbase_url = "{base_url}"\ndialect = "{dialect}"', *lines, routes]
+        config = folder / "seseragi.toml"
+        config.write_text("\n".join(table))
+        environ = {"SESERAGI_CONFIG": str(config)}
+        async with serve_relay(environ=environ, **settings) as relay:
+            yield relay, upstream
+
+
+async def ask(relay: Relay, options: dict[str, Any], **fields: Any) -> Any:
+    body = {**HELLO, "model": "r", "provider_options": options, **fields}
+    return await relay.client.post("/v1/chat", json=body)
+
+
+CHAT: dict[str, Any] = {
+    "model": "gpt-9",
+    "Stream": False,
+    "models": ["gpt-9"],
+    "route": "fallback",
+    "provider": {"order": ["elsewhere"]},
+    "plugins": [{"id": "web"}],
+    "api_base": "http://127.0.0.1:1",
+    "previous_response_id": "resp_1",
+    "mcp_servers": [{"url": "http://x"}],
+    "container": "c_1",
+    "service_tier": "priority",
+    "web_search_options": {"search_context_size": "high"},
+    "tools": [{"type": "mcp", "server_url": "http://x"}],
+    "messages": [{"role": "user", "content": "another"}],
+    "n": 128,
+    "not_known": 1,
+}
+REFUSED = [
+    *(("openai_chat", {name: value}, name) for name, value in CHAT.items()),
+    ("openai_responses", {"conversation": "c"}, "conversation"),
+    ("openai_responses", {"tools": [{"type": "file_search"}]}, "tools.file_search"),
+    ("anthropic", {"fallbacks": [{"model": "x"}]}, "fallbacks"),
+    ("anthropic", {"inference_geo": "us"}, "inference_geo"),
+    ("gemini", {"model": "gemini-9"}, "model"),
+    ("gemini", {"stream": False}, "stream"),
+    ("gemini", {"cachedContent": "c"}, "cachedContent"),
+    ("gemini", {"cached_content": "c"}, "cached_content"),
+    ("gemini", {"tools": [{"googleSearch": {}}]}, "tools.googleSearch"),
+    ("gemini", {"tools": [{"type": "function", "retrieval": {}}]}, "tools.type"),
+    ("gemini", {"generationConfig": {"candidateCount": 8}}, "generationConfig.candidateCount"),
+    ("gemini", {"generation_config": {"routing_config": {}}}, "generation_config.routing_config"),
+    ("bedrock_converse", {"modelId": "m"}, "modelId"),
+    ("bedrock_converse", {"performanceConfig": {"latency": "optimized"}}, "performanceConfig"),
+    (
+        "bedrock_converse",
+        {"additionalModelRequestFields": {"thinking": {}, "mcp_servers": []}},
+        "additionalModelRequestFields.mcp_servers",
+    ),
+    ("cohere", {"priority": 0}, "priority"),
+    ("ollama", {"keep_alive": -1}, "keep_alive"),
+    ("ollama", {"options": {"top_k": 1, "num_gpu": 9}}, "options.num_gpu"),
+]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "options", "path"), REFUSED, ids=[f"{row[0]}-{row[2]}" for row in REFUSED]
+)
+async def test_where_there_are_routes_other_options_than_the_safe_are_refused(
+    dialect: str, options: dict[str, Any], path: str, tmp_path: Path
+) -> None:
+    async with configured(tmp_path, dialect=dialect) as (relay, upstream):
+        reply = await ask(relay, options)
+
+        assert (400, "invalid_request") == (reply.status_code, reply.json()["code"])
+        assert reply.json()["detail"].startswith(f"provider_options.{path}")
+        if path.lower() not in ("model", "modelid", "stream"):
+            assert "upstream 'u'" in reply.json()["detail"]
+            assert "options in [upstream.u]" in reply.json()["detail"]
+        assert [] == upstream.calls
+
+
+SAFE: list[tuple[str, dict[str, Any]]] = [
+    ("openai_chat", {"top_k": 3, "min_p": 0.1, "repetition_penalty": 1.1}),
+    ("openai_chat", {"chat_template_kwargs": {"enable_thinking": False}}),
+    ("openai_chat", {"thinking": {"type": "disabled"}, "reasoning": {"effort": "low"}}),
+    ("openai_chat", {"tools": [{"type": "function", "function": {"name": "f"}}]}),
+    ("openai_chat", {"stream_options": {"include_obfuscation": False}}),
+    ("openai_responses", {"text": {"verbosity": "low"}, "truncation": "auto"}),
+    ("anthropic", {"top_k": 3, "thinking": {"type": "adaptive"}}),
+    ("gemini", {"safetySettings": [{"category": "c", "threshold": "t"}]}),
+    ("gemini", {"generationConfig": {"topK": 3, "thinking_config": {"includeThoughts": True}}}),
+    ("bedrock_converse", {"additionalModelRequestFields": {"thinking": {}, "top_k": 3}}),
+    ("cohere", {"k": 3, "safety_mode": "OFF"}),
+    ("ollama", {"think": True, "options": {"top_k": 3}}),
+]
+
+
+@pytest.mark.parametrize(("dialect", "options"), SAFE)
+async def test_what_shapes_the_answer_is_passed_on(
+    dialect: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    async with configured(tmp_path, dialect=dialect) as (relay, upstream):
+        await ask(relay, options)
+
+        (call,) = upstream.calls
+        assert options.keys() <= call.json.keys()
+
+
+async def test_options_of_the_settings_are_the_list(tmp_path: Path) -> None:
+    line = 'options = ["safe", "service_tier", "provider.sort", "web_*"]'
+    async with configured(tmp_path, line) as (relay, upstream):
+        allowed = {"service_tier": "flex", "provider": {"sort": "price"}, "web_search_options": {}}
+        given: list[dict[str, Any]] = [{"top_k": 3}, {**allowed, "top_k": 3}]
+        for options in given:
+            assert 200 == (await ask(relay, options)).status_code
+        given = [{"provider": {"sort": "price", "only": ["x"]}}, {"models": ["x"]}]
+        for options in given:
+            assert 400 == (await ask(relay, options)).status_code
+
+        assert allowed.items() <= upstream.calls[1].json.items()
+        assert 2 == len(upstream.calls)
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "gemini", "bedrock_converse"])
+async def test_even_any_option_is_not_the_model_or_the_stream(dialect: str, tmp_path: Path) -> None:
+    async with configured(tmp_path, 'options = ["*"]', dialect=dialect) as (relay, upstream):
+        assert 400 == (await ask(relay, {"model": "x"})).status_code
+        assert 400 == (await ask(relay, {"stream": False})).status_code
+        await ask(relay, {"models": ["x"]})
+
+        assert 1 == len(upstream.calls)
+
+
+async def test_a_relay_for_any_model_takes_any_option_but_those_that_reach_beyond(
+    tmp_path: Path,
+) -> None:
+    async with configured(tmp_path, routes="") as (relay, upstream):
+        for name in ("api_base", "models", "mcp_servers", "service_tier", "previous_response_id"):
+            reply = await ask(relay, {name: "x"}, model="u/m")
+            assert (400, True) == (reply.status_code, name in reply.json()["detail"])
+        await ask(relay, {"not_known": 1}, model="u/m")
+
+        assert 1 == upstream.calls[0].json["not_known"]
+
+
+async def test_without_passthrough_an_upstream_is_as_strict_as_with_routes(tmp_path: Path) -> None:
+    line = 'models = ["m"]'
+    async with configured(tmp_path, line, passthrough=False) as (relay, upstream):
+        assert 400 == (await ask(relay, {"not_known": 1})).status_code
+        assert [] == upstream.calls
+
+
+async def test_what_one_target_refuses_the_next_may_take(tmp_path: Path) -> None:
+    async with serve_upstream() as other:
+        other.script = ANSWER
+        routes = (
+            f'[upstream.o]\nbase_url = "{other.base_url}"\noptions = ["service_tier"]\n'
+            '[[route]]\nname = "r"\ntargets = ["u/m", "o/m"]\n'
+        )
+        async with configured(tmp_path, routes=routes) as (relay, upstream):
+            for _ in range(5):
+                assert 200 == (await ask(relay, {"service_tier": "flex"})).status_code
+            assert [] == upstream.calls
+            assert 5 == len(other.calls)
+
+            assert 200 == (await ask(relay, {})).status_code
+            assert 1 == len(upstream.calls)  # it has not failed
+
+
+MESSAGES: dict[str, Any] = {
+    "model": "r",
+    "max_tokens": 9,
+    "messages": [{"role": "user", "content": "Hi"}],
+}
+CUSTOM = {"name": "f", "input_schema": {"type": "object"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
+        ({"container": "c"}, "container"),
+        ({"tools": [CUSTOM, {"type": "web_search_20260318"}]}, "tools.web_search_20260318"),
+        ({"inference_geo": "us"}, "inference_geo"),
+        ({"novel": 1}, "novel"),
+    ],
+)
+async def test_the_list_holds_for_a_request_in_the_upstreams_own_words(
+    fields: dict[str, Any], path: str, tmp_path: Path
+) -> None:
+    async with configured(tmp_path, dialect="anthropic") as (relay, upstream):
+        reply = await relay.client.post("/v1/messages", json={**MESSAGES, **fields})
+
+        assert 400 == reply.status_code
+        assert reply.json()["error"]["message"].startswith(f"{path}: upstream 'u'")
+        assert [] == upstream.calls
+
+
+async def test_what_changes_nothing_of_the_answer_is_left_out_and_told(tmp_path: Path) -> None:
+    fields = {
+        **{"service_tier": "auto", "speed": "fast", "fallbacks": [{"model": "x"}]},
+        **{"tools": [CUSTOM, {"type": "bash_20250124", "name": "bash"}], "top_k": 3},
+        **{"mcp_servers": [], "cache_control": {"type": "ephemeral"}},
+    }
+    async with configured(tmp_path, dialect="anthropic") as (relay, upstream):
+        upstream.script = [
+            head(),
+            send('data: {"type":"message_start","message":{"id":"m"}}\n\n'),
+            send('data: {"type":"content_block_start","index":0,"content_block":'),
+            send('{"type":"text","text":"a"}}\n\ndata: {"type":"message_stop"}\n\n'),
+        ]
+        reply = await relay.client.post("/v1/messages", json={**MESSAGES, **fields})
+        stream = reply.headers["stream-id"]
+        events = (await relay.client.get(f"/v1/streams/{stream}/events")).text
+
+        sent = upstream.calls[0].json
+        assert {"tools", "top_k", "cache_control"} <= sent.keys()
+        assert not {"service_tier", "speed", "fallbacks"} & sent.keys()
+        assert "is not set to take fallbacks, service_tier, speed from clients" in events
+
+
+def part(kind: str, url: str) -> dict[str, Any]:
+    if kind == "image":
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"file_id" if kind == "id" else "file_data": url}}
+
+
+FOREIGN = ["gs://bucket/a.png", "s3://bucket/a.png", "http://169.254.169.254/a.png"]
+ODD = ["GS://b/a.png", " gs://b/a.png", "g\ns://b/a.png", "file:///etc/passwd", "ftp://h/a.png"]
+
+
+@pytest.mark.parametrize("url", [*FOREIGN, *ODD])
+@pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses", "gemini"])
+async def test_only_urls_of_the_schemes_of_the_settings_are_sent(
+    dialect: str, url: str, tmp_path: Path
+) -> None:
+    async with configured(tmp_path, dialect=dialect) as (relay, upstream):
+        for kind in ("image", "file", "id"):
+            message = {"role": "user", "content": [part(kind, url)]}
+            reply = await ask(relay, {}, messages=[message])
+            assert 400 == reply.status_code, kind
+        assert [] == upstream.calls
+
+
+@pytest.mark.parametrize(
+    ("dialect", "options"),
+    [
+        ("openai_chat", {"messages": [{"role": "user", "content": [part("image", FOREIGN[0])]}]}),
+        (
+            "openai_responses",
+            {"input": [{"content": [{"type": "input_file", "file_url": FOREIGN[0]}]}]},
+        ),
+        ("gemini", {"contents": [{"parts": [{"file_data": {"file_uri": FOREIGN[0]}}]}]}),
+        ("gemini", {"systemInstruction": {"parts": [{"fileData": {"fileUri": FOREIGN[0]}}]}}),
+        (
+            "bedrock_converse",
+            {"messages": [{"content": [{"video": {"source": {"s3Location": {"uri": "s3://b"}}}}]}]},
+        ),
+    ],
+)
+async def test_nor_are_those_in_options(
+    dialect: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    async with configured(tmp_path, 'options = ["*"]', dialect=dialect) as (relay, upstream):
+        reply = await ask(relay, options)
+
+        assert 400 == reply.status_code
+        assert "url_schemes" in reply.json()["detail"]
+        assert [] == upstream.calls
+
+
+async def test_nor_are_those_in_a_request_in_the_upstreams_own_words(tmp_path: Path) -> None:
+    async with configured(tmp_path, dialect="anthropic") as (relay, upstream):
+        for url in FOREIGN:
+            source = {"type": "url", "url": url}
+            image = {"type": "image", "source": source}
+            result = {"type": "tool_result", "tool_use_id": "t", "content": [image]}
+            call = {"type": "tool_use", "id": "t", "name": "f", "input": {"url": url, "image": url}}
+            turns = [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": [call]},
+                {"role": "user", "content": [result]},
+            ]
+            body = {**MESSAGES, "messages": turns}
+            reply = await relay.client.post("/v1/messages", json=body)
+            assert 400 == reply.status_code
+            place = "messages[2].content[0].content[0].source.url: "
+            assert reply.json()["error"]["message"].startswith(place)
+
+            # What a tool was asked and has said is nothing that anybody reads.
+            result["content"] = [{"type": "text", "text": url}]
+            await relay.client.post("/v1/messages", json=body)
+        assert 3 == len(upstream.calls)
+
+
+async def test_the_settings_say_which_schemes(tmp_path: Path) -> None:
+    line = 'url_schemes = ["gs", "http"]'
+    async with configured(tmp_path, line, dialect="gemini") as (relay, upstream):
+        for url, status in zip([*FOREIGN, "https://h/a.png"], (200, 400, 200, 400), strict=True):
+            message = {"role": "user", "content": [part("image", url)]}
+            reply = await ask(relay, {}, messages=[message])
+            assert status == (400 if reply.status_code == 400 else 200), url
+        assert FOREIGN[0] in json.dumps(upstream.calls[0].json)
+    async with configured(tmp_path, url_schemes="http,data") as (relay, _):
+        for url, status in zip([*FOREIGN, "https://h/a.png"], (400, 400, 200, 400), strict=True):
+            message = {"role": "user", "content": [part("image", url)]}
+            assert status == (await ask(relay, {}, messages=[message])).status_code, url

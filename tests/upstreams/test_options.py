@@ -1,0 +1,51 @@
+"""The lists of options: what is in the documents, and what they mean."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.dialects.table import DIALECTS
+from app.upstreams.options import REFUSED, SAFE, options_of
+
+PAGE = Path(__file__).parents[2] / "docs/providers/options.md"
+
+
+def test_every_dialect_has_a_list_and_every_word_of_it_is_documented() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    said = [*SAFE.values(), *(names for rows in REFUSED.values() for names in rows.values())]
+
+    assert DIALECTS.keys() == SAFE.keys()
+    assert REFUSED.keys() <= DIALECTS.keys()
+    assert [] == [name for names in said for name in names.split() if f"`{name}`" not in page]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_nothing_is_both_safe_and_refused(dialect: str) -> None:
+    refused = options_of(dialect, tuple(" ".join(REFUSED.get(dialect, {}).values()).split()))
+    for name in SAFE[dialect].split():
+        path = name.replace("*", "x").split(".")
+        field: object = 1
+        for step in reversed(path[1:]):
+            field = {step: field}
+        assert refused.list_refused({path[0]: field}), name
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("given", [("safe",), None, ("*",)])
+def test_the_work_grows_with_the_options(dialect: str, given: tuple[str, ...] | None) -> None:
+    """Counted by what is looked at: each member once, none below a pattern's depth."""
+    looked = 0
+
+    class Deep(dict[str, object]):
+        def items(self) -> Any:
+            nonlocal looked
+            looked += len(self)
+            return super().items()
+
+    deep: object = 1
+    for _ in range(1000):
+        deep = Deep({"tools": deep, "generationConfig": 1, "options": 1})
+    options_of(dialect, given).list_refused({"tools": deep, "generationConfig": deep, "x": deep})
+
+    assert looked < 50
