@@ -50,8 +50,12 @@ class Deadlines:
         be there whatever `first_event_timeout_s` allows.
         """
         self._timeouts = timeouts
-        self._total = (now if started_at is None else started_at) + timeouts.total_timeout_s
+        start = now if started_at is None else started_at
+        self._total = start + timeouts.total_timeout_s
         self._begin_by = begin_by
+        end = self._total if begin_by is None else begin_by
+        self._whole = 2 * (end - now) >= end - start
+        """Whether at least half of the time is left, which attempts before this one shared."""
         self._bytes_at = now
         self._event_at = now
         self._seen_event = False
@@ -86,6 +90,17 @@ class Deadlines:
         if self._finished_at is not None:
             when = min(when, self._finished_at + FINISHED_WAIT_S)
         return when
+
+    @property
+    def fair(self) -> bool:
+        """Whether the time that has come is one that the upstream could have kept.
+
+        Not so if it answered all the time, for much was asked, or if little time was left.
+        """
+        when = self.next()
+        if when == self._total and self._seen_event:
+            return False
+        return self._whole or when not in (self._total, self._begin_by)
 
     def reason(self) -> str:
         """Say what was waited for in vain, once that time has come."""

@@ -27,6 +27,7 @@ from app.eventlog.memory import MemoryLog
 from app.eventlog.sqlite import SqliteLog
 from app.hub import Capacity, Hub
 from app.limits import Limits
+from app.retry import Rules
 from app.settings import Settings, SettingsError
 from app.settings.upstreams import DEMO
 from app.upstreams.client import open_client
@@ -52,6 +53,11 @@ def build_hub(settings: Settings) -> Hub:
         default_model=settings.default_model,
         passthrough=settings.passthrough,
         attempts=settings.attempts,
+        rules=Rules(
+            window_s=settings.breaker_window_s,
+            pause_s=settings.breaker_pause_s,
+            longest_pause_s=max(settings.breaker_pause_s, settings.breaker_longest_pause_s),
+        ),
     )
     if not (settings.passthrough or settings.routes or demo):
         raise SettingsError("passthrough: it is false, so a [[route]] is needed; there is none")

@@ -73,6 +73,7 @@ class Relay:
         """The attempt that is to follow the one that runs."""
         self._breaker: Breaker
         """Of the target that is tried."""
+        self._deadlines: Deadlines
         self._attempt = self._prepare(self._plan.first())
         self._held: Sequence[Event] = []
         self._stop: tuple[Status, RelayError | None] | None = None
@@ -152,18 +153,18 @@ class Relay:
         await asyncio.sleep(step.wait_s)
         self._step = None
         attempt, breaker = self._attempt, self._breaker
-        begun = breaker.begin(self._clock())
+        breaker.begin(self.stream, self._clock())
         budget_s = self._route.budget_s
-        deadlines = Deadlines(
+        self._deadlines = Deadlines(
             attempt.target.limits(self._limits),
             now=self._clock(),
             started_at=self._started_at,
             begin_by=self._started_at + budget_s if budget_s else None,
         )
         try:
-            await attempt.run(self, deadlines=deadlines)
+            await attempt.run(self, deadlines=self._deadlines)
         finally:
-            breaker.end(begun)
+            breaker.end(self.stream)
 
     def push(self, events: Sequence[Event]) -> bool:
         """Append a batch within the read that brought it: the way of nearly every token.
@@ -190,7 +191,7 @@ class Relay:
         held, self._held = [*self._held, *events], []
         if any(map(is_visible, events)) or (end is not None and end.status == "completed"):
             self._first_event_s = self._clock() - self._started_at
-            self._breaker.answered()
+            self._breaker.answered(self.stream, self._clock())
             self._note(end)
             await self._append([*self._attempt.start(), *held])
         elif end is None:
@@ -203,8 +204,9 @@ class Relay:
     async def _fail(self, error: RelayError, held: list[Event]) -> None:
         """Take a failure before anything visible: another attempt follows, or the end."""
         now, failed = self._clock(), self._attempt.target
-        self._breaker.failed(error, now)
-        step = self._plan.next(error, now) if self._stop is None else None
+        self._blame(error)
+        again = self._breaker.passes(now)
+        step = self._plan.next(error, now, again=again) if self._stop is None else None
         if step is None:
             verdict = error if self._stop else self._plan.verdict(self._route.name, error)
             end = held[-1]
@@ -229,9 +231,15 @@ class Relay:
     def _note(self, end: StreamEnd | None) -> None:
         """Tell the breaker how an answer that had begun has ended."""
         if end is not None and end.status == "completed":
-            self._breaker.completed()
+            self._breaker.completed(self.stream, self._clock())
         elif end is not None and end.status == "failed" and end.error is not None:
-            self._breaker.failed(RelayError.of(end.error), self._clock())
+            self._blame(RelayError.of(end.error))
+
+    def _blame(self, error: RelayError) -> None:
+        """Tell the breaker of a failure, unless it came from outside or of too little time."""
+        late = error.code == "upstream_timeout" and not self._deadlines.fair
+        if self._stop is None and not late:
+            self._breaker.failed(self.stream, error, self._clock())
 
     async def _append(self, events: Sequence[Event]) -> None:
         try:

@@ -10,9 +10,12 @@ Until an answer has begun a failure can be made good by another attempt:
   be got round.
 
 A target that keeps failing is passed over for a while, which its `Breaker` decides: it is
-tried only after all others, until one request has found it well again.
+tried only after all others, until one request has found it well again. What a client's own
+request may cause says nothing against a target, and no client alone has more than one voice
+a stream.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -25,12 +28,13 @@ FINAL: Final = frozenset(("content_filtered", "cancelled", "internal", "overload
 
 FAULTS: Final = frozenset(
     (
-        *("upstream_auth", "upstream_billing", "upstream_not_found", "upstream_rate_limited"),
+        *("upstream_auth", "upstream_billing", "upstream_rate_limited"),
         *("upstream_unavailable", "upstream_overloaded", "upstream_timeout"),
         *("upstream_invalid_response", "upstream_truncated"),
     )
 )
-"""Failures that speak against the target, and not against the request."""
+"""Failures that speak against the target, and not against the request. A 404 may be for a file
+that the request names."""
 
 PATIENCE_S: Final = 3.0
 """The longest wait that a provider may ask for: beyond it the next target is tried, or the
@@ -40,12 +44,23 @@ FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 8.0
 
 FAILURES: Final = 3
-"""Failures in a row after which a target is passed over."""
+"""How many streams have to fail at a target, and be most of those lately, to pass it over."""
 
-COOLDOWN_S: Final = 15.0
-"""How long for; each time it fails again, twice as long, up to the longest."""
+OUTCOMES: Final = 100
+"""How many of the last streams are remembered of a target."""
 
-LONGEST_COOLDOWN_S: Final = 300.0
+CLAIM_S: Final = 1.0
+"""How long after a request was told to try a target no other is told to."""
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """When a target is passed over, and how long; in seconds."""
+
+    window_s: float = 60
+    """How long the outcome of a stream counts."""
+    pause_s: float = 15
+    """How long it is passed over; each time that it fails again, twice as long."""
+    longest_pause_s: float = 30
 
 
 def pause(failures: int, *, chance: float) -> float:
@@ -73,26 +88,33 @@ State = Literal["closed", "open", "half-open"]
 class Breaker:
     """Remembers how one target fares.
 
-    `closed`: it is tried in its turn. `open`: it failed too often and is passed over.
+    `closed`: it is tried in its turn. `open`: too many streams failed and it is passed over.
     `half-open`: that time is over, and one request is trying it.
     """
 
-    def __init__(self) -> None:
-        self._failures = 0
-        self._cooldown_s = COOLDOWN_S
+    def __init__(self, rules: Rules = Rules()) -> None:  # noqa: B008  (it is frozen)
+        self._rules = rules
+        self._pause_s = rules.pause_s
+        self._outcomes: OrderedDict[str, tuple[float, bool]] = OrderedDict()
+        """When each of the last streams was heard of, and whether it failed."""
+        self._asked_until = 0.0
+        """For how long the provider asked to be left alone."""
         self._open_until: float | None = None
-        self._trial: object | None = None
+        self._trial: str | None = None
+        """The stream that tries it, and then the one whose answer has to show that it is well."""
+        self._trying = False
+        self._claimed_until = 0.0
 
-    @property
-    def is_new(self) -> bool:
-        """Whether it is as good as one that was never tried."""
-        return not self._failures and self._open_until is None and self._trial is None
+    def is_well(self, now: float) -> bool:
+        """Whether nothing speaks against it."""
+        self._forget(now)
+        failed = any(failed for _, failed in self._outcomes.values())
+        return not failed and self._open_until is None
 
     def state(self, now: float) -> State:
         if self._open_until is None:
             return "closed"
-        trying = self._trial is not None
-        return "half-open" if trying or now >= self._open_until else "open"
+        return "half-open" if self._trying or now >= self._open_until else "open"
 
     def open_for(self, now: float) -> float:
         """Give the seconds for which it is passed over yet."""
@@ -100,46 +122,72 @@ class Breaker:
 
     def passes(self, now: float) -> bool:
         """Whether it may be tried in its turn."""
-        return self._open_until is None or (now >= self._open_until and self._trial is None)
+        if self._open_until is None:
+            return True
+        return now >= self._open_until and not self._trying and now >= self._claimed_until
 
-    def begin(self, now: float) -> object:
-        """Note an attempt; give what `end` has to be given once it is over."""
-        attempt = object()
-        if self._trial is None and self.state(now) == "half-open":
-            self._trial = attempt
-        return attempt
-
-    def answered(self) -> None:
-        """Note that an answer has begun: it is back, on probation."""
+    def claim(self, now: float) -> None:
+        """Note that a request was told to try it, before it does."""
         if self._open_until is not None:
-            self._failures = FAILURES - 1
-        self._open_until = None
-        self._trial = None
+            self._claimed_until = now + CLAIM_S
 
-    def completed(self) -> None:
-        """Note that an answer is complete: all is forgiven."""
-        self._failures = 0
-        self._cooldown_s = COOLDOWN_S
+    def begin(self, stream: str, now: float) -> None:
+        """Note an attempt: a stream may make several, one after the other."""
+        if not self._trying and self.state(now) == "half-open":
+            self._trial, self._trying = stream, True
 
-    def end(self, attempt: object) -> None:
+    def end(self, stream: str) -> None:
         """Note that an attempt is over: if it was the trial, another may be."""
-        if self._trial is attempt:
-            self._trial = None
+        if self._trial == stream:
+            self._trying = False
+            self._claimed_until = 0.0
 
-    def failed(self, error: RelayError, now: float) -> None:
+    def answered(self, stream: str, now: float) -> None:
+        """Note that an answer has begun: it is back, and that of a trial on probation."""
+        if self._open_until is not None:
+            self._outcomes.clear()
+        self._open_until, self._asked_until = None, 0.0
+        self._trying = False
+        self._hear(stream, now, failed=False)
+
+    def completed(self, stream: str, now: float) -> None:
+        """Note that an answer is complete."""
+        self._hear(stream, now, failed=False)
+        if self._trial == stream:
+            self._trial = None
+        if self._open_until is None:
+            self._pause_s = self._rules.pause_s
+
+    def failed(self, stream: str, error: RelayError, now: float) -> None:
         """Note a failure, before the answer or in it; what asks for a wait is given it."""
         if error.code not in FAULTS:
             return
-        state, self._trial = self.state(now), None
-        self._failures += 1
-        wait_s = error.retry_after_s or 0.0
-        # Requests that were under way when it opened say nothing new.
-        if state == "half-open" or (state == "closed" and self._failures >= FAILURES):
-            wait_s = max(wait_s, self._cooldown_s)
-            self._cooldown_s = min(2 * self._cooldown_s, LONGEST_COOLDOWN_S)
-        elif wait_s <= PATIENCE_S:
-            return
-        self._open_until = max(now + wait_s, self._open_until or 0.0)
+        self._hear(stream, now, failed=True)
+        self._asked_until = max(self._asked_until, now + (error.retry_after_s or 0.0))
+        failures = sum(failed for _, failed in self._outcomes.values())
+        if self._trial == stream:
+            self._trial, self._trying = None, False
+            self._open(now)
+        # Streams that were under way when it opened say nothing new.
+        elif self._open_until is None and FAILURES <= failures > len(self._outcomes) / 2:
+            self._open(now)
+
+    def _open(self, now: float) -> None:
+        self._open_until = max(now + self._pause_s, self._asked_until)
+        self._pause_s = min(2 * self._pause_s, self._rules.longest_pause_s)
+
+    def _hear(self, stream: str, now: float, *, failed: bool) -> None:
+        """Take the last word of a stream for its only one."""
+        self._outcomes.pop(stream, None)
+        self._outcomes[stream] = (now, failed)
+        if len(self._outcomes) > OUTCOMES:
+            self._outcomes.popitem(last=False)
+        self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        outcomes = self._outcomes
+        while outcomes and next(iter(outcomes.values()))[0] <= now - self._rules.window_s:
+            outcomes.popitem(last=False)
 
 
 def arrange(
@@ -209,12 +257,15 @@ class Plan:
         self._tries = 1
         return Step(self._left[0], 0.0, 1)
 
-    def next(self, error: RelayError, now: float) -> Step | None:
-        """Give the attempt that follows the failure of the last one, if any does."""
+    def next(self, error: RelayError, now: float, *, again: bool = True) -> Step | None:
+        """Give the attempt that follows the failure of the last one, if any does.
+
+        `again`: whether it may be at the same target, if there is another.
+        """
         self._errors.append(error)
         if error.code in FINAL:
             return None
-        wait_s = self._wait_here(error)
+        wait_s = self._wait_here(error) if again or len(self._left) == 1 else None
         until = min(self._deadline, self._here_since + self._each_s)
         if wait_s is None or now + wait_s >= until:
             self._left.pop(0)

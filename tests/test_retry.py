@@ -7,17 +7,17 @@ import pytest
 
 from app.errors import CODES, RelayError, UpstreamError
 from app.retry import (
-    COOLDOWN_S,
+    CLAIM_S,
     FAILURES,
     FAULTS,
     FINAL,
     FIRST_PAUSE_S,
-    LONGEST_COOLDOWN_S,
     LONGEST_PAUSE_S,
-    PATIENCE_S,
+    OUTCOMES,
     Breaker,
     Choice,
     Plan,
+    Rules,
     Step,
     arrange,
     pause,
@@ -29,6 +29,8 @@ LIMIT = UpstreamError("upstream_rate_limited", "a is at its limit", retry_after_
 LONG_LIMIT = UpstreamError("upstream_rate_limited", "a is at its limit", retry_after_s=60)
 FILTERED = UpstreamError("content_filtered", "a will not")
 PAUSE = FIRST_PAUSE_S / 2
+RULES = Rules()
+COOLDOWN_S = RULES.pause_s
 
 
 def plan(
@@ -169,125 +171,195 @@ def test_the_verdict_of_equal_failures_counts_them():
 
 def opened(now: float = 0) -> Breaker:
     breaker = Breaker()
-    for _ in range(FAILURES):
-        breaker.begin(now)
-        breaker.failed(BUSY, now)
+    for number in range(FAILURES):
+        breaker.begin(f"o{number}", now)
+        breaker.failed(f"o{number}", BUSY, now)
+        breaker.end(f"o{number}")
     return breaker
 
 
-def test_failures_in_a_row_open_the_breaker():
+def test_a_target_that_is_to_be_left_is_left_if_there_is_another():
+    tried = plan(5, 5)
+    tried.first()
+
+    assert Step(1, 0, 2) == tried.next(BUSY, 0, again=False)
+    assert Step(1, PAUSE, 3) == tried.next(BUSY, 0, again=False)
+
+
+def test_failures_of_several_streams_open_the_breaker():
     breaker = Breaker()
-    for _ in range(FAILURES - 1):
-        breaker.failed(BUSY, 0)
+    for number in range(FAILURES - 1):
+        breaker.failed(f"s{number}", BUSY, 0)
     assert ("closed", True) == (breaker.state(0), breaker.passes(0))
-    breaker.failed(BUSY, 0)
+    assert not breaker.is_well(0)
+    breaker.failed("s9", BUSY, 0)
 
     assert ("open", False) == (breaker.state(0), breaker.passes(0))
     assert COOLDOWN_S == breaker.open_for(0)
 
 
-def test_a_complete_answer_between_them_forgives():
+def test_one_stream_has_one_voice():
     breaker = Breaker()
-    for _ in range(10):
-        breaker.failed(BUSY, 0)
-        breaker.answered()
-        breaker.completed()
+    for _ in range(100):
+        breaker.failed("s", BUSY, 0)
 
     assert "closed" == breaker.state(0)
-    assert breaker.is_new
+
+
+def test_the_last_word_of_a_stream_counts():
+    breaker = Breaker()
+    for number in range(100):
+        breaker.failed(f"s{number}", BUSY, number)
+        breaker.answered(f"s{number}", number)
+        breaker.completed(f"s{number}", number)
+
+    assert "closed" == breaker.state(100)
+    assert breaker.is_well(100)
 
 
 def test_answers_that_begin_and_fail_open_it_too():
     breaker = Breaker()
-    for _ in range(FAILURES):
-        breaker.answered()
-        breaker.failed(UpstreamError("upstream_truncated", "cut"), 0)
+    for number in range(FAILURES):
+        breaker.answered(f"s{number}", 0)
+        breaker.failed(f"s{number}", UpstreamError("upstream_truncated", "cut"), 0)
 
     assert "open" == breaker.state(0)
+
+
+def test_failures_that_are_few_among_answers_do_not_open_it():
+    breaker = Breaker()
+    for number in range(10):
+        breaker.answered(f"a{number}", 0)
+    for number in range(10):
+        breaker.failed(f"f{number}", BUSY, 1)
+    assert "closed" == breaker.state(1)
+    breaker.failed("f10", BUSY, 1)
+
+    assert "open" == breaker.state(1)
+
+
+def test_what_was_longer_ago_than_the_window_is_forgotten():
+    breaker = Breaker()
+    for number in range(50):
+        breaker.answered(f"a{number}", 0)
+    for number in range(FAILURES - 1):
+        breaker.failed(f"f{number}", BUSY, 1)
+    breaker.failed("f8", BUSY, RULES.window_s)  # the answers are forgotten
+    assert "open" == breaker.state(RULES.window_s)
+
+    breaker = Breaker()
+    for number in range(20):
+        breaker.failed(f"f{number}", BUSY, number * RULES.window_s / 2)
+    assert "closed" == breaker.state(10 * RULES.window_s)
+    assert breaker.is_well(100 * RULES.window_s)
+
+
+def test_what_is_remembered_is_bounded():
+    breaker = Breaker()
+    for number in range(10 * OUTCOMES):
+        breaker.answered(f"a{number}", 0)
+
+    assert OUTCOMES == len(breaker._outcomes)
 
 
 @pytest.mark.parametrize("code", sorted(CODES.keys() - FAULTS))
 def test_what_is_not_the_targets_fault_does_not_count(code):
     breaker = Breaker()
-    for _ in range(10):
-        breaker.failed(RelayError(code, "x"), 0)
+    for number in range(10):
+        breaker.failed(f"s{number}", RelayError(code, "x"), 0)
 
-    assert breaker.is_new
+    assert breaker.is_well(0)
 
 
-def test_after_the_cooldown_one_request_tries():
+def test_after_the_pause_one_request_tries():
     breaker = opened()
 
     assert not breaker.passes(COOLDOWN_S - 1)
     assert breaker.passes(COOLDOWN_S)
-    breaker.begin(COOLDOWN_S)
+    breaker.begin("t", COOLDOWN_S)
     assert ("half-open", False) == (breaker.state(COOLDOWN_S), breaker.passes(COOLDOWN_S))
-    breaker.answered()
+    breaker.answered("t", COOLDOWN_S)
     assert ("closed", True) == (breaker.state(COOLDOWN_S), breaker.passes(COOLDOWN_S))
 
 
-def test_on_probation_one_failure_opens_it_again():
+def test_who_was_told_to_try_keeps_others_from_it_for_a_moment():
     breaker = opened()
-    breaker.begin(COOLDOWN_S)
-    breaker.answered()
-    breaker.failed(BUSY, COOLDOWN_S)
+    breaker.claim(COOLDOWN_S)
+    assert not breaker.passes(COOLDOWN_S)
+    assert breaker.passes(COOLDOWN_S + CLAIM_S)  # who was told never did
+
+    breaker.begin("t", COOLDOWN_S)
+    assert not breaker.passes(COOLDOWN_S + CLAIM_S)
+
+
+def test_an_answer_of_a_trial_that_fails_opens_it_again_and_only_that():
+    breaker = opened()
+    breaker.begin("t", COOLDOWN_S)
+    breaker.answered("t", COOLDOWN_S)
+    breaker.failed("other", BUSY, COOLDOWN_S)
+    assert "closed" == breaker.state(COOLDOWN_S)
+    breaker.failed("t", BUSY, COOLDOWN_S)
 
     assert "open" == breaker.state(COOLDOWN_S)
 
 
-def test_a_failed_trial_doubles_the_cooldown_up_to_the_longest():
+def test_a_failed_trial_doubles_the_pause_up_to_the_longest():
     breaker, now = opened(), 0.0
     waits = []
-    for _ in range(8):
+    for number in range(8):
         waits.append(breaker.open_for(now))
         now += breaker.open_for(now)
-        breaker.begin(now)
-        breaker.failed(BUSY, now)
+        breaker.begin(f"t{number}", now)
+        breaker.failed(f"t{number}", BUSY, now)
 
-    assert [COOLDOWN_S * 2**n for n in range(5)] == waits[:5]
-    assert LONGEST_COOLDOWN_S == waits[-1]
+    assert [COOLDOWN_S, 2 * COOLDOWN_S] == waits[:2]
+    assert RULES.longest_pause_s == waits[-1] == 30
+    breaker.answered("s", now)
+    breaker.completed("s", now)
+    for number in range(FAILURES):
+        breaker.failed(f"u{number}", BUSY, now)
+    assert COOLDOWN_S == breaker.open_for(now)
 
 
 def test_a_trial_that_the_client_gave_up_lets_another_try():
     breaker = opened()
-    breaker.end(breaker.begin(COOLDOWN_S))
+    breaker.begin("t", COOLDOWN_S)
+    breaker.end("t")
 
     assert breaker.passes(COOLDOWN_S)
 
 
-def test_a_trial_goes_on_whatever_other_attempts_do():
-    breaker = Breaker()
-    early = breaker.begin(0)
-    for _ in range(FAILURES):
-        breaker.failed(BUSY, 0)
-    trial, late = breaker.begin(COOLDOWN_S), breaker.begin(COOLDOWN_S)
-    breaker.failed(FILTERED, COOLDOWN_S)
-    breaker.end(early)
-    breaker.end(late)
+def test_a_trial_goes_on_whatever_other_streams_do():
+    breaker = opened()
+    breaker.begin("early", 0)
+    breaker.begin("trial", COOLDOWN_S)
+    breaker.begin("late", COOLDOWN_S)
+    breaker.failed("early", BUSY, COOLDOWN_S)
+    breaker.failed("trial", FILTERED, COOLDOWN_S)
+    breaker.end("early")
+    breaker.end("late")
 
     assert not breaker.passes(COOLDOWN_S)
-    breaker.end(trial)
+    breaker.end("trial")
     assert breaker.passes(COOLDOWN_S)
 
 
 def test_many_failures_at_once_are_one_opening():
     breaker = opened()
-    for _ in range(100):
-        breaker.failed(BUSY, 1)
+    for number in range(100):
+        breaker.failed(f"s{number}", BUSY, 1)
 
     assert COOLDOWN_S - 1 == breaker.open_for(1)
 
 
-def test_a_provider_that_asks_for_a_wait_is_given_it_at_once():
+def test_a_wait_that_a_provider_asks_for_is_given_it_by_all_once_it_is_passed_over():
     breaker = Breaker()
-    breaker.failed(LONG_LIMIT, 0)
+    breaker.failed("a", LONG_LIMIT, 0)
+    assert "closed" == breaker.state(0)  # it may be that this one asked for too much
+    breaker.failed("b", LIMIT, 0)
+    breaker.failed("c", LIMIT, 0)
 
     assert 60 == breaker.open_for(0)
-    assert LIMIT.retry_after_s is not None
-    assert LIMIT.retry_after_s < PATIENCE_S
-    breaker = Breaker()
-    breaker.failed(LIMIT, 0)
-    assert "closed" == breaker.state(0)
 
 
 def arranged(choices: list[Choice], *breakers: Breaker, seed: int = 1, now: float = 0) -> list[int]:

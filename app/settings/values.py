@@ -52,6 +52,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     idle_timeout_s: Seconds = 60
     total_timeout_s: Seconds = 1800
     attempts: Attempts = 2
+    breaker_window_s: Seconds = 60
+    breaker_pause_s: Seconds = 15
+    breaker_longest_pause_s: Seconds = 30
     passthrough: bool = True
     url_schemes: tuple[Annotated[str, Meta(pattern=SCHEME)], ...] = ("https", "data")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Sequence
 import msgspec
 
 from app.errors import RequestError
-from app.retry import Breaker, Choice, Plan, State, arrange
+from app.retry import Breaker, Choice, Plan, Rules, State, arrange
 from app.upstreams.client import Client
 from app.upstreams.endpoints import Upstream
 from app.upstreams.models import ModelLists
@@ -53,7 +53,8 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
 class Breakers:
     """The breakers of the targets last used, whichever route they are in, by their names."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules = Rules()) -> None:  # noqa: B008  (it is frozen)
+        self._rules = rules
         self._breakers: OrderedDict[str, Breaker] = OrderedDict()
 
     def __len__(self) -> int:
@@ -61,7 +62,7 @@ class Breakers:
 
     def of(self, target: Target) -> Breaker:
         """Give the target's breaker."""
-        breaker = self._breakers.setdefault(target.name, Breaker())
+        breaker = self._breakers.setdefault(target.name, Breaker(self._rules))
         self._breakers.move_to_end(target.name)
         if len(self._breakers) > MAX_BREAKERS:
             self._breakers.popitem(last=False)
@@ -71,10 +72,12 @@ class Breakers:
         """Give the breaker of `upstream/model`, a new one if it was never tried."""
         return self._breakers.get(name) or Breaker()
 
-    def failing(self, among: Container[str]) -> list[str]:
-        """Name the targets among these whose last attempts failed, those last used."""
+    def failing(self, among: Container[str], now: float) -> list[str]:
+        """Name the targets among these that failed lately, those last used."""
         last = [
-            name for name, breaker in self._breakers.items() if name in among and not breaker.is_new
+            name
+            for name, breaker in self._breakers.items()
+            if name in among and not breaker.is_well(now)
         ]
         return last[-MAX_TOLD:]
 
@@ -90,11 +93,12 @@ class Upstreams:
         default_model: str | None = None,
         passthrough: bool = True,
         attempts: int = 2,
+        rules: Rules = Rules(),  # noqa: B008  (it is frozen)
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.all = tuple(upstreams)
         self.routes = {route.name: route for route in routes}
-        self.breakers = Breakers()
+        self.breakers = Breakers(rules)
         self._passthrough = passthrough
         self._choice = Choice(attempts=attempts)
         self._chance = chance
@@ -128,6 +132,8 @@ class Upstreams:
         choices = [target.choice for target in route.targets]
         breakers = [self.breakers.of(target) for target in route.targets]
         order = arrange(choices, breakers, now=now, chance=self._chance)
+        if breakers[order[0]].passes(now):
+            breakers[order[0]].claim(now)
         return Plan(choices, order, now=now, deadline=deadline, each_s=each_s, chance=self._chance)
 
     def health(self, *, now: float) -> list[Health]:
@@ -142,7 +148,7 @@ class Upstreams:
             configured |= {target.name for target in self.resolve(None).targets}
         return [
             Health(name, breaker.state(now), round(breaker.open_for(now), 1) or None)
-            for name in dict.fromkeys([*names, *self.breakers.failing(configured)])
+            for name in dict.fromkeys([*names, *self.breakers.failing(configured, now)])
             for breaker in (self.breakers.named(name),)
         ]
 

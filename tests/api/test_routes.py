@@ -172,9 +172,8 @@ async def test_the_better_advice_is_given(routed):
     assert "'b'" in detail
 
 
-async def test_a_failing_target_is_passed_over_and_found_well_again(routed, monkeypatch):
-    monkeypatch.setattr("app.retry.COOLDOWN_S", 0.5)
-    async with routed(attempts=1) as served:
+async def test_a_failing_target_is_passed_over_and_found_well_again(routed):
+    async with routed(attempts=1, breaker_pause_s=0.5) as served:
         served.a.script, served.b.script = BUSY, answer()
         assert {"a/m-a": "closed", "b/m-b": "closed"} == await served.states()
         for _ in range(5):
@@ -189,9 +188,8 @@ async def test_a_failing_target_is_passed_over_and_found_well_again(routed, monk
         assert {"a/m-a": "closed", "b/m-b": "closed"} == await served.states()
 
 
-async def test_while_one_request_tries_a_target_the_others_pass_it_over(routed, monkeypatch):
-    monkeypatch.setattr("app.retry.COOLDOWN_S", 0.2)
-    async with routed(attempts=1) as served:
+async def test_while_one_request_tries_a_target_the_others_pass_it_over(routed):
+    async with routed(attempts=1, breaker_pause_s=0.2) as served:
         served.a.script, served.b.script = BUSY, answer()
         for _ in range(3):
             await chat(served.relay, model="fast")

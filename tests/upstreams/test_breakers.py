@@ -8,7 +8,7 @@ from app.upstreams.endpoints import Upstream
 from app.upstreams.routes import Breakers
 from app.upstreams.targets import Target
 
-LOST = UpstreamError("upstream_not_found", "no such model")
+LOST = UpstreamError("upstream_auth", "no such key")
 UPSTREAM = Upstream("u", "http://127.0.0.1:9")
 
 
@@ -23,11 +23,11 @@ def test_names_that_clients_make_up_are_forgotten(
     for number in range(100):
         breaker = breakers.of(Target(UPSTREAM, str(number)))
         if failing:
-            breaker.failed(LOST, 0)
-        breakers.of(used).failed(LOST, 0)
+            breaker.failed("s", LOST, 0)
+        breakers.of(used).failed(str(number), LOST, 0)
 
     assert len(breakers) == 10
     names = {"u/used", *(f"u/{number}" for number in range(100))}
-    assert breakers.failing(names) == [f"u/{number}" for number in (98, 99) if failing] + ["u/used"]
+    assert breakers.failing(names, 0) == [f"u/{n}" for n in (98, 99) if failing] + ["u/used"]
     assert "open" == breakers.named("u/used").state(0)
-    assert breakers.named("u/0").is_new
+    assert breakers.named("u/0").is_well(0)

@@ -1,0 +1,128 @@
+"""What one client's requests do to the targets of everybody."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.test_routes import BUSY, Routed, answer, routed, text_of
+from tests.serving import HELLO, chat
+from tests.upstream import Call, Hold, Step, head, reply, send, text, wait
+
+__all__ = ["routed"]
+
+BAD = "bad"
+
+
+def bad_or_fine(script: Sequence[Step]) -> Callable[[Call], Sequence[Step]]:
+    """Answer a bad request with a script, and others well."""
+
+    def choose(call: Call) -> Sequence[Step]:
+        return script if BAD in json.dumps(call.json["messages"]) else answer()
+
+    return choose
+
+
+async def ask_badly(served: Routed, **fields: Any) -> None:
+    body = {**HELLO, "model": "fast", "messages": [{"role": "user", "content": BAD}], **fields}
+    await served.relay.client.post("/v1/chat", json=body)
+
+
+PARTS = [head(), *[step for n in range(50) for step in (send(text(f"{n} ")), wait(0.02))]]
+CAUSED: dict[str, tuple[Sequence[Step], dict[str, Any]]] = {
+    "invalid": (reply("400 Bad", '{"error":{"message":"no"}}'), {}),
+    "too long": (reply("400 Bad", '{"error":{"code":"context_length_exceeded"}}'), {}),
+    "what is not there": (reply("404 Not Found", '{"error":{"message":"no such file"}}'), {}),
+    "filtered": (reply("400 Bad", '{"error":{"code":"content_filter"}}'), {}),
+    "longer than the log": (PARTS, {"max_stream_events": 20}),
+    "longer than its time": (PARTS, {"total_timeout_s": 0.3}),
+}
+
+
+@pytest.mark.parametrize("cause", CAUSED)
+async def test_what_a_request_brings_about_itself_moves_nobody(cause: str, routed: Any) -> None:
+    script, settings = CAUSED[cause]
+    async with routed(attempts=1, **settings) as served:
+        served.a.choose, served.b.script = bad_or_fine(script), BUSY
+        for _ in range(4):
+            await ask_badly(served)
+
+        assert "closed" == (await served.states())["a/m-a"]
+        assert "fine" == text_of(await chat(served.relay, model="fast"))
+        assert 5 == len(served.a.calls)
+
+
+async def test_a_client_that_leaves_moves_nobody(routed: Any) -> None:
+    async with routed(attempts=1) as served:
+        served.a.choose, served.b.script = bad_or_fine([Hold()]), answer("b")
+        for _ in range(4):
+            asking = asyncio.create_task(ask_badly(served, on_disconnect="cancel"))
+            await asyncio.wait_for(served.a.called.wait(), 5)
+            served.a.called.clear()
+            closed = served.a.calls[-1].closed
+            asking.cancel()
+            await asyncio.wait_for(closed.wait(), 5)
+
+        assert "fine" == text_of(await chat(served.relay, model="fast"))
+
+
+async def test_a_stream_that_tries_often_counts_once(routed: Any, tmp_path: Path) -> None:
+    async with routed(attempts=4) as served:
+        served.a.choose, served.b.script = bad_or_fine(BUSY), answer("b")
+        await ask_badly(served)
+
+        assert 4 == len(served.a.calls)
+        assert "closed" == (await served.states())["a/m-a"]
+
+
+async def test_failures_among_the_answers_of_others_move_nobody(routed: Any) -> None:
+    async with routed(attempts=1) as served:
+        served.a.choose, served.b.script = bad_or_fine(BUSY), answer("b")
+        for _ in range(6):
+            assert "fine" == text_of(await chat(served.relay, model="fast"))
+        for _ in range(5):
+            await ask_badly(served)
+
+        assert "fine" == text_of(await chat(served.relay, model="fast"))
+
+
+async def test_a_wait_that_one_request_is_told_is_not_everybodys(routed: Any) -> None:
+    async with routed(attempts=1) as served:
+        script = reply("429 Slow", '{"error":{"message":"too many tokens"}}', retry_after="900")
+        served.a.choose, served.b.script = bad_or_fine(script), answer("b")
+        await ask_badly(served)
+
+        assert "fine" == text_of(await chat(served.relay, model="fast"))
+
+
+async def fail_thrice(served: Routed) -> None:
+    served.a.script, served.b.script = BUSY, answer("b")
+    for _ in range(3):
+        await chat(served.relay, model="fast")
+    assert "open" == (await served.states())["a/m-a"]
+
+
+async def test_requests_that_come_together_start_one_trial(routed: Any) -> None:
+    async with routed(attempts=1, breaker_pause_s=0.2) as served:
+        await fail_thrice(served)
+        await asyncio.sleep(0.25)
+        served.a.script = [wait(0.3), *answer("a")]
+        found = await asyncio.gather(*(chat(served.relay, model="fast") for _ in range(8)))
+
+        assert ["a", *["b"] * 7] == sorted(map(text_of, found))
+        assert 4 == len(served.a.calls)
+
+
+async def test_a_trial_is_one_attempt(routed: Any) -> None:
+    async with routed(attempts=3, breaker_pause_s=0.2) as served:
+        served.a.script, served.b.script = BUSY, answer("b")
+        for _ in range(3):
+            await chat(served.relay, model="fast")
+        await asyncio.sleep(0.25)
+        before = len(served.a.calls)
+
+        assert "b" == text_of(await chat(served.relay, model="fast"))
+        assert 1 == len(served.a.calls) - before
