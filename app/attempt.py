@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from app.dialects.dialect import Decoder, Parser
+from app.dialects.untyped import decode
 from app.errors import RelayError, UpstreamError
 from app.events import (
     ChoiceEnd,
@@ -25,6 +26,7 @@ from app.events import (
     ToolCallDelta,
     Usage,
 )
+from app.framing.sse import FramingError
 from app.limits import Deadlines, Limits
 from app.requests import ChatRequest
 from app.upstreams.client import Client
@@ -99,6 +101,9 @@ class Attempt:
                     answered = True
                     try:
                         await self._read(body)
+                    except BaseException:
+                        self._read_rest(body)
+                        raise
                     finally:
                         await body.aclose()
         except TimeoutError:
@@ -141,6 +146,17 @@ class Attempt:
                     await _finish_body(body)
                 return
         await self._taker.take(self._redacted(self.parser.close(self._decoder.close())))
+
+    def _read_rest(self, body: Body | AsyncGenerator[bytes]) -> None:
+        """Take what came before the body failed, and a message that lacks only its end."""
+        if self.parser.ended:
+            return
+        with contextlib.suppress(FramingError):
+            if isinstance(body, Body) and (piece := body.left()):
+                self._waiting += self._parse(piece)
+            tail = self._decoder.close()
+            if tail is not None and is_object(tail.data):
+                self._waiting += self._redacted(self.parser.feed(tail))
 
     def _push(self, piece: bytes) -> bool:
         """Take a piece within the read that brought it, if its events can be."""
@@ -191,6 +207,14 @@ class Attempt:
 def is_visible(event: Event) -> bool:
     """Tell whether a reader would see a piece of the answer in it."""
     return not isinstance(event, _UNSEEN)
+
+
+def is_object(text: str) -> bool:
+    """Tell whether a text is a whole JSON object."""
+    try:
+        return isinstance(decode(text), dict)
+    except ValueError:
+        return False
 
 
 async def _finish_body(pieces: AsyncIterator[bytes]) -> None:

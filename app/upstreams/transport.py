@@ -15,7 +15,7 @@ import aiohttp
 import httpx2
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import RawResponseMessage
-from aiohttp.streams import StreamReader
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from httpx_aiohttp.httpx2 import AiohttpTransport
 from httpx_aiohttp.httpx2.transport import map_aiohttp_exceptions
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -66,8 +66,9 @@ class Connection(ResponseHandler):
         super().set_response_params(**settings)
 
     def data_received(self, data: bytes) -> None:
-        if self._answered:  # nobody has asked for this
-            self._drop()
+        if self._answered:
+            if data:  # nobody has asked for this
+                self._drop()
             return
         super().data_received(data)
         if self._answered and not self._ends(data):
@@ -93,7 +94,7 @@ class Connection(ResponseHandler):
             return False
         pieces = self._last._buffer if isinstance(self._last, aiohttp.StreamReader) else ()
         if self._chunked or not pieces:
-            return data.endswith(HEAD_END) or HEAD_END.endswith(data)
+            return data.endswith(HEAD_END) or (bool(data) and HEAD_END.endswith(data))
         return data.endswith(pieces[-1])
 
     def _drop(self) -> None:
@@ -142,7 +143,9 @@ class Body(httpx2.AsyncByteStream):
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
-        self._content = response.content
+        self._content = content = response.content
+        # aiohttp's own forgets what has come when the connection fails before it is read.
+        self._read = content.read_nowait if content is EMPTY_PAYLOAD else content._read_nowait
         self._taker: Taker = lambda _: False
         self._waiter: asyncio.Future[bool] | None = None
         """Resolves to whether a piece was not taken."""
@@ -164,6 +167,10 @@ class Body(httpx2.AsyncByteStream):
         """Whether all of it has been read, so that its connection is free."""
         return self._content.at_eof()
 
+    def left(self) -> bytes:
+        """Give what has come and was not taken, if the wait for more is over."""
+        return self._read(16 * BURST)
+
     def __aiter__(self) -> "Body":
         return self
 
@@ -172,10 +179,12 @@ class Body(httpx2.AsyncByteStream):
         if self._gave:
             await asyncio.sleep(0)
         while True:
-            if piece := content.read_nowait(BURST):
+            if piece := self._read(BURST):
                 self._gave = True
                 return piece
             self._gave = False
+            if (failure := content.exception()) is not None:
+                raise failure
             if content.at_eof():
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
@@ -198,8 +207,10 @@ class Body(httpx2.AsyncByteStream):
         try:
             while self._again and not refused:
                 self._again = False
-                piece = content.read_nowait()
+                piece = self._read(-1)
                 refused = bool(piece) and not self._taker(piece)
+            if not refused and (failure := content.exception()) is not None:
+                raise failure
         except Exception as failure:
             waiter.set_exception(failure)
         else:
