@@ -1,14 +1,11 @@
 """How the relay proves to an upstream who it is. Nothing here is shown to anyone."""
 
 import base64
-import html
-import json
 import re
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Literal, Protocol
-from urllib.parse import quote
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 import structlog
@@ -55,20 +52,27 @@ class Secret:
     def redact(self, text: str) -> str:
         """Take the key, and every piece of it of `PIECE` characters and more, out of a text.
 
-        It is found as it is, and as URLs, HTML, JSON and base64 write it.
+        It is found as it is, backwards, in base64, in spaced letters, and as URLs, HTML and
+        JSON write it, also one in the other. The time grows with the text and no more.
         """
         size = self._size
         if self._pieces is None:
             self._pieces = frozenset(
-                form[at : at + size]
+                layer.text[at : at + size]
                 for form in _forms(self._value)
-                for at in range(len(form) - size + 1)
+                for layer in _layers(form)
+                for at in range(len(layer.text) - size + 1)
             )
-        hidden = [False] * len(text)
-        for at in range(len(text) - size + 1):
-            if text[at : at + size] in self._pieces:
-                hidden[at : at + size] = [True] * size
-        runs = groupby(zip(hidden, text, strict=True), key=lambda pair: pair[0])
+        changes = [0] * (len(text) + 1)
+        for layer in _layers(text):
+            plain, pieces = layer.text, self._pieces
+            for at in range(len(plain) - size + 1):
+                if plain[at : at + size] in pieces:
+                    changes[layer.starts[at]] += 1
+                    changes[layer.ends[at + size - 1]] -= 1
+        if not any(changes):
+            return text
+        runs = groupby(zip(accumulate(changes), text, strict=False), key=lambda pair: pair[0] > 0)
         return "".join("[key]" if hide else "".join(c for _, c in run) for hide, run in runs)
 
     def __repr__(self) -> str:
@@ -76,13 +80,9 @@ class Secret:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Write a key in every way in which an error may quote it."""
+    """Write a key in the ways that no layer takes off."""
     yield value
-    yield quote(value, safe="")
-    yield quote(value, safe="").lower()
-    yield html.escape(value)
-    yield json.dumps(value)[1:-1]
-    yield value.replace("/", "\\/")
+    yield value[::-1]
     if len(value) < PIECE:
         return  # its pieces in base64 would be any text
     for lead in range(3):  # where it begins within three bytes
@@ -91,6 +91,68 @@ def _forms(value: str) -> Iterator[str]:
         inner = raw[(0, 2, 3)[lead] :].rstrip("=")[:-1]
         yield inner
         yield inner.translate(str.maketrans("+/", "-_"))
+
+
+LAYERS = 4
+"""How often an escape may itself be escaped."""
+
+_ESCAPE = re.compile(
+    r"&#[xX]0*([0-9a-fA-F]{1,6});?|&#0*([0-9]{1,7});?|&(amp|lt|gt|quot|apos|sol);?"
+    r"|%([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})"
+    r"|[\\\s\u00ad\u200b-\u200f\u2060\ufeff]"
+)
+"""A character as URLs, HTML and JSON write it; or one that is in no key and nobody sees."""
+
+_NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'", "sol": "/"}
+
+
+class _Layer(NamedTuple):
+    """A text without its escapes, and where each character stands in the text with them."""
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+
+def _layers(text: str) -> Iterator[_Layer]:
+    """Give a text, then without its escapes, and again for as long as there are any."""
+    layer = _Layer(text, range(len(text)), range(1, len(text) + 1))
+    yield layer
+    for _ in range(LAYERS):
+        without = _unescape(layer)
+        if len(without.text) == len(layer.text):
+            return
+        layer = without
+        yield layer
+
+
+def _unescape(layer: _Layer) -> _Layer:
+    pieces: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    done = 0
+    for match in _ESCAPE.finditer(layer.text):
+        at, end = match.span()
+        pieces.append(layer.text[done:at])
+        starts += layer.starts[done:at]
+        ends += layer.ends[done:at]
+        done = end
+        if character := _character(match):
+            pieces.append(character)
+            starts.append(layer.starts[at])
+            ends.append(layer.ends[end - 1])
+    pieces.append(layer.text[done:])
+    starts += layer.starts[done:]
+    ends += layer.ends[done:]
+    return _Layer("".join(pieces), starts, ends)
+
+
+def _character(match: re.Match[str]) -> str:
+    by_hex = match[1] or match[4] or match[5] or match[6]
+    if by_hex or match[2]:
+        number = int(by_hex, 16) if by_hex else int(match[2])
+        return chr(number) if 0x20 < number < 0x7F else ""  # no other is in a key
+    return _NAMED[match[3]] if match[3] else ""
 
 
 class KeyFile:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from app.dialects.dialect import Quirks
-from app.upstreams.credentials import PIECE, Credentials, NoCredentials, Secret
+from app.upstreams.credentials import PIECE, Credentials, Key, NoCredentials, Secret
 
 _SECRET = re.compile(r"auth|code|key|pass|secret|sig|token", re.IGNORECASE)
 """In the name of a header or a query: gateways have keys of their own."""
@@ -49,6 +49,14 @@ class Upstream(msgspec.Struct, frozen=True):
             if len(value) >= PIECE and _SECRET.search(name):
                 text = Secret(value).redact(text)
         return self.credentials.redact(text)
+
+    @property
+    def needle(self) -> bytes | None:
+        """The key as a body would quote it; None if there is none, or no key of its own."""
+        if not isinstance(self.credentials, Key):
+            return None
+        key = self.credentials.secret.reveal()
+        return msgspec.json.encode(key)[1:-1] if len(key) >= PIECE else None
 
     def __repr__(self) -> str:
         """Show what it is, without what a header or a query may hold."""

@@ -33,6 +33,19 @@ FORMS = {
     "after two letters in base64": lambda key: base64.b64encode(b"xy" + key.encode()).decode(),
     "before more in base64": lambda key: base64.b64encode(key.encode() + b"@host").decode(),
     "after a letter in base64 of URLs": lambda key: base64.urlsafe_b64encode(b"x" + key.encode()).decode(),
+    "in numeric entities": lambda key: "".join(f"&#{ord(c)};" for c in key),
+    "in hexadecimal entities": lambda key: "".join(f"&#x{ord(c):04X};" for c in key),
+    "in entities of entities": lambda key: "".join(f"&amp;#{ord(c)};" for c in key),
+    "in a URL, all of it": lambda key: "".join(f"%{ord(c):02x}" for c in key),
+    "twice in a URL": lambda key: "".join(f"%25{ord(c):02X}" for c in key),
+    "in a URL, in either case": lambda key: quote(key, safe="").replace("F", "f", 1),
+    "in JSON, all of it": lambda key: "".join(f"\\u{ord(c):04X}" for c in key),
+    "in JSON in JSON": lambda key: "".join(f"\\\\u{ord(c):04x}" for c in key),
+    "in bytes": lambda key: "".join(f"\\x{ord(c):02x}" for c in key),
+    "backwards": lambda key: key[::-1],
+    "in spaced letters": " ".join,
+    "over lines": lambda key: key[:9] + "\r\n  " + key[9:],
+    "with what nobody sees": "\u200b".join,
 }  # fmt: skip
 
 
@@ -54,6 +67,23 @@ def test_every_form_of_a_key_is_taken_out(form):
 @pytest.mark.parametrize("at", range(0, len(KEY) - 8, 3))
 def test_part_of_a_key_is_taken_out(at):
     assert "it began [key]." == Secret(KEY).redact(f"it began {KEY[at : at + 8]}.")
+
+
+@pytest.mark.parametrize("text", ["x", "\\", "&#x0", "%25", " ", KEY, f"{KEY[:8]} ", "&amp;"])
+def test_the_time_to_redact_grows_with_the_text(text):
+    secret = Secret(KEY * 20)
+    secret.redact("")
+
+    def cost(size: int) -> float:
+        told = text * (size // len(text))
+        times = []
+        for _ in range(3):
+            started = time.process_time()
+            secret.redact(told)
+            times.append(time.process_time() - started)
+        return min(times)
+
+    assert cost(2**17) < 24 * cost(2**14) + 0.01  # 8 times as long
 
 
 def test_short_key_is_taken_out_whole():

@@ -1,0 +1,64 @@
+"""An upstream that says the relay's key again: nobody else is told it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.serving import HELLO, serve_relay
+from tests.upstream import (
+    DONE,
+    FINISH,
+    Step,
+    chunk,
+    chunked_head,
+    event,
+    head,
+    send,
+    serve_upstream,
+)
+
+KEY = "sk-test-0123456789"
+
+
+def call(**fields: Any) -> str:
+    return event({"tool_calls": [{"index": 0, "type": "function", **fields}]})
+
+
+def named(**fields: Any) -> str:
+    choice = {"index": 0, "delta": {"content": "a"}}
+    return f"data: {json.dumps({'choices': [choice], **fields})}\n\n"
+
+
+ECHOES: dict[str, list[Step]] = {
+    "in text": [head(), send(event({"content": f"it is {KEY}."}) + FINISH + DONE)],
+    "in text, in two reads": [
+        chunked_head(),
+        *(chunk(piece) for piece in (event({"content": f"{KEY} "}), FINISH + DONE)),
+        send("0\r\n\r\n"),
+    ],
+    "in what was thought": [head(), send(event({"reasoning_content": KEY}) + FINISH + DONE)],
+    "in arguments": [
+        head(),
+        send(call(id="c", function={"name": "f", "arguments": json.dumps({"a": KEY})})),
+        send(FINISH + DONE),
+    ],
+    "as the id of a call": [head(), send(call(id=KEY, function={"name": "f"}) + FINISH + DONE)],
+    "as a name": [head(), send(call(id="c", function={"name": f"f_{KEY}"}) + FINISH + DONE)],
+    "as its id": [head(), send(named(id=f"chatcmpl-{KEY}") + FINISH + DONE)],
+    "as the model": [head(), send(named(model=KEY) + FINISH + DONE)],
+    "as a header": [head(x_request_id=KEY), send(event({"content": "a"}) + FINISH + DONE)],
+}
+
+
+@pytest.mark.parametrize("echo", ECHOES)
+async def test_a_key_that_is_echoed_is_not_passed_on(echo: str) -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream, key=KEY) as relay:
+        upstream.script = ECHOES[echo]
+        reply = await relay.client.post("/v1/chat", json=HELLO)
+        shown = reply.text + str(reply.headers)
+
+        assert "stream.end" in shown
+        assert KEY not in shown
+        assert KEY[3:] not in shown
+        assert ("[key]" in shown) == (echo != "as a header")
