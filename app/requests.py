@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from app.bounds import MAX_MESSAGES, MAX_TOOLS, check_json, check_parts, check_texts
 from app.errors import RequestError
 
 
@@ -174,7 +175,7 @@ Penalty = Annotated[float, Meta(ge=-2, le=2)]
 class ChatRequest(Body, frozen=True):
     """What `POST /v1/chat` takes. Absent and null mean the same: not set."""
 
-    messages: Annotated[list[Message], Meta(min_length=1)]
+    messages: Annotated[list[Message], Meta(min_length=1, max_length=MAX_MESSAGES)]
     model: str | None = None
     """A route, or `upstream/model`; None is the relay's default."""
     stream: bool | None = None
@@ -189,7 +190,7 @@ class ChatRequest(Body, frozen=True):
     presence_penalty: Penalty | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    tools: list[Tool] | None = None
+    tools: Annotated[list[Tool], Meta(max_length=MAX_TOOLS)] | None = None
     tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     response_format: TextFormat | JsonObjectFormat | JsonSchemaFormat | None = None
@@ -240,6 +241,20 @@ class TranslatedRequest(ChatRequest, frozen=True):
 T = TypeVar("T")
 
 _decoder = msgspec.json.Decoder(ChatRequest)
+_fields = msgspec.json.Decoder(dict[str, Any])
+_raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_any = msgspec.json.Decoder(Any)
+
+_SURROGATES = re.compile(
+    rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>\\u[dD][89a-fA-F]..)", re.DOTALL
+)
+"""Escapes of JSON: of a backslash, of a pair, and of half a pair."""
+
+_MAX_LOOKED_AT = 65_536
+"""Bytes of a body in which it is looked for what the decoder could have said better."""
+
+_MAX_REASON = 300
+"""Characters of an explanation, which quotes what the client sent."""
 
 
 def parse_chat_request(body: bytes) -> ChatRequest:
@@ -251,6 +266,28 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     return parse_body(body, _decoder, example='{"messages": [...]}')
 
 
+def check_chat(request: ChatRequest) -> None:
+    """Refuse a request whose messages have too many parts, or too much JSON in their texts.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the bound.
+    """
+    lists: list[object] = []
+    texts: list[str] = []
+    for message in request.messages:
+        lists.append(message.content)
+        if isinstance(message, AssistantMessage):
+            for call in message.tool_calls or ():
+                lists.append(call.opaque)
+                texts.append(call.function.arguments)
+            lists.append(message.tool_calls)
+            if isinstance(message.content, list):
+                texts += [part.data for part in message.content if isinstance(part, OpaquePart)]
+    check_parts(lists, place="messages")
+    # Formats that want objects decode these.
+    check_texts(texts, place="messages: the arguments of a tool call, or a part's data")
+
+
 def parse_body(body: bytes, decoder: msgspec.json.Decoder[T], *, example: str) -> T:
     """Read a request of any dialect from JSON; `example` is what an empty one is told.
 
@@ -259,18 +296,31 @@ def parse_body(body: bytes, decoder: msgspec.json.Decoder[T], *, example: str) -
     """
     if not body.strip():
         raise RequestError("invalid_request", f"the body is empty; send JSON such as {example}")
+    check_json(body)
+    if not body.isascii():
+        # A decoder does not look into the fields that it passes over.
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise RequestError(
+                "invalid_request", f"the body is not UTF-8: bad byte at position {error.start}"
+            ) from None
+    return _decode(body, decoder)
+
+
+def parse_fields(body: bytes) -> dict[str, Any]:
+    """Read all fields of a request that `parse_body` took, those too that its type does not have.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
     try:
-        return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise RequestError("invalid_request", _explain(str(error))) from None
-    except msgspec.DecodeError as error:
-        raise RequestError("invalid_request", f"the body is not JSON: {error}") from None
-    except UnicodeDecodeError as error:
-        raise RequestError(
-            "invalid_request", f"the body is not UTF-8: bad byte at position {error.start}"
-        ) from None
-    except RecursionError:
-        raise RequestError("invalid_request", "the body is nested too deeply") from None
+        return _fields.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        # It does not say in which field; one after the other does.
+        for name, part in _decode(body, _raw_fields).items():
+            _decode(part, _any, place=name[:80])
+        raise
 
 
 def convert_body(value: object, kind: type[T], *, place: str) -> T:
@@ -282,15 +332,35 @@ def convert_body(value: object, kind: type[T], *, place: str) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        inner, _, reason = _explain(str(error)).rpartition(": ")
-        where = f"{place}.{inner}" if inner else place
-        raise RequestError("invalid_request", f"{where}: {reason}") from None
+        raise RequestError("invalid_request", _explain(str(error), within=place)) from None
 
 
-def _explain(text: str) -> str:
+def _decode(body: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T], *, place: str = "") -> T:
+    what = place or "the body"
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise RequestError("invalid_request", _explain(str(error), within=place)) from None
+    except msgspec.DecodeError as error:
+        escapes = _SURROGATES.finditer(body, 0, _MAX_LOOKED_AT)
+        half = next((found for found in escapes if found["half"]), None)
+        reason = f"is not JSON: {error}"
+        if half is not None:
+            reason = f"has half a surrogate pair at position {half.start()}; send whole characters"
+        raise RequestError("invalid_request", f"{what} {reason}") from None
+    except RecursionError:
+        raise RequestError("invalid_request", f"{what} is nested too deeply") from None
+
+
+def _explain(text: str, *, within: str = "") -> str:
     """Turn msgspec's "... - at `$.a[0].b`" into "a[0].b: ..."."""
-    match = re.fullmatch(r"(.*) - at `(?:key in )?\$\.?(.*)`", text, re.DOTALL)
-    reason, place = (match[1], match[2]) if match else (text, "")
+    reason, at, path = text.rpartition(" - at `")
+    if not at or not path.endswith("`"):
+        reason, path = text, ""
+    path = path.removeprefix("key in ").removeprefix("$").removesuffix("`")
+    place = f"{within}{path}".removeprefix(".")
     reason = reason[0].lower() + reason[1:]
     reason = reason.replace("object contains unknown field", "unknown field")
+    if len(reason) > _MAX_REASON:
+        reason = f"{reason[:_MAX_REASON]}..."
     return f"{place}: {reason}" if place else reason

@@ -18,10 +18,15 @@ LAYERS = [
     ("app.upstreams", "app.eventlog", "app.demo"),
     ("app.dialects",),
     ("app.framing", "app.retry", "app.limits", "app.peers", "app.telemetry"),
-    ("app.requests", "app.errors", "app.events"),
+    ("app.requests", "app.bounds", "app.errors", "app.events"),
 ]
 # The vocabulary knows itself in this order only.
-WITHIN = {("app.requests", "app.errors"), ("app.errors", "app.events")}
+WITHIN = {
+    ("app.requests", "app.bounds"),
+    ("app.requests", "app.errors"),
+    ("app.bounds", "app.errors"),
+    ("app.errors", "app.events"),
+}
 # The command and the composition root are the only ones to meet settings, logs and server.
 ALSO = {
     ("app.relay", "app.attempt"),
@@ -36,6 +41,7 @@ PURE = (
     "retry.py",
     "limits.py",
     "peers.py",
+    "bounds.py",
     "events.py",
     "requests.py",
     "errors.py",

@@ -4,9 +4,12 @@ What a format cannot say is refused with the place and the reason, never left ou
 silence: an answer to half a question looks like an answer.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from app.dialects.untyped import decode
 from app.errors import RequestError
@@ -22,7 +25,11 @@ from app.requests import (
 JSON_ONLY: Final = "Answer with one JSON object and nothing else."
 """What the system says for `json_object` where the API enforces a schema or nothing."""
 
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64")
+"""What stands before the comma of a `data:` URL."""
+
+_MAX_HEAD: Final = 1_000
+"""Characters of it. RFC 6838 allows a media type 255, and parameters are few."""
 
 
 def unsupported(place: str, what: str, *, format: str) -> RequestError:
@@ -53,8 +60,9 @@ def join_options(body: dict[str, Any], options: Mapping[str, Any] | None) -> Non
 
 def parse_data_url(url: str) -> tuple[str, str] | None:
     """Split a base64 `data:` URL into media type and data; None for any other URL."""
-    match = _DATA_URL.fullmatch(url)
-    return (match[1].lower(), match[2]) if match else None
+    comma = url.find(",", 0, _MAX_HEAD)
+    match = _DATA_URL.fullmatch(url, 0, comma) if comma > 0 else None
+    return (match[1].lower(), url[comma + 1 :]) if match else None
 
 
 def join_text(content: str | Sequence[object] | None) -> str:
@@ -72,13 +80,31 @@ def parse_arguments(call: FunctionCall, *, place: str) -> dict[str, Any]:
     """
     if not call.arguments.strip():
         return {}
-    try:
-        arguments = decode(call.arguments)
-    except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):
+    arguments = parse_object(call.arguments)
+    if arguments is None:
         raise RequestError("invalid_request", f"{place}.arguments: it is no JSON object")
     return arguments
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Read a JSON object that a client sent as text; None for any other text.
+
+    What it gives can be encoded again. How much a request has of such texts is bounded where
+    it comes in.
+    """
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        # It may have what the standard library takes, such as NaN, or half a surrogate pair,
+        # which becomes "?": to look for each half costs 100 times as much.
+        try:
+            loose = json.dumps(decode(text), ensure_ascii=False)
+        except ValueError:
+            return None
+        value = msgspec.json.decode(loose.encode(errors="replace"))
+    return value if isinstance(value, dict) else None
 
 
 def name_calls(messages: Sequence[Message]) -> dict[str, str]:

@@ -16,7 +16,7 @@ import msgspec
 
 from app.errors import RelayError, RequestError
 from app.events import Event
-from app.requests import ChatRequest
+from app.requests import ChatRequest, check_chat
 
 
 class Frame(NamedTuple):
@@ -83,6 +83,14 @@ class Asked(msgspec.Struct, frozen=True):
     """Whether the stream goes on without a reader; None for the dialect's own habit."""
     name: str | None = None
     """What its client calls the stream, before and without knowing its id."""
+
+    def __post_init__(self) -> None:
+        """Check what the types do not bound.
+
+        Raises:
+            RequestError: `invalid_request`, with the place and the bound.
+        """
+        check_chat(self.chat)
 
 
 class Failure(NamedTuple):

@@ -3,14 +3,13 @@
 For dialects whose own requests have no such fields, but a place where clients can put them.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any, Final, get_type_hints
 
 import msgspec
 
 from app.errors import RequestError
-from app.requests import Body, ChatRequest, Message
+from app.requests import Body, ChatRequest, Message, convert_body
 
 _OWN = ("messages", "n")
 """The conversation, and how many answers: these dialects have one each."""
@@ -34,22 +33,5 @@ def build_chat(messages: Sequence[Message], options: dict[str, Any], *, place: s
     """
     if not messages:
         raise RequestError("invalid_request", "messages: nothing is said in them")
-    given = convert(options, _Options, place=place)
+    given = convert_body(options, _Options, place=place)
     return ChatRequest(messages=list(messages), **{name: getattr(given, name) for name in OPTIONS})
-
-
-def convert(value: Any, kind: Any, *, place: str) -> Any:
-    """Give decoded JSON that stands at a place of a request as a type.
-
-    Raises:
-        RequestError: `invalid_request`, with the place and the reason.
-    """
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        match = re.fullmatch(r"(.*) - at `(?:key in )?\$(.*)`", str(error), re.DOTALL)
-        reason, inner = (match[1], match[2]) if match else (str(error), "")
-        reason = reason[0].lower() + reason[1:]
-        reason = reason.replace("object contains unknown field", "unknown field")
-        where = f"{place}{inner}".removeprefix(".")
-        raise RequestError("invalid_request", f"{where}: {reason}" if where else reason) from None

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from app.bounds import check_parts
 from app.dialects.ag_ui.messages import (
     Activity,
     Assistant,
@@ -63,11 +64,15 @@ def parse_request(body: bytes) -> Asked:
     run = parse_body(body, _decoder, example=example)
     if run.resume:
         raise RequestError("invalid_request", "resume: the relay interrupts no runs")
+    contents = (getattr(message, "content", None) for message in run.messages)
+    check_parts(contents, place="messages")
     props = run.forwarded_props if isinstance(run.forwarded_props, dict) else {}
     options = {name: props[name] for name in OPTIONS if name in props}
     if run.tools:
         # The tools of the run and those of the props are one list.
-        options["tools"] = [*map(_declare, run.tools), *(options.get("tools") or ())]
+        more = options.get("tools") or []
+        if isinstance(more, list):
+            options["tools"] = [*map(_declare, run.tools), *more]
     messages = Conversation(run.messages).read()
     chat = build_chat(_add_context(messages, run.context or ()), options, place="forwardedProps")
     labels = {"thread_id": run.thread_id, "run_id": run.run_id}

@@ -3,10 +3,12 @@
 Messages are loose, as the protocol says: fields that are not here are not looked at.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
+from app.bounds import MAX_MESSAGES, MAX_TOOLS
 from app.requests import Body
 
 
@@ -109,11 +111,11 @@ class Context(Loose, frozen=True):
 class RunAgentInput(Body, frozen=True, rename="camel"):
     thread_id: str
     run_id: str
-    messages: list[Message]
+    messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)]
     protocol_version: str | None = None
     parent_run_id: str | None = None
     state: Any = None
-    tools: list[Declared] | None = None
+    tools: Annotated[list[Declared], Meta(max_length=MAX_TOOLS)] | None = None
     context: list[Context] | None = None
     forwarded_props: Any = None
     resume: list[Any] | None = None

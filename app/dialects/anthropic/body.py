@@ -7,11 +7,13 @@ where it is another provider who is asked.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
+from app.bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from app.dialects.anthropic.errors import ThreadRefused
 from app.dialects.anthropic.history import Content, History, Turn
 from app.dialects.anthropic.original import BETA
@@ -27,6 +29,7 @@ from app.requests import (
     TranslatedRequest,
     convert_body,
     parse_body,
+    parse_fields,
 )
 from app.requests import ToolChoice as ChatToolChoice
 
@@ -84,7 +87,7 @@ class _CustomTool(msgspec.Struct, frozen=True):
 class _Body(msgspec.Struct, frozen=True):
     model: Annotated[str, Meta(min_length=1)]
     max_tokens: Annotated[int, Meta(ge=0)]
-    messages: Annotated[list[Turn], Meta(min_length=1)]
+    messages: Annotated[list[Turn], Meta(min_length=1, max_length=MAX_MESSAGES)]
     system: Content | None = None
     stream: bool | None = None
     temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -92,7 +95,7 @@ class _Body(msgspec.Struct, frozen=True):
     top_k: int | None = None
     stop_sequences: list[str] | None = None
     metadata: _Metadata | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Annotated[list[dict[str, Any]], Meta(max_length=MAX_TOOLS)] | None = None
     tool_choice: _ToolChoice | None = None
     thinking: _Thinking | None = None
     output_config: _Output | None = None
@@ -103,7 +106,6 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(_Body)
-_object = msgspec.json.Decoder(dict[str, Any])
 
 
 def parse_request(data: bytes, *, betas: str = "") -> Asked:
@@ -113,12 +115,13 @@ def parse_request(data: bytes, *, betas: str = "") -> Asked:
         RequestError: `invalid_request`, with the place and the reason.
     """
     body = parse_body(data, _decoder, example=_EXAMPLE)
-    given = {name: value for name, value in _object.decode(data).items() if value is not None}
+    given = {name: value for name, value in parse_fields(data).items() if value is not None}
     if "thread" in given:
         # It would name an earlier answer by an id that is the relay's and not Anthropic's.
         raise ThreadRefused
     known = set(_Body.__struct_fields__)
-    beyond = [f"{name}: this field" for name in given if name not in known | _IGNORED]
+    check_parts(_lists(body), place="messages")
+    beyond = [f"{name[:80]}: this field" for name in given if name not in known | _IGNORED]
     if body.max_tokens == 0:
         beyond.append("max_tokens: 0, which only fills a cache,")
     history = History()
@@ -158,6 +161,15 @@ def parse_request(data: bytes, *, betas: str = "") -> Asked:
         **tools,
     )
     return Asked(chat)
+
+
+def _lists(body: _Body) -> Iterator[object]:
+    """Give the lists of blocks, those within the results of tools too."""
+    yield body.system
+    for turn in body.messages:
+        yield turn.content
+        if isinstance(turn.content, list):
+            yield from (block.get("content") for block in turn.content)
 
 
 def _headers(betas: str) -> dict[str, str]:

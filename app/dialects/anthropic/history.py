@@ -160,11 +160,11 @@ class History:
                 url = _url(source)
                 if url is not None:
                     return [ImagePart(ImageUrl(url))]
-                self.beyond.append(f"{place}: an image by {source.type!r}")
+                self.beyond.append(f"{place}: an image by {source.type[:60]!r}")
             case "document":
                 return self._document(convert_body(block, _Document, place=place), place=place)
             case kind:
-                self.beyond.append(f"{place}: a block {kind!r}")
+                self.beyond.append(f"{place}: a block {kind[:60]!r}")
         return []
 
     def _document(self, document: _Document, *, place: str) -> list[Shown]:
@@ -176,7 +176,7 @@ class History:
         if source.type == "base64":
             url = f"data:{source.media_type};base64,{source.data}"
             return [*context, FilePart(FileData(file_data=url, filename=document.title))]
-        self.beyond.append(f"{place}: a document by {source.type!r}")
+        self.beyond.append(f"{place}: a document by {source.type[:60]!r}")
         return []
 
     def _assistant(self, content: Content, *, place: str) -> None:
@@ -197,7 +197,7 @@ class History:
                 case "tool_use":
                     uses.append(convert_body(block, _ToolUse, place=where))
                 case kind if kind not in _OWN_USES and not kind.endswith(_OWN_RESULT):
-                    self.beyond.append(f"{where}: a block {kind!r}")
+                    self.beyond.append(f"{where}: a block {kind[:60]!r}")
         calls = [self._call(use, proofs.get(use.id)) for use in uses]
         said = _simply(parts) if parts else None
         if said or calls:

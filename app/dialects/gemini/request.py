@@ -10,10 +10,16 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.conversation import join_options, join_text, name_calls, parse_arguments
+from app.bounds import Budget
+from app.dialects.conversation import (
+    join_options,
+    join_text,
+    name_calls,
+    parse_arguments,
+    parse_object,
+)
 from app.dialects.dialect import Quirks as CommonQuirks
 from app.dialects.gemini.media import render_audio, render_file, render_image
-from app.dialects.untyped import decode
 from app.errors import RequestError
 from app.requests import (
     AssistantMessage,
@@ -93,7 +99,7 @@ def render_request(
 
 def _settle(quirks: Quirks, model: str) -> Quirks:
     """Decide what is "auto"; a model whose name tells no version is taken for a new one."""
-    version = re.search(r"gemini-([0-9]+)", model)
+    version = re.search(r"gemini-([0-9]{1,9})", model)
     new = version is None or int(version[1]) >= 3
     auto = {
         "thinking": "level" if new else "budget",
@@ -117,6 +123,7 @@ def _contents(request: ChatRequest, *, quirks: Quirks) -> list[dict[str, Any]]:
     """Give the turns: what follows one another in the same role is one."""
     contents: list[dict[str, Any]] = []
     names = name_calls(request.messages)
+    budget = Budget()
     for number, message in enumerate(request.messages):
         place = f"messages[{number}]"
         role = "user"
@@ -128,7 +135,7 @@ def _contents(request: ChatRequest, *, quirks: Quirks) -> list[dict[str, Any]]:
             case AssistantMessage():
                 role, parts = "model", _model_parts(message, place=place, quirks=quirks)
             case ToolMessage():
-                parts = [_tool_result(message, names, place=place, quirks=quirks)]
+                parts = [_tool_result(message, names, budget, place=place, quirks=quirks)]
         if contents and contents[-1]["role"] == role:
             contents[-1]["parts"] += parts
         elif parts:
@@ -179,11 +186,8 @@ def _model_parts(message: AssistantMessage, *, place: str, quirks: Quirks) -> li
 
 
 def _given_part(data: str, *, place: str) -> dict[str, Any]:
-    try:
-        part = decode(data)
-    except ValueError:
-        part = None
-    if not isinstance(part, dict):
+    part = parse_object(data)
+    if part is None:
         raise RequestError("invalid_request", f"{place}: it is no JSON object")
     return part
 
@@ -209,13 +213,13 @@ def _is_geminis(id: str, *, quirks: Quirks) -> bool:
 
 
 def _tool_result(
-    message: ToolMessage, names: dict[str, str], *, place: str, quirks: Quirks
+    message: ToolMessage, names: dict[str, str], budget: Budget, *, place: str, quirks: Quirks
 ) -> dict[str, Any]:
     call = message.tool_call_id
     if call not in names:
-        what = f"{place}.tool_call_id: no call before it has the id {call!r}"
+        what = f"{place}.tool_call_id: no call before it has the id {call[:80]!r}"
         raise RequestError("invalid_request", what)
-    response = _response(join_text(message.content))
+    response = _response(join_text(message.content), budget)
     result: dict[str, Any] = {"name": names[call], "response": response}
     if _is_geminis(call, quirks=quirks):
         result["id"] = call
@@ -230,13 +234,12 @@ def _tool_result(
     return {"functionResponse": result}
 
 
-def _response(text: str) -> dict[str, Any]:
-    """Give a result as the object that it has to be."""
-    try:
-        document = decode(text)
-    except ValueError:
-        document = None
-    return document if isinstance(document, dict) else {"result": text}
+def _response(text: str, budget: Budget) -> dict[str, Any]:
+    """Give a result as the object that it has to be; more JSON than is read stays text."""
+    document = None
+    if text.lstrip().startswith("{") and budget.refuse(text.encode()) is None:
+        document = parse_object(text)
+    return {"result": text} if document is None else document
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from app.bounds import MAX_MESSAGES
 from app.dialects.front import Asked
 from app.dialects.openai_chat.renderer import USAGE
 from app.dialects.openai_chat.request import GOOGLE_SIGNATURE
@@ -120,7 +121,7 @@ class Request(ChatRequest, frozen=True):
             | ToolMessage
             | FunctionMessage
         ],
-        Meta(min_length=1),
+        Meta(min_length=1, max_length=MAX_MESSAGES),
     ]
     stream_options: StreamOptions | None = None
     safety_identifier: str | None = None

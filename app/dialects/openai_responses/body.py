@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from app.bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from app.dialects.front import Asked
 from app.dialects.openai_responses.result import BACKGROUND, ECHO
 from app.dialects.openai_responses.turns import parse_input
@@ -41,6 +42,9 @@ REFUSED: Final = {
     "context_management": "the relay does not shorten conversations",
 }
 """The fields that are known and not taken, and why."""
+
+_LISTS: Final = ("content", "output", "summary")
+"""Where the parts of an item are."""
 
 ECHOED: Final = (
     *("max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls"),
@@ -85,7 +89,7 @@ class Reasoning(Body, frozen=True):
 class Request(Body, frozen=True):
     """What `POST /v1/responses` takes."""
 
-    input: str | list[dict[str, Any]]
+    input: str | Annotated[list[dict[str, Any]], Meta(max_length=MAX_MESSAGES)]
     model: str | None = None
     instructions: str | None = None
     stream: bool | None = None
@@ -94,7 +98,7 @@ class Request(Body, frozen=True):
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    tools: list[FunctionTool] | None = None
+    tools: Annotated[list[FunctionTool], Meta(max_length=MAX_TOOLS)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedFunction | None = None
     parallel_tool_calls: bool | None = None
     text: Text | None = None
@@ -169,6 +173,8 @@ def _parse_messages(request: Request) -> list[Message]:
         return [*head, UserMessage(request.input)]
     if not request.input:
         raise RequestError("invalid_request", "input: it is empty; send a text or items")
+    lists = (item.get(name) for item in request.input for name in _LISTS)
+    check_parts(lists, place="input")
     return [*head, *parse_input(request.input)]
 
 

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from app.bounds import MAX_MESSAGES, check_parts
 from app.dialects.attachments import attach
 from app.dialects.call_ids import CallIds
 from app.dialects.front import Asked
-from app.dialects.options import build_chat, convert
+from app.dialects.options import build_chat
 from app.dialects.ui.parts import File, Text, Tool
 from app.errors import RequestError
 from app.requests import (
@@ -32,7 +33,9 @@ from app.requests import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    convert_body,
     parse_body,
+    parse_fields,
 )
 
 IGNORED = ("source-url", "source-document")
@@ -52,13 +55,12 @@ class UiRequest(msgspec.Struct, frozen=True, rename="camel"):
     """What the transport sends by itself; pages add the options of a chat request."""
 
     id: Annotated[str, Meta(min_length=1, max_length=255)]
-    messages: list[UiMessage]
+    messages: Annotated[list[UiMessage], Meta(max_length=MAX_MESSAGES)]
     trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
     message_id: str | None = None
 
 
 _requests = msgspec.json.Decoder(UiRequest)
-_fields = msgspec.json.Decoder(dict[str, Any])
 
 
 def name_of(chat: str) -> str:
@@ -73,7 +75,8 @@ def parse_request(body: bytes) -> Asked:
         RequestError: `invalid_request`, with the place and the reason.
     """
     request = parse_body(body, _requests, example='{"id": "...", "messages": [...]}')
-    options = {key: value for key, value in _fields.decode(body).items() if key not in OWN}
+    check_parts((message.parts for message in request.messages), place="messages")
+    options = {key: value for key, value in parse_fields(body).items() if key not in OWN}
     messages = _kept(request)
     continued = _continued(request, messages)
     chat = build_chat(Conversation().read(messages), options, place="")
@@ -156,9 +159,11 @@ class _Step:
                     self._parts.append(ReasoningPart(text.text, *proof))
                 self._add_opaque(text)
             case "file":
-                convert(part, File, place=place)  # what the model made; it cannot be told of it
+                convert_body(
+                    part, File, place=place
+                )  # what the model made; it cannot be told of it
             case str(kind) if kind == "dynamic-tool" or kind.startswith("tool-"):
-                tool: Tool = convert(part, Tool, place=place)
+                tool = convert_body(part, Tool, place=place)
                 self._add_tool(tool, tool.tool_name or kind.removeprefix("tool-"), place=place)
             case kind:
                 _check_ignored(kind, place=place)
@@ -216,8 +221,7 @@ def _json(value: Any) -> str:
 
 
 def _text(part: dict[str, Any], *, place: str) -> Text:
-    text: Text = convert(part, Text, place=place)
-    return text
+    return convert_body(part, Text, place=place)
 
 
 def _read_system(message: UiMessage, *, place: str) -> str:
@@ -242,7 +246,7 @@ def _read_user(
                 if text := _text(part, place=where).text:
                     found.append(TextPart(text))
             case "file":
-                file: File = convert(part, File, place=where)
+                file = convert_body(part, File, place=where)
                 found.append(attach(file.url, file.media_type, filename=file.filename, place=where))
             case kind:
                 _check_ignored(kind, place=where)
@@ -255,4 +259,5 @@ def _read_user(
 def _check_ignored(kind: object, *, place: str) -> None:
     if kind in IGNORED or (isinstance(kind, str) and kind.startswith("data-")):
         return
-    raise RequestError("invalid_request", f"{place}: the relay knows no part of type {kind!r} here")
+    what = f"the relay knows no part of type {repr(kind)[:60]} here"
+    raise RequestError("invalid_request", f"{place}: {what}")

@@ -1,0 +1,124 @@
+"""How much one request may say, whatever its dialect: values, messages, parts and tools.
+
+The size of a body bounds none of them: a byte of JSON becomes up to a hundred bytes of
+objects, and a part of a message costs some microseconds in which nobody else is served.
+"""
+
+from collections.abc import Collection, Iterable
+from itertools import accumulate
+from typing import Final
+
+from app.errors import RequestError
+
+MAX_VALUES: Final = 200_000
+"""Values in a body, and again in the JSON texts in it; a list or an object counts as two.
+
+About 40 MB of objects. A body of 4 MiB has some 10,000, or a list of as many numbers."""
+
+MAX_DEPTH: Final = 500
+"""Lists and objects within each other. The interpreter takes less than 1,000, and a request
+with no more of them than this need not be looked through."""
+
+MAX_MESSAGES: Final = 10_000
+MAX_PARTS: Final = 10_000
+"""In all messages together: parts of content, tool calls, and proofs of them."""
+MAX_TOOLS: Final = 1_000
+
+_CHUNK: Final = 65_536
+_NO_MARKS: Final = bytes(set(range(256)) - set(b'[]{},"'))
+_NO_OPENING: Final = bytes(set(range(256)) - set(b"[{"))
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+"""To 1 and, as a signed byte, -1."""
+
+
+def check_json(body: bytes) -> None:
+    """Refuse JSON that would become too many objects, before it becomes any.
+
+    Raises:
+        RequestError: `invalid_request`, with the bound.
+    """
+    if _is_small(body):
+        return
+    if (reason := Budget().refuse(body)) is not None:
+        raise RequestError("invalid_request", f"the body {reason}")
+
+
+def check_parts(lists: Iterable[object], *, place: str) -> None:
+    """Refuse too many parts in all messages together; what is no list has none.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the bound.
+    """
+    count = sum(len(one) for one in lists if isinstance(one, list))
+    if count > MAX_PARTS:
+        raise RequestError(
+            "invalid_request",
+            f"{place}: they have {count} parts and tool calls in all; send at most {MAX_PARTS}",
+        )
+
+
+def check_texts(texts: Collection[str], *, place: str) -> None:
+    """Refuse JSON texts that together would become too many objects.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the bound.
+    """
+    if not texts or _is_small("".join(texts).encode()):
+        return
+    budget = Budget()
+    for text in texts:
+        if (reason := budget.refuse(text.encode())) is not None:
+            raise RequestError("invalid_request", f"{place}, with those before them, {reason}")
+
+
+class Budget:
+    """How many values may still be read from the JSON texts of one request."""
+
+    def __init__(self) -> None:
+        self._left = MAX_VALUES
+
+    def refuse(self, text: bytes) -> str | None:
+        """Return why a text must not be read, or None: then its values are spent.
+
+        A text that is no JSON may be taken; then its decoder builds no more than is counted.
+        """
+        opened = len(text.translate(None, _NO_OPENING))
+        if opened <= MAX_DEPTH and len(text) <= self._left:
+            self._left -= opened + text.count(b",") + 1
+            return None
+        values, depth = _measure(text, most=self._left)
+        if values > self._left:
+            return f"has more than {MAX_VALUES} values; send fewer"
+        if depth > MAX_DEPTH:
+            return f"is nested too deeply: more than {MAX_DEPTH} levels"
+        self._left -= values
+        return None
+
+
+def _is_small(text: bytes) -> bool:
+    """Report whether a text is within the bounds whatever it says: 2 us for 1 KB."""
+    return len(text) <= MAX_VALUES and len(text.translate(None, _NO_OPENING)) <= MAX_DEPTH
+
+
+def _measure(text: bytes, *, most: int) -> tuple[int, int]:
+    """Count the values of a text, up to `most`, and its levels.
+
+    The time is linear, and the text is not copied but for its marks. Up to its first error,
+    what is no JSON is read as a decoder does.
+    """
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Two quotes with no mark between them are a string, or what ends one and begins another.
+    marks = text.translate(None, _NO_MARKS).replace(b'""', b"")
+    values, quoted, level, deepest = 1, 0, 0, 0
+    for start in range(0, len(marks), _CHUNK):
+        pieces = marks[start : start + _CHUNK].split(b'"')
+        outside = b"".join(pieces[quoted::2])
+        quoted ^= (len(pieces) - 1) & 1
+        brackets = outside.translate(None, b",")
+        values += len(outside) - len(brackets) + len(outside.translate(None, _NO_OPENING))
+        if values > most:
+            break
+        levels = list(accumulate(memoryview(brackets.translate(_STEPS)).cast("b"), initial=level))
+        level, deepest = levels[-1], max(deepest, max(levels))
+    return values, deepest
