@@ -7,13 +7,17 @@ refuses text blocks without text, so there are none.
 
 import base64
 import binascii
-import re
+import string
 from collections.abc import Sequence
 from typing import Any, Final
 
 from app.dialects.anthropic.blocks import COMPACTION, REDACTED, THINKING
-from app.dialects.conversation import parse_arguments, parse_data_url, unsupported
-from app.dialects.untyped import decode
+from app.dialects.conversation import (
+    parse_arguments,
+    parse_data_url,
+    parse_object,
+    unsupported,
+)
 from app.errors import RequestError
 from app.requests import (
     AssistantMessage,
@@ -34,7 +38,8 @@ from app.requests import (
 
 FORMAT: Final = "Anthropic Messages"
 
-_ODD = re.compile(r"[^a-zA-Z0-9_-]")
+_LETTERS: Final = (string.ascii_letters + string.digits + "-").encode()
+_IDS: Final = bytes(byte if byte in _LETTERS else ord("_") for byte in range(256))
 
 Blocks = list[dict[str, Any]]
 Part = TextPart | ImagePart | AudioPart | FilePart
@@ -47,62 +52,98 @@ def render_messages(messages: list[Message]) -> tuple[Blocks, Blocks]:
         RequestError: a message holds what the format has no words for.
     """
     system: Blocks = []
-    turns: Blocks = []
+    turns = _Turns()
     for number, message in enumerate(messages):
         place = f"messages[{number}]"
         match message:
             case SystemMessage() | DeveloperMessage():
                 system += _blocks(message.content, place=place)
             case UserMessage():
-                _take(turns, "user", _blocks(message.content, place=place))
+                turns.take("user", _blocks(message.content, place=place))
             case AssistantMessage():
-                _take(turns, "assistant", _assistant(message, place=place))
+                turns.take("assistant", _assistant(message, place=place))
             case _:
-                _take_result(turns, _result(message, place=place))
-    return system, turns
+                turns.take("user", [], results=[_result(message, place=place)])
+    return system, turns.end()
 
 
-def _take(turns: Blocks, role: str, blocks: Blocks) -> None:
-    """Add blocks to the turn of a side, beginning it if the other side had the last one."""
-    if not blocks:
-        return
-    if not turns or turns[-1]["role"] != role:
-        turns.append({"role": role, "content": []})
-    turns[-1]["content"] += blocks
+class _Turns:
+    """The turns of the two sides; the results of calls stand first in theirs."""
+
+    def __init__(self) -> None:
+        self._turns: Blocks = []
+        self._role = ""
+        self._results: Blocks = []
+        self._rest: Blocks = []
+
+    def take(self, role: str, blocks: Blocks, *, results: Blocks | None = None) -> None:
+        """Add to the turn of a side, beginning it if the other side had the last one."""
+        if not blocks and not results:
+            return
+        if role != self._role:
+            self._end_turn()
+            self._role = role
+        self._rest += blocks
+        self._results += results or ()
+
+    def end(self) -> Blocks:
+        """Return all turns."""
+        self._end_turn()
+        return self._turns
+
+    def _end_turn(self) -> None:
+        if content := [*self._results, *self._rest]:
+            self._turns.append({"role": self._role, "content": content})
+        self._results, self._rest = [], []
 
 
-def _take_result(turns: Blocks, result: dict[str, Any]) -> None:
-    """Add a tool's result behind those that are there, before anything else of the turn."""
-    _take(turns, "user", [result])
-    content = turns[-1]["content"]
-    # Sorting is stable; the API wants the results first.
-    content.sort(key=lambda block: block["type"] != "tool_result")
+class _Blocks:
+    """Blocks in their order; a text of white space alone, which the API refuses, joins another."""
 
+    def __init__(self) -> None:
+        self._blocks: Blocks = []
+        self._blank: list[str] = []
+        """What belongs to the end of the last block, a text."""
 
-def _add_text(blocks: Blocks, text: str) -> None:
-    """Add a text; one of white space alone, which the API refuses, goes to that before it."""
-    if text.strip():
-        blocks.append({"type": "text", "text": text})
-    elif text and blocks and blocks[-1]["type"] == "text":
-        blocks[-1]["text"] += text
+    def add(self, block: dict[str, Any]) -> None:
+        self._end_text()
+        self._blocks.append(block)
+
+    def add_text(self, text: str) -> None:
+        """Add a text; a blank one goes to the text right before it, if there is one."""
+        if text.strip():
+            self.add({"type": "text", "text": text})
+        elif text and self._blocks and self._blocks[-1]["type"] == "text":
+            self._blank.append(text)
+
+    def end(self) -> Blocks:
+        """Return all blocks."""
+        self._end_text()
+        return self._blocks
+
+    def _end_text(self) -> None:
+        if self._blank:
+            last = self._blocks[-1]
+            last["text"] = "".join((last["text"], *self._blank))
+            self._blank = []
 
 
 def _blocks(content: str | Sequence[Part], *, place: str) -> Blocks:
     """Give the blocks of what a user, a tool or the system says."""
-    blocks: Blocks = []
+    blocks = _Blocks()
     parts = (TextPart(content),) if isinstance(content, str) else content
     for number, part in enumerate(parts):
         where = f"{place}.content[{number}]"
         match part:
             case TextPart():
-                _add_text(blocks, part.text)
+                blocks.add_text(part.text)
             case ImagePart():
-                blocks.append(_image(part.image_url.url, place=where))
+                blocks.add(_image(part.image_url.url, place=where))
             case FilePart():
-                blocks.append(_file(part.file, place=where))
+                blocks.add(_file(part.file, place=where))
             case _:
                 raise unsupported(where, "sound", format=FORMAT)
-    return blocks
+    return blocks.end()
 
 
 def _image(url: str, *, place: str) -> dict[str, Any]:
@@ -130,7 +171,7 @@ def _file(file: FileData, *, place: str) -> dict[str, Any]:
     elif media_type.startswith("text/"):
         source = {"type": "text", "media_type": "text/plain", "data": _plain(data, place=place)}
     else:
-        raise unsupported(place, f"a file of the type {media_type!r}", format=FORMAT)
+        raise unsupported(place, f"a file of the type {media_type[:80]!r}", format=FORMAT)
     return {"type": "document", "source": source, **title}
 
 
@@ -146,27 +187,27 @@ def _plain(data: str, *, place: str) -> str:
 
 
 def _assistant(message: AssistantMessage, *, place: str) -> Blocks:
-    blocks: Blocks = []
+    blocks = _Blocks()
     content = message.content or ()
     parts = (TextPart(content),) if isinstance(content, str) else content
     for number, part in enumerate(parts):
         match part:
             case TextPart():
-                _add_text(blocks, part.text)
+                blocks.add_text(part.text)
             case RefusalPart():
-                _add_text(blocks, part.refusal)
+                blocks.add_text(part.refusal)
             case ReasoningPart() if part.signature and part.format in (None, THINKING):
-                blocks.append(_thinking(part.text, part.signature))
+                blocks.add(_thinking(part.text, part.signature))
             case OpaquePart(format=format) if format == THINKING:
-                blocks.append(_thinking("", part.data))
+                blocks.add(_thinking("", part.data))
             case OpaquePart(format=format) if format == REDACTED:
-                blocks.append({"type": "redacted_thinking", "data": part.data})
+                blocks.add({"type": "redacted_thinking", "data": part.data})
             case OpaquePart(format=format) if format == COMPACTION:
-                blocks.append(_compaction(part.data, place=f"{place}.content[{number}].data"))
-    _add_text(blocks, message.refusal or "")
+                blocks.add(_compaction(part.data, place=f"{place}.content[{number}].data"))
+    blocks.add_text(message.refusal or "")
     for number, call in enumerate(message.tool_calls or ()):
         where = f"{place}.tool_calls[{number}].function"
-        blocks.append(
+        blocks.add(
             {
                 "type": "tool_use",
                 "id": _id(call.id),
@@ -174,7 +215,7 @@ def _assistant(message: AssistantMessage, *, place: str) -> Blocks:
                 "input": parse_arguments(call.function, place=where),
             }
         )
-    return blocks
+    return blocks.end()
 
 
 def _thinking(text: str, signature: str) -> dict[str, Any]:
@@ -182,11 +223,8 @@ def _thinking(text: str, signature: str) -> dict[str, Any]:
 
 
 def _compaction(data: str, *, place: str) -> dict[str, Any]:
-    try:
-        block = decode(data)
-    except ValueError:
-        block = None
-    if not isinstance(block, dict) or block.get("type") != "compaction":
+    block = parse_object(data)
+    if block is None or block.get("type") != "compaction":
         raise RequestError("invalid_request", f"{place}: it is no compaction block")
     return block
 
@@ -203,4 +241,4 @@ def _result(message: ToolMessage, *, place: str) -> dict[str, Any]:
 
 def _id(id: str) -> str:
     """Give a call's id in the letters that the API takes; other providers use more."""
-    return _ODD.sub("_", id)
+    return id.encode("ascii", "replace").translate(_IDS).decode()

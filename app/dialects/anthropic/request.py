@@ -176,7 +176,7 @@ def _is_budgeted(model: str, quirks: Quirks) -> bool:
 
 def _budget(effort: str, *, limit: int) -> dict[str, Any]:
     if effort not in _BUDGETS:
-        raise unsupported("reasoning_effort", repr(effort), format=FORMAT)
+        raise unsupported("reasoning_effort", repr(effort[:80]), format=FORMAT)
     if limit <= 1024:
         raise unsupported("max_tokens", "thinking in 1024 tokens or fewer", format=FORMAT)
     # Half is left for the answer: the budget is a part of the limit.

@@ -44,6 +44,8 @@ _DOCUMENTS: Final = {
     "text/markdown": "md",
 }
 _MAX_NAME: Final = 200
+_MAX_READ: Final = 1_000
+"""Characters of a client's name that are looked at."""
 
 
 class Names:
@@ -51,15 +53,20 @@ class Names:
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """The last number that each name was given: those before it are taken too."""
 
     def take(self, filename: str | None) -> str:
-        stem = re.sub(r"\.\w{1,5}$", "", filename or "")
-        plain = " ".join(re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", stem).split())
+        stem, _, end = (filename or "").rpartition(".")
+        if not re.fullmatch(r"\w{1,5}", end) or not filename:
+            stem = filename or ""
+        plain = " ".join(re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", stem[:_MAX_READ]).split())
         plain = plain[: _MAX_NAME - 10].strip() or "document"
-        name, number = plain, 1
+        name, number = plain, self._numbers.get(plain, 1)
         while name in self._taken:
             number += 1
             name = f"{plain} {number}"
+        self._numbers[plain] = number
         self._taken.add(name)
         return name
 
@@ -160,7 +167,7 @@ def _render_image(part: ImagePart, *, place: str) -> dict[str, Any]:
         raise unsupported(place, "an image by its URL (send a data: URL)", format=FORMAT)
     media_type, data = parsed
     if media_type not in _IMAGES:
-        raise unsupported(place, f"an image of the type {media_type!r}", format=FORMAT)
+        raise unsupported(place, f"an image of the type {media_type[:80]!r}", format=FORMAT)
     return {"image": {"format": _IMAGES[media_type], "source": {"bytes": data}}}
 
 
@@ -171,7 +178,7 @@ def _render_document(part: FilePart, *, place: str, names: Names) -> dict[str, A
         raise unsupported(place, what, format=FORMAT)
     media_type, data = parsed
     if media_type not in _DOCUMENTS:
-        raise unsupported(place, f"a file of the type {media_type!r}", format=FORMAT)
+        raise unsupported(place, f"a file of the type {media_type[:80]!r}", format=FORMAT)
     name = names.take(part.file.filename)
     source = {"bytes": data}
     return {"document": {"format": _DOCUMENTS[media_type], "name": name, "source": source}}

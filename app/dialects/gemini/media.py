@@ -6,7 +6,6 @@ URLs only hint at by how they end.
 
 import re
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from app.dialects.conversation import parse_data_url, unsupported
 from app.errors import RequestError
@@ -25,8 +24,9 @@ _TYPES: Final = {
     **{"txt": "text/plain", "md": "text/markdown", "js": "text/javascript"},
     "py": "text/x-python",
 }
-_UPLOADED: Final = re.compile(r"https://[\w.-]*generativelanguage[\w.-]*/v\w+/files/[\w-]+")
-"""A file of Gemini's own store, which knows its type."""
+_URL: Final = re.compile(r"(?:https?|gs)://(?P<host>[^/?#]*)(?P<path>[^?#]*)")
+_HOST: Final = re.compile(r"[\w.-]+")
+_FILE: Final = re.compile(r"/v\w+/files/[\w-]+")
 
 
 def render_image(part: ImagePart, *, place: str) -> dict[str, Any]:
@@ -70,16 +70,28 @@ def _inline(url: str) -> dict[str, Any] | None:
 
 
 def _by_url(url: str, *, default: str | None, place: str) -> dict[str, Any]:
-    if not url.startswith(("https://", "http://", "gs://")):
+    found = _URL.match(url)
+    if found is None:
         what = "anything but a base64 data: URL, or a URL of https or gs,"
         raise unsupported(place, what, format=FORMAT)
-    if _UPLOADED.fullmatch(url):
+    if _is_uploaded(url, found):
         return {"fileData": {"fileUri": url}}
-    kind = _guess(urlsplit(url).path) or default
+    kind = _guess(found["path"]) or default
     if kind is None:
         what = "a URL whose end does not tell the media type, without a filename that does,"
         raise unsupported(place, what, format=FORMAT)
     return {"fileData": {"mimeType": kind, "fileUri": url}}
+
+
+def _is_uploaded(url: str, found: re.Match[str]) -> bool:
+    """Report whether it is a file of Gemini's own store, which knows its type."""
+    return (
+        url.startswith("https://")
+        and "generativelanguage" in found["host"]
+        and _HOST.fullmatch(found["host"]) is not None
+        and found.end() == len(url)
+        and _FILE.fullmatch(found["path"]) is not None
+    )
 
 
 def _guess(name: str) -> str | None:

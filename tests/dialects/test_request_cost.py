@@ -1,0 +1,487 @@
+"""What a request costs grows with its size and no faster, whatever is in it.
+
+Each shape is read, or built for a provider, at two sizes. Calls are counted; the time of the
+processor, as a ratio of the two, shows what is quadratic within one call.
+"""
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from app.bounds import MAX_TOOLS, MAX_VALUES
+from app.dialects.fronts import FRONTS
+from app.dialects.openai_chat.request import Quirks as ChatQuirks
+from app.dialects.table import DIALECTS
+from app.errors import RelayError, RequestError
+from app.requests import (
+    AssistantMessage,
+    AudioPart,
+    ChatRequest,
+    FileData,
+    FilePart,
+    Function,
+    FunctionCall,
+    ImagePart,
+    ImageUrl,
+    InputAudio,
+    JsonSchema,
+    JsonSchemaFormat,
+    Message,
+    Opaque,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    SystemMessage,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+
+LARGE = 4
+MAX_RATIO = 8
+"""Of the times of two sizes, one four times the other: 4 is linear and 16 quadratic."""
+MIN_S = 0.001
+"""Shorter times are noise."""
+MAX_CALLS_PER_ITEM = 60
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the collector away: how often it runs depends on what other tests left."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def run(act: Callable[[], object]) -> None:
+    """Do it, or be told in a few words why not."""
+    message = ""
+    try:
+        act()
+    except RelayError as error:
+        message = error.message
+    assert len(message) < 2000
+
+
+def seconds(act: Callable[[], object], *, rounds: int) -> float:
+    best = float("inf")
+    for _ in range(rounds):
+        begun = time.process_time()
+        run(act)
+        best = min(best, time.process_time() - begun)
+    return best
+
+
+def calls(act: Callable[[], object]) -> int:
+    count = 0
+
+    def profile(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        run(act)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def check_linear(
+    make: Callable[[int], Callable[[], object]], *, items: int, name: str = ""
+) -> None:
+    """Check what `make` gives for a number of items and for four times as many."""
+    with quiet():
+        small, large = make(items), make(items * LARGE)
+        counted = calls(small)
+        assert counted < MAX_CALLS_PER_ITEM * items + 2000, name
+        assert calls(large) < 2 * LARGE * counted + 2000, name
+        ratios = []
+        for rounds in (1, 4, 16):  # what other processes cost is not there every time
+            long = seconds(large, rounds=rounds)
+            if long < MIN_S:
+                return
+            ratios.append(long / seconds(small, rounds=rounds))
+            if ratios[-1] < MAX_RATIO:
+                return
+    pytest.fail(f"{name}: {items * LARGE} items cost {long:.4f} s, {min(ratios):.1f} times as much")
+
+
+# What clients send. A shape is a body of `n` items; its fronts are those that it is for.
+
+
+class Shape(NamedTuple):
+    fronts: tuple[str, ...]
+    items: int
+    body: Callable[[int], Any]
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+CHAT = ("native", "openai_chat")
+TURN = [user("a"), {"role": "assistant", "content": "b"}]
+CALLS = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
+GIANT = 2**21
+"""Four of it are 8 MiB."""
+
+
+def chat_results(n: int) -> list[Any]:
+    called = [
+        {"id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+        for i in range(n)
+    ]
+    results = [{"role": "tool", "tool_call_id": f"c{i}", "content": "{}"} for i in range(n)]
+    return [user("a"), {"role": "assistant", "content": None, "tool_calls": called}, *results]
+
+
+def image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def schema(depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        found = {"type": "object", "properties": {"a": found}}
+    return found
+
+
+def function(n: int) -> dict[str, Any]:
+    return {"name": f"f{n}", "description": "d", "parameters": schema(3)}
+
+
+def ui(*parts: Any, role: str = "user") -> dict[str, Any]:
+    return {"id": "m", "role": role, "parts": [*parts]}
+
+
+def ui_tool(n: int) -> dict[str, Any]:
+    return {
+        "type": "tool-f",
+        "toolCallId": f"c{n}",
+        "state": "output-available",
+        "input": {"a": n},
+        "output": {"b": n},
+    }
+
+
+def run_input(messages: list[Any], **more: Any) -> dict[str, Any]:
+    return {"threadId": "t", "runId": "r", "messages": messages, **more}
+
+
+def text_block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def claude(messages: list[Any], **more: Any) -> dict[str, Any]:
+    return {"model": "demo", "max_tokens": 9, "messages": messages, **more}
+
+
+def claude_results(n: int) -> list[Any]:
+    uses = [{"type": "tool_use", "id": f"t{i}", "name": "f", "input": {}} for i in range(n)]
+    results = [
+        {"type": "tool_result", "tool_use_id": f"t{i}", "content": [text_block("a")]}
+        for i in range(n)
+    ]
+    return [user("a"), {"role": "assistant", "content": uses}, user(results)]
+
+
+MESSAGES = 500
+PARTS = 700
+TOOLS = MAX_TOOLS // LARGE
+
+SHAPES = {
+    "chat messages": Shape(CHAT, MESSAGES, lambda n: {"messages": TURN * n}),
+    "chat parts": Shape(CHAT, PARTS, lambda n: {"messages": [user([text_block("a")] * n)]}),
+    "chat images": Shape(CHAT, PARTS, lambda n: {"messages": [user([image("https://a/b")] * n)]}),
+    "chat results": Shape(CHAT, MESSAGES, lambda n: {"messages": chat_results(n)}),
+    "chat calls in turn": Shape(
+        CHAT, MESSAGES, lambda n: {"messages": [CALLS, {"role": "tool", "tool_call_id": "c", "content": "r"}] * n}
+    ),
+    "chat tools": Shape(
+        CHAT, TOOLS, lambda n: {"messages": TURN, "tools": [{"type": "function", "function": function(i)} for i in range(n)]}
+    ),
+    "chat giant text": Shape(CHAT, GIANT, lambda n: {"messages": [user("a" * n)]}),
+    "chat giant escapes": Shape(CHAT, GIANT // 2, lambda n: {"messages": [user("\n" * n)]}),
+    "chat giant url": Shape(CHAT, GIANT, lambda n: {"messages": [user([image("https://a" + ".a" * (n // 2))])]}),
+    "chat giant name": Shape(CHAT, GIANT, lambda n: {"messages": TURN, "a" * n: 1}),
+    "chat giant role": Shape(CHAT, GIANT, lambda n: {"messages": [{"role": " - at `$" * (n // 9)}]}),
+    "chat options": Shape(
+        CHAT, MAX_VALUES // 5, lambda n: {"messages": TURN, "provider_options": {"a": [[]] * (n // 2)}}
+    ),
+    "chat details": Shape(
+        ("openai_chat",),
+        PARTS,
+        lambda n: {"messages": [{"role": "assistant", "reasoning_details": [{"type": "t", "text": "a", "data": "d"}] * n}]},
+    ),
+    "responses items": Shape(
+        ("openai_responses",),
+        MESSAGES,
+        lambda n: {"input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}]}, {"type": "reasoning", "summary": [{"text": "b"}]}] * (n // 2)},
+    ),
+    "responses calls": Shape(
+        ("openai_responses",),
+        MESSAGES // 2,
+        lambda n: {"input": [{"type": "function_call", "call_id": f"c{i}", "name": "f", "arguments": "{}"} for i in range(n)] + [{"type": "function_call_output", "call_id": f"c{i}", "output": "r"} for i in range(n)]},
+    ),
+    "responses parts": Shape(
+        ("openai_responses",), PARTS, lambda n: {"input": [user([{"type": "input_text", "text": "a"}] * n)]}
+    ),
+    "responses tools": Shape(
+        ("openai_responses",), TOOLS, lambda n: {"input": "a", "tools": [{"type": "function", **function(i)} for i in range(n)]}
+    ),
+    "responses giant text": Shape(("openai_responses",), GIANT, lambda n: {"input": "a" * n}),
+    "responses giant proof": Shape(
+        ("openai_responses",), GIANT, lambda n: {"input": [{"type": "reasoning", "encrypted_content": "seseragi." + "A" * n}]}
+    ),
+    "messages turns": Shape(("anthropic",), MESSAGES, lambda n: claude(TURN * n)),
+    "messages blocks": Shape(("anthropic",), PARTS, lambda n: claude([user([text_block("a")] * n)])),
+    "messages results": Shape(("anthropic",), PARTS // 3, lambda n: claude(claude_results(n))),
+    "messages thinking": Shape(
+        ("anthropic",), PARTS, lambda n: claude([{"role": "assistant", "content": [{"type": "thinking", "thinking": "a", "signature": "s"}] * n}])
+    ),
+    "messages tools": Shape(
+        ("anthropic",), TOOLS, lambda n: claude(TURN, tools=[{"name": f"f{i}", "input_schema": schema(3)} for i in range(n)])
+    ),
+    "messages giant text": Shape(("anthropic",), GIANT, lambda n: claude([user("a" * n)])),
+    "messages giant kind": Shape(("anthropic",), GIANT, lambda n: claude([user([{"type": "k" * n}])])),
+    "messages giant field": Shape(("anthropic",), GIANT, lambda n: claude(TURN, **{"f" * n: 1})),
+    "messages many fields": Shape(
+        ("anthropic",), MAX_VALUES // 10, lambda n: claude(TURN, **{f"f{i}": 1 for i in range(n)})
+    ),
+    "ui messages": Shape(
+        ("ui",), MESSAGES, lambda n: {"id": "c", "messages": [ui(text_block("a")), ui(text_block("b"), role="assistant")] * n}
+    ),
+    "ui parts": Shape(("ui",), PARTS, lambda n: {"id": "c", "messages": [ui(*[text_block("a")] * n)]}),
+    "ui steps": Shape(
+        ("ui",), PARTS // 2, lambda n: {"id": "c", "messages": [ui(*[{"type": "step-start"}, text_block("a")] * n, role="assistant")]}
+    ),
+    "ui tools": Shape(
+        ("ui",), PARTS // 3, lambda n: {"id": "c", "messages": [ui(*map(ui_tool, range(n)), role="assistant")]}
+    ),
+    "ui giant kind": Shape(("ui",), GIANT, lambda n: {"id": "c", "messages": [ui({"type": "k" * n})]}),
+    "ui giant file": Shape(
+        ("ui",), GIANT, lambda n: {"id": "c", "messages": [ui({"type": "file", "mediaType": "image/png", "url": "data:image/png" + ";a=b" * (n // 4)})]}
+    ),
+    "ui unknown": Shape(("ui",), MAX_VALUES // 10, lambda n: {"id": "c", "messages": [], **{f"f{i}": 1 for i in range(n)}}),
+    "ag_ui messages": Shape(("ag_ui",), MESSAGES, lambda n: run_input(TURN * n)),
+    "ag_ui parts": Shape(("ag_ui",), PARTS, lambda n: run_input([user([text_block("a")] * n)])),
+    "ag_ui one turn": Shape(
+        ("ag_ui",), MESSAGES, lambda n: run_input([{"role": "assistant", "content": "a"}, {"role": "reasoning", "content": "b"}] * n)
+    ),
+    "ag_ui results": Shape(("ag_ui",), MESSAGES // 2, lambda n: run_input([CALLS, {"role": "tool", "toolCallId": "c", "content": "r"}] * n)),
+    "ag_ui context": Shape(
+        ("ag_ui",), MAX_VALUES // LARGE // 6, lambda n: run_input(TURN, context=[{"description": "a", "value": "b"}] * n)
+    ),
+    "ag_ui tools": Shape(("ag_ui",), TOOLS, lambda n: run_input(TURN, tools=[function(i) for i in range(n)])),
+    "ag_ui giant proof": Shape(
+        ("ag_ui",), GIANT, lambda n: run_input([{"role": "reasoning", "content": "", "encryptedValue": "{" * n}])
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("front", "name"), [(front, name) for name, shape in SHAPES.items() for front in shape.fronts]
+)
+def test_reading_a_request_is_linear(front: str, name: str) -> None:
+    shape = SHAPES[name]
+    parse = FRONTS[front].parse_request
+
+    def make(n: int) -> Callable[[], object]:
+        body = msgspec.json.encode(shape.body(n))
+        assert len(body) <= 8 * 2**20 + 2000
+        return lambda: parse(body)
+
+    check_linear(make, items=shape.items)
+
+
+RAW = {
+    "empty lists": b"[],",
+    "numbers": b"1,",
+    "texts": b'"a",',
+    "marks in texts": b'"[",',
+    "escapes": rb'"\",",',
+    "open": b"[",
+    "quotes": b'"',
+    "commas": b",",
+    "backslashes": b"\\",
+    "white space": b" ",
+    "bad UTF-8": b"\xff",
+    "halves": rb"\ud800",
+    "digits": b"9",
+}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("piece", RAW.values(), ids=RAW.keys())
+def test_refusing_a_body_is_linear(front: str, piece: bytes) -> None:
+    parse = FRONTS[front].parse_request
+
+    def make(n: int) -> Callable[[], object]:
+        body = b'{"provider_options": {"a": [' + piece * (n // len(piece))
+        return lambda: parse(body)
+
+    check_linear(make, items=GIANT)
+
+
+# What providers are sent.
+
+
+def given(*content: Any) -> ChatRequest:
+    return ChatRequest([UserMessage([*content])])
+
+
+def data_url(media_type: str, size: int = 8) -> str:
+    return f"data:{media_type};base64,{'A' * size}"
+
+
+def file(url: str | None = None, name: str | None = None, id: str | None = None) -> FilePart:
+    return FilePart(FileData(url, id, name))
+
+
+def call(n: int, arguments: str = '{"a": 1}') -> ToolCall:
+    return ToolCall(f"c{n}", FunctionCall("f", arguments), opaque=[Opaque("anthropic", "x")])
+
+
+def results(n: int, *, between: bool = False) -> ChatRequest:
+    found: list[Message] = [AssistantMessage(tool_calls=[call(i) for i in range(n)])]
+    for i in range(n):
+        found.append(ToolMessage('{"a": 1}', f"c{i}"))
+        if between:
+            found.append(UserMessage("b"))
+    return ChatRequest(found)
+
+
+def answered(*content: Any, **more: Any) -> ChatRequest:
+    return ChatRequest([UserMessage("a"), AssistantMessage([*content], **more)])
+
+
+Build = Callable[[int], ChatRequest]
+
+REQUESTS: dict[str, tuple[int, Build]] = {
+    "messages": (MESSAGES, lambda n: ChatRequest([UserMessage("a"), AssistantMessage("b")] * n)),
+    "one side": (MESSAGES, lambda n: ChatRequest([UserMessage("a")] * (2 * n))),
+    "system": (MESSAGES, lambda n: ChatRequest([SystemMessage("s"), UserMessage("a")] * n)),
+    "parts": (PARTS, lambda n: given(*[TextPart("a")] * n)),
+    "results": (PARTS // 2, results),
+    "results and texts": (PARTS // 3, lambda n: results(n, between=True)),
+    "calls in turn": (
+        PARTS // 2,
+        lambda n: ChatRequest(
+            [m for i in range(n) for m in (AssistantMessage("a", tool_calls=[call(i)]), ToolMessage("r", f"c{i}"))]
+        ),
+    ),
+    "blank after a giant text": (PARTS, lambda n: answered(TextPart("a" * 200 * n), *[TextPart(" ")] * n)),
+    "blank in a user's": (PARTS, lambda n: given(TextPart("a" * 200 * n), *[TextPart(" ")] * n)),
+    "reasoning": (
+        PARTS // 3,
+        lambda n: answered(*[ReasoningPart("t", "s", format="anthropic"), OpaquePart("gemini.thought_signature", "x"), TextPart("a")] * n),
+    ),
+    "reasoning in one": (PARTS, lambda n: answered(*[ReasoningPart("t", encrypted="e")] * n)),
+    "refusals": (PARTS, lambda n: answered(*[RefusalPart("no")] * n)),
+    "opaque": (PARTS, lambda n: answered(*[OpaquePart("gemini.part", "{}")] * n)),
+    "proofs of one call": (
+        PARTS,
+        lambda n: ChatRequest([AssistantMessage(tool_calls=[ToolCall("c", FunctionCall("f", "{}"), opaque=[Opaque("x", "y")] * n)])]),
+    ),
+    "tools": (TOOLS, lambda n: ChatRequest([UserMessage("a")], tools=[Tool(Function(f"f{i}", "d", schema(3))) for i in range(n)])),
+    "deep schema": (100, lambda n: ChatRequest([UserMessage("a")], tools=[Tool(Function("f", "d", schema(n // 2)))])),
+    "format": (
+        10_000,
+        lambda n: ChatRequest([UserMessage("a")], response_format=JsonSchemaFormat(JsonSchema("a", {"properties": {f"p{i}": {} for i in range(n)}}))),
+    ),
+    "stops": (5_000, lambda n: ChatRequest([UserMessage("a")], stop=["s"] * n)),
+    "metadata": (5_000, lambda n: ChatRequest([UserMessage("a")], metadata={f"k{i}": "v" for i in range(n)})),
+    "options": (5_000, lambda n: ChatRequest([UserMessage("a")], provider_options={f"k{i}": {} for i in range(n)})),
+    "documents of one name": (PARTS, lambda n: given(*[file(data_url("application/pdf"), "a.pdf")] * n)),
+    "documents of numbered names": (
+        PARTS // 2,
+        lambda n: given(*[file(data_url("application/pdf"), f"a {i}.pdf") for i in range(n)], *[file(data_url("application/pdf"), "a.pdf")] * n),
+    ),
+    "files of texts": (PARTS, lambda n: given(*[file(data_url("text/plain"), "a.txt")] * n)),
+    "images": (PARTS, lambda n: given(*[ImagePart(ImageUrl(data_url("image/png")))] * n)),
+    "sounds": (PARTS, lambda n: given(*[AudioPart(InputAudio("AAAA", "mp3"))] * n)),
+    "giant text": (GIANT, lambda n: given(TextPart("a" * n))),
+    "giant name": (GIANT, lambda n: given(file(data_url("application/pdf"), ".a" * (n // 2)))),
+    "giant data": (GIANT, lambda n: given(ImagePart(ImageUrl(data_url("image/png", n))))),
+    "giant document": (GIANT, lambda n: given(file(data_url("text/plain", n // 4 * 4), "a.txt"))),
+    "giant media type": (GIANT, lambda n: given(ImagePart(ImageUrl(data_url("image/" + "a" * n))))),
+    "giant parameters": (GIANT, lambda n: given(ImagePart(ImageUrl("data:image/png" + ";a=b" * (n // 4) + ";base64,AA")))),
+    "giant parameter": (GIANT, lambda n: given(ImagePart(ImageUrl("data:image/png;a=" + "=" * n)))),
+    "giant host": (GIANT, lambda n: given(ImagePart(ImageUrl("https://" + "generativelanguage" * (n // 18))))),
+    "giant hosts": (GIANT, lambda n: given(ImagePart(ImageUrl("https://generativelanguage/v1" * (n // 29))))),
+    "giant path": (GIANT, lambda n: given(file(id="https://generativelanguage" + "/v1/files/a" * (n // 11), name="a.pdf"))),
+    "giant marks": (GIANT // 8, lambda n: given(ImagePart(ImageUrl("https://" + "\u0301\u0316" * n + "/a.png")))),
+    "giant bucket": (GIANT, lambda n: given(ImagePart(ImageUrl("s3://" + "." * n)))),
+    "giant arguments": (GIANT, lambda n: ChatRequest([AssistantMessage(tool_calls=[call(1, '{"a": "' + "\\ud800" * (n // 6) + '"}')])])),
+    "long arguments": (20_000, lambda n: ChatRequest([AssistantMessage(tool_calls=[call(1, '{"a": [' + "1," * n + "1]}")])])),
+    "giant id": (GIANT, lambda n: ChatRequest([AssistantMessage(tool_calls=[ToolCall("call_" + "1_" * (n // 2), FunctionCall("f", "{}"))]), ToolMessage("r", "call_" + "1_" * (n // 2))])),
+    "giant result": (
+        GIANT,
+        lambda n: ChatRequest([AssistantMessage(tool_calls=[call(1)]), ToolMessage('{"a": [' + "[]," * (n // 3), "c1")]),
+    ),
+    "giant proof": (GIANT, lambda n: answered(ReasoningPart("a", "s" * n, format="anthropic"), OpaquePart("anthropic.redacted_thinking", "A" * n))),
+}  # fmt: skip
+
+BUILDERS: dict[str, tuple[str, Any]] = {
+    **{name: (name, None) for name in DIALECTS},
+    "mistral": (
+        "openai_chat",
+        ChatQuirks(
+            plain=True, files="document_url", send_reasoning="thinking", stream_options=False
+        ),
+    ),
+    "openrouter": ("openai_chat", ChatQuirks(send_reasoning="reasoning_details")),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_building_a_request_is_linear(name: str) -> None:
+    items, build = REQUESTS[name]
+    requests = {items: build(items), items * LARGE: build(items * LARGE)}
+    for builder, (dialect, quirks) in BUILDERS.items():
+        render = DIALECTS[dialect].render_request
+
+        def make(n: int, render: Any = render, quirks: Any = quirks) -> Callable[[], object]:
+            return lambda: msgspec.json.encode(render(requests[n], model="claude-x", quirks=quirks))
+
+        check_linear(make, items=items, name=builder)
+
+
+def test_a_request_in_anthropics_words_is_passed_on_in_linear_time() -> None:
+    pass_on = DIALECTS["anthropic"].passes["anthropic"]
+    blocks = [{"type": "text", "text": "a", "citations": [{"encrypted_index": ""}]}]
+
+    def make(n: int) -> Callable[[], object]:
+        body = claude([{"role": "assistant", "content": blocks * n}])
+        chat: Any = FRONTS["anthropic"].parse_request(msgspec.json.encode(body)).chat
+        return lambda: pass_on(chat.original)
+
+    check_linear(make, items=PARTS)
+
+
+def test_what_a_request_may_say_at_most_is_said_where_it_is_more() -> None:
+    """The shapes above stay within the bounds, or they would measure refusals."""
+    for name, shape in SHAPES.items():
+        if "giant" in name or name == "ui unknown":
+            continue
+        for front in shape.fronts:
+            body = msgspec.json.encode(shape.body(shape.items * LARGE))
+            try:
+                FRONTS[front].parse_request(body)
+            except RequestError as error:
+                pytest.fail(f"{front}, {name}: {error.message}")
