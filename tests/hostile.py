@@ -13,7 +13,12 @@ STATUS = re.compile(rb"HTTP/1\.1 (\d\d\d) ")
 
 def chat(*lines: bytes, body: bytes = BODY) -> bytes:
     """Write a POST that starts a generation."""
-    head = (b"POST /v1/chat HTTP/1.1", b"host: localhost", b"content-type: application/json", *lines)
+    head = (
+        b"POST /v1/chat HTTP/1.1",
+        b"host: localhost",
+        b"content-type: application/json",
+        *lines,
+    )
     return b"\r\n".join((*head, b"content-length: %d" % len(body), b"", body))
 
 

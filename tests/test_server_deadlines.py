@@ -33,7 +33,10 @@ WAITS: dict[str, tuple[Any, ...]] = {
     "a slow head after an answer": (ASK + HEALTH, b"a: b\r\n"),
     "half a body": (b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\n" + LONG + b"{", b""),
     "a slow body": (b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\n" + LONG, b"{"),
-    "no body": (b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n" + LONG, b""),
+    "no body": (
+        b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n" + LONG,
+        b"",
+    ),
     "an answer before the body": (EARLY, b""),
     "an answer before a byte of the body": (EARLY, b"{", 1),
     "an answer before a slow body": (EARLY, b"{"),
@@ -141,7 +144,9 @@ async def test_client_gets_its_answer_though_it_sends_all_of_its_body_first():
     async with serve_relay(keepalive_s=0.2) as relay:
         for last in (b"", b"connection: close\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-            writer.write(early.replace(b"host: localhost\r\n", b"host: localhost\r\n" + last) + body)
+            writer.write(
+                early.replace(b"host: localhost\r\n", b"host: localhost\r\n" + last) + body
+            )
             await writer.drain()
             await asyncio.sleep(0.05)
 

@@ -100,7 +100,9 @@ async def test_connect_is_refused_and_what_follows_is_no_request(target):
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = ANSWER
         for body in (b"\r\n" + SMUGGLED, *BODIES.values()):
-            received = await tell(relay.port, b"CONNECT %b HTTP/1.1\r\nhost: localhost\r\n" % target + body)
+            received = await tell(
+                relay.port, b"CONNECT %b HTTP/1.1\r\nhost: localhost\r\n" % target + body
+            )
 
             assert [405] == statuses(received)
 
