@@ -14,6 +14,7 @@ import structlog
 from app.errors import ServiceError
 from app.eventlog.database import Row
 from app.eventlog.shared_database import Place, Sight
+from app.eventlog.supervision import Supervisor
 from app.eventlog.tail import Tail
 from app.events import decode
 
@@ -83,12 +84,18 @@ class Feed:
         self._asked: list[asyncio.Future[None]] = []
         self._due = asyncio.Event()
         self._rests = False
-        self._task = asyncio.create_task(self._keep_looking(), name="event log feed")
+        self._tasks = Supervisor()
+        self._tasks.keep("event log feed", self._keep_looking)
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.close()
+        _answer(self._asked, _failed())
         self.stop_all()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there is a task that looks."""
+        return self._tasks.healthy
 
     def find(self, stream: str) -> Tail | None:
         watched = self._watched.get(stream)
@@ -148,6 +155,9 @@ class Feed:
                 await self._look_at_all()
             except ServiceError as error:
                 _answer(asked, error)
+            except BaseException:
+                _answer(asked, _failed())
+                raise
             else:
                 _answer(asked, None)
 
@@ -180,6 +190,10 @@ def _answer(asked: Sequence["asyncio.Future[None]"], error: ServiceError | None)
             done.set_result(None)
         else:
             done.set_exception(error)
+
+
+def _failed() -> ServiceError:
+    return ServiceError("internal", "the event log could not be read")
 
 
 def _now() -> float:

@@ -105,7 +105,12 @@ def connect(path: Path, *, alone: bool = True) -> sqlite3.Connection:
         elif sys.platform != "win32":  # where modes say nothing
             _check_modes(path, warns=alone)
         timeout_s = 1 if alone else BUSY_S
-        connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None)
+        connection = sqlite3.connect(
+            path,
+            timeout=timeout_s,
+            isolation_level=None,
+            check_same_thread=False,  # one after another: a thread that ends is replaced
+        )
     except (OSError, sqlite3.Error) as error:
         raise LogUnusable(f"{path}: {reason(error)}") from None
     try:

@@ -56,7 +56,7 @@ class SharedSqliteLog(SqliteLog):
         self._attended: set[str] = set()
         await super().open()
         self._feed = Feed(self._look, busy=self._is_busy)
-        self._keeper = asyncio.create_task(self._keep_others(), name="event log processes")
+        self._tasks.keep("event log processes", self._keep_others)
 
     def _open_writer(self) -> Writer:
         return Writer(
@@ -68,13 +68,15 @@ class SharedSqliteLog(SqliteLog):
         self._size = self._database.kept()
 
     async def close(self) -> None:
-        self._keeper.cancel()
-        await asyncio.gather(self._keeper, return_exceptions=True)
+        await self._tasks.close()
         await self._feed.close()
         with contextlib.suppress(RelayError):
             here = self._database.process
             await self._write(partial(self._database.leave_all, here, now=self._wall()))
         await super().close()
+
+    def healthy(self) -> bool:
+        return super().healthy() and self._feed.healthy
 
     # Streams
 

@@ -24,7 +24,8 @@ from app.eventlog import PAGE, Claim, Follower, LogState
 from app.eventlog.database import SWEPT_AT_ONCE, Database, Gone, Row
 from app.eventlog.entries import Entries, Entry, expired, full, size_of, unknown
 from app.eventlog.recovery import LOST, ending_of
-from app.eventlog.writer import Writer
+from app.eventlog.supervision import Supervisor
+from app.eventlog.writer import ThreadLostError, Writer
 from app.events import Event, StreamEnd
 
 KEEP_S = 10
@@ -141,7 +142,7 @@ class SqliteLog:
         self._due = asyncio.Event()
         self._database: Database
         self._writer: Writer
-        self._sweeper: asyncio.Task[None]
+        self._tasks: Supervisor
 
     async def open(self) -> None:
         self._writer = self._open_writer()
@@ -151,7 +152,8 @@ class SqliteLog:
             await self._writer.close(lambda: None)
             raise
         self._due.set()
-        self._sweeper = asyncio.create_task(self._keep_swept(), name="event log sweeper")
+        self._tasks = Supervisor()
+        self._tasks.keep("event log sweeper", self._keep_swept)
 
     def _open_writer(self) -> Writer:
         return Writer(lambda works: self._database.transact(works), explain=explain)
@@ -161,14 +163,13 @@ class SqliteLog:
         self._size = self._database.kept()
 
     async def close(self) -> None:
-        self._sweeper.cancel()
-        await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self._tasks.close()
         await self._pay()
         await self._writer.close(self._database.close)
         self._entries.close()
 
     def healthy(self) -> bool:
-        return self._database.healthy
+        return self._database.healthy and self._writer.healthy and self._tasks.healthy
 
     async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
         claim = Claim(stream, digest)
@@ -434,7 +435,7 @@ class SqliteLog:
     async def _read(self, work: Callable[[], T]) -> T:
         try:
             return await self._writer.read(work)
-        except (sqlite3.Error, msgspec.MsgspecError) as error:
+        except (sqlite3.Error, msgspec.MsgspecError, ThreadLostError) as error:
             log.error("the event log cannot be read", error=str(error))
             raise ServiceError("internal", "the event log could not be read") from None
 

@@ -6,14 +6,27 @@ Reads take turns, one at a time, so that a commit never waits for more than one 
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from app.eventlog.supervision import Supervisor
+
+LOOK_S = 1.0
+"""How often the thread is looked after while it has something to do."""
+
+STUCK_S = 15.0
+"""One that works at the same thing for so long hangs: nothing waits for a lock for longer."""
+
 T = TypeVar("T")
 Work = Callable[[], Any]
 Then = Callable[[Any, BaseException | None], None]
+
+
+class ThreadLostError(Exception):
+    """The thread has ended before it had done what it was given."""
 
 
 class _Job(NamedTuple):
@@ -38,11 +51,24 @@ class Writer:
         self._transact = transact
         self._explain = explain
         self._pause_s = pause_s
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="event-log")
+        self._thread = self._open_thread()
+        self._alive: threading.Thread | None = None
+        """The thread, from the first that it was given."""
+        self._running: dict[asyncio.Future[Any], float] = {}
+        """What the thread has been given, and when."""
+        self._tasks = Supervisor()
+        self._tasks.keep("event log thread", self._keep_watch)
         self._waiting: list[_Job] = []
         self._idle = asyncio.Event()
         self._idle.set()
         self._turn = asyncio.Lock()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the thread does what it is given, in time."""
+        now = asyncio.get_running_loop().time()
+        stuck = any(now - since > STUCK_S for since in self._running.values())
+        return not stuck and self._tasks.healthy
 
     def submit(self, work: Work, then: Then) -> None:
         """Put work into the next transaction; `then` hears its result or why there is none."""
@@ -76,26 +102,30 @@ class Writer:
     async def read(self, work: Callable[[], T]) -> T:
         """Do work that changes nothing."""
         async with self._turn:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await self._do(work)
 
     async def close(self, work: Work) -> None:
         """Do what waits, then this, and end the thread."""
         await self._idle.wait()
         async with self._turn:
             try:
-                await asyncio.get_running_loop().run_in_executor(self._thread, work)
+                await self._do(work)
             finally:
+                await self._tasks.close()
                 self._thread.shutdown(wait=False)
 
     def _start(self) -> None:
         jobs, self._waiting = self._waiting, []
-        future = asyncio.get_running_loop().run_in_executor(
-            self._thread, self._transact, [job.work for job in jobs]
-        )
+        future: asyncio.Future[Sequence[Any]]
+        try:
+            future = self._do(partial(self._transact, [job.work for job in jobs]))
+        except Exception as error:  # such as no thread to be had
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(error)
         future.add_done_callback(partial(self._finish, jobs))
 
     def _finish(self, jobs: Sequence[_Job], future: "asyncio.Future[Sequence[Any]]") -> None:
-        error = future.exception()
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
         results = [None] * len(jobs) if error else future.result()
         # A stack comes to its end whatever fails on the way; the loop hears of it then.
         with contextlib.ExitStack() as stack:
@@ -110,3 +140,33 @@ class Writer:
             self._start()
         else:
             self._idle.set()
+
+    # The thread
+
+    def _open_thread(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, thread_name_prefix="event-log", initializer=self._note)
+
+    def _note(self) -> None:
+        self._alive = threading.current_thread()
+
+    def _do(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Give the thread something to do."""
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._thread, work)
+        self._running[future] = loop.time()
+        future.add_done_callback(self._running.pop)
+        return future
+
+    async def _keep_watch(self) -> None:
+        """Take another thread for one that has ended, and say so to whoever waits for it."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if self._alive is None or self._alive.is_alive():
+                continue
+            self._alive = None
+            self._thread.shutdown(wait=False)
+            self._thread = self._open_thread()
+            for future in list(self._running):
+                if not future.done():
+                    future.set_exception(ThreadLostError("the thread of the log has ended"))
+            raise ThreadLostError("it is replaced")

@@ -45,8 +45,8 @@ async def read_to_end(event_log: RedisLog, stream: str = "st_1", after: int = 0)
 
 def freeze(event_log: RedisLog) -> None:
     """Let a process do nothing more, as one does that is killed or stopped."""
-    for task in (*event_log._owner._tasks, *event_log._tails._tasks):
-        task.cancel()
+    event_log._owner._tasks.stop()
+    event_log._tails._tasks.stop()
 
 
 @pytest.fixture
@@ -146,8 +146,7 @@ async def test_readers_of_a_fenced_owner_that_are_not_ahead_read_on(logs):
     await first.create("st_1")
     await first.append("st_1", HEAD)
     reader = asyncio.create_task(read_to_end(first))
-    for task in first._owner._tasks:
-        task.cancel()
+    first._owner._tasks.stop()
     await asyncio.sleep(LEASE_S + 0.1)
     assert (await second.state("st_1")).ended
     first._owner.open()
@@ -172,8 +171,7 @@ async def test_owner_that_missed_the_message_sees_the_mark(logs, server):  # noq
     first.on_stop(stopped.append)
     await first.create("st_1")
     await first.append("st_1", HEAD)
-    for task in first._tails._tasks:
-        task.cancel()
+    first._tails._tasks.stop()
     await second.ask_stop("st_1")
 
     await until(lambda: ["st_1"] == stopped[:1], LEASE_S)

@@ -24,6 +24,7 @@ from redis.exceptions import (
 )
 
 from app.eventlog.redis.scripts import SCRIPTS, Script
+from app.eventlog.supervision import Supervisor
 
 REPLY_S = 1.0
 """How long Redis may take over what was sent together."""
@@ -40,6 +41,9 @@ RETRY_MOST_S = 0.5
 
 TRIES = 3
 """A command over which so many connections broke is given up."""
+
+_BROKEN = (RedisError, OSError, TimeoutError, EOFError, RuntimeError)
+"""What a connection raises that breaks: the last is uvloop's ("the handler is closed")."""
 
 _OTHER = (ReadOnlyError, NoScriptError, ClusterDownError)
 """Errors of a server that is no longer the same, or no longer the one that writes."""
@@ -98,7 +102,7 @@ class Link:
         self._waiting: list[_Ask] = []
         self._due = asyncio.Event()
         self._connection: Connection | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Supervisor()
         self._timer: asyncio.TimerHandle | None = None
         self.away = False
         self.changed_at = float("-inf")
@@ -111,18 +115,21 @@ class Link:
             RedisError, OSError, TimeoutError: there is none to be had.
         """
         await self._make()
-        self._task = asyncio.create_task(self._keep(), name="redis link")
+        self._tasks.keep("redis link", self._keep, on_failure=self._lost)
 
     async def close(self) -> None:
         """Send nothing more; what waits is answered with `Away`."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.close()
         if self._timer is not None:
             self._timer.cancel()
         self.away = True
         await self._break()
         self._fail_waiting()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it is connected, or was until just now."""
+        return not self.away and self._tasks.healthy
 
     def send(self, *parts: Part) -> "asyncio.Future[Any]":
         """Send a command.
@@ -146,15 +153,22 @@ class Link:
     # The task that keeps the connection
 
     async def _keep(self) -> None:
+        try:
+            await self._keep_connected()
+        finally:  # what comes over it yet is the reply to nobody's command
+            await self._break()
+
+    async def _keep_connected(self) -> None:
         pause = RETRY_S
         while True:
             try:
-                if self._connection is None:
+                if self._connection is None or self._timer is not None or self.away:
+                    await self._break()
                     await self._make()
                     self._back()
                 pause = RETRY_S
                 await self._serve()
-            except (RedisError, OSError, TimeoutError) as error:
+            except _BROKEN as error:
                 self._lost(error)
                 await self._break()
                 await asyncio.sleep(pause)
@@ -167,6 +181,7 @@ class Link:
                 await connection.connect()  # type: ignore[no-untyped-call]
                 for script in SCRIPTS:
                     await connection.send_command("SCRIPT", "LOAD", script.text)
+                for _ in SCRIPTS:
                     await connection.read_response()
         except BaseException:
             await _drop(connection)
@@ -181,7 +196,7 @@ class Link:
             try:
                 async with asyncio.timeout(self._reply_s):
                     await self._round_trip(asks)
-            except (RedisError, OSError, TimeoutError) as error:
+            except BaseException as error:
                 self._again(asks, error)
                 raise
 
@@ -260,5 +275,5 @@ def _fail(reply: "asyncio.Future[Any]", error: Exception) -> None:
 
 
 async def _drop(connection: Connection) -> None:
-    with contextlib.suppress(RedisError, OSError, TimeoutError):
+    with contextlib.suppress(*_BROKEN):
         await connection.disconnect(nowait=True)

@@ -137,7 +137,7 @@ class RedisLog:
         await self._address.close()
 
     def healthy(self) -> bool:
-        return not (self._link.away or self._owner.refused)
+        return self._link.healthy and self._owner.healthy and self._tails.healthy
 
     def on_stop(self, stop: Callable[[str], None]) -> None:
         self._stop = stop

@@ -37,6 +37,7 @@ from app.eventlog.redis.scripts import (
     meta_key,
     name_key,
 )
+from app.eventlog.supervision import Supervisor
 from app.events import Event, StreamEnd
 
 GATHER_S = 0.003
@@ -84,17 +85,18 @@ class Owner:
         self._dirty: dict[str, Run] = {}
         self._due = asyncio.Event()
         self._renewal_due = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Supervisor()
         self.lost: OrderedDict[str, None] = OrderedDict()
         """Streams that others have ended, some."""
         self.refused = False
         """Whether Redis takes nothing, though it is there."""
 
     def open(self) -> None:
-        self._tasks = [
-            asyncio.create_task(self._keep_writing(), name="redis writer"),
-            asyncio.create_task(self._keep_leases(), name="redis leases"),
-        ]
+        self._tasks = Supervisor()
+        self._tasks.keep("redis writer", self._keep_writing, on_failure=self._fail_writing)
+        self._tasks.keep(
+            "redis leases", self._keep_leases, on_failure=lambda _: self._renewal_due.set()
+        )
 
     async def close(self, *, within_s: float) -> None:
         """Write what waits, if Redis takes it in time."""
@@ -103,14 +105,17 @@ class Owner:
             if asyncio.get_running_loop().time() >= deadline:
                 break
             await asyncio.sleep(0.01)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         left = [run for run in self.runs.values() if run.ended_at is None]
         with contextlib.suppress(Away, Refused, TimeoutError):
             async with asyncio.timeout(within_s):
                 for at in range(0, len(left), STREAMS_AT_ONCE):
                     await self._renew(left[at : at + STREAMS_AT_ONCE], ms=0)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether Redis takes what it is given, and there are tasks that give it."""
+        return not self.refused and self._tasks.healthy
 
     def _is_due(self, run: Run) -> bool:
         return run.acked < run.taken
@@ -241,13 +246,20 @@ class Owner:
                     await self._write(runs)
                 self.refused = False
             except Away:
-                self._dirty |= runs
+                pass
             except Refused as error:
                 self._refused(error)
-                self._dirty |= runs
                 await asyncio.sleep(1)
                 self._due.set()
+            finally:  # whatever has not been written is written next time
+                self._dirty |= runs
             await asyncio.sleep(GATHER_S)
+
+    def _fail_writing(self, _: BaseException) -> None:
+        """Let nobody wait for a writer that has failed: readers are shown what it was to write."""
+        self._due.set()
+        self.refused = True
+        self.show_all()
 
     def _refused(self, error: Refused) -> None:
         log.error("Redis refuses what is to be kept", error=str(error))
@@ -273,9 +285,9 @@ class Owner:
                 break
         replies = await self._link.run(APPEND, keys, *parts)
         for run, reply in zip(asked, replies, strict=True):
-            del runs[run.stream]
             if self.runs.get(run.stream) is run:
                 await self._hear(run, reply)
+            del runs[run.stream]
 
     async def _hear(self, run: Run, reply: int | list[int]) -> None:
         """Take what Redis says of one stream."""

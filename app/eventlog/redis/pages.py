@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -126,8 +127,18 @@ class Pages:
         task = self._ending.get(stream)
         if task is None:
             task = self._ending[stream] = asyncio.create_task(self._end(stream))
-            task.add_done_callback(lambda _: self._ending.pop(stream, None))
+            task.add_done_callback(partial(self._ended, stream))
         return task
+
+    def _ended(self, stream: str, task: "asyncio.Task[None]") -> None:
+        self._ending.pop(stream, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error(
+                "lost stream could not be ended; it is tried again",
+                stream=stream,
+                error=type(error).__name__,
+                exc_info=error,
+            )
 
     async def _end(self, stream: str) -> None:
         with contextlib.suppress(Away, Refused):

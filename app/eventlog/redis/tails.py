@@ -15,6 +15,7 @@ import structlog
 from app.eventlog.redis.lease import Lease
 from app.eventlog.redis.link import Away, Link, Refused
 from app.eventlog.redis.scripts import LOOK, inbox_key, log_key, meta_key
+from app.eventlog.supervision import Supervisor
 from app.eventlog.tail import Tail
 from app.events import decode
 
@@ -75,18 +76,18 @@ class Tails:
         self._inbox_at = "0"
         self._blocked = False
         self._look_due = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Supervisor()
 
     def open(self) -> None:
-        self._tasks = [
-            asyncio.create_task(self._keep_reading(), name="redis tails"),
-            asyncio.create_task(self._keep_looking(), name="redis watch"),
-        ]
+        self._tasks.keep("redis tails", self._keep_reading)
+        self._tasks.keep("redis watch", self._keep_looking)
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
+
+    @property
+    def healthy(self) -> bool:
+        return self._link.healthy and self._tasks.healthy
 
     # Readers
 

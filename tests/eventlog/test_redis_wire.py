@@ -1,0 +1,201 @@
+"""Connections to Redis that break at every byte, under uvloop: every command gets an answer."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal, NamedTuple
+
+import pytest
+import uvloop
+
+from app.eventlog.redis.address import Address
+from app.eventlog.redis.link import Away, Link, Refused
+from app.eventlog.redis.scripts import CREATE
+from tests.eventlog.test_redis import server, shared  # noqa: F401
+from tests.redis_server import RedisServer
+
+How = Literal["drop", "reset", "hang"]
+AT_ONCE = 20
+BOUND_S = 12.0
+"""Three tries, each of which may take a reply's time and a connection's."""
+
+
+class Cut(NamedTuple):
+    """What happens to the connection of this number: at so many bytes, to Redis or from it."""
+
+    connection: int
+    upward: bool
+    at: int
+    how: How
+
+
+class Proxy:
+    """A TCP proxy whose connections break where they are told to."""
+
+    def __init__(self, to: int) -> None:
+        self._to = to
+        self._count = 0
+        self.cut: Cut | None = None
+        self.passed = {True: 0, False: 0}
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._count += 1
+        number = self._count
+        there = await asyncio.open_connection("127.0.0.1", self._to)
+        self._writers += writer, there[1]
+        await asyncio.gather(
+            self._pass(number, True, reader, there[1], writer),
+            self._pass(number, False, there[0], writer, writer),
+        )
+        writer.transport.abort()
+        there[1].transport.abort()
+
+    async def _pass(
+        self,
+        number: int,
+        upward: bool,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        client: asyncio.StreamWriter,
+    ) -> None:
+        passed = 0
+        try:
+            while data := await reader.read(65536):
+                cut = self.cut
+                here = cut is not None and (cut.connection, cut.upward) == (number, upward)
+                if cut is not None and here and passed + len(data) >= cut.at:
+                    writer.write(data[: max(0, cut.at - passed)])
+                    await asyncio.sleep(0.01)
+                    if cut.how == "hang":
+                        await asyncio.sleep(BOUND_S)
+                    if cut.how == "reset":
+                        reset(client)
+                    break
+                passed += len(data)
+                self.passed[upward] = passed
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        client.transport.abort()
+        writer.transport.abort()
+
+    def close(self) -> None:
+        writers, self._writers = self._writers, []
+        for writer in writers:
+            reset(writer)
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Close a connection so that the other side sees a reset, not an end."""
+    if not writer.is_closing():
+        sock = writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+
+@asynccontextmanager
+async def proxied(server: RedisServer) -> AsyncIterator[tuple[Proxy, Link]]:  # noqa: F811
+    proxy = Proxy(server.port)
+    listener = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    link = Link(Address(f"redis://127.0.0.1:{port}/0").connect, quiet=True)
+    await link.open()
+    try:
+        yield proxy, link
+    finally:
+        await link.close()
+        listener.close()
+        proxy.close()
+
+
+async def ask(link: Link) -> None:
+    """Send what gives an integer, a text and a list; each has to be answered, and rightly."""
+    replies = [
+        link.run(CREATE, ["meta", "log"], "owner", 1, "0", 10**6, 10**6),
+        link.send("GET", "nothing"),
+        link.send("HMGET", "meta", "owner", "epoch"),
+    ]
+    results = await asyncio.gather(*replies, return_exceptions=True)
+    for result, right in zip(results, (1, None, [b"owner", b"1"]), strict=True):
+        assert result == right or isinstance(result, (Away, Refused)), result
+
+
+async def survive(server: RedisServer, cut: Cut) -> None:  # noqa: F811
+    async with proxied(server) as (proxy, link), asyncio.timeout(BOUND_S):
+        proxy.cut = cut
+        if cut.connection == 2:  # so the first one breaks where it does not matter
+            proxy.close()
+            await asyncio.sleep(0)
+        await ask(link)
+        proxy.cut = None
+        while True:
+            try:
+                assert b"PONG" == await link.send("PING")
+                break
+            except (Away, Refused):
+                await asyncio.sleep(0.05)
+
+
+async def lengths(server: RedisServer) -> tuple[dict[bool, int], dict[bool, int]]:  # noqa: F811
+    """Tell how many bytes pass until a connection is made, and until all is answered."""
+    async with proxied(server) as (proxy, link):
+        made = dict(proxy.passed)
+        await ask(link)
+        return made, dict(proxy.passed)
+
+
+async def survive_all(server: RedisServer, cuts: list[Cut]) -> None:  # noqa: F811
+    for some in (cuts[at : at + AT_ONCE] for at in range(0, len(cuts), AT_ONCE)):
+        await asyncio.gather(*(survive(server, cut) for cut in some))
+
+
+@pytest.mark.parametrize("upward", [False, True])
+@pytest.mark.parametrize("how", ["drop", "reset"])
+def test_connection_that_breaks_at_any_byte_of_what_is_asked_or_answered(server, how, upward):  # noqa: F811
+    async def run() -> None:
+        made, whole = await lengths(server)
+        places = range(made[upward], whole[upward] + 1)
+        await survive_all(server, [Cut(1, upward, place, how) for place in places])
+
+    uvloop.run(run())
+
+
+def test_connection_that_breaks_while_it_is_made(server):  # noqa: F811
+    async def run() -> None:
+        made, _ = await lengths(server)
+        cuts = [Cut(2, False, place, "reset") for place in range(made[False] + 1)]
+        cuts += [Cut(2, True, place, "reset") for place in range(0, made[True], 101)]
+        await survive_all(server, cuts)
+
+    uvloop.run(run())
+
+
+def test_connection_that_is_a_black_hole_from_any_byte_on(server):  # noqa: F811
+    async def run() -> None:
+        made, whole = await lengths(server)
+        cuts = [
+            Cut(1, up, at, "hang") for up in (True, False) for at in range(made[up], whole[up], 9)
+        ]
+        cuts += [Cut(2, False, place, "hang") for place in range(0, made[False], 60)]
+        await survive_all(server, cuts)
+
+    uvloop.run(run())
+
+
+@pytest.mark.parametrize("wait_s", [0, 0.001, 0.01, 0.1])
+def test_connection_that_broke_while_nothing_was_asked(server, wait_s):  # noqa: F811
+    """Then uvloop's transport has been closed, and raises `RuntimeError` at what is sent."""
+
+    async def run() -> None:
+        async with proxied(server) as (proxy, link), asyncio.timeout(BOUND_S):
+            for _ in range(3):
+                proxy.close()
+                await asyncio.sleep(wait_s)
+                await ask(link)
+            assert b"PONG" == await link.send("PING")
+
+    uvloop.run(run())

@@ -1,0 +1,275 @@
+"""Background tasks of every log that end for whatever reason: the log works again, soon."""
+
+import asyncio
+import ctypes
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from app.errors import ServiceError
+from app.eventlog.shared import SharedSqliteLog
+from app.eventlog.shared_database import prepare
+from app.eventlog.sqlite import SqliteLog
+from app.eventlog.supervision import Supervisor
+from app.eventlog.writer import Writer
+from app.events import Event
+from tests.eventlog.contract import END, START, deltas
+from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
+from tests.eventlog.test_redis_leases import read_to_end, until
+
+ERRORS = (RuntimeError, OSError, KeyError, asyncio.CancelledError, MemoryError)
+BOUND_S = 5
+
+
+def strike(owner: Any, method: str, error: type[BaseException], *, times: float = 1) -> None:
+    """Have the next calls of a method raise."""
+    left = times
+
+    def raising(*_: Any, **__: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            delattr(owner, method)
+        raise error("from nowhere")
+
+    setattr(owner, method, raising)
+
+
+async def live(owner: Any, reader: Any, stream: str) -> None:
+    """Live through one stream, at the process that produces it and at another."""
+    await owner.create(stream)
+    reading = [asyncio.create_task(read_to_end(log, stream)) for log in (owner, reader)]
+    events: list[Event] = [START, *deltas("a", "b"), END]
+    for event in events:
+        await owner.append(stream, [event])
+        await asyncio.sleep(0.02)
+
+    assert [events, events] == await asyncio.gather(*reading)
+
+
+async def outlive(first: Any, second: Any, owner: Any, method: str, error: type[BaseException]):
+    """A task of the first log is struck while streams run: all is well again within the bound."""
+    before, other, during = (f"{name}-{error.__name__}" for name in ("before", "other", "during"))
+    async with asyncio.timeout(BOUND_S):
+        await first.create(before)
+        await first.append(before, [START])
+        await second.create(other)
+        reading = [asyncio.create_task(read_to_end(log, before)) for log in (first, second)]
+        await asyncio.sleep(0.1)
+        strike(owner, method, error)
+        first.attend(other)  # so that whoever looks now and then does so now
+        waiting = asyncio.gather(
+            first.append(before, deltas("a")), first.create(during), return_exceptions=True
+        )
+        for result in await waiting:  # whatever it is, it is an answer
+            assert not isinstance(result, BaseException) or isinstance(result, ServiceError)
+        await until(lambda: method not in vars(owner))
+        await until(first.healthy)
+        await first.append(before, [END])
+        assert (await reading[0])[-1] == END == (await reading[1])[-1]
+        await live(first, second, f"first-{error.__name__}")
+        await live(second, first, f"second-{error.__name__}")
+
+
+REDIS = {
+    "link": ("_link", "_round_trip"),
+    "link of the tails": ("_tail_link", "_round_trip"),
+    "writer": ("_owner", "_write"),
+    "leases": ("_owner", "_renew"),
+    "tails": ("_tails", "_read"),
+    "watch": ("_tails", "_look_after"),
+}
+
+
+@asynccontextmanager
+async def pair(url: str):
+    async with opened(url, lease_s=1) as first, opened(url, lease_s=1) as second:
+        yield first, second
+
+
+@pytest.mark.parametrize("task", REDIS)
+async def test_task_of_the_redis_log_that_is_struck_is_made_good(server, task):  # noqa: F811
+    async def strike_with(error: type[BaseException]) -> None:
+        part, method = REDIS[task]
+        async with pair(server.url) as (first, second):
+            await outlive(first, second, getattr(first, part), method, error)
+
+    await asyncio.gather(*map(strike_with, ERRORS))
+
+
+@pytest.mark.parametrize(
+    "name", ["redis link", "redis writer", "redis leases", "redis tails", "redis watch"]
+)
+async def test_cancelled_task_of_the_redis_log_is_seen_and_started_again(server, name):  # noqa: F811
+    async with opened(server.url, lease_s=1) as first:
+        with structlog.testing.capture_logs() as said:
+            for task in asyncio.all_tasks():
+                if task.get_name() == name:
+                    task.cancel()
+            await asyncio.sleep(0)
+            await until(lambda: not first.healthy(), 0.5)
+        await until(first.healthy)
+        await live(first, first, "st_1")
+
+    told = {(one["task"], one["error"]) for one in said if "task" in one}
+    assert {(name, "CancelledError")} == told
+
+
+@pytest.mark.parametrize("error", [KeyError, RuntimeError])
+async def test_link_that_always_fails_is_away_and_answers(server, error):  # noqa: F811
+    async with opened(server.url, lease_s=1) as log:
+        await log.create("st_1")
+        strike(log._link, "_round_trip", error, times=10**9)
+        strike(log._link, "_make", error, times=10**9)
+        reply = log._link.send("PING")
+        appending = asyncio.create_task(log.append("st_1", [START]))
+        reading = asyncio.create_task(log.state("of another"))
+        async with asyncio.timeout(BOUND_S):
+            await appending  # it is shown, as whenever Redis is away
+            for waiting in (reply, reading):
+                assert isinstance(
+                    (await asyncio.gather(waiting, return_exceptions=True))[0], Exception
+                )
+            await until(lambda: not log.healthy())
+        delattr(log._link, "_round_trip")
+        delattr(log._link, "_make")
+        await until(log.healthy)
+        await live(log, log, "st_2")
+
+
+async def test_writer_that_always_fails_lets_nobody_wait(server):  # noqa: F811
+    async with pair(server.url) as (first, second):
+        await first.create("st_1")
+        strike(first._owner, "_write", KeyError, times=10**9)
+        async with asyncio.timeout(BOUND_S):
+            await first.append("st_1", [START])
+            await first.append("st_1", [*deltas("a"), END])
+        assert not first.healthy()
+        delattr(first._owner, "_write")
+        await until(first.healthy)
+
+        assert [START, *deltas("a"), END] == await read_to_end(second)
+
+
+@asynccontextmanager
+async def sharing(folder: Path):
+    path = folder / "log.db"
+    prepare(path, now=time.time())
+    limits: dict[str, Any] = {"retention_s": 100, "max_bytes": 10**8}
+    async with AsyncExitStack() as stack:
+        logs = []
+        for _ in range(2):
+            log = SharedSqliteLog(path, **limits)
+            await log.open()
+            stack.push_async_callback(log.close)
+            logs.append(log)
+        yield logs
+
+
+SQLITE = {
+    "feed": (lambda log: log._feed, "_look_at_all"),
+    "processes": (lambda log: log._database, "find_lost"),
+    "sweeper": (lambda log: log, "sweep"),
+    "transaction": (lambda log: log._database, "transact"),
+    "reading": (lambda log: log._database, "look"),
+}
+
+
+@pytest.mark.parametrize("task", SQLITE)
+async def test_task_of_the_shared_file_that_is_struck_is_made_good(tmp_path, task):
+    async def strike_with(error: type[BaseException]) -> None:
+        folder = tmp_path / error.__name__
+        folder.mkdir()
+        await outlive_shared(folder, task, error)
+
+    await asyncio.gather(*map(strike_with, ERRORS))
+
+
+async def outlive_shared(folder: Path, task: str, error: type[BaseException]) -> None:
+    part, method = SQLITE[task]
+    async with sharing(folder) as (first, second):
+        struck: Any = part(first)
+        if task == "sweeper":
+            asyncio.get_running_loop().call_later(0.15, first._due.set)
+        async with asyncio.timeout(BOUND_S):
+            await second.create("st_1")
+            await second.append("st_1", [START])
+            await first.create("own")
+            reading = asyncio.create_task(first.read("st_1", 1, timeout_s=5))
+            await asyncio.sleep(0.05)
+            strike(struck, method, error)
+            appending = first.append("own", [START])
+            (result,) = await asyncio.gather(appending, return_exceptions=True)
+            assert result is None or isinstance(result, ServiceError)
+            await asyncio.gather(first.state("st_1"), return_exceptions=True)
+            await until(lambda: method not in vars(struck))
+            first._due.set()
+            await until(first.healthy)
+            await second.append("st_1", deltas("a"))
+            await asyncio.gather(reading, return_exceptions=True)
+            await live(first, second, "after one")
+            await live(second, first, "after two")
+
+
+def kill_thread(writer: Writer) -> None:
+    """End the thread at the next thing that it is given, which is lost with it."""
+    assert writer._alive is not None
+    thread = ctypes.c_ulong(writer._alive.ident or 0)
+    assert 1 == ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(SystemExit))
+
+
+@pytest.mark.parametrize("first_asked", ["append", "find"])
+async def test_thread_that_dies_is_replaced_and_its_callers_are_answered(tmp_path, first_asked):
+    log = SqliteLog(tmp_path / "log.db", retention_s=100, max_bytes=10**8)
+    await log.open()
+    await log.create("st_1")
+    kill_thread(log._writer)
+    calls: dict[str, Callable[[], Any]] = {
+        "append": partial(log.append, "st_1", [START]),
+        "find": partial(log.find, "nobody"),
+    }
+    async with asyncio.timeout(BOUND_S):
+        with pytest.raises(ServiceError):
+            await calls[first_asked]()
+        await until(lambda: not log.healthy())
+        await log.create("st_2")
+        await until(log.healthy)
+        await live(log, log, "st_3")
+    await log.close()
+
+
+async def test_thread_that_cannot_be_started_fails_the_write_only(tmp_path, monkeypatch):
+    log = SqliteLog(tmp_path / "log.db", retention_s=100, max_bytes=10**8)
+    await log.open()
+    strike(log._writer, "_do", RuntimeError)
+    async with asyncio.timeout(BOUND_S):
+        with pytest.raises(ServiceError):
+            await log.create("st_1")
+        await live(log, log, "st_2")
+    await log.close()
+
+
+async def test_task_that_returns_is_started_again_after_longer_and_longer_pauses():
+    runs: list[float] = []
+
+    async def work() -> None:
+        runs.append(time.monotonic())
+
+    supervisor = Supervisor()
+    supervisor.keep("a task", work)
+    await until(lambda: len(runs) == 5)
+    assert not supervisor.healthy
+    await supervisor.close()
+    pauses = [after - before for before, after in pairwise(runs)]
+
+    assert pauses == sorted(pauses)
+    count = len(runs)
+    await asyncio.sleep(1)
+    assert len(runs) == count
