@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from app.errors import RelayError, RequestError, ServiceError
-from app.eventlog import Claim, EventLog, Follower, LogState, read_all
+from app.eventlog import Claim, EventLog, Follower, LogState, cursor_after, read_all
 from app.events import Event, StreamEnd, StreamTarget
 from app.limits import Limits
 from app.relay import Relay, outcome_of, shut_down
@@ -95,9 +95,9 @@ class Reader:
         """Tell it no more."""
         self._log.unfollow(self.stream, follower)
 
-    async def read_all(self) -> Sequence[Event]:
-        """Give all events so far."""
-        return await read_all(self._log, self.stream)
+    async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
+        """Give all events so far, on request without an `Ending`."""
+        return await read_all(self._log, self.stream, ending=ending)
 
     async def state(self) -> LogState:
         """Tell how far the stream is."""
@@ -207,7 +207,7 @@ class Hub:
                     return None
                 if isinstance(event, StreamEnd):
                     return outcome_of(event)
-            after += len(events)
+            after = cursor_after(after, events)
 
     async def _create(self, stream: str, key: str | None, digest: str) -> Claim:
         self._starting += 1

@@ -15,7 +15,7 @@ from app.dialects.front import Front, Writer, frame_id
 from app.dialects.native import Writer as NativeWriter
 from app.dialects.native import compact
 from app.errors import RelayError, RequestError, ServiceError
-from app.eventlog import LogState
+from app.eventlog import STRIDE, Ending, LogState
 from app.events import Event, StreamEnd
 from app.hub import Reader
 
@@ -141,6 +141,9 @@ class EventStream(Response):
                 continue
             events = await self._reader.read(self._after, timeout_s=self._heartbeat_s)
             if events:
+                if isinstance(events, Ending):
+                    self._writer.skip(events.after - self._after)
+                    self._after = events.after
                 await self._send(map(self._writer.feed, events))
                 self._note(events)
             else:
@@ -152,7 +155,7 @@ class EventStream(Response):
 
     async def _send_snapshot(self) -> None:
         assert isinstance(self._writer, NativeWriter)  # noqa: S101  (no other can be asked for)
-        events = await self._reader.read_all()
+        events = await self._reader.read_all(ending=False)  # whose ids do not follow
         await self._send(starmap(self._writer.frame, compact(events)), gives_way=True)
         self._note(events)
 
@@ -245,15 +248,17 @@ async def read_from(
     """
     try:
         state = await reader.state()
-        last = state.last if state.kept is None else state.kept
+        ended_elsewhere = state.kept is not None and after >= STRIDE
+        last = state.last if state.kept is None or ended_elsewhere else state.kept
         if after and front.letter:
-            last = await count_frames(front, reader, last)
-        if after > last:
+            gap = last - last % STRIDE
+            last = gap + await count_frames(front, reader, last - gap)
+        if after > last or after // STRIDE != last // STRIDE:
             raise _beyond(reader.stream, front, after, last, state)
     except BaseException:
         reader.leave()
         raise
-    if state.ended and after == last and state.kept is None:
+    if state.ended and after == last and (state.kept is None or ended_elsewhere):
         reader.leave()
         return Response(status_code=204, headers={"cache-control": "no-store"})
     after = 0 if front.replays and not suffix else after

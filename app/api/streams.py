@@ -11,6 +11,7 @@ from app.dialects.front import Front, parse_frame_id
 from app.dialects.fronts import FRONTS
 from app.dialects.native import Timings, render_result
 from app.errors import RequestError, ServiceError
+from app.events import StreamEnd
 from app.hub import Hub
 
 
@@ -72,8 +73,12 @@ class Streams:
 
     async def _state(self, stream: str, *, status_code: int) -> Response:
         state = await self._hub.state(stream)
+        events = await self._hub.events(stream)
+        if not state.ended and events and isinstance(events[-1], StreamEnd):
+            state = await self._hub.state(stream)
         timings = Timings(round(state.started_at, 3), state.ended_at and round(state.ended_at, 3))
-        result = render_result(stream, await self._hub.events(stream), timings=timings)
+        last = state.last if state.kept is not None and len(events) > state.kept else None
+        result = render_result(stream, events, timings=timings, last=last)
         return Response(
             msgspec.json.encode(result),
             status_code=status_code,

@@ -4,8 +4,8 @@ A renderer is a pure function of the log: no clock, no chance, nothing but the e
 `labels` in `stream.start`. So the frames of a stream in a dialect are always the same ones,
 and a reader that comes back is given those after the one that it saw last.
 
-The id of a frame is `<stream>.<letter><n>`: n counts the frames of this dialect from 1, and
-the native dialect, whose frames are the events, has no letter.
+The id of a frame is `<stream>.<letter><n>`: n counts the frames of this dialect from 1, with
+a gap where a log has one, and the native dialect, whose frames are the events, has no letter.
 """
 
 import re
@@ -44,6 +44,9 @@ class Writer(Protocol):
     def feed(self, event: Event) -> bytes:
         """Give what the next event adds, which may be nothing."""
 
+    def skip(self, count: int) -> None:
+        """Leave out so many numbers: those of frames that were lost."""
+
 
 class Numbered:
     """Writes the frames of a renderer, with ids, and only those after the cursor."""
@@ -55,6 +58,7 @@ class Numbered:
     ) -> None:
         self.count = 0
         """How many frames there were, those that were left out too."""
+        self._skipped = 0
         self._renderer = renderer
         self._prefix = f"id: {stream}.{letter}".encode()
         self._after = after
@@ -64,13 +68,18 @@ class Numbered:
         """Give what the next event adds, which may be nothing."""
         return b"".join([self._write(frame) for frame in self._renderer.feed(event)])
 
+    def skip(self, count: int) -> None:
+        """Leave out so many numbers: those of frames that were lost."""
+        self._skipped += count
+
     def _write(self, frame: Frame) -> bytes:
         self.count += 1
-        if self.count <= self._after:
+        number = self._skipped + self.count
+        if number <= self._after:
             return b""
         retry, self._retry = self._retry, b""
         name = b"event: %b\n" % frame.event.encode() if frame.event else b""
-        return b"%b%b%d\n%bdata: %b\n\n" % (retry, self._prefix, self.count, name, frame.data)
+        return b"%b%b%d\n%bdata: %b\n\n" % (retry, self._prefix, number, name, frame.data)
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -158,5 +167,5 @@ def parse_frame_id(text: str, *, letter: str) -> tuple[str | None, int]:
 
 
 _FRAME_ID = re.compile(
-    r"(?:(?P<stream>[\w-]{1,64})\.(?P<letter>[a-z]?))?(?P<number>\d{1,15})", re.ASCII
+    r"(?:(?P<stream>[\w-]{1,64})\.(?P<letter>[a-z]?))?(?P<number>\d{1,16})", re.ASCII
 )

@@ -75,6 +75,10 @@ class Writer:
         self._number += 1  # what `frame` does, without a call
         return b"%b%d%b%b\n\n" % (self._id, self._number, LINES[type(event)], encode(event))
 
+    def skip(self, count: int) -> None:
+        """Leave out so many numbers: those of events that were lost."""
+        self._number += count
+
     def frame(self, number: int, event: Event) -> bytes:
         """Give the frame of an event further on, those between being left out."""
         self._number = number
@@ -161,9 +165,13 @@ class Result(msgspec.Struct, omit_defaults=True):
 
 
 def render_result(
-    stream: str, events: Iterable[Event], *, timings: Timings | None = None
+    stream: str,
+    events: Iterable[Event],
+    *,
+    timings: Timings | None = None,
+    last: int | None = None,
 ) -> Result:
-    """Fold the events of a stream into one object."""
+    """Fold the events of a stream into one object; `last` is the number of the last one."""
     result = Result(stream, "running", "", 0, event_id(stream, 0), "", [], [])
     blocks: dict[int, Any] = {}
     pieces: dict[int, list[str]] = {}
@@ -220,6 +228,6 @@ def render_result(
     )
     if result.status != "running":
         result.message = render_turn(result.blocks, calls=result.status == "completed")
-    result.last_event_id = event_id(stream, count)
+    result.last_event_id = event_id(stream, count if last is None else last)
     result.timings = timings
     return result

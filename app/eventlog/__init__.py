@@ -2,10 +2,11 @@
 
 A cursor is the number of the last event its reader has seen, 0 at the start. Live reading
 and reading again are the same call. A log never changes behind a cursor: events are only
-added, and nothing is added after a `stream.end`.
+added, and nothing is added after a `stream.end`. Events are numbered from 1, without a gap but
+for the one before an `Ending`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from app.events import Event, StreamEnd
@@ -17,6 +18,34 @@ Nothing means that the stream has been removed."""
 
 PAGE = 1000
 """How many events `read` gives at once, unless told otherwise."""
+
+
+STRIDE = 10**8
+"""More events than a stream can have, and more frames than they make in any dialect."""
+
+
+class Ending(list[Event]):
+    """Events by which another process has ended a stream for a producer that was lost.
+
+    Readers of that producer may have seen more events than were kept, and those have numbers.
+    So that no number means two things, the end of a stream of which n were kept begins with
+    the number (n + 1) * STRIDE + n + 1 and counts from there.
+    """
+
+    def __init__(self, events: Iterable[Event], *, after: int) -> None:
+        super().__init__(events)
+        self.after = after
+        """The number before that of the first event."""
+
+
+def before_ending(kept: int) -> int:
+    """Return the number before that of the first event of an `Ending`, if so many were kept."""
+    return (kept + 1) * STRIDE + kept
+
+
+def cursor_after(after: int, events: Sequence[Event]) -> int:
+    """Return the cursor of a reader that has read these events after a cursor."""
+    return (events.after if isinstance(events, Ending) else after) + len(events)
 
 
 class LogUnusable(Exception):
@@ -33,7 +62,7 @@ class LogState(NamedTuple):
     ended_at: float | None = None
     """When the `stream.end` was added, in unix seconds."""
     kept: int | None = None
-    """The last event that a cursor may name, where events after it were seen and lost since."""
+    """The producer's last event, where the stream has an `Ending`: more may have been seen."""
     settled: bool = True
     """Whether there are no later events that are known elsewhere and on their way here."""
 
@@ -119,7 +148,11 @@ class EventLog(Protocol):
         """Give the events after the cursor, at most `limit` of them.
 
         Waits up to `timeout_s` seconds for the first one. Empty when none came, and at once
-        when the stream has ended and the cursor is at its end.
+        when the stream has ended and the cursor is at its end. The events of an `Ending` are
+        given as one, and never together with those before it.
+
+        Raises:
+            RequestError: `conflict`, the cursor names an event that was lost.
         """
 
     def follow(self, stream: str, after: int, follower: Follower) -> bool:
@@ -165,11 +198,15 @@ class EventLog(Protocol):
         """Let nobody wait here any longer for streams of other processes: this one stops."""
 
 
-async def read_all(event_log: EventLog, stream: str) -> list[Event]:
-    """Give all events so far, without waiting."""
+async def read_all(event_log: EventLog, stream: str, *, ending: bool = True) -> list[Event]:
+    """Give all events so far, without waiting; on request without an `Ending`."""
     events: list[Event] = []
-    while page := await event_log.read(stream, len(events), timeout_s=0):
+    after = 0
+    while page := await event_log.read(stream, after, timeout_s=0):
+        if isinstance(page, Ending) and not ending:
+            break
         events += page
+        after = cursor_after(after, page)
         if isinstance(page[-1], StreamEnd):
             break
     return events

@@ -80,7 +80,7 @@ class Supervisor:
         kept.timer = None
         try:
             kept.task = asyncio.create_task(kept.work(), name=kept.name)
-        except Exception as error:  # such as a lack of memory
+        except (MemoryError, RuntimeError) as error:  # there is no room for a task
             self._fail(kept, error)
             return
         kept.task.add_done_callback(partial(self._ended, kept))

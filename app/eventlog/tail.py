@@ -19,6 +19,8 @@ class Tail:
         self.over = False
         """Whether it is to be read no more, for whatever reason: readers read pages."""
         self.missing_since: float | None = None
+        self.behind_since: float | None = None
+        """Since when it has not moved though there is more, and whether its stream is away."""
         self.used_at = now
         self.followers: list[Follower] = []
         self._events: list[Event] = []

@@ -119,7 +119,7 @@ class Writer:
         future: asyncio.Future[Sequence[Any]]
         try:
             future = self._do(partial(self._transact, [job.work for job in jobs]))
-        except Exception as error:  # such as no thread to be had
+        except (MemoryError, RuntimeError) as error:  # there is no thread to be had
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)
         future.add_done_callback(partial(self._finish, jobs))

@@ -17,7 +17,7 @@ class FullReader(Reader):
         log = MemoryLog(retention_s=1, max_bytes=1, max_stream_bytes=1, max_stream_events=1)
         super().__init__("st_1", log, lambda *_: None)
 
-    async def read_all(self) -> Sequence[Event]:
+    async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
         return EVENTS
 
 

@@ -9,10 +9,11 @@ import pytest
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, read_all
 from app.eventlog.redis.lease import SETTLE_S
+from app.eventlog.redis.log import RedisLog
 from app.events import Event
 from tests.eventlog.contract import END, START, code_of, deltas
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
-from tests.eventlog.test_redis_leases import LEASE_S, read_to_end, until
+from tests.eventlog.test_redis_leases import LEASE_S, freeze, read_to_end, until
 from tests.redis_server import redis_server, wire_to
 
 
@@ -178,6 +179,34 @@ async def test_full_redis_takes_no_new_streams_and_stops_no_running_ones(tmp_pat
             assert [START, *deltas("a", "b"), END] == await read_all(second, "st_1")
 
 
+async def test_full_redis_takes_no_stream_from_its_owner(tmp_path):
+    """Leases are renewed, and what is lost is ended and stopped, though nothing else is taken."""
+    with redis_server(tmp_path) as own:
+        limits = {"lease_s": LEASE_S}
+        async with opened(own.url, **limits) as first, opened(own.url, **limits) as second:
+            stopped: list[str] = []
+            first.on_stop(stopped.append)
+            for stream in ("st_1", "st_2"):
+                await first.create(stream)
+                await first.append(stream, [START])
+            own.ask("CONFIG", "SET", "maxmemory", "1")
+            await first.append("st_1", deltas("a"))
+            await asyncio.sleep(3 * LEASE_S)
+            assert not (await second.state("st_1")).ended
+            await second.ask_stop("st_2")
+            await until(lambda: "st_2" in stopped)
+            freeze(first)
+            await until_ended(second, "st_2")
+            first._owner.open()
+            own.ask("CONFIG", "SET", "maxmemory", "0")
+
+
+async def until_ended(event_log: RedisLog, stream: str) -> None:
+    async with asyncio.timeout(5):
+        while not (await event_log.state(stream)).ended:  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0.05)
+
+
 async def test_readers_of_others_streams_are_sent_away_in_time(server, wire):  # noqa: F811
     async with opened(server.url) as first, opened(wire.url, lease_s=1) as second:
         await first.create("st_1")
@@ -208,7 +237,7 @@ async def test_unknown_is_not_said_before_owners_had_time_to_come_back(server, w
     async with opened(wire.url, lease_s=LEASE_S) as event_log:
         assert "not_found" == await code_of(event_log, "st_1")
         wire.cut()
-        await until(lambda: not event_log.healthy())
+        await until(lambda: event_log._link.away)  # that of the readers may be so first
         wire.mend()
         await until(event_log.healthy)
         assert "overloaded" == await code_of(event_log, "st_1")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import read_all
+from app.eventlog import cursor_after, read_all
 from app.eventlog.recovery import LOST
 from app.eventlog.redis.log import RedisLog
 from app.events import (
@@ -39,7 +39,9 @@ async def read_to_end(event_log: RedisLog, stream: str = "st_1", after: int = 0)
     events: list[Event] = []
     async with asyncio.timeout(10):
         while not events or not isinstance(events[-1], StreamEnd):
-            events += await event_log.read(stream, after + len(events), timeout_s=1)
+            read = await event_log.read(stream, after, timeout_s=1)
+            events += read
+            after = cursor_after(after, read)
     return events
 
 

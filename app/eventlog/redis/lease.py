@@ -15,8 +15,8 @@ class Lease:
     """The terms on which the process `owner` produces streams.
 
     A lease holds for `s` seconds and is renewed every `renew_s`. The `_ms` are times to
-    live in Redis: of an ended log, of its meta, and of what is no longer renewed. For
-    `settle_s` after Redis was away it may lack what owners know.
+    live in Redis: of an ended log, of its meta, and of a log and whatever else that is no
+    longer renewed. For `settle_s` after Redis was away it may lack what owners know.
     """
 
     def __init__(self, owner: str, *, s: float, retention_s: float) -> None:
@@ -28,4 +28,5 @@ class Lease:
         self.ms = int(s * 1000)
         self.log_ms = int((retention_s + SPARE_S) * 1000)
         self.meta_ms = self.log_ms + REMEMBERED_S * 1000
+        self.running_log_ms = self.log_ms + self.ms
         self.running_ms = self.meta_ms + self.ms

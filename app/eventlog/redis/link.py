@@ -8,6 +8,7 @@ may be done twice, and are sent again over the next connection if theirs broke.
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -44,6 +45,8 @@ TRIES = 3
 
 _BROKEN = (RedisError, OSError, TimeoutError, EOFError, RuntimeError)
 """What a connection raises that breaks: the last is uvloop's ("the handler is closed")."""
+
+_RUN_ID = re.compile(rb"^run_id:(\w+)", re.MULTILINE)
 
 _OTHER = (ReadOnlyError, NoScriptError, ClusterDownError)
 """Errors of a server that is no longer the same, or no longer the one that writes."""
@@ -104,9 +107,13 @@ class Link:
         self._connection: Connection | None = None
         self._tasks = Supervisor()
         self._timer: asyncio.TimerHandle | None = None
+        self._run_id = b""
+        """Of the server that was connected to last."""
+        self._is_new = False
+        """Whether that is another one than before, or a life of its own."""
         self.away = False
         self.changed_at = float("-inf")
-        """When it was away first or back last, by the loop's clock."""
+        """When it was away first or back last, or another one, by the loop's clock."""
 
     async def open(self) -> None:
         """Make the first connection.
@@ -181,12 +188,16 @@ class Link:
                 await connection.connect()  # type: ignore[no-untyped-call]
                 for script in SCRIPTS:
                     await connection.send_command("SCRIPT", "LOAD", script.text)
+                await connection.send_command("INFO", "server")
                 for _ in SCRIPTS:
                     await connection.read_response()
+                run = _RUN_ID.search(await connection.read_response())
         except BaseException:
             await _drop(connection)
             raise
         self._connection = connection
+        run_id = run[1] if run is not None else b""
+        self._is_new, self._run_id = run_id != self._run_id, run_id
 
     async def _serve(self) -> None:
         while True:
@@ -258,8 +269,9 @@ class Link:
             self._timer = None
         if self.away:
             self._log("Redis is back")
+        if self.away or self._is_new:
+            self.changed_at = asyncio.get_running_loop().time()
         self.away = False
-        self.changed_at = asyncio.get_running_loop().time()
         self._on_up()
 
     def _fail_waiting(self) -> None:

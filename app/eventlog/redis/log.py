@@ -24,6 +24,7 @@ from app.eventlog.redis.pages import Pages
 from app.eventlog.redis.scripts import (
     ASK_STOP,
     DELETE,
+    TELL,
     claim_key,
     inbox_key,
     log_key,
@@ -240,7 +241,7 @@ class RedisLog:
                 if timeout_s > 0 and await self._bide(timeout_s):
                     return ()
                 raise
-            if page.entries or page.ended_at is not None or timeout_s <= 0:
+            if after < page.last or page.ended_at is not None or timeout_s <= 0:
                 return self._pages.events(stream, page, after)
             tail = self._tails.find(stream) or self._tails.start(stream, page.last)
         if after >= tail.last and not tail.ended and timeout_s > 0:
@@ -276,7 +277,7 @@ class RedisLog:
             ended=page.ended_at is not None,
             started_at=page.started_at,
             ended_at=page.ended_at,
-            kept=page.kept if page.forked else None,
+            kept=page.kept,
             settled=self._pages.settled(),
         )
 
@@ -295,9 +296,7 @@ class RedisLog:
 
     def _tell(self, owner: str, what: str, stream: str) -> None:
         """Tell a process something about a stream of its own."""
-        inbox = inbox_key(owner)
-        self._link.send("XADD", inbox, "MAXLEN", "~", INBOX_MESSAGES, "*", what, stream)
-        self._link.send("PEXPIRE", inbox, INBOX_MS)
+        self._link.run(TELL, [inbox_key(owner)], INBOX_MESSAGES, INBOX_MS, what, stream)
 
     def _hear(self, what: str, stream: str) -> None:
         if what == "gone":

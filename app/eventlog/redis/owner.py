@@ -27,7 +27,6 @@ from app.eventlog.redis.scripts import (
     CLAIM,
     CREATE,
     FENCED,
-    FORK,
     GONE,
     MISSING,
     RENEW,
@@ -270,7 +269,7 @@ class Owner:
         """Write what some of the streams have to be written, and take those out."""
         lease = self._lease
         keys: list[str] = []
-        parts: list[Part] = [lease.owner, lease.log_ms, lease.meta_ms]
+        parts: list[Part] = [lease.owner, lease.running_log_ms, lease.log_ms, lease.meta_ms]
         asked: list[Run] = []
         size = 0
         for run in runs.values():
@@ -343,8 +342,6 @@ class Owner:
         Readers that have not seen more of it than was kept read on in Redis.
         """
         log.warning("stream was ended elsewhere", stream=run.stream, kept=kept)
-        if len(run.entry.events) > kept:
-            self._link.run(FORK, [meta_key(run.stream)])
         self.runs.pop(run.stream, None)
         self.lost[run.stream] = None
         if len(self.lost) > LOST_IDS:
@@ -383,7 +380,8 @@ class Owner:
         lease = self._lease
         keys = [make(run.stream) for run in runs for make in (meta_key, log_key)]
         epochs = [EPOCH] * len(runs)
-        renewed = self._link.run(RENEW, keys, lease.owner, ms, lease.running_ms, *epochs)
+        times = (ms, lease.running_log_ms, lease.running_ms)
+        renewed = self._link.run(RENEW, keys, lease.owner, *times, *epochs)
         for run in runs:
             for key in run.keys:
                 self._link.send("PEXPIRE", key, lease.running_ms)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from app.eventlog import PAGE
+from app.eventlog import PAGE, STRIDE, Ending, before_ending
 from app.eventlog.entries import expired, unknown
 from app.eventlog.recovery import LOST, ending_of
 from app.eventlog.redis.failures import asked, away, conflict
@@ -31,8 +31,7 @@ class Page(NamedTuple):
     last: int
     epoch: int
     gone: bool
-    kept: int
-    forked: bool
+    kept: int | None
     lease_s: float
     attended_s: float
     entries: Sequence[tuple[bytes, Sequence[bytes]]]
@@ -43,14 +42,34 @@ class Page(NamedTuple):
         return self.ended_at is None and not self.gone and self.lease_s < 0
 
     def events(self, after: int) -> list[Event]:
-        """Give the events, which come after the cursor.
+        """Give the events, which come after the cursor: those up to an `Ending`, or of it.
 
         Raises:
             ValueError: they do not follow it.
         """
-        if self.entries and number_of(self.entries[0][0]) != after + 1:
+        if not self.entries:
+            if after < self.last:
+                raise ValueError("all events are missing")
+            return []
+        first, before = number_of(self.entries[0][0]), 0
+        if self.kept is not None:
+            before = before_ending(self.kept)
+        if first == before + 1 and after == self.kept:
+            return Ending(_decoded(self.entries), after=before)
+        if first != after + 1:
             raise ValueError("events are missing")
-        return [decode(fields[1]) for _, fields in self.entries]
+        own = len(self.entries) if self.kept is None or after >= before else self.kept - after
+        return _decoded(self.entries[:own])
+
+    def has(self, cursor: int) -> bool:
+        """Tell whether a cursor names an event that is here, or may come."""
+        if self.kept is None:
+            return cursor <= self.last if self.ended_at is not None else cursor < STRIDE
+        return cursor <= self.kept or before_ending(self.kept) < cursor <= self.last
+
+
+def _decoded(entries: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Event]:
+    return [decode(fields[1]) for _, fields in entries]
 
 
 class Pages:
@@ -83,9 +102,10 @@ class Pages:
         until = self._wall() - self._lease.retention_s
         if page.gone or (page.ended_at is not None and page.ended_at <= until):
             raise expired(stream, self._lease.retention_s)
-        ahead = page.ended_at is not None and after > page.last and self.settled()
-        if ahead or (page.forked and after > page.kept):
-            raise conflict(stream, page.kept if page.forked else page.last)
+        if not page.has(after):
+            if page.kept is None and not self.settled():
+                raise away()
+            raise conflict(stream, page.last if page.kept is None else page.kept)
         return page
 
     async def _ask(self, stream: str, after: int, limit: int) -> Page | None:
@@ -93,15 +113,14 @@ class Pages:
         found: list[Any] | None = await self._link.run(PAGE_SCRIPT, keys, after, limit)
         if found is None:
             return None
-        started, ended, last, epoch, gone, kept, forked, lease_ms, attended_ms, entries = found
+        started, ended, last, epoch, gone, kept, lease_ms, attended_ms, entries = found
         return Page(
             started_at=float(started),
             ended_at=float(ended) if ended else None,
             last=last,
             epoch=epoch,
             gone=bool(gone),
-            kept=kept,
-            forked=bool(forked),
+            kept=kept if kept >= 0 else None,
             lease_s=lease_ms / 1000,
             attended_s=attended_ms / 1000,
             entries=entries,

@@ -7,17 +7,20 @@ the ids `<event number>-0` and the event's JSON in the field `e`; and `meta`, a 
 - `lease`: until when the owner need not be asked whether it lives, in ms of Redis's clock;
 - `started`, `ended`: unix seconds, the latter from the `stream.end` on;
 - `last`: the number of the last event;
-- `kept`: the number of the owner's last event, where another process ended the stream;
-- `fork`: set where readers may have seen events of the owner after that one;
+- `kept`: the number of the owner's last event, where another process ended the stream. The
+  numbers of that end begin beyond whatever the owner may have shown: `app.eventlog.Ending`;
 - `stop`: set once somebody asked for the end;
 - `attended`: until when readers elsewhere wait for more, in ms of Redis's clock;
 - `gone`: set when the stream was removed; what is left is a mark for the late.
 
-Times are those of Redis, since the clocks of replicas differ.
+Times are those of Redis, since the clocks of replicas differ. Every key has a time to live
+from the step that makes it.
 """
 
 from hashlib import sha1, sha256
 from typing import NamedTuple
+
+from app.eventlog import STRIDE
 
 PREFIX = "seseragi:"
 
@@ -25,6 +28,10 @@ PREFIX = "seseragi:"
 class Script(NamedTuple):
     text: str
     sha: str
+
+
+_ALWAYS = "#!lua flags=allow-oom\n"
+"""Begins a script that a full Redis has to do too: it adds next to nothing."""
 
 
 def _script(text: str) -> Script:
@@ -84,10 +91,11 @@ return ARGV[1]
 """)
 
 APPEND = _script("""
--- KEYS: meta and log of each stream. ARGV: owner, ttl ms of an ended log, of its meta; then
--- for each stream: epoch, number of the first event, ended or '', how many events, the events.
+-- KEYS: meta and log of each stream. ARGV: owner, ttl ms of a log that runs, of one that has
+-- ended, of its meta; then for each stream: epoch, number of the first event, ended or '', how
+-- many events, the events.
 -- Gives for each stream the number of its last event, or {what is the matter, a number}.
-local replies, at = {}, 4
+local replies, at = {}, 5
 for i = 1, #KEYS, 2 do
   local meta, log = KEYS[i], KEYS[i + 1]
   local first, ended, count = tonumber(ARGV[at + 1]), ARGV[at + 2], tonumber(ARGV[at + 3])
@@ -104,13 +112,23 @@ for i = 1, #KEYS, 2 do
     reply = {2, last}
   else
     for n = last + 1, first + count - 1 do
-      redis.call('XADD', log, string.format('%d-0', n), 'e', ARGV[at + 4 + n - first])
+      local id, event = string.format('%d-0', n), ARGV[at + 4 + n - first]
+      if last == 0 then
+        redis.call('XADD', log, id, 'e', event)
+        redis.call('PEXPIRE', log, ARGV[2])
+      elseif not redis.call('XADD', log, 'NOMKSTREAM', id, 'e', event) then
+        redis.call('HSET', meta, 'last', 0)
+        reply = {2, 0}  -- it was evicted: the owner has it whole
+        break
+      end
       last = n
     end
-    if ended ~= '' then
+    if reply then
+      -- it is to be written again
+    elseif ended ~= '' then
       redis.call('HSET', meta, 'last', last, 'ended', ended)
-      redis.call('PEXPIRE', log, ARGV[2])
-      redis.call('PEXPIRE', meta, ARGV[3])
+      redis.call('PEXPIRE', log, ARGV[3])
+      redis.call('PEXPIRE', meta, ARGV[4])
       reply = last
     else
       if count > 0 then redis.call('HSET', meta, 'last', last) end
@@ -124,9 +142,11 @@ return replies
 """)
 
 RENEW = _script(
-    _NOW
+    _ALWAYS
+    + _NOW
     + """
--- KEYS: meta and log of each stream. ARGV: owner, lease ms, ttl ms, then each stream's epoch.
+-- KEYS: meta and log of each stream. ARGV: owner, lease ms, ttl ms of a log that runs, of its
+-- meta, then each stream's epoch.
 -- Gives for each stream 0, or {what is the matter, a number}.
 local replies = {}
 for i = 1, #KEYS, 2 do
@@ -136,13 +156,13 @@ for i = 1, #KEYS, 2 do
     replies[#replies + 1] = {5, 0}
   elseif not is[1] then
     replies[#replies + 1] = {3, 0}
-  elseif is[1] ~= ARGV[1] or is[2] ~= ARGV[3 + (i + 1) / 2] then
+  elseif is[1] ~= ARGV[1] or is[2] ~= ARGV[4 + (i + 1) / 2] then
     replies[#replies + 1] = {4, tonumber(is[5] or is[6])}
   elseif is[7] then
     replies[#replies + 1] = 0
   else
     redis.call('HSET', KEYS[i], 'lease', now + ARGV[2])
-    redis.call('PEXPIRE', KEYS[i], ARGV[3])
+    redis.call('PEXPIRE', KEYS[i], ARGV[4])
     redis.call('PEXPIRE', KEYS[i + 1], ARGV[3])
     replies[#replies + 1] = is[3] and {1, 0} or 0
   end
@@ -157,7 +177,7 @@ PAGE = _script(
 -- KEYS: meta, log. ARGV: after, limit. Gives the meta's fields that readers need, how many ms
 -- of the lease and of the readers' attention are left, and the events after the cursor.
 local is = redis.call('HMGET', KEYS[1], 'started', 'ended', 'last', 'epoch', 'gone', 'kept',
-  'fork', 'lease', 'attended')
+  'lease', 'attended')
 if not is[3] and not is[5] then return false end
 local events = {}
 if tonumber(ARGV[2]) > 0 and not is[5] then
@@ -165,27 +185,29 @@ if tonumber(ARGV[2]) > 0 and not is[5] then
     'COUNT', ARGV[2])
 end
 return {is[1] or '0', is[2] or '', tonumber(is[3] or 0), tonumber(is[4] or 0), is[5] and 1 or 0,
-  tonumber(is[6] or 0), is[7] and 1 or 0, tonumber(is[8] or 0) - now,
-  tonumber(is[9] or 0) - now, events}
+  tonumber(is[6] or -1), tonumber(is[7] or 0) - now, tonumber(is[8] or 0) - now, events}
 """
 )
 
 LOOK = _script(
-    _NOW
+    _ALWAYS
+    + _NOW
     + """
 -- KEYS: the metas of streams. ARGV: for each, for how many ms it is attended from now on, or 0.
--- Gives for each 0 for one that runs, 1 ended, 2 gone, 3 not there, 4 its owner is lost.
+-- Gives for each two numbers: 0 for one that runs, 1 ended, 2 gone, 3 not there, 4 its owner is
+-- lost; and that of its last event.
 local replies = {}
 for i, meta in ipairs(KEYS) do
-  local is = redis.call('HMGET', meta, 'ended', 'gone', 'lease')
+  local is = redis.call('HMGET', meta, 'ended', 'gone', 'lease', 'last')
+  replies[2 * i] = tonumber(is[4] or 0)
   if is[2] then
-    replies[i] = 2
+    replies[2 * i - 1] = 2
   elseif not is[3] then
-    replies[i] = 3
+    replies[2 * i - 1] = 3
   elseif is[1] then
-    replies[i] = 1
+    replies[2 * i - 1] = 1
   else
-    replies[i] = tonumber(is[3]) < now and 4 or 0
+    replies[2 * i - 1] = tonumber(is[3]) < now and 4 or 0
     if ARGV[i] ~= '0' then redis.call('HSET', meta, 'attended', now + ARGV[i]) end
   end
 end
@@ -194,7 +216,9 @@ return replies
 )
 
 END = _script(
-    _NOW
+    _ALWAYS
+    + _NOW
+    + f"local STRIDE = {STRIDE}"
     + """
 -- KEYS: meta, log. ARGV: owner, epoch and last event as they were seen, ended, ttl ms of the
 -- log, of the meta, the events. 1 if this ended it, else 0: it has ended, lives, or went on.
@@ -209,24 +233,35 @@ if last == 0 then
   redis.call('PEXPIRE', KEYS[1], ARGV[6])
   return 1
 end
+last = (last + 1) * STRIDE + last  -- as app.eventlog.Ending says
 for i = 7, #ARGV do
   last = last + 1
   redis.call('XADD', KEYS[2], string.format('%d-0', last), 'e', ARGV[i])
 end
-redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', is[1] + 1, 'kept', is[2], 'last', last,
-  'ended', ARGV[4])
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', is[1] + 1, 'kept', is[2],
+  'last', string.format('%d', last), 'ended', ARGV[4])
 redis.call('PEXPIRE', KEYS[2], ARGV[5])
 redis.call('PEXPIRE', KEYS[1], ARGV[6])
 return 1
 """
 )
 
-ASK_STOP = _script("""
+ASK_STOP = _script(
+    _ALWAYS
+    + """
 -- KEYS: meta. Marks a stream that runs as asked to stop, and gives its owner.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'ended', 'gone')
 if not is[1] or is[2] or is[3] then return false end
 redis.call('HSET', KEYS[1], 'stop', 1)
 return is[1]
+"""
+)
+
+TELL = _script("""
+-- KEYS: inbox. ARGV: how many messages are kept, about, ttl ms, what there is to say, of what.
+redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', ARGV[3], ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1
 """)
 
 DELETE = _script("""
@@ -239,10 +274,4 @@ redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return is[1]
 """)
 
-FORK = _script("""
--- KEYS: meta. Notes that readers have seen more of the owner's events than were kept.
-if redis.call('HEXISTS', KEYS[1], 'kept') == 1 then redis.call('HSET', KEYS[1], 'fork', 1) end
-return 1
-""")
-
-SCRIPTS = (CREATE, CLAIM, APPEND, RENEW, PAGE, LOOK, END, ASK_STOP, DELETE, FORK)
+SCRIPTS = (CREATE, CLAIM, APPEND, RENEW, PAGE, LOOK, END, ASK_STOP, TELL, DELETE)

@@ -14,7 +14,7 @@ import structlog
 
 from app.eventlog.redis.lease import Lease
 from app.eventlog.redis.link import Away, Link, Refused
-from app.eventlog.redis.scripts import LOOK, inbox_key, log_key, meta_key
+from app.eventlog.redis.scripts import LOOK, TELL, inbox_key, log_key, meta_key
 from app.eventlog.supervision import Supervisor
 from app.eventlog.tail import Tail
 from app.events import decode
@@ -32,6 +32,9 @@ XREAD = ("XREAD", "COUNT", EVENTS_AT_ONCE, "BLOCK", int(BLOCK_S * 1000))
 
 LOOK_S = 1.0
 """How often the streams are looked after, at least."""
+
+BEHIND_S = 3.0
+"""A tail that has not moved for so long, though there is more, is not fed."""
 
 IDLE_S = 30
 """How long a tail is kept that nobody waits for."""
@@ -99,8 +102,8 @@ class Tails:
         tail = self._tails[stream] = Tail(last, now=self._now())
         if self._blocked:  # the read that waits does not know of it
             self._blocked = False
-            inbox = inbox_key(self._lease.owner)
-            self._asking.send("XADD", inbox, "MAXLEN", "~", INBOX_MESSAGES, "*", "new", 1)
+            inbox = [inbox_key(self._lease.owner)]
+            self._asking.run(TELL, inbox, INBOX_MESSAGES, INBOX_MS, "new", 1)
         return tail
 
     def stop(self, stream: str) -> None:
@@ -154,8 +157,9 @@ class Tails:
     def _take(
         self, stream: str, tail: Tail, entries: Sequence[tuple[bytes, Sequence[bytes]]]
     ) -> None:
-        first = number_of(entries[0][0])
-        if first > tail.last + 1 or tail.over:  # it has lost some; a page tells more
+        first, last = number_of(entries[0][0]), number_of(entries[-1][0])
+        gap = first > tail.last + 1 or last != first + len(entries) - 1
+        if gap or tail.over:  # it has lost some, or was ended elsewhere; pages tell more
             self.stop(stream)
             return
         try:
@@ -194,11 +198,32 @@ class Tails:
             if self._attended.get(stream, now) <= now - self._lease.renew_s
         }
         attended = [self._lease.ms if stream in due else 0 for stream in streams]
+        ends = {stream: tail.last for stream in streams if (tail := self._tails.get(stream))}
         replies = await self._asking.run(LOOK, [*map(meta_key, streams)], *attended)
         for stream in due & self._attended.keys():
             self._attended[stream] = now
-        for stream, reply in zip(streams, replies, strict=True):
-            self._take_state(stream, reply, now)
+        for stream, state, last in zip(streams, replies[::2], replies[1::2], strict=True):
+            self._take_state(stream, state, now)
+            if stream in ends and state in (RUNS, ENDED, LOST):
+                self._compare(stream, last, ends[stream], now)
+
+    def _compare(self, stream: str, last: int, end: int, now: float) -> None:
+        """Stop a tail that is not what Redis has: its readers look there, at what is left.
+
+        `last` is that of the stream in Redis, `end` that of the tail shortly before.
+        """
+        tail = self._tails.get(stream)
+        if tail is None:
+            return
+        if last < end:  # Redis came back without its last writes
+            log.warning("Redis has lost events", stream=stream, last=last, read=end)
+            self.stop(stream)
+        elif last == tail.last or tail.last > end:
+            tail.behind_since = None
+        else:
+            tail.behind_since = tail.behind_since or now
+            if now - tail.behind_since > BEHIND_S:
+                self.stop(stream)
 
     def _take_state(self, stream: str, state: int, now: float) -> None:
         tail = self._tails.get(stream)

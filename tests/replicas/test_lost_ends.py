@@ -1,0 +1,162 @@
+"""Owners that are lost with what only they had: one end for all, and no id that means two things."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from app.dialects.fronts import FRONTS
+from app.eventlog import STRIDE
+from app.framing.sse import Decoder, Message
+from tests.redis_server import redis_server, wire_to
+from tests.replicas.processes import Reader, Replica, browser, running, start
+from tests.replicas.test_faults import check_lost
+
+LEASE_S = 1.5
+
+
+async def events(
+    client: httpx2.AsyncClient, replica: Replica, stream: str, cursor: str = "", **query: str
+) -> tuple[int, list[Message]]:
+    headers = {"last-event-id": cursor} if cursor else {}
+    url = f"{replica.url}/v1/streams/{stream}/events"
+    reply = await client.get(url, headers=headers, params=query)
+    return reply.status_code, Decoder().feed(reply.content)
+
+
+async def test_ids_of_an_end_for_a_lost_owner_are_its_own(redis, tmp_path: Path):
+    """The owner is cut off and shows more: its ids are refused while it is still away."""
+    async with (
+        wire_to(redis.port) as wire,
+        running(1, tmp_path, f"{wire.url}?lease_s={LEASE_S}") as (first,),
+        running(1, tmp_path, f"{redis.url}?lease_s={LEASE_S}") as (second,),
+        browser() as client,
+    ):
+        stream = await start(client, first)
+        here, there = Reader(client, stream), Reader(client, stream)
+        ahead = asyncio.create_task(here.read(first))
+        await asyncio.sleep(0.3)
+        wire.hang()
+        await asyncio.wait_for(there.read_all([second]), LEASE_S + 4)
+        async with asyncio.timeout(5):
+            while len(here.seen) < len(there.seen) + 5:  # noqa: ASYNC110  (nothing tells)
+                await asyncio.sleep(0.02)
+        check_lost(there)
+        kept = len([m for m in there.seen if int((m.id or "").rpartition(".")[2]) < STRIDE])
+        assert kept < len(there.seen)
+        for number in range(kept + 1, len(here.seen) + 1):
+            assert (409, []) == await events(client, second, stream, f"{stream}.{number}")
+        await check_formats(client, second, stream)
+
+        result = (await client.get(f"{second.url}/v1/streams/{stream}")).json()
+        assert there.seen[-1].id == result["last_event_id"]
+        _, snapshot = await events(client, second, stream, **{"from": "snapshot"})
+        assert there.seen[-1] == snapshot[-1]
+        assert len(snapshot) < len(there.seen)
+        for message in snapshot[:-1]:
+            _, rest = await events(client, second, stream, message.id or "")
+            assert rest[-1] == there.seen[-1]
+        wire.mend()
+        await asyncio.wait_for(ahead, 8)
+        assert not here.ended
+
+
+async def check_formats(client: httpx2.AsyncClient, replica: Replica, stream: str) -> None:
+    """In every dialect, a reader that comes back with any id gets the rest, and no id twice."""
+    for name in FRONTS:
+        query = {"format": name, "suffix": "1"}
+        status, whole = await events(client, replica, stream, **query)
+        assert 200 == status, name
+        ids = [message.id for message in whole]
+        assert len(ids) == len(set(ids))
+        places = sorted({0, 1, len(ids) // 2, *range(max(0, len(ids) - 8), len(ids))})
+        for place in places:
+            status, rest = await events(client, replica, stream, ids[place] or "", **query)
+            assert [m.data for m in whole[place + 1 :]] == [m.data for m in rest], (name, place)
+            assert status == (200 if rest else 204)
+        prefix, _, last = (ids[-1] or "").rpartition(".")
+        letter = last.rstrip("0123456789")
+        plain = int(last.removeprefix(letter)) % STRIDE
+        for number in (plain, plain + 1, plain + 1000):  # of the owner, had it shown so many
+            status, _ = await events(client, replica, stream, f"{prefix}.{letter}{number}", **query)
+            assert 409 == status, (name, number)
+
+
+@pytest.mark.parametrize("lag_s", [0.3, 1.0])
+async def test_streams_end_the_same_everywhere_when_owner_and_master_are_lost(tmp_path, lag_s):
+    """The replica that takes over lacks the last writes, and readers have seen those."""
+    (tmp_path / "replica").mkdir()
+    with (
+        redis_server(tmp_path) as master,
+        redis_server(tmp_path / "replica", "--replicaof", f"127.0.0.1 {master.port}") as copy,
+    ):
+        async with (
+            wire_to(master.port) as wire,
+            running(3, tmp_path, f"{wire.url}?lease_s={LEASE_S}") as (first, second, third),
+            browser() as client,
+        ):
+            early = [await start(client, first) for _ in range(6)]
+            await asyncio.sleep(0.3)
+            while b"state=online" not in master.ask("INFO", "replication"):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(0.2)
+            copy.ask("REPLICAOF", "NO", "ONE")
+            late = [await start(client, first) for _ in range(2)]  # the replica never hears of
+            readers = [Reader(client, name) for name in early + late for _ in range(3)]
+            reading = [
+                asyncio.create_task(reader.read(replica))
+                for reader, replica in zip(readers, (first, second, third) * 8, strict=True)
+            ]
+            await asyncio.sleep(lag_s)
+            await first.kill()
+            master.kill()
+            wire.to = copy.port
+            wire.cut()
+            wire.mend()
+            started = time.monotonic()
+            await asyncio.wait_for(asyncio.gather(*reading), 4 * LEASE_S + 5)
+            took = time.monotonic() - started
+
+            assert took < LEASE_S + 5 + 1.5  # its lease, and the time that owners have
+            for reader in readers:
+                if not reader.ended:  # it had seen more than was kept, or is gone
+                    await reader.read(second)
+                    expected = {200, 409} if reader.stream in early else {404}
+                    assert reader.statuses[-1] in expected
+                    assert reader.ended or reader.statuses[-1] != 200
+            for name in early:
+                one, other = Reader(client, name), Reader(client, name)
+                await asyncio.gather(one.read(second), other.read(third))
+                check_lost(one, other)
+                ends = [m for r in readers if r.stream == name and r.ended for m in r.seen[-1:]]
+                assert all(end == one.seen[-1] for end in ends)
+                shown = [json.loads(m.data) for m in one.seen]
+                assert "stream.end" == shown[-1]["type"]
+
+
+async def test_memory_of_killed_owners_comes_back_though_nobody_reads(redis, tmp_path: Path):
+    async with running(2, tmp_path, f"{redis.url}?lease_s={LEASE_S}", retention_s=1) as replicas:
+        async with browser() as client:
+            for turn in range(6):
+                replica = replicas[turn % 2]
+                for _ in range(5):
+                    await start(client, replica)
+                await asyncio.sleep(0.05 * turn)  # before and after the lease was renewed
+                await replica.kill()
+                await replica.start()
+        for replica in replicas:
+            await replica.kill()
+    keys = [
+        line.decode()
+        for line in redis.ask("KEYS", "seseragi:*").split(b"\r\n")
+        if line.startswith(b"seseragi:")
+    ]
+    lives = {key: int(redis.ask("PTTL", key)[1:]) for key in keys}
+    logs = [life for key, life in lives.items() if key.endswith(":log")]
+
+    assert len(logs) > 20
+    assert min(lives.values()) > 0, lives
+    assert max(logs) <= (1 + 10 + LEASE_S) * 1000  # the retention, and what is to spare
