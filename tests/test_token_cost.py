@@ -24,10 +24,10 @@ TOKENS = 50
 PARTS = ("/app/", "/aiohttp/", "/httpx2/", "/uvicorn/", "/starlette/", "/asyncio/tasks.py")
 BODY = b'{"messages": [{"role": "user", "content": "hello"}]}'
 POST = (
-    b"POST /v1/chat HTTP/1.1\r\nhost: r\r\ncontent-type: application/json\r\n"
+    b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
 )
-GET = b"GET /v1/streams/%b/events HTTP/1.1\r\nhost: r\r\n\r\n"
+GET = b"GET /v1/streams/%b/events HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 class Lockstep:

@@ -7,6 +7,7 @@ Whatever ends otherwise is a truncation. What follows the end is ignored.
 
 from typing import Any
 
+from app.dialects.bounds import Excess
 from app.dialects.failure import parse_error, parse_finish_error
 from app.dialects.shape import Shape
 from app.dialects.untyped import decode
@@ -20,7 +21,8 @@ class Answer:
 
     `upstream` is the name that errors give the provider, `choices` how many answers were
     asked for. Every call returns the events that it completes. Once `ended` is true,
-    `stream.end` was returned and nothing else comes.
+    `stream.end` was returned and nothing else comes. An answer that goes beyond one of
+    `bounds` fails, and what came of it is told.
     """
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
@@ -45,7 +47,10 @@ class Answer:
     def feed(self, message: Message) -> list[Event]:
         """Take the next message."""
         if not self._shape.ended:
-            self._message(message)
+            try:
+                self._message(message)
+            except Excess as excess:
+                self._fail("upstream_invalid_response", str(excess))
         return self._shape.take()
 
     def close(self, tail: Message | None) -> list[Event]:
@@ -54,7 +59,10 @@ class Answer:
         A tail that is complete lost only its terminator; any other was cut.
         """
         if tail is not None and not self._shape.ended:
-            self._tail(tail)
+            try:
+                self._tail(tail)
+            except Excess as excess:
+                self._fail("upstream_invalid_response", str(excess))
         if not self._shape.ended:
             if self._is_whole():
                 self._complete()

@@ -7,11 +7,12 @@ added to.
 
 from dataclasses import dataclass, field
 
+from app.dialects.bounds import MAX_CALLS, Excess
+from app.dialects.growing import Growing
 from app.dialects.surrogates import Halves
-from app.dialects.untyped import decode
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """A tool call so far; `block` is None until its name is known and it was begun."""
 
@@ -24,6 +25,9 @@ class Call:
     """Whether its end was told."""
     pieces: list[str] = field(default_factory=list)
     halves: Halves = field(default_factory=Halves)
+    held: int = 0
+    """About how many bytes of it wait for its name."""
+    growing: Growing = field(default_factory=Growing)
 
     @property
     def arguments(self) -> str:
@@ -31,11 +35,7 @@ class Call:
 
     def is_whole(self) -> bool:
         """Whether the arguments are JSON as they stand."""
-        try:
-            decode(self.arguments)
-        except ValueError:
-            return False
-        return True
+        return self.growing.is_whole(self.pieces)
 
     @property
     def torn(self) -> bool:
@@ -48,20 +48,46 @@ class Calls:
 
     def __init__(self) -> None:
         self.all: list[Call] = []
+        self.told: dict[int, Call] = {}
+        """Those that were begun, which the nameless are not, by block."""
+        self.ids: set[str] = set()
+        """The ids of those that were begun."""
         self._by_index: dict[int, Call] = {}
         self._by_id: dict[str, Call] = {}
+        self._changed: dict[int, Call] = {}
+        """Those that were begun and not judged since they changed, by block."""
+        self._torn: set[int] = set()
 
     def find(self, *, index: int | None, id: str, name: str, piece: str) -> Call:
-        """Find the call that a fragment belongs to, or begin it."""
+        """Find the call that a fragment belongs to, or begin it.
+
+        Raises:
+            Excess: there are too many.
+        """
         call = self._known(index=index, id=id, name=name, piece=piece)
         if call is None:
             call = Call()
             self.all.append(call)
         if index is not None:
             self._by_index[index] = call
+            if len(self._by_index) > MAX_CALLS:
+                raise Excess(MAX_CALLS, "tool calls")
         if id and call.id in ("", id):
             self._by_id.setdefault(id, call)
         return call
+
+    def note(self, call: Call, block: int) -> None:
+        """Note that a call was begun, or has changed."""
+        self._changed[block] = call
+
+    @property
+    def torn(self) -> bool:
+        """Whether any call that was begun is torn. Asked after every read."""
+        if self._changed:
+            for block, call in self._changed.items():
+                (self._torn.add if call.torn else self._torn.discard)(block)
+            self._changed = {}
+        return bool(self._torn)
 
     def _known(self, *, index: int | None, id: str, name: str, piece: str) -> Call | None:
         if index is not None:

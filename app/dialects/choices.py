@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from app.dialects.calls import Call, Calls
+from app.dialects.calls import Calls
 from app.dialects.surrogates import Halves
 from app.events import (
     Event,
@@ -55,25 +55,22 @@ class Choice:
     calls: Calls = field(default_factory=Calls)
     logprobs: list[Any] = field(default_factory=list)
     """Those of tokens that gave no text yet."""
+    held: int = 0
+    """What they take, in bytes."""
     finish: FinishReason | None = None
     raw: str | None = None
     stop_sequence: str | None = None
 
     @property
-    def told(self) -> list[Call]:
-        """The tool calls that were begun, which the nameless are not."""
-        return [call for call in self.calls.all if call.block is not None]
-
-    @property
     def torn(self) -> bool:
         """Whether a tool call is torn, and no finish reason explains it."""
-        return self.finish not in _TEARING and any(call.torn for call in self.told)
+        return self.finish not in _TEARING and self.calls.torn
 
     def reason(self, *, completed: bool) -> FinishReason | None:
         """Give the finish reason to tell, None if the choice did not get to one."""
-        calls = self.told
+        called = bool(self.calls.told)
         if self.finish is None:
             if not completed:
                 return None
-            return "tool_calls" if calls and not any(call.torn for call in calls) else "unknown"
-        return "tool_calls" if self.finish == "stop" and calls else self.finish
+            return "tool_calls" if called and not self.calls.torn else "unknown"
+        return "tool_calls" if self.finish == "stop" and called else self.finish

@@ -24,6 +24,9 @@ MAX_TEXT: Final = 500
 MAX_READ: Final = 8192
 """How much of what a provider says is looked at: patterns over megabytes hold up everybody."""
 
+_MAX_NUMBER: Final = 100
+"""Characters of a time or a date."""
+
 _ADVICE: Final = {
     "upstream_invalid_request": "refused the request",
     "context_length_exceeded": "finds the conversation too long for the model; shorten it",
@@ -358,11 +361,13 @@ def _bounded(seconds: float) -> float | None:
 
 
 def _number(text: str) -> float:
+    text = text[:_MAX_NUMBER]
     return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text.strip()) else 0
 
 
 def _duration(text: str) -> float:
     """Read "17ms", "1m2s", "48.9s" or plain seconds; 0 where it is none of them."""
+    text = text[:_MAX_NUMBER]
     units = {"h": 3600, "m": 60, "s": 1, "ms": 0.001}
     parts = re.findall(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|h|m|s)", text)
     if "".join(number + unit for number, unit in parts) != text:
@@ -380,7 +385,7 @@ def _read_date(text: str) -> float | None:
     """Read a date of HTTP or of RFC 3339 as unix seconds."""
     for read in (parsedate_to_datetime, datetime.fromisoformat):
         try:
-            date = read(text)
+            date = read(text[:_MAX_NUMBER])
         except (TypeError, ValueError):
             continue
         if date.tzinfo is not None:

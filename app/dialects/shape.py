@@ -15,11 +15,22 @@ from typing import Any, Literal
 
 import msgspec
 
+from app.dialects.bounds import (
+    ENTRY,
+    MAX_BLOCKS,
+    MAX_CALLS,
+    MAX_HELD,
+    MAX_ID,
+    MAX_SOURCES,
+    MAX_SOURCES_SIZE,
+    MAX_WORD,
+    Excess,
+)
 from app.dialects.calls import Call
 from app.dialects.choices import REASONING, REFUSAL, TEXT, Block, Choice, Kind
 from app.dialects.finish import parse_finish
 from app.dialects.surrogates import well_formed
-from app.dialects.untyped import clean
+from app.dialects.untyped import clean, size
 from app.events import (
     ChoiceEnd,
     ContentFilter,
@@ -43,15 +54,21 @@ from app.events import (
 
 
 class Shape:
-    """The events of one upstream answer, but for `stream.start` and `stream.target`."""
+    """The events of one upstream answer, but for `stream.start` and `stream.target`.
+
+    Whatever takes a piece of the answer raises `Excess` where there is too much of it.
+    """
 
     def __init__(self) -> None:
         self.ended = False
         self._events: list[Event] = []
         self._choices: dict[int, Choice] = {}
         self._blocks = 0
+        self._calls = 0
+        self._held = 0
         self._usage: TokenCounts | None = None
         self._sources: set[tuple[object, ...]] = set()
+        self._sources_size = 0
         self._filters: dict[tuple[str, int], dict[str, Any]] = {}
 
     def take(self) -> list[Event]:
@@ -87,6 +104,16 @@ class Shape:
         """Whether the choice has text, reasoning, a refusal or a tool call."""
         state = self._choice(choice)
         return bool(state.open or state.texts or state.calls.all)
+
+    def hold(self, size: int) -> None:
+        """Note that so many bytes more are kept and in no event yet, until `release`."""
+        self._held += size
+        if self._held > MAX_HELD:
+            raise Excess(MAX_HELD, "bytes that have to wait for others")
+
+    def release(self, size: int) -> None:
+        """Note that they are kept no longer."""
+        self._held -= size
 
     def choice(self, choice: int) -> None:
         """Note that the choice exists: the stream is not finished before it is."""
@@ -132,13 +159,14 @@ class Shape:
 
     def text_block(self, choice: int) -> int | None:
         """Give the number of the open text block."""
-        state = self._choices.get(choice, Choice())
-        return state.open.number if state.open and state.open.kind is TEXT else None
+        state = self._choices.get(choice)
+        block = state.open if state is not None else None
+        return block.number if block is not None and block.kind is TEXT else None
 
     def open_block(self, choice: int) -> int | None:
         """Give the number of the open text, reasoning or refusal block."""
-        state = self._choices.get(choice, Choice())
-        return state.open.number if state.open else None
+        state = self._choices.get(choice)
+        return state.open.number if state is not None and state.open else None
 
     def opaque(self, choice: int, format: str, data: str, *, block: int | None = None) -> None:
         if data:
@@ -160,34 +188,55 @@ class Shape:
         object.
         """
         state = self._choice(choice)
+        calls = state.calls
         piece = _json_text(arguments)
-        call = state.calls.find(index=index, id=id, name=name, piece=piece)
+        known = len(calls.all)
+        call = calls.find(index=index, id=id, name=name, piece=piece)
+        if len(calls.all) > known:
+            self._calls += 1
+            if self._calls > MAX_CALLS:
+                raise Excess(MAX_CALLS, "tool calls")
         if call.ended:
             return call.block
+        if len(id) > MAX_ID:
+            raise Excess(MAX_ID, "characters of a tool call's id")
         call.id = call.id or well_formed(id)
         call.name = call.name or well_formed(name)
         call.free = call.free or free
         piece = call.halves.feed(piece)
         if piece:
             call.pieces.append(piece)
-        if call.block is None and call.name:
-            self.end_text(choice)
-            # Clients and providers know a call by its id: they take no two with the same.
-            taken = {other.id for other in state.calls.all if other.block is not None}
-            call.block = self._number()
-            call.id = call.id or f"call_{call.block}"
-            shown = f"call_{call.block}" if call.id in taken else call.id
-            self._events.append(ToolCallStart(call.block, shown, call.name, choice))
+        if call.block is None:
+            if not call.name:
+                self._await_name(call, len(id) + len(piece))
+                return None
+            self._begin_call(choice, state, call)
             piece = call.arguments
-        if call.block is not None and piece:
+        assert call.block is not None  # noqa: S101  (for mypy)
+        if piece:
             self._events.append(ToolCallDelta(call.block, piece, choice))
+        calls.note(call, call.block)
         return call.block
+
+    def _await_name(self, call: Call, size: int) -> None:
+        call.held += ENTRY + size
+        self.hold(ENTRY + size)
+
+    def _begin_call(self, choice: int, state: Choice, call: Call) -> None:
+        self.end_text(choice)
+        self.release(call.held)
+        call.block = block = self._number()
+        call.id = call.id or f"call_{block}"
+        # Clients and providers know a call by its id: they take no two with the same.
+        shown = f"call_{block}" if call.id in state.calls.ids else call.id
+        state.calls.ids.add(call.id)
+        state.calls.told[block] = call
+        self._events.append(ToolCallStart(block, shown, call.name, choice))
 
     def end_tool_call(self, choice: int, block: int | None) -> None:
         """End the tool call of a block: the format says that nothing more comes for it."""
-        for call in self._choice(choice).calls.all:
-            if call.block == block and block is not None:
-                self._end_call(choice, call, whole=True)
+        if block is not None and (call := self._choice(choice).calls.told.get(block)) is not None:
+            self._end_call(choice, call, whole=True)
 
     def provider_tool(
         self, choice: int, name: str, *, block: int | None = None, **values: Any
@@ -197,7 +246,8 @@ class Shape:
             self.end_text(choice)
             block = self._number()
         known = {key: clean(value) for key, value in values.items()}
-        self._events.append(ProviderTool(block, well_formed(name), choice=choice, **known))
+        name = well_formed(name[:MAX_WORD])
+        self._events.append(ProviderTool(block, name, choice=choice, **known))
         return block
 
     def media(
@@ -233,11 +283,15 @@ class Shape:
         key = (choice, url, document, cited_text, block, *span)
         if not (url or document) or key in self._sources:
             return
+        self._sources_size += sum(len(said) for said in (url, document, title, cited_text) if said)
+        if len(self._sources) >= 2 * MAX_SOURCES:
+            raise Excess(MAX_SOURCES, "sources")
+        if self._sources_size > MAX_SOURCES_SIZE:
+            raise Excess(MAX_SOURCES_SIZE, "characters of sources")
         self._sources.update((key, (choice, url, document, cited_text, None, None, None)))
         if block is None:
-            state = self._choices.get(choice, Choice())
             block = self.text_block(choice)
-            if block is None or state.texts > 1:
+            if block is None or self._choices[choice].texts > 1:
                 span = (None, None)  # it cannot be told which block they count in
         self._events.append(Source(url, document, title, cited_text, *span, block, choice))
 
@@ -249,8 +303,12 @@ class Shape:
         if state.open is not None:
             number: int | None = state.open.number
         else:
-            number = state.calls.all[-1].block if state.calls.all else None
+            last = state.calls.all[-1] if state.calls.all else None
+            number = last.block if last is not None and not last.ended else None
         if number is None:
+            held = size(content)
+            self.hold(held)
+            state.held += held
             state.logprobs.extend(clean(content))
         else:
             self._events.append(LogProbs(number, clean(content), choice))
@@ -268,9 +326,11 @@ class Shape:
         if not categories or (categories == self._filters.get((scope, choice)) and not filtered):
             return
         self._filters[scope, choice] = categories
+        self._wait_for_answer(size(categories))
         self._events.append(ContentFilter(scope, clean(categories), filtered, choice))
 
     def notice(self, code: str, message: str) -> None:
+        self._wait_for_answer(len(message))
         self._events.append(Notice(code, well_formed(message)))
 
     def finish(
@@ -285,8 +345,8 @@ class Shape:
         state = self._choice(choice)
         if state.finish is None:
             state.finish = reason or parse_finish(raw or "")
-            state.raw = raw and well_formed(raw)
-            state.stop_sequence = stop_sequence and well_formed(stop_sequence)
+            state.raw = raw and well_formed(raw[:MAX_WORD])
+            state.stop_sequence = stop_sequence and well_formed(stop_sequence[:MAX_WORD])
 
     def reopen(self, choice: int) -> bool:
         """Forget the finish reason, which more of the answer followed; tell if there was one."""
@@ -321,7 +381,14 @@ class Shape:
             state = self._choices[index] = Choice()
         return state
 
+    def _wait_for_answer(self, size: int) -> None:
+        """Note an event that is no piece of the answer: it waits until there is one."""
+        if not self._blocks:
+            self.hold(size + 5 * ENTRY)
+
     def _number(self) -> int:
+        if self._blocks >= MAX_BLOCKS:
+            raise Excess(MAX_BLOCKS, "blocks")
         self._blocks += 1
         return self._blocks - 1
 
@@ -348,13 +415,16 @@ class Shape:
         if state.logprobs:
             self._events.append(LogProbs(block.number, state.logprobs, choice))
             state.logprobs = []
+            self.release(state.held)
+            state.held = 0
         return block
 
     def _end_choice(self, index: int, state: Choice, *, reason: FinishReason | None) -> None:
         self.end_text(index)
         for call in state.calls.all:
             if call.block is None:
-                self.notice("tool_call_dropped", "the upstream sent a tool call without a name")
+                what = "the upstream sent a tool call without a name"
+                self._events.append(Notice("tool_call_dropped", what))
             else:
                 self._end_call(index, call, whole=reason is not None)
         if reason is not None:

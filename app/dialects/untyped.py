@@ -7,11 +7,23 @@ surrogates, which no event may: `words` and `clean` replace them.
 
 import json
 import math
-from typing import Any
+import re
+from itertools import accumulate
+from typing import Any, Final
 
 import msgspec
 
 from app.dialects.surrogates import well_formed
+
+MAX_DEPTH: Final = 256
+"""How deep objects and lists may be nested: a quarter of what the interpreter can follow, as
+what was decoded here is encoded again deeper in the stack, and within other values."""
+
+MAX_NAME: Final = 255
+
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_NO_BRACKET: Final = re.compile(r"[^][{}]+")
+_STEPS: Final = {"{": 1, "[": 1, "}": -1, "]": -1}
 
 
 def decode(text: str) -> Any:
@@ -20,6 +32,8 @@ def decode(text: str) -> Any:
     Raises:
         ValueError: it is none, or it is nested too deeply.
     """
+    if len(text) > 2 * MAX_DEPTH and _is_deep(text):
+        raise ValueError("the JSON is nested too deeply")
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -30,6 +44,13 @@ def decode(text: str) -> Any:
         return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
+
+
+def _is_deep(text: str) -> bool:
+    if text.count("{") + text.count("[") <= MAX_DEPTH:
+        return False
+    brackets = _NO_BRACKET.sub("", _STRING.sub("", text))
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_DEPTH
 
 
 def _finite(text: str) -> float | None:
@@ -55,6 +76,11 @@ def words(value: object) -> str | None:
     return well_formed(value) if isinstance(value, str) and value else None
 
 
+def short(value: object) -> str | None:
+    """A provider's name for a model or an answer, which is told again and again."""
+    return words(value[:MAX_NAME]) if isinstance(value, str) else None
+
+
 def count(value: object) -> int | None:
     """A number of tokens or characters: a whole number that is not negative."""
     if isinstance(value, float) and value.is_integer():
@@ -62,6 +88,12 @@ def count(value: object) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
         return value
     return None
+
+
+def size(value: Any) -> int:
+    """Estimate what decoded JSON takes in memory, in bytes."""
+    data = msgspec.json.encode(clean(value))
+    return len(data) + 64 * (data.count(b",") + data.count(b"[") + data.count(b"{") + 1)
 
 
 def clean(value: Any) -> Any:

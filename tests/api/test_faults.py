@@ -279,6 +279,23 @@ async def test_silence_is_noticed_when_its_time_is_over(last, status, told, monk
         assert told is None or told in end["error"]["message"]
 
 
+async def test_answer_of_too_many_calls_ends_as_failed_with_what_came():
+    def call(number: int) -> str:
+        function = {"name": "f", "arguments": "{}"}
+        calls = [{"index": number, "id": f"i{number}", "function": function}]
+        return f"data: {json.dumps({'choices': [{'delta': {'tool_calls': calls}}]})}\n\n"
+
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send("".join(map(call, range(10_001)))), Hold()]
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            events = events_of(await read_messages(response))
+
+    assert 10_000 == sum(event["type"] == "tool_call.end" for event in events)
+    assert "failed" == events[-1]["status"]
+    assert "upstream_invalid_response" == events[-1]["error"]["code"]
+    assert "sent more than 10000 tool calls in one answer" in events[-1]["error"]["message"]
+
+
 async def test_answer_that_is_too_long_for_the_log_ends_well():
     async with (
         serve_upstream() as upstream,

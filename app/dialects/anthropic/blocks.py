@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from app.dialects.bounds import ENTRY
 from app.dialects.shape import Shape
-from app.dialects.untyped import clean, count, decode, mapping, mappings, string, words
+from app.dialects.untyped import clean, count, decode, mapping, mappings, short, size, string, words
 
 THINKING: Final = "anthropic"
 """The format of a thinking block's signature."""
@@ -21,6 +22,8 @@ COMPACTION: Final = "anthropic.compaction"
 """The format of a block, as JSON, that stands for all of the conversation before it."""
 
 _PROVIDER_USES: Final = ("server_tool_use", "mcp_tool_use")
+_MAX_UNTOLD: Final = 20
+"""How many kinds of blocks that are left out are told of."""
 
 
 @dataclass(slots=True)
@@ -32,8 +35,10 @@ class _Block:
     start: dict[str, Any]
     call: int | None = None
     """The number of the tool call."""
+    written: bool = False
+    """Whether a piece of its arguments came."""
     pieces: list[str] = field(default_factory=list)
-    """Of the input, as JSON text."""
+    """Of the input of a provider's tool, as JSON text."""
     signature: str = ""
     thought: bool = False
     """Whether there was any text of the thinking."""
@@ -41,6 +46,8 @@ class _Block:
     """Those that wait for the text that they belong to."""
     compaction: dict[str, Any] = field(default_factory=dict)
     """What the pieces of a compaction add to its start."""
+    held: int = 0
+    """About how many bytes all this takes."""
 
 
 class Blocks:
@@ -71,9 +78,8 @@ class Blocks:
         if known is not None and known.start == content:
             return  # a proxy repeats it
         self.stop(index)
-        block = _Block(string(content.get("type")), number, content)
+        block = self._begin(string(content.get("type")), number, content)
         self._turn(number)
-        self._open[number] = block
         match block.kind:
             case "text":
                 self._text(block, string(content.get("text")))
@@ -81,7 +87,7 @@ class Blocks:
                     self._cite(block, citation)
             case "thinking":
                 self._think(block, string(content.get("thinking")))
-                block.signature = string(content.get("signature"))
+                self._sign(block, string(content.get("signature")))
             case "redacted_thinking":
                 self._shape.opaque(0, REDACTED, string(content.get("data")))
             case "tool_use":
@@ -89,7 +95,7 @@ class Blocks:
             case kind if kind.endswith("_tool_result"):
                 self._result(content, kind.removesuffix("_tool_result"))
             case "fallback":
-                self._fall_back(words(mapping(content.get("to")).get("model")))
+                self._fall_back(short(mapping(content.get("to")).get("model")))
             case kind if kind not in (*_PROVIDER_USES, "compaction"):
                 self._leave(kind)
 
@@ -98,7 +104,7 @@ class Blocks:
         number, kind = _number(index), string(delta.get("type"))
         block = self._open.get(number)
         if block is None:
-            block = self._open[number] = _Block("", number, {})
+            block = self._begin("", number, {})
         self._turn(number)
         match kind:
             case "text_delta":
@@ -106,16 +112,14 @@ class Blocks:
             case "thinking_delta":
                 self._think(block, string(delta.get("thinking")))
             case "signature_delta":
-                block.signature = string(delta.get("signature")) or block.signature
+                self._sign(block, string(delta.get("signature")))
             case "citations_delta":
                 self._cite(block, mapping(delta.get("citation")))
             case "compaction_delta":
+                self._hold(block, size(delta))
                 block.compaction |= {k: v for k, v in delta.items() if k != "type"}
             case "input_json_delta":
-                piece = string(delta.get("partial_json"))
-                block.pieces.append(piece)
-                if block.kind == "tool_use":
-                    self._call(block, piece)
+                self._write(block, string(delta.get("partial_json")))
 
     def stop(self, index: object) -> None:
         """End a block, and tell what is told when it is whole."""
@@ -125,7 +129,7 @@ class Blocks:
         self._turn(block.index)
         match block.kind:
             case "tool_use":
-                if not any(block.pieces) and (whole := mapping(block.start.get("input"))):
+                if not block.written and (whole := mapping(block.start.get("input"))):
                     self._call(block, whole)
                 self._shape.end_tool_call(0, block.call)
             case "compaction":
@@ -137,11 +141,35 @@ class Blocks:
         for citation in block.citations:
             self._source(citation)
         self._shape.end_text(0)
+        self._shape.release(block.held)
 
     def close(self) -> None:
         """End every block: the message is complete."""
         for index in list(self._open):
             self.stop(index)
+
+    def _begin(self, kind: str, number: int, content: dict[str, Any]) -> _Block:
+        block = self._open[number] = _Block(kind, number, content)
+        self._hold(block, 3 * ENTRY + size(content))
+        return block
+
+    def _hold(self, block: _Block, size: int) -> None:
+        block.held += size
+        self._shape.hold(size)
+
+    def _sign(self, block: _Block, signature: str) -> None:
+        if signature:
+            self._hold(block, len(signature))
+            block.signature = signature
+
+    def _write(self, block: _Block, piece: str) -> None:
+        """Take a piece of an input."""
+        if block.kind == "tool_use":
+            block.written = block.written or bool(piece)
+            self._call(block, piece)
+        elif piece and block.kind in _PROVIDER_USES:
+            self._hold(block, len(piece) + 64)
+            block.pieces.append(piece)
 
     def _turn(self, index: int) -> None:
         """Go to a block: text of another one ends, should they ever interleave."""
@@ -186,7 +214,9 @@ class Blocks:
             value = text
         name = string(block.start.get("name")) or "tool"
         number = self._shape.provider_tool(0, name, input=value)
-        self._tools[string(block.start.get("id"))] = (number, name)
+        use_id = string(block.start.get("id"))
+        self._shape.hold(ENTRY + len(use_id) + len(name))
+        self._tools[use_id] = (number, name)
 
     def _result(self, content: dict[str, Any], name: str) -> None:
         """Tell what a provider's tool gave, in the block of its input."""
@@ -203,13 +233,15 @@ class Blocks:
 
     def _leave(self, kind: str) -> None:
         """Tell once of a kind of block that has no place in an answer."""
-        if kind not in self._untold:
+        kind = kind[:60]
+        if kind not in self._untold and len(self._untold) < _MAX_UNTOLD:
             self._untold.add(kind)
-            what = f"upstream {self._upstream!r} sent a block {kind[:60]!r}, which was left out"
+            what = f"upstream {self._upstream!r} sent a block {kind!r}, which was left out"
             self._shape.notice("block_dropped", what)
 
     def _cite(self, block: _Block, citation: dict[str, Any]) -> None:
         if self._shape.text_block(0) is None:
+            self._hold(block, size(citation))
             block.citations.append(citation)
         else:
             self._source(citation)

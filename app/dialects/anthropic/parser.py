@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from app.dialects.answer import Answer
 from app.dialects.anthropic.blocks import Blocks
-from app.dialects.untyped import count, decode, mapping, string, words
+from app.dialects.untyped import count, decode, mapping, short, string, words
 from app.events import Event, TokenCounts
 from app.framing.sse import Message
 
@@ -17,6 +17,10 @@ _EVENTS: Final = frozenset(
         *("message_start", "content_block_start", "content_block_delta", "content_block_stop"),
         *("message_delta", "message_stop", "message", "error", "ping"),
     )
+)
+_COUNTS: Final = (
+    *("input_tokens", "output_tokens", "output_tokens_details"),
+    *("cache_read_input_tokens", "cache_creation_input_tokens"),
 )
 _MAX_TEXT: Final = 500
 
@@ -77,13 +81,13 @@ class Parser(Answer):
 
     def _start(self, message: dict[str, Any]) -> None:
         """Take the head of the message, which proxies repeat and splice into another."""
-        name = words(message.get("id"))
+        name = short(message.get("id"))
         if self._started:
             if name != self.upstream_id:
                 self._fail("upstream_invalid_response", "began another answer within this one")
             return
         self._started = True
-        self.upstream_id, self.model = name, words(message.get("model"))
+        self.upstream_id, self.model = name, short(message.get("model"))
         self._count(message.get("usage"))
         # What goes on from the results of tools that code called has all its content here.
         self._blocks.feed(message.get("content"))
@@ -100,7 +104,8 @@ class Parser(Answer):
 
     def _count(self, usage: object) -> None:
         """Take a `usage`: its counts are of the whole message so far, those absent stay."""
-        self._usage |= {k: v for k, v in mapping(usage).items() if v is not None}
+        given = mapping(usage)
+        self._usage |= {k: given[k] for k in _COUNTS if given.get(k) is not None}
         self._shape.usage(parse_usage(self._usage))
 
     def _tail(self, tail: Message) -> None:

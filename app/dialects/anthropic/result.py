@@ -16,51 +16,57 @@ def render_result(stream: str, events: Iterable[Event]) -> Payload:
     """
     payloads = Payloads(stream)
     message: Payload = {}
-    inputs: dict[int, str] = {}
+    pieces: list[list[str]] = []
+    """Of the text, the thinking or the input of each block."""
     for event in events:
         if isinstance(event, StreamEnd) and (failed := payloads.failed(event)) is not None:
             raise failed
         for payload in payloads.feed(event):
-            _add(message, payload, inputs)
-    content = enumerate(message["content"])
-    found = [_whole(block, inputs.get(number, "")) for number, block in content]
+            _add(message, payload, pieces)
+    said = zip(message["content"], map("".join, pieces), strict=True)
+    found = [_whole(block, text) for block, text in said]
     return {**message, "content": [block for block in found if block is not None]}
 
 
-def _add(message: Payload, payload: Payload, inputs: dict[int, str]) -> None:
+def _add(message: Payload, payload: Payload, pieces: list[list[str]]) -> None:
     match payload["type"]:
         case "message_start":
             message.update(payload["message"])
         case "content_block_start":
             message["content"].append(dict(payload["content_block"]))
+            pieces.append([])
         case "content_block_delta":
             number = payload["index"]
-            _extend(message["content"][number], number, payload["delta"], inputs)
+            _extend(message["content"][number], payload["delta"], pieces[number])
         case "message_delta":
             message.update(payload["delta"])
             message["usage"] = payload["usage"]
 
 
-def _extend(block: Payload, number: int, delta: Payload, inputs: dict[int, str]) -> None:
+def _extend(block: Payload, delta: Payload, pieces: list[str]) -> None:
     match delta["type"]:
         case "text_delta":
-            block["text"] += delta["text"]
+            pieces.append(delta["text"])
         case "thinking_delta":
-            block["thinking"] += delta["thinking"]
+            pieces.append(delta["thinking"])
         case "signature_delta":
             block["signature"] = delta["signature"]
         case "citations_delta":
             block.setdefault("citations", []).append(delta["citation"])
         case _:
-            inputs[number] = inputs.get(number, "") + delta["partial_json"]
+            pieces.append(delta["partial_json"])
 
 
 def _whole(block: Payload, text: str) -> Payload | None:
     """Give a block as a whole; None for a call that the end of the answer has torn."""
-    if block["type"] != "tool_use":
-        return block
-    try:
-        value: Any = decode(text or "{}")
-    except ValueError:
-        return None
-    return {**block, "input": value} if isinstance(value, dict) else None
+    match block["type"]:
+        case "text" | "thinking" as field:
+            return {**block, field: block.get(field, "") + text}
+        case "tool_use":
+            try:
+                value: Any = decode(text or "{}")
+            except ValueError:
+                return None
+            return {**block, "input": value} if isinstance(value, dict) else None
+        case _:
+            return block

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.dialects.bedrock.opaque import SIGNATURE, parse_redacted
+from app.dialects.bounds import ENTRY
 from app.dialects.shape import Shape
-from app.dialects.untyped import count, decode, mapping, mappings, string, words
+from app.dialects.untyped import count, decode, mapping, mappings, size, string, words
 
 
 @dataclass(slots=True)
@@ -52,6 +53,8 @@ class Blocks:
         self._ran: dict[str, tuple[str, int]] = {}
         """Names and blocks of the provider's tools, by the id of their use."""
         self._citations: list[dict[str, Any]] = []
+        self._size = 0
+        """About how many bytes wait for the end of the block, or for its text."""
 
     def start(self, event: dict[str, Any]) -> None:
         self.stop()
@@ -83,6 +86,7 @@ class Blocks:
         if text := string(delta.get("text")):
             self._shape.text(0, text)
         if "citation" in delta:
+            self._hold(size(delta["citation"]))
             self._citations.append(mapping(delta["citation"]))
         if self._shape.text_block(0) is not None:
             self._cite()
@@ -90,6 +94,7 @@ class Blocks:
             self._tool_use(mapping(delta["toolUse"]).get("input"))
         if "toolResult" in delta and isinstance(self._held, _Result):
             for value in mappings(delta["toolResult"]):
+                self._hold(size(value))
                 self._held.values.append(value["json"] if "json" in value else value.get("text"))
         if "image" in delta:
             self._image(mapping(delta["image"]))
@@ -99,12 +104,14 @@ class Blocks:
         self._cite()
         self._shape.end_text(0)
         self._shape.end_tool_call(0, self._call)
-        held, self._held, self._call = self._held, None, None
+        self._shape.release(self._size)
+        held, self._held, self._call, self._size = self._held, None, None, 0
         match held:
             case _Use():
                 block = self._shape.provider_tool(
                     0, held.name or "tool", input=_parse_input(held.pieces)
                 )
+                self._shape.hold(ENTRY + len(held.id) + len(held.name))
                 self._ran[held.id] = (held.name or "tool", block)
             case _Result():
                 self._end_result(held)
@@ -112,6 +119,10 @@ class Blocks:
                 data = None if held.url else _join(held.pieces)
                 kind = f"image/{words(held.format) or 'png'}"
                 self._shape.media(0, kind, url=held.url, data=data)
+
+    def _hold(self, size: int) -> None:
+        self._size += size
+        self._shape.hold(size)
 
     def _reasoning(self, content: dict[str, Any]) -> None:
         self._shape.reasoning(0, string(content.get("text")))
@@ -121,6 +132,7 @@ class Blocks:
 
     def _tool_use(self, given: object) -> None:
         if isinstance(self._held, _Use):
+            self._hold(size(given))
             self._held.pieces.append(given)
         else:
             call = self._shape.tool_call(0, index=self._index, id="", name="", arguments=given)
@@ -131,6 +143,7 @@ class Blocks:
             self._held = _Image("")
         source = mapping(image.get("source"))
         if data := words(source.get("bytes")):
+            self._hold(len(data) + 64)
             self._held.pieces.append(data)
         self._held.url = words(mapping(source.get("s3Location")).get("uri")) or self._held.url
         if "error" in image:

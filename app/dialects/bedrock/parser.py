@@ -10,7 +10,7 @@ from typing import Any
 from app.dialects.answer import Answer
 from app.dialects.bedrock.blocks import Blocks
 from app.dialects.bedrock.guardrail import parse_trace
-from app.dialects.untyped import count, decode, mapping, mappings, string, words
+from app.dialects.untyped import count, decode, mapping, mappings, short, string, words
 from app.events import TokenCounts
 from app.framing.eventstream import TRUNCATED
 from app.framing.sse import Message
@@ -73,7 +73,7 @@ class Parser(Answer):
         parse_trace(self._shape, mapping(trace.get("guardrail")))
         # An ARN, whose first part names the account.
         invoked = words(mapping(trace.get("promptRouter")).get("invokedModelId")) or ""
-        self.model = words(invoked.rpartition("/")[2]) or self.model
+        self.model = short(invoked.rpartition("/")[2]) or self.model
 
     def _exception(self, name: str, data: str) -> None:
         try:

@@ -9,8 +9,9 @@ block of its own here.
 from typing import Any
 
 from app.dialects.answer import Answer
+from app.dialects.bounds import ENTRY
 from app.dialects.finish import parse_finish
-from app.dialects.untyped import count, decode, mapping, mappings, string, words
+from app.dialects.untyped import count, decode, mapping, mappings, short, string, words
 from app.events import TokenCounts
 from app.framing.sse import Message
 
@@ -45,7 +46,7 @@ class Parser(Answer):
         message = mapping(delta.get("message"))
         match string(payload.get("type")) or event:
             case "message-start":
-                self.upstream_id = self.upstream_id or words(payload.get("id"))
+                self.upstream_id = self.upstream_id or short(payload.get("id"))
                 shape.choice(0)
             case "content-start":
                 shape.end_text(0)
@@ -74,7 +75,8 @@ class Parser(Answer):
         self._shape.reasoning(0, string(piece.get("thinking")))
         self._shape.text(0, string(piece.get("text")))
         block = self._shape.text_block(0)
-        if block is not None:
+        if block is not None and self._texts.get(index) != block:
+            self._shape.hold(ENTRY)
             self._texts[index] = block
 
     def _logprobs(self, item: Any) -> None:
@@ -84,6 +86,8 @@ class Parser(Answer):
 
     def _tool_call(self, index: int | None, call: dict[str, Any]) -> None:
         function = mapping(call.get("function"))
+        if index not in self._calls:
+            self._shape.hold(ENTRY)
         self._calls[index] = self._shape.tool_call(
             0,
             index=index,
@@ -137,7 +141,7 @@ class Parser(Answer):
             self._refuse(body)
 
     def _whole(self, answer: dict[str, Any], message: dict[str, Any]) -> None:
-        self.upstream_id = self.upstream_id or words(answer.get("id"))
+        self.upstream_id = self.upstream_id or short(answer.get("id"))
         self._shape.reasoning(0, string(message.get("tool_plan")))
         for index, content in enumerate(mappings(message.get("content"))):
             self._shape.end_text(0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.dialects.answer import Answer
 from app.dialects.gemini.candidates import Candidates, parse_ratings
-from app.dialects.untyped import count, decode, mapping, string, words
+from app.dialects.untyped import count, decode, mapping, short, string
 from app.events import TokenCounts
 from app.framing.json_array import ELEMENT, END
 from app.framing.sse import Message
@@ -82,8 +82,8 @@ class Parser(Answer):
             self._refuse(document)
 
     def _chunk(self, chunk: dict[str, Any]) -> None:
-        self.model = self.model or words(chunk.get("modelVersion"))
-        self.upstream_id = self.upstream_id or words(chunk.get("responseId"))
+        self.model = self.model or short(chunk.get("modelVersion"))
+        self.upstream_id = self.upstream_id or short(chunk.get("responseId"))
         self._candidates.feed(chunk.get("candidates"))
         if usage := mapping(chunk.get("usageMetadata")):
             self._shape.usage(parse_usage(usage))

@@ -10,15 +10,15 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.dialects.untyped import string
+from app.dialects.untyped import MAX_DEPTH, string
 
 _Key = str | int
 
 _SEGMENT = re.compile(
     r"\.(?P<name>[^.\[\]'\"]+)"
     r"|\[(?P<index>[0-9]{1,9})\]"
-    r"|\['(?P<single>(?:[^'\\]|\\.)*)'\]"
-    r'|\["(?P<double>(?:[^"\\]|\\.)*)"\]'
+    r"|\['(?P<single>(?:[^'\\]|\\.)*+)'\]"
+    r'|\["(?P<double>(?:[^"\\]|\\.)*+)"\]'
 )
 
 
@@ -70,11 +70,11 @@ class PartialArguments:
         depth = 0
         while depth < min(len(path), len(self._open)) - 1 and self._open[depth].last == path[depth]:
             depth += 1
-        text = self._end_string() + self._leave(depth) + self._enter(path[depth])
+        pieces = [self._end_string(), self._leave(depth), self._enter(path[depth])]
         for key in path[depth + 1 :]:
             self._open.append(_Open(is_list=isinstance(key, int)))
-            text += ("[" if isinstance(key, int) else "{") + self._enter(key)
-        return text
+            pieces += ("[" if isinstance(key, int) else "{", self._enter(key))
+        return "".join(pieces)
 
     def _end_string(self) -> str:
         ended, self._string = self._string is not None, None
@@ -103,7 +103,7 @@ def parse_path(text: str) -> list[_Key]:
     """Read a JSON path that names one place, such as $.a[0]['b'].
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is none, or too deep.
     """
     at, path = 1, list[_Key]()
     while text[:1] == "$" and at < len(text) and (match := _SEGMENT.match(text, at)):
@@ -115,7 +115,7 @@ def parse_path(text: str) -> list[_Key]:
             path.append(name)
         else:
             path.append(re.sub(r"\\(.)", r"\1", single if double is None else double))
-    if not path or at < len(text):
+    if not path or at < len(text) or len(path) >= MAX_DEPTH:
         raise ValueError("a value has no place")
     return path
 

@@ -9,7 +9,8 @@ parts.
 from typing import Any, Final
 
 from app.dialects.answer import Answer
-from app.dialects.untyped import count, decode, mapping, mappings, string, words
+from app.dialects.bounds import ENTRY
+from app.dialects.untyped import count, decode, mapping, mappings, short, string, words
 from app.events import TokenCounts
 from app.framing.sse import Message
 
@@ -43,7 +44,7 @@ class Parser(Answer):
             self._garbage()
 
     def _line(self, line: dict[str, Any]) -> None:
-        self.model = self.model or words(line.get("model"))
+        self.model = self.model or short(line.get("model"))
         if line.get("error") or self._is_foreign(line):
             self._refuse(line)
             return
@@ -75,7 +76,9 @@ class Parser(Answer):
         """Take a tool call, which is whole; what an index means differs with the version."""
         function, name = mapping(call.get("function")), string(call.get("id"))
         again = name in self._ids  # then it would be taken for more of that call
-        self._ids.add(name)
+        if not again:
+            self._shape.hold(ENTRY + len(name))
+            self._ids.add(name)
         block = self._shape.tool_call(
             0,
             index=None,

@@ -8,6 +8,7 @@ Parts of unexpected types and unknown fields are ignored.
 import re
 from typing import Any, Final
 
+from app.dialects.bounds import ENTRY
 from app.dialects.openai_chat.request import GOOGLE_SIGNATURE
 from app.dialects.openai_chat.usual import Chunk
 from app.dialects.shape import Shape
@@ -16,7 +17,7 @@ from app.dialects.untyped import count, decode, mapping, mappings, string, words
 MAX_CHOICES: Final = 128
 """As many as can be asked for; the number of any other choice is taken for a mistake."""
 
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]*,(.*)", re.DOTALL)
+_MEDIA_TYPE = re.compile(r"[\w.+-]++/[\w.+-]++")
 _USUAL = frozenset(("role", "content", "reasoning", "reasoning_content", "refusal", "tool_calls"))
 _FUNCTION_CALL = -1
 """The index that stands for the one `function_call` of the time before `tool_calls`."""
@@ -35,9 +36,9 @@ class Deltas:
         self.usage: Any = None
         """The usage of a choice of the last chunk: Kimi has it there, and may have no other."""
         self._shape = shape
-        self._messages: list[int] = []
+        self._messages: set[int] = set()
         self._sounds: dict[int, int] = {}
-        self._thinking: list[int] = []
+        self._thinking: set[int] = set()
         """The choices that Gemini's Chat Completions route last gave a thought of."""
         self._ids: dict[tuple[int, int], str] = {}
         """The ids of calls without an index, by choice and place among the calls of a delta."""
@@ -94,7 +95,7 @@ class Deltas:
         again = whole or (not piece and index not in self._messages)
         if again and self._shape.wrote(index):
             return {}
-        self._messages.append(index)
+        self._messages.add(index)
         return message
 
     def _choice(self, index: int, choice: dict[str, Any]) -> None:
@@ -152,15 +153,15 @@ class Deltas:
         if thought:
             if index not in self._thinking:
                 content = content.removeprefix("<thought>")
-                self._thinking.append(index)
+                self._thinking.add(index)
             said, end, content = content.partition("</thought>")
             self._shape.reasoning(index, said)
             if not end:
                 return ""
         elif content and index in self._thinking:
             content = content.removeprefix("</thought>")
-        if content and index in self._thinking:
-            self._thinking.remove(index)
+        if content:
+            self._thinking.discard(index)
         return content
 
     def _rest(self, index: int, delta: dict[str, Any]) -> None:
@@ -220,7 +221,9 @@ class Deltas:
         if number is None and place is not None:
             if not call_id and not function.get("name"):
                 call_id = self._ids.get((index, place), "")
-            self._ids[index, place] = call_id
+            if self._ids.get((index, place)) != call_id:
+                self._shape.hold(ENTRY + len(call_id))
+                self._ids[index, place] = call_id
         block = self._function(index, function, number=number, id=call_id)
         # Gemini's OpenAI route wants this back on the next turn.
         signature = string(_google(call).get("thought_signature"))
@@ -251,8 +254,10 @@ class Deltas:
         if url is None:
             return
         self._shape.end_text(index)
-        if match := _DATA_URL.fullmatch(url):
-            self._shape.media(index, match[1] or "text/plain", data=match[2])
+        head, comma, data = url.partition(",")
+        if comma and head.startswith("data:"):
+            kind = _MEDIA_TYPE.match(head, len("data:"))
+            self._shape.media(index, kind[0] if kind else "text/plain", data=data)
         else:
             self._shape.media(index, "image/*", url=url)
 

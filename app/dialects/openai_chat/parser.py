@@ -14,7 +14,7 @@ from typing import Any
 from app.dialects.answer import Answer
 from app.dialects.openai_chat import usual
 from app.dialects.openai_chat.deltas import Deltas
-from app.dialects.untyped import count, decode, mapping, words
+from app.dialects.untyped import count, decode, mapping, short
 from app.events import TokenCounts
 from app.framing.sse import Message
 
@@ -69,8 +69,8 @@ class Parser(Answer):
     def _chunk(self, chunk: dict[str, Any]) -> None:
         if self.model is None or self.upstream_id is None:
             # Both are "" in Azure's first chunk [azure-openai/chat-gpt52-usage].
-            self.model = self.model or words(chunk.get("model"))
-            self.upstream_id = self.upstream_id or words(chunk.get("id"))
+            self.model = self.model or short(chunk.get("model"))
+            self.upstream_id = self.upstream_id or short(chunk.get("id"))
         self._deltas.feed(chunk)
         usage = chunk.get("usage") or self._deltas.usage
         if "x_groq" in chunk:

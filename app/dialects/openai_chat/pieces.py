@@ -163,7 +163,7 @@ class Pieces:
                 state.annotations.append(_cite(event, self._starts.get(event.block or 0, 0)))
             case LogProbs():
                 name = "refusal" if event.block in self._refusals else "content"
-                found = {"content": None, "refusal": None, name: _tokens(event.content)}
+                found = {"content": None, "refusal": None, name: _tokens(event.content, tops=True)}
                 return (Piece(event.choice, {}, logprobs=found),)
             case Media():
                 return self._media(event, state)
@@ -249,14 +249,14 @@ def _cite(source: Source, start: int) -> dict[str, Any]:
     }
 
 
-def _tokens(content: list[Any]) -> list[dict[str, Any]]:
-    """Give the tokens that have what the format asks for."""
+def _tokens(content: object, *, tops: bool = False) -> list[dict[str, Any]]:
+    """Give the tokens that have what the format asks for, with `tops` those in their stead too."""
     return [
         {
             "token": row["token"],
             "logprob": row["logprob"],
             "bytes": row.get("bytes"),
-            "top_logprobs": _tokens(row.get("top_logprobs", [])) if "top_logprobs" in row else [],
+            "top_logprobs": _tokens(row.get("top_logprobs")) if tops else [],
         }
         for row in mappings(content)
         if isinstance(row.get("token"), str) and isinstance(row.get("logprob"), int | float)

@@ -44,6 +44,8 @@ class _Sum:
         self._texts: dict[str, list[str]] = {}
         self._lists: dict[str, Any] = {}
         self._calls: list[dict[str, Any]] = []
+        self._arguments: list[list[str]] = []
+        """The pieces of each call's arguments."""
         self._audio: list[str] = []
         self._audio_id = ""
         self._logprobs: dict[str, list[Any]] = {}
@@ -69,9 +71,10 @@ class _Sum:
         if delta["index"] == len(self._calls):
             function = {**delta["function"]}
             self._calls.append({"id": delta["id"], "type": "function", "function": function})
+            self._arguments.append([])
             return
         call = self._calls[delta["index"]]
-        call["function"]["arguments"] += delta["function"]["arguments"]
+        self._arguments[delta["index"]].append(delta["function"]["arguments"])
         if "extra_content" in delta:
             call.setdefault("extra_content", {}).update(delta["extra_content"])
 
@@ -85,6 +88,8 @@ class _Sum:
             **self._lists,
         }
         if self._calls:
+            for call, pieces in zip(self._calls, self._arguments, strict=True):
+                call["function"]["arguments"] = "".join(pieces)
             message["tool_calls"] = self._calls
         elif message["content"] is None and message["refusal"] is None:
             message["content"] = ""

@@ -7,10 +7,12 @@ What was told cannot be taken back. So a whole text that comes after its deltas 
 the item, the response) adds what they lack; where it contradicts them a notice says so.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from app.dialects.bounds import ENTRY
 from app.dialects.openai_responses.tools import (
     is_provider_tool,
     name_tool,
@@ -60,9 +62,6 @@ class Item:
     block: int | None = None
     texts: dict[tuple[str, int], Text] = field(default_factory=dict)
 
-    def text(self, kind: str, index: int) -> Text:
-        return self.texts.setdefault((kind, index), Text())
-
     def said(self, kind: str) -> str:
         """Give what all texts of a kind say so far."""
         texts = (text for (of, _), text in self.texts.items() if of == kind)
@@ -102,8 +101,11 @@ class Items:
 
     def finish_all(self, output: object) -> None:
         """Take the `output` of a response that ended: what came before it is not repeated."""
+        left = _Left(self._all)
         for given in mappings(output):
-            self._settle(self._match(given), given)
+            kind = string(given.get("type"))
+            item = left.take(kind, string(given.get("call_id"))) or self._begin(kind)
+            self._settle(item, given)
 
     def delta(self, event: dict[str, Any], kind: str) -> None:
         """Take a piece of a text."""
@@ -117,7 +119,7 @@ class Items:
         """Take a whole text, whose pieces may have come before."""
         item, index = self._typed(event, kind), _index(event, kind)
         whole = string(event.get("text")) or string(event.get("refusal"))
-        if kind == "reasoning" and item.text(kind, index).pieces:
+        if kind == "reasoning" and self._text(item, kind, index).pieces:
             return  # it may be one of several parts, which the item has all of
         self._compare(item, kind, index, whole, logprobs=event.get("logprobs"))
 
@@ -130,7 +132,7 @@ class Items:
 
     def annotation(self, event: dict[str, Any]) -> None:
         """Take `response.output_text.annotation.added`."""
-        text = self._typed(event, "text").text("text", _index(event, "text"))
+        text = self._text(self._typed(event, "text"), "text", _index(event, "text"))
         self._cite(text, mapping(event.get("annotation")))
 
     def arguments(self, event: dict[str, Any]) -> None:
@@ -144,7 +146,7 @@ class Items:
 
     def code(self, event: dict[str, Any]) -> None:
         """Take a piece of what the provider's own tool is given."""
-        self._typed(event, "input").text("input", 0).pieces.append(string(event.get("delta")))
+        self._type(self._typed(event, "input"), string(event.get("delta")))
 
     def _place(self, event: dict[str, Any]) -> int:
         """Give the index of the item that an event speaks of."""
@@ -167,27 +169,30 @@ class Items:
             item = self._at[index] = self._begin(_TYPES.get(kind, ""))
         return item
 
-    def _match(self, given: dict[str, Any]) -> Item:
-        """Give the item of the final list: a call by its id, else the next of its type."""
-        kind, call_id = string(given.get("type")), string(given.get("call_id"))
-        for item in self._all:
-            same = not item.call_id or not call_id or item.call_id == call_id
-            if item.type == kind and same and not item.matched:
-                break
-        else:
-            item = self._begin(kind)
-        item.matched = True
-        return item
-
     def _begin(self, kind: str) -> Item:
         item = Item(len(self._all), kind)
         self._all.append(item)
+        self._shape.hold(3 * ENTRY)
         return item
+
+    def _text(self, item: Item, kind: str, index: int) -> Text:
+        text = item.texts.get((kind, index))
+        if text is None:
+            self._shape.hold(2 * ENTRY)
+            text = item.texts[kind, index] = Text()
+        return text
+
+    def _type(self, item: Item, piece: str) -> None:
+        """Keep a piece of what a tool of the provider's is given: it is told whole."""
+        if piece:
+            self._shape.hold(len(piece) + 64)
+            self._text(item, "input", 0).pieces.append(piece)
 
     def _tell(self, item: Item, given: dict[str, Any], *, begin: bool = True) -> None:
         """Tell that a tool is called by the provider, or (with `begin`) for the caller."""
         if not item.name:
             item.name, item.call_id = string(given.get("name")), string(given.get("call_id"))
+            self._shape.hold(len(item.name) + len(item.call_id))
         if is_provider_tool(given) and not item.done:
             item.hosted = True
         if item.hosted and item.block is None:
@@ -229,7 +234,7 @@ class Items:
             logprobs = part.get("logprobs")
             self._compare(item, "text", index, string(part.get("text")), logprobs=logprobs)
             for annotation in mappings(part.get("annotations")):
-                self._cite(item.text("text", index), annotation)
+                self._cite(self._text(item, "text", index), annotation)
 
     def _reasoning(self, item: Item, given: dict[str, Any]) -> None:
         content = [string(part.get("text")) for part in mappings(given.get("content"))]
@@ -250,7 +255,7 @@ class Items:
 
     def _hosted(self, item: Item, given: dict[str, Any]) -> None:
         """Tell what the provider's own tool was given, and what it gave."""
-        typed = "".join(item.text("input", 0).pieces)
+        typed = "".join(self._text(item, "input", 0).pieces)
         if values := read_values(given, typed=typed):
             self._shape.provider_tool(0, name_tool(given), block=item.block, **values)
         if image := read_image(given):
@@ -260,9 +265,9 @@ class Items:
     def _argue(self, item: Item, piece: str) -> None:
         """Write a piece of a call's arguments, or begin the call."""
         if item.hosted:
-            item.text("input", 0).pieces.append(piece)
+            self._type(item, piece)
             return
-        item.text("call", 0).pieces.append(piece)
+        self._text(item, "call", 0).pieces.append(piece)
         free = item.type == "custom_tool_call"
         begun = item.block is not None
         item.block = self._shape.tool_call(
@@ -282,7 +287,7 @@ class Items:
             return
         if not piece:
             return
-        text = item.text(kind, index)
+        text = self._text(item, kind, index)
         if text is not self._writing:
             self._shape.end_text(0)
             self._writing = text
@@ -297,9 +302,11 @@ class Items:
         """Add what a whole text has beyond its deltas."""
         if not whole or item.hosted:
             return
-        text = item.text(kind, index)
+        text = self._text(item, kind, index)
+        if text.disputed:
+            return
         sent = "".join(text.pieces)
-        if sent == whole or text.disputed:
+        if sent == whole:
             return
         # By UTF-16 units: a delta may end in half a character.
         had, has = (t.encode("utf-16-le", "surrogatepass") for t in (sent, whole))
@@ -324,6 +331,32 @@ class Items:
         if self._is_writing(item):
             self._shape.end_text(0)
             self._writing = None
+
+
+class _Left:
+    """The items that the list at the end of a response did not name yet."""
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._left: dict[tuple[str, str | None], deque[Item]] = {}
+        """In their order, by type and the id of their call, and by type alone."""
+        for item in items:
+            for key in ((item.type, item.call_id), (item.type, None)):
+                self._left.setdefault(key, deque()).append(item)
+
+    def take(self, kind: str, call_id: str) -> Item | None:
+        """Take the item that the list names: a call by its id, else the next of its type."""
+        keys = [(kind, call_id), (kind, "")] if call_id else [(kind, None)]
+        found = [item for item in map(self._next, keys) if item is not None]
+        item = min(found, key=lambda item: item.number, default=None)
+        if item is not None:
+            item.matched = True
+        return item
+
+    def _next(self, key: tuple[str, str | None]) -> Item | None:
+        items = self._left.get(key, deque())
+        while items and items[0].matched:
+            items.popleft()
+        return items[0] if items else None
 
 
 _TYPES: Final = {

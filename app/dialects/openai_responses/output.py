@@ -47,7 +47,6 @@ class _Item:
     block: int | None = None
     writing: bool = False
     """Whether a summary is open."""
-    ended: bool = False
 
 
 class Output:
@@ -60,6 +59,8 @@ class Output:
         self._reasoning: _Item | None = None
         self._calls: dict[int, _Item] = {}
         """By block; those that are done are taken out, but for their ids."""
+        self._ended: list[int] = []
+        """The blocks of the calls that have ended and are not done."""
         self._call_ids: dict[int, str] = {}
 
     def feed(self, event: Event) -> Iterable[Told]:
@@ -89,7 +90,7 @@ class Output:
             case LogProbs() if self._message is not None:
                 part = self._message.item["content"][-1]
                 if part["type"] == "output_text":
-                    part["logprobs"] += _tokens(event.content)
+                    part["logprobs"] += _tokens(event.content, tops=True)
             case Opaque():
                 return self._opaque(event)
             case Media(data=str()) if event.media_type.startswith("image/"):
@@ -273,7 +274,7 @@ class Output:
                 "response.function_call_arguments.delta",
                 {**call.place, "delta": event.arguments},
             )
-        call.ended = True
+        self._ended.append(event.block)
 
     def _opaque(self, event: Opaque) -> Iterable[Told]:
         match event.format:
@@ -321,10 +322,10 @@ class Output:
 
     def _close_calls(self, status: ItemStatus, *, all: bool = False) -> Iterator[Told]:
         """Tell that calls are done: those that have ended, or all."""
-        for block, call in list(self._calls.items()):
-            if not (all or call.ended):
-                continue
-            del self._calls[block]
+        blocks = sorted(self._calls if all else self._ended)
+        self._ended = []
+        for block in blocks:
+            call = self._calls.pop(block)
             self._write_down(call)
             if status == "completed":
                 arguments = {"name": call.item["name"], "arguments": call.item["arguments"]}
@@ -342,14 +343,14 @@ def _copy(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tokens(content: list[Any]) -> list[dict[str, Any]]:
-    """Give the tokens that have what the format asks for."""
+def _tokens(content: object, *, tops: bool = False) -> list[dict[str, Any]]:
+    """Give the tokens that have what the format asks for, with `tops` those in their stead too."""
     return [
         {
             "token": row["token"],
             "logprob": row["logprob"],
             "bytes": row.get("bytes") or list(row["token"].encode()),
-            "top_logprobs": _tokens(row.get("top_logprobs", [])),
+            "top_logprobs": _tokens(row.get("top_logprobs")) if tops else [],
         }
         for row in mappings(content)
         if isinstance(row.get("token"), str) and isinstance(row.get("logprob"), int | float)

@@ -12,7 +12,7 @@ from app.dialects.answer import Answer
 from app.dialects.failure import parse_finish_error
 from app.dialects.finish import parse_finish
 from app.dialects.openai_responses.items import Items
-from app.dialects.untyped import count, decode, mapping, mappings, string, words
+from app.dialects.untyped import count, decode, mapping, mappings, short, string, words
 from app.events import Event, TokenCounts
 from app.framing.sse import Message
 
@@ -100,8 +100,8 @@ class Parser(Answer):
     def _response(self, response: dict[str, Any], *, end: str) -> None:
         """Take a response as it is by now; it has ended if the event or its status says so."""
         if self.model is None or self.upstream_id is None:
-            self.model = self.model or words(response.get("model"))
-            self.upstream_id = self.upstream_id or words(response.get("id"))
+            self.model = self.model or short(response.get("model"))
+            self.upstream_id = self.upstream_id or short(response.get("id"))
         if usage := mapping(response.get("usage")):
             self._shape.usage(parse_usage(usage))
         for verdict in mappings(response.get("content_filters")):

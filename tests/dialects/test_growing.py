@@ -1,0 +1,85 @@
+"""JSON that comes in pieces is judged as if it were decoded after each of them."""
+
+import random
+
+import pytest
+
+from app.dialects.growing import Growing
+from app.dialects.untyped import MAX_DEPTH, decode
+
+WHOLE = (
+    '{"a":[1,"b\\"\\\\",{}],"c":"]}"}',
+    '"a\\\\"',
+    "12",
+    "true",
+    " [ ] ",
+    '["\\ud83d"]',
+    '{"é":""}',
+)
+
+
+def is_json(text: str) -> bool:
+    try:
+        decode(text)
+    except ValueError:
+        return False
+    return True
+
+
+def check(pieces: list[str]) -> None:
+    growing, so_far = Growing(), list[str]()
+    for piece in pieces:
+        so_far.append(piece)
+        if piece:
+            assert is_json("".join(so_far)) == growing.is_whole(so_far), so_far
+
+
+@pytest.mark.parametrize("text", WHOLE)
+@pytest.mark.parametrize("rest", ["", " ", "\n", "x", "{}", "]", '"', "\\"])
+def test_every_cut_is_judged_alike(text: str, rest: str) -> None:
+    check([*text, *rest])
+    for at in range(len(text)):
+        check([text[:at], text[at:], rest])
+
+
+def test_any_pieces_are_judged_alike() -> None:
+    dice = random.Random(7)
+    parts = (
+        "[",
+        "]",
+        "{",
+        "}",
+        '"',
+        '"',
+        "\\",
+        '\\"',
+        ",",
+        ":",
+        "1",
+        "0",
+        "-",
+        " ",
+        "a",
+        '"a":',
+        "null",
+    )
+    for _ in range(5_000):
+        check(dice.choices(parts, k=dice.randint(1, 12)))
+
+
+def test_what_came_together_is_judged_together() -> None:
+    growing = Growing()
+
+    assert not growing.is_whole(["[1", ","])
+    assert growing.is_whole(["[1", ",", "2", "]"])
+    assert growing.is_whole(["[1", ",", "2", "]", " "])
+    assert not growing.is_whole(["[1", ",", "2", "]", " ", "["])
+    assert not growing.is_whole(["[1", ",", "2", "]", " ", "[", "]"])
+
+
+def test_json_is_as_deep_as_it_can_be_written_again_and_no_deeper() -> None:
+    deepest = "[" * MAX_DEPTH + '"' + "[" * 2000 + '"' + "]" * MAX_DEPTH
+
+    assert decode(deepest)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        decode(f"[{deepest}]")
