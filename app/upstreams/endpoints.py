@@ -8,6 +8,9 @@ import msgspec
 from app.dialects.dialect import Quirks
 from app.upstreams.credentials import PIECE, Credentials, Key, NoCredentials, Secret
 
+NEEDLE = 12
+"""How much of the end of a key is looked for in what an upstream sends."""
+
 _SECRET = re.compile(r"auth|code|key|pass|secret|sig|token", re.IGNORECASE)
 """In the name of a header or a query: gateways have keys of their own."""
 
@@ -52,11 +55,11 @@ class Upstream(msgspec.Struct, frozen=True):
 
     @property
     def needle(self) -> bytes | None:
-        """The key as a body would quote it; None if there is none, or no key of its own."""
+        """The end of the key as a body would quote it; None if there is none that is its own."""
         if not isinstance(self.credentials, Key):
             return None
         key = self.credentials.secret.reveal()
-        return msgspec.json.encode(key)[1:-1] if len(key) >= PIECE else None
+        return msgspec.json.encode(key)[1:-1][-NEEDLE:] if len(key) >= PIECE else None
 
     def __repr__(self) -> str:
         """Show what it is, without what a header or a query may hold."""
