@@ -191,6 +191,7 @@ async def live_through(server: RedisServer, steps: Sequence[str]) -> None:  # no
 @example(["copy", "take", "write", "fail_over", "take_over"])  # both are lost
 @example(["copy", "take", "write", "take_over", "fail_over", "take_over"])  # ended twice
 @example(["copy", "take_over", "fail_over", "take", "write", "take_over"])
+@example(["copy", "end", "take_over", "fail_over", "write"])  # its own end comes after all
 @example(["take", "write", "evict", "take", "write"])
 def test_cursor_never_names_other_content_later(server, steps):  # noqa: F811
     asyncio.run(live_through(server, steps))

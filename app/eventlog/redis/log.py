@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from redis.exceptions import RedisError
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import PAGE, Claim, Follower, LogState, LogUnusable
+from app.eventlog import PAGE, STRIDE, Claim, Follower, LogState, LogUnusable
 from app.eventlog.entries import Entries, Entry, expired
 from app.eventlog.redis.address import Address
-from app.eventlog.redis.failures import asked, away
+from app.eventlog.redis.failures import asked, away, conflict
 from app.eventlog.redis.lease import Lease
 from app.eventlog.redis.link import Away, Link, Refused
 from app.eventlog.redis.owner import Owner, lost
@@ -230,6 +230,8 @@ class RedisLog:
     ) -> Sequence[Event]:
         entry = self._find(stream)
         if entry is not None:
+            if after >= STRIDE:  # of an `Ending` that Redis has lost
+                raise conflict(stream, len(entry.events))
             return await entry.read(after, timeout_s=timeout_s, limit=limit)
         if self._stopping and timeout_s > 0:
             raise away("the relay is shutting down; try again")
