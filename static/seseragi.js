@@ -355,6 +355,7 @@ const PROBATION_MS = 12_000; // a heartbeat, after a sign that the network has c
 const STEADY_MS = 10_000; // a connection that held so long counts as a success
 const GONE = new Set([400, 404, 409, 410]); // with these there is nothing to come back to
 const STORAGE_KEY = 'seseragi';
+const ENDING_STRIDE = 10 ** 8;
 
 /**
  * One generation, read while it runs. Iterating it sends the request; it can be iterated once.
@@ -582,7 +583,9 @@ export class ChatStream extends EventTarget {
     }
     const number = Number(digits);
     if (number <= this.#last) return null;
-    if (number !== this.#last + 1) {
+    // The end of a stream whose relay was lost has numbers that the lost one cannot have given.
+    const ending = (this.#last + 1) * ENDING_STRIDE + this.#last + 1;
+    if (number !== this.#last + 1 && number !== ending) {
       throw new SeseragiError('events_missing', `event ${number} of the stream came after event ${this.#last}`);
     }
     this.#identifyAs(stream);

@@ -717,3 +717,20 @@ test('every error code of the wire is declared', () => {
   assert.ok(codes.length > 20);
   assert.deepEqual(codes.filter((code) => !DECLARED.includes(`'${code}'`)), []);
 });
+
+test('the end of a stream whose relay was lost is read on over the gap in its numbers', async () => {
+  const end = (at) => 4 * 10 ** 8 + 4 + at; // three events were kept
+  const frame = (number, event) => `id: ${STREAM}.${number}\nevent: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
+  const ending = [{ type: 'text.end', block: 0 }, { type: 'stream.end', status: 'interrupted' }];
+  const { fetch } = scripted(
+    sse(framesOf(EVENTS.slice(0, 3)) + frame(end(0), ending[0])),
+    sse(frame(end(1), ending[1])),
+  );
+  const { events, error } = await drain(chat(REQUEST, { fetch, retryMs: 1 }));
+
+  assert.equal(error, null);
+  assert.deepEqual(events, [...EVENTS.slice(0, 3), ...ending]);
+
+  const skipped = scripted(sse(framesOf(EVENTS.slice(0, 2)) + frame(end(0), ending[0])));
+  assert.equal((await drain(chat(REQUEST, { fetch: skipped.fetch, maxAttempts: 0 }))).error.code, 'events_missing');
+});
