@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
+import structlog
 
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, Follower, LogState, cursor_after, read_all
@@ -34,6 +35,8 @@ ASK_AGAIN_S = 5.0
 
 
 T = TypeVar("T")
+
+log = structlog.get_logger("seseragi.hub")
 
 
 class Capacity(msgspec.Struct, frozen=True):
@@ -369,6 +372,7 @@ class Hub:
     async def drain(self, drain_s: float) -> None:
         """Take no new streams, let the running ones end, stop those that have not in time."""
         self.draining = True
+        log.info("draining", streams=len(self._runs), drain_s=drain_s)
         if self._runs:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(drain_s):

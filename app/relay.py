@@ -28,6 +28,9 @@ from app.retry import Breaker, Step
 from app.upstreams.client import Client
 from app.upstreams.routes import Route, Upstreams
 
+TO_MEND = frozenset(("upstream_auth", "upstream_billing"))
+"""What nobody but the operator can mend."""
+
 log = structlog.get_logger("seseragi.relay")
 
 
@@ -278,8 +281,10 @@ class Relay:
             self._report(end)
 
     def _report(self, end: StreamEnd) -> None:
-        usage = end.usage
-        log.info(
+        usage, error = end.usage, end.error
+        to_mend = error is not None and error.code in TO_MEND
+        tell = log.warning if to_mend else log.info
+        tell(
             "stream ended",
             stream=self.stream,
             model=self._route.name,
@@ -287,7 +292,9 @@ class Relay:
             attempt=self._attempt.number,
             status=end.status,
             finish_reason=end.finish_reason,
-            code=end.error.code if end.error else None,
+            code=error.code if error else None,
+            # Of others it may quote what the client sent.
+            **({"error": error.message} if error is not None and to_mend else {}),
             events=self._count,
             first_event_s=_rounded(self._first_event_s),
             duration_s=_rounded(self._clock() - self._started_at),

@@ -3,6 +3,7 @@
 import re
 import secrets
 
+import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 NAME = b"x-request-id"
@@ -10,7 +11,10 @@ REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 
 
 class CommonHeaders:
-    """Gives each request an id, the client's own if it sent a sane one, and says so."""
+    """Gives each request an id, the client's own if it sent a sane one, and says so.
+
+    Every line that is logged of the request, and of the stream that it starts, has it too.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -23,6 +27,8 @@ class CommonHeaders:
         known = REQUEST_ID.fullmatch(given)
         request_id = given if known else b"req_" + secrets.token_hex(12).encode()
         scope["request_id"] = request_id.decode()
+        # Each request has a task of its own, and what it starts takes this along.
+        structlog.contextvars.bind_contextvars(request_id=scope["request_id"])
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -33,6 +33,7 @@ def configure_logs(
         else structlog.processors.JSONRenderer(_to_json)
     )
     shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,  # the request that a line is about
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

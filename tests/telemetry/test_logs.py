@@ -3,15 +3,18 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from app.telemetry.logs import MAX_EXCEPTION
 from tests.serving import HELLO
-from tests.test_command import COMMAND, environment
+from tests.test_command import COMMAND, environment, running
 from tests.upstream import DONE, FINISH, head, send, serve_upstream, text
 
 ROOT = Path(__file__).parents[2]
@@ -122,3 +125,31 @@ async def test_model_of_a_client_writes_no_escapes_on_the_console(tmp_path):
     shown = out.decode()
     assert "stream ended" in shown
     assert all(one.isprintable() or one == "\n" for one in shown)
+
+
+async def test_lines_have_the_id_of_their_request_and_say_what_the_operator_has_to_mend(tmp_path):
+    async with serve_upstream() as upstream:
+        upstream.script = [send(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")]
+        lines = await asyncio.to_thread(_refused_key, tmp_path, upstream.base_url)
+    ended = next(line for line in lines if line["event"] == "stream ended")
+
+    assert ("req-7", "warning") == (ended["request_id"], ended["level"])
+    assert ended["stream"].startswith("st_")
+    assert "refused the relay's key; check its key on the server" in ended["error"]
+    assert "sk-wrong" not in json.dumps(lines)
+    draining = next(line for line in lines if line["event"] == "draining")
+    assert (0, 5.0) == (draining["streams"], draining["drain_s"])
+    assert "request_id" not in draining
+
+
+def _refused_key(folder: Path, base_url: str) -> list[dict]:
+    """Give the log of a relay whose provider refuses its key."""
+    variables = {"OPENAI_API_KEY": "sk-wrong-0123456789", "OPENAI_BASE_URL": base_url}
+    with running(cwd=folder, **variables) as (process, url):
+        headers = {"content-type": "application/json", "x-request-id": "req-7"}
+        body = json.dumps(HELLO).encode()
+        request = urllib.request.Request(f"{url}/v1/chat", data=body, headers=headers)
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(request)
+        process.send_signal(signal.SIGTERM)
+        return [json.loads(line) for line in process.communicate(timeout=10)[1].splitlines()]
