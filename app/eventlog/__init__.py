@@ -96,6 +96,7 @@ class EventLog(Protocol):
     def healthy(self) -> bool:
         """Tell whether events can be kept: False from a failed write to the next that is done.
 
+        A full log is not a failing one: it refuses streams, and serves those that it has.
         Where nothing is written by others, the log tries it every minute at least.
         """
 

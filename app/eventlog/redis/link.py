@@ -64,11 +64,15 @@ class Away(Exception):
 
 
 class Refused(Exception):
-    """Redis could be reached and did not do it; `full` if it takes no writes for now."""
+    """Redis could be reached and did not do it; `full` if it takes no writes for now.
 
-    def __init__(self, text: str, *, full: bool = False) -> None:
+    `memory` says that it has none left for more, though it is well.
+    """
+
+    def __init__(self, text: str, *, full: bool = False, memory: bool = False) -> None:
         super().__init__(text)
         self.full = full
+        self.memory = memory
 
 
 class _Ask:
@@ -222,8 +226,9 @@ class Link:
             except ResponseError as error:
                 if isinstance(error, _OTHER) or str(error).startswith("UNBLOCKED"):
                     raise
-                full = isinstance(error, OutOfMemoryError) or str(error).startswith(_FULL)
-                _fail(ask.reply, Refused(str(error), full=full))
+                memory = isinstance(error, OutOfMemoryError)
+                full = memory or str(error).startswith(_FULL)
+                _fail(ask.reply, Refused(str(error), full=full, memory=memory))
                 continue
             if not ask.reply.done():
                 ask.reply.set_result(reply)

@@ -89,6 +89,8 @@ class Owner:
         """Streams that others have ended, some."""
         self.refused = False
         """Whether Redis takes nothing, though it is there."""
+        self.full = False
+        """Whether that is because it has no memory left, which it will have again."""
 
     def open(self) -> None:
         self._tasks = Supervisor()
@@ -113,8 +115,12 @@ class Owner:
 
     @property
     def healthy(self) -> bool:
-        """Whether Redis takes what it is given, and there are tasks that give it."""
-        return not self.refused and self._tasks.healthy
+        """Whether Redis takes what it is given, or is only full, and there are tasks that give it.
+
+        A full one still serves what it has, and what runs here goes on: new streams are
+        refused one by one, and by every replica, until something has expired.
+        """
+        return (self.full or not self.refused) and self._tasks.healthy
 
     def _is_due(self, run: Run) -> bool:
         return run.acked < run.taken
@@ -243,7 +249,7 @@ class Owner:
             try:
                 while runs:
                     await self._write(runs)
-                self.refused = False
+                self.refused = self.full = False
             except Away:
                 pass
             except Refused as error:
@@ -262,7 +268,7 @@ class Owner:
 
     def _refused(self, error: Refused) -> None:
         log.error("Redis refuses what is to be kept", error=str(error))
-        self.refused = True
+        self.refused, self.full = True, error.memory
         self.show_all()
 
     async def _write(self, runs: dict[str, Run]) -> None:
