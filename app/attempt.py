@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 import structlog
 
+from app.admission import RequestMemory
 from app.dialects.dialect import Decoder, Parser
 from app.dialects.untyped import decode
 from app.errors import RelayError, UpstreamError
@@ -60,28 +61,65 @@ class Taker(Protocol):
         """Take them; what it raises is not caught."""
 
 
+class KeptRequest:
+    """A request for as long as an attempt may need it, and the memory that it takes.
+
+    An answer may run for half an hour, and what was asked for it may be megabytes.
+    """
+
+    __slots__ = ("_chat", "_memory")
+
+    def __init__(self, chat: ChatRequest, memory: RequestMemory | None) -> None:
+        self._chat: ChatRequest | None = chat
+        self._memory = memory
+        if memory is not None:
+            memory.kept = True
+
+    @property
+    def chat(self) -> ChatRequest:
+        assert self._chat is not None  # noqa: S101  (who drops it makes no attempt)
+        return self._chat
+
+    def shrink(self, size: int) -> None:
+        """Forget the request; so many bytes of the call that it became are left."""
+        self._chat = None
+        if self._memory is not None:
+            self._memory.shrink(size)
+
+    def drop(self) -> None:
+        """Forget the request; done twice, it does nothing."""
+        self._chat = None
+        if self._memory is not None:
+            self._memory.release()
+
+
 class Attempt:
     """Runs one call; whatever happens to it becomes events, `stream.end` the last."""
 
     def __init__(
         self,
         target: Target,
-        request: ChatRequest,
+        request: KeptRequest,
         *,
         number: int,
         client: Client,
         limits: Limits,
-        via: str = "",
+        headers: Mapping[str, str],
+        is_last: bool,
     ) -> None:
+        """Prepare a call, with headers that go with it; the last one drops the request."""
         self.target = target
         self.parser: Parser = target.dialect.parser(
-            upstream=target.upstream.name, choices=request.n or 1
+            upstream=target.upstream.name, choices=request.chat.n or 1
         )
         self._request = request
+        self._is_last = is_last
+        self._ignored: list[Notice] = []
+        """What of the request the target is not told."""
         self.number = number
         self._client = client
         self._limits = limits
-        self._via = via
+        self._headers = headers
         self._decoder: Decoder
         self._watch: Watch
         self._taker: Taker
@@ -125,15 +163,21 @@ class Attempt:
         parser, name = self.parser, self.target.upstream.name
         model = parser.model or self.target.model
         target = StreamTarget(name, model, self.number, parser.upstream_id)
-        return [self._redact(target), *self.target.list_ignored(self._request)]
+        return [self._redact(target), *self._ignored]
 
     async def _open(self) -> Body | AsyncGenerator[bytes]:
+        request = self._request
         call = await self.target.build_call(
-            self._request, connect_timeout_s=self._limits.connect_timeout_s
+            request.chat, connect_timeout_s=self._limits.connect_timeout_s
         )
-        if self._via:  # after signing: it is nothing that a provider has to believe
-            call.headers["via"] = self._via
-        return await open_stream(self._client, call, upstream=self.target.upstream.name)
+        call.headers.update(self._headers)  # after signing: a provider need not believe them
+        self._ignored = self.target.list_ignored(request.chat)
+        if self._is_last:
+            request.shrink(len(call.content))
+        body = await open_stream(self._client, call, upstream=self.target.upstream.name)
+        if self._is_last:
+            request.drop()
+        return body
 
     async def _read(self, body: Body | AsyncGenerator[bytes]) -> None:
         """Move bytes until the parser has seen the end, or there are no more."""

@@ -6,12 +6,15 @@ Which streams run here and who reads them is known here only; what they said is 
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import structlog
 
+from app.admission import LOCAL, Admission, RequestMemory, Shares
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, Follower, LogState, cursor_after, read_all
 from app.events import Event, StreamEnd, StreamTarget
@@ -30,6 +33,9 @@ STOP_S = 2.0
 STOP_ELSEWHERE_S = 3.0
 """How long another process may take to end a stream, until it is left to the log."""
 
+PSEUDONYM = r"seseragi-[0-9a-f]{8}"
+"""What a process calls itself in headers (RFC 9110, 7.6.3)."""
+
 ASK_AGAIN_S = 5.0
 """When the log is asked again who reads a stream elsewhere, if it could not tell."""
 
@@ -47,6 +53,17 @@ class Capacity(msgspec.Struct, frozen=True):
     """Readers of one stream at once."""
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """Where a request has come from."""
+
+    address: str = LOCAL
+    """Whose share it takes."""
+    via: str = ""
+    """What it has passed, as that header says it."""
+    relays: tuple[str, ...] = ()
+    """The relays among that."""
+
+
 class Terms(msgspec.Struct, frozen=True):
     """How a stream is started, beside what is asked."""
 
@@ -58,17 +75,19 @@ class Terms(msgspec.Struct, frozen=True):
     """What it is found by."""
     name_of: Callable[[str], str] | None = None
     """The same, where it is made of the stream's id."""
-    via: str = ""
-    """The relays that the request has passed, as the header says it."""
+    origin: Origin = Origin()
+    memory: RequestMemory | None = None
+    """What is taken for the request; the stream that it starts keeps and releases it."""
 
 
 class _Run:
     """A stream that is being produced here, and who reads it."""
 
-    __slots__ = ("linger_s", "relay", "task", "timer")
+    __slots__ = ("address", "linger_s", "relay", "task", "timer")
 
-    def __init__(self, relay: Relay, *, linger_s: float | None) -> None:
+    def __init__(self, relay: Relay, *, linger_s: float | None, address: str) -> None:
         self.relay = relay
+        self.address = address
         self.linger_s = linger_s
         self.timer: asyncio.TimerHandle | None = None
         self.task = asyncio.create_task(relay.run(), name=f"relay {relay.stream}")
@@ -137,56 +156,81 @@ class Hub:
         event_log: EventLog,
         limits: Limits,
         capacity: Capacity,
+        shares: Shares,
     ) -> None:
         self.upstreams = upstreams
+        self.admission = Admission(shares, max_streams=capacity.max_streams, clock=time.monotonic)
         self.draining = False
         self._log = event_log
         self._client = client
         self._limits = limits
         self._capacity = capacity
         self._runs: dict[str, _Run] = {}
-        self._starting = 0
         self._readers: dict[str, int] = {}
         self.stopping = asyncio.Event()
         """Set once nothing is waited for any more."""
         self._drained = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._pseudonym = f"seseragi-{secrets.token_hex(4)}"
-        """The name of this process in `via` headers (RFC 9110, 7.6.3)."""
+        """The name of this process in headers."""
+
+    async def admit(self, address: str, *, key: str | None, relays: Sequence[str]) -> None:
+        """Refuse a request, before its body is read, that can start nothing here and now.
+
+        One whose `key` has started a stream is let in: it will be given that.
+
+        Raises:
+            RequestError: `invalid_request`, this relay has sent it itself.
+            ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
+                the client has its share.
+        """
+        if self._pseudonym in relays:
+            raise RequestError(
+                "invalid_request",
+                "the request has come back to the relay that sent it: an upstream of it is the "
+                "relay itself, or leads there; check the base URLs",
+            )
+        try:
+            self._check_running()
+            self.admission.check_streams(address)
+            self.admission.count_start(address)
+        except ServiceError:
+            if key is None or await self._log.claimed(key) is None:
+                raise
 
     async def start(
         self, request: ChatRequest, terms: Terms, *, key: str | None = None, digest: str = ""
     ) -> Opened:
         """Start a generation; the caller is its first reader.
 
-        A `key` that has started one already, for a body of the same `digest`, is given that
-        stream instead.
+        A `key` that has started one already, for a request of the same `digest`, is given
+        that stream instead. Another request with it leaves the stream as it is.
 
         Raises:
-            RequestError: `model_not_found`, `idempotency_mismatch`, or `invalid_request` for
-                one that this relay has sent itself.
-            ServiceError: `overloaded`, too many streams or about to stop.
+            RequestError: `model_not_found`, `idempotency_mismatch`.
+            ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
+                the client has its share.
         """
-        stream = f"st_{secrets.token_urlsafe(16)}"
+        stream, address = f"st_{secrets.token_urlsafe(16)}", terms.origin.address
         try:
-            route = self._admit(request, terms)
+            self._check_running()
+            route = self.upstreams.resolve(request.model)
+            self.admission.enter(address)
         except RelayError:
             claim = None if key is None else await self._log.claimed(key)
             if claim is None:
                 raise
+            _check_digest(claim, key, digest)
         else:
-            claim = await self._create(stream, key, digest)
-            if claim.stream != stream and await self._may_try_again(claim.stream):
-                await self._forget(claim.stream)
-                claim = await self._create(stream, key, digest)
+            claim = None
+            try:
+                claim = await self._claim(stream, key, digest)
+            finally:
+                if claim is None or claim.stream != stream:
+                    self.admission.leave(address)
             if claim.stream == stream:
                 return await self._start(stream, request, terms, route)
-        if claim.digest != digest:
-            raise RequestError(
-                "idempotency_mismatch",
-                f"the Idempotency-Key {key!r} was used with another body; take a new key",
-            )
-        opened = await self.attach(claim.stream)
+        opened = await self.attach(claim.stream, address)
         if opened.outcome is None and not (await self._log.state(claim.stream)).ended:
             return opened._replace(outcome=self._spawn(self._outcome(claim.stream)))
         return opened
@@ -212,12 +256,18 @@ class Hub:
                     return outcome_of(event)
             after = cursor_after(after, events)
 
+    async def _claim(self, stream: str, key: str | None, digest: str) -> Claim:
+        """Open a stream, unless the key leads to one already, and that to an answer."""
+        claim = await self._create(stream, key, digest)
+        _check_digest(claim, key, digest)
+        if claim.stream != stream and await self._may_try_again(claim.stream):
+            await self._forget(claim.stream)
+            claim = await self._create(stream, key, digest)
+            _check_digest(claim, key, digest)
+        return claim
+
     async def _create(self, stream: str, key: str | None, digest: str) -> Claim:
-        self._starting += 1
-        try:
-            return await self._log.create(stream, key=key, digest=digest)
-        finally:
-            self._starting -= 1
+        return await self._log.create(stream, key=key, digest=digest)
 
     async def _forget(self, stream: str) -> None:
         """Free the key of a stream; another request may have done so just now."""
@@ -236,27 +286,15 @@ class Hub:
         began = any(isinstance(event, StreamTarget) for event in first)
         return not began and isinstance(end, StreamEnd) and bool(end.error and end.error.retryable)
 
-    def _admit(self, request: ChatRequest, terms: Terms) -> Route:
-        """Give the route of a request that may start a generation here and now."""
-        if self._pseudonym in terms.via:
-            raise RequestError(
-                "invalid_request",
-                "the request has come back to the relay that sent it: an upstream of it is the "
-                "relay itself, or leads there; check the base URLs",
-            )
+    def _check_running(self) -> None:
         if self.draining:
             raise _shutting_down()
-        if len(self._runs) + self._starting >= self._capacity.max_streams:
-            raise ServiceError(
-                "overloaded",
-                f"{self._capacity.max_streams} streams are running, which is the limit; "
-                "try again shortly",
-                retry_after_s=2,
-            )
-        return self.upstreams.resolve(request.model)
 
     async def _start(self, stream: str, request: ChatRequest, terms: Terms, route: Route) -> Opened:
+        """Run a stream that has been opened and counted."""
+        origin = terms.origin
         if self.stopping.is_set():
+            self.admission.leave(origin.address)
             await self._forget(stream)
             raise _shutting_down()
         relay = Relay(
@@ -268,11 +306,16 @@ class Hub:
             event_log=self._log,
             limits=self._limits,
             labels=terms.labels,
-            via=f"{terms.via}, 1.1 {self._pseudonym}".removeprefix(", "),
+            headers={
+                "via": f"{origin.via}, 1.1 {self._pseudonym}".removeprefix(", "),
+                "cdn-loop": ", ".join((*origin.relays, self._pseudonym)),
+            },
+            memory=terms.memory,
         )
-        run = self._runs[stream] = _Run(relay, linger_s=terms.linger_s)
+        run = _Run(relay, linger_s=terms.linger_s, address=origin.address)
+        self._runs[stream] = run
         run.task.add_done_callback(lambda _: self._ended(stream))
-        opened = self._opened(stream)
+        opened = self._opened(stream, origin.address)
         name = terms.name if terms.name_of is None else terms.name_of(stream)
         if name is not None:
             try:  # while the upstream is asked: it is never waited for alone
@@ -286,13 +329,15 @@ class Hub:
         """Give the stream that was started last under a name; None where none is kept."""
         return await self._log.find(name)
 
-    async def attach(self, stream: str) -> Opened:
+    async def attach(self, stream: str, address: str) -> Opened:
         """Add a reader to a stream, which keeps a running one alive.
 
         Raises:
             RequestError: `not_found` or `stream_expired`.
-            ServiceError: `overloaded`, the stream has too many readers.
+            ServiceError: `overloaded`, the stream has too many readers; `rate_limited`, its
+                client reads too many streams.
         """
+        self.admission.check_readers(address)
         await self._log.state(stream)
         readers = self._readers.get(stream, 0)
         if readers >= self._capacity.max_readers:
@@ -301,7 +346,7 @@ class Hub:
                 f"the stream has {readers} readers, which is the limit",
                 retry_after_s=5,
             )
-        return self._opened(stream)
+        return self._opened(stream, address)
 
     @property
     def readiness(self) -> Literal["ready", "draining", "log failing"]:
@@ -410,10 +455,11 @@ class Hub:
             await asyncio.wait([run.task for run in runs], timeout=STOP_S)
         self._log.send_away()
 
-    def _opened(self, stream: str) -> Opened:
+    def _opened(self, stream: str, address: str) -> Opened:
         before = self._readers.get(stream, 0)
         self._readers[stream] = before + 1
-        reader = Reader(stream, self._log, self._detach)
+        self.admission.add_reader(address)
+        reader = Reader(stream, self._log, partial(self._detach, address))
         run = self._runs.get(stream)
         if run is None:
             if not before:
@@ -424,7 +470,8 @@ class Hub:
             run.timer = None
         return Opened(reader, run.relay.committed)
 
-    def _detach(self, stream: str, linger_s: float | None) -> None:
+    def _detach(self, address: str, stream: str, linger_s: float | None) -> None:
+        self.admission.remove_reader(address)
         self._readers[stream] -= 1
         if self._readers[stream]:
             return
@@ -463,10 +510,20 @@ class Hub:
 
     def _ended(self, stream: str) -> None:
         run = self._runs.pop(stream)
+        self.admission.leave(run.address)
         if run.timer is not None:
             run.timer.cancel()
         if self.draining and not self._runs:
             self._drained.set()
+
+
+def _check_digest(claim: Claim, key: str | None, digest: str) -> None:
+    """Refuse a key that another request has used."""
+    if claim.digest != digest:
+        raise RequestError(
+            "idempotency_mismatch",
+            f"the Idempotency-Key {key!r} was used with another request; take a new key",
+        )
 
 
 def _shutting_down() -> ServiceError:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 import app
+from app.admission import Shares
 from app.api import chat, health, messages, models, page, problems, responses, streams, ui
 from app.api.guard import LOCAL_ORIGINS, Guard
 from app.api.hosts import HostNames, is_loopback
@@ -82,6 +83,12 @@ def build_hub(settings: Settings) -> Hub:
             max_event=settings.max_event_bytes,
         ),
         capacity=Capacity(max_streams=settings.max_streams, max_readers=settings.max_readers),
+        shares=Shares(
+            max_streams_per_address=settings.max_streams_per_address,
+            max_starts_per_minute_per_address=settings.max_starts_per_minute_per_address,
+            max_readers_per_address=settings.max_readers_per_address,
+            max_requests_bytes=settings.max_requests_bytes,
+        ),
     )
 
 

@@ -17,7 +17,8 @@ from typing import NoReturn
 import msgspec
 import structlog
 
-from app.attempt import Attempt, is_visible
+from app.admission import RequestMemory
+from app.attempt import Attempt, KeptRequest, is_visible
 from app.errors import RelayError, ServiceError, UpstreamError
 from app.eventlog import EventLog, read_all
 from app.eventlog.recovery import ending_of
@@ -52,13 +53,15 @@ class Relay:
         event_log: EventLog,
         limits: Limits,
         labels: Mapping[str, str] | None = None,
-        via: str = "",
+        headers: Mapping[str, str] | None = None,
+        memory: RequestMemory | None = None,
     ) -> None:
         self.stream = stream
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
-        self._request = request
+        self._request = KeptRequest(request, memory)
+        """Until no other attempt can follow."""
         self._labels = labels
-        self._via = via
+        self._headers = headers or {}
         self._route = route
         self._client = client
         self._log = event_log
@@ -103,12 +106,13 @@ class Relay:
             with contextlib.suppress(RelayError):
                 await self._end_by_log(error)
         finally:
+            self._request.drop()
             if not self.committed.done():
                 self.committed.set_result(ServiceError("internal", "the event log failed"))
 
     async def _run(self) -> None:
         try:
-            labels = dict(self._labels) if self._labels else None
+            labels, self._labels = dict(self._labels) if self._labels else None, None
             now = int(time.time())
             await self._append([StreamStart(self.stream, self._route.name, now, labels)])
             while self._step is not None and self._stop is None:
@@ -148,7 +152,8 @@ class Relay:
             number=step.attempt,
             client=self._client,
             limits=target.limits(self._limits),
-            via=self._via,
+            headers=self._headers,
+            is_last=self._plan.is_last,
         )
 
     async def _try(self, step: Step) -> None:
@@ -196,6 +201,7 @@ class Relay:
             self._first_event_s = self._clock() - self._started_at
             self._breaker.answered(self.stream, self._clock())
             self._note(end)
+            self._request.drop()
             await self._append([*self._attempt.start(), *held])
         elif end is None:
             self._held = held

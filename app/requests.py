@@ -170,6 +170,10 @@ class JsonSchemaFormat(Body, frozen=True, tag_field="type", tag="json_schema"):
 
 Natural = Annotated[int, Meta(ge=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
+Id = Annotated[str, Meta(max_length=255)]
+"""A name that a client has for something, and is told again: it is kept with the stream."""
+Linger = Annotated[float, Meta(ge=0, le=86_400)]
+"""Seconds without a reader, a day at most."""
 
 
 class ChatRequest(Body, frozen=True):
@@ -198,7 +202,7 @@ class ChatRequest(Body, frozen=True):
     metadata: dict[str, str] | None = None
     user: str | None = None
     provider_options: dict[str, Any] | None = None
-    on_disconnect: Literal["continue", "cancel"] | Annotated[float, Meta(ge=0)] | None = None
+    on_disconnect: Literal["continue", "cancel"] | Linger | None = None
     """When the last reader leaves: go on, stop, or stop after so many seconds."""
 
     @property

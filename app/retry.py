@@ -257,6 +257,11 @@ class Plan:
         self._tries = 1
         return Step(self._left[0], 0.0, 1)
 
+    @property
+    def is_last(self) -> bool:
+        """Whether no attempt can follow the one that was given last."""
+        return len(self._left) == 1 and self._tries >= self._choices[self._left[0]].attempts
+
     def next(self, error: RelayError, now: float, *, again: bool = True) -> Step | None:
         """Give the attempt that follows the failure of the last one, if any does.
 

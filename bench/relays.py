@@ -83,7 +83,7 @@ OWN_ENVIRON = {
     "OPENAI_API_KEY": KEY,
     "OPENAI_BASE_URL": "{upstream}",
     "SESERAGI_LOG_FORMAT": "json",
-    "SESERAGI_MAX_STREAMS": "10000",
+    "SESERAGI_MAX_STREAMS": "20000",  # a peer on the same machine has half of them
     "PYTHONPATH": str(ROOT),
 }
 

@@ -17,7 +17,7 @@ LAYERS = [
     ("app.relay", "app.attempt", "app.watch"),
     ("app.upstreams", "app.eventlog", "app.demo"),
     ("app.dialects",),
-    ("app.framing", "app.retry", "app.limits", "app.peers", "app.telemetry"),
+    ("app.framing", "app.retry", "app.limits", "app.admission", "app.peers", "app.telemetry"),
     ("app.requests", "app.bounds", "app.errors", "app.events"),
 ]
 # The vocabulary knows itself in this order only.
@@ -42,6 +42,7 @@ PURE = (
     "limits.py",
     "peers.py",
     "bounds.py",
+    "admission.py",
     "events.py",
     "requests.py",
     "errors.py",

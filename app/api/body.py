@@ -1,22 +1,29 @@
-"""Request bodies: JSON, bounded in bytes and in time."""
+"""Request bodies: JSON, bounded in bytes, in memory and in time."""
 
 import asyncio
 
 from starlette.requests import Request
 
+from app.admission import RequestMemory
 from app.api.response import CONNECTION, Connection
 from app.errors import RequestError, ServiceError
 
 
 async def read_json(
-    request: Request, *, max_bytes: int, timeout_s: float, stopping: asyncio.Event
+    request: Request,
+    memory: RequestMemory,
+    *,
+    max_bytes: int,
+    timeout_s: float,
+    stopping: asyncio.Event,
 ) -> bytes:
-    """Read the body of a request that has to be JSON.
+    """Read the body of a request that has to be JSON; what has come takes of the memory.
 
     Raises:
         RequestError: `unsupported_media_type`, `request_too_large`, or `invalid_request`
             for one that takes longer than `timeout_s` to come.
-        ServiceError: `overloaded`, the relay stops and will not wait for it.
+        ServiceError: `overloaded`, the relay stops and will not wait for it, or there is no
+            memory for it; `rate_limited`, its client has its part of the memory.
         ClientDisconnect: the client went away before it was complete.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -34,8 +41,8 @@ async def read_json(
         raise too_large
     connection: Connection = request.scope["extensions"][CONNECTION]
     if connection.received:  # nearly every body comes with its head: 50 us less
-        return await _read(request, max_bytes, too_large)
-    reading = asyncio.ensure_future(_read(request, max_bytes, too_large))
+        return await _read(request, memory, max_bytes, too_large)
+    reading = asyncio.ensure_future(_read(request, memory, max_bytes, too_large))
     stopped = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait(
@@ -51,10 +58,14 @@ async def read_json(
     raise RequestError("invalid_request", f"the body did not come within {timeout_s:g} s")
 
 
-async def _read(request: Request, max_bytes: int, too_large: RequestError) -> bytes:
+async def _read(
+    request: Request, memory: RequestMemory, max_bytes: int, too_large: RequestError
+) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > max_bytes:
             raise too_large
+        if chunk:
+            memory.resize(len(body))
     return bytes(body)

@@ -3,13 +3,15 @@
 import asyncio
 import hashlib
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from app.admission import RequestMemory, address_of
 from app.api.body import read_json
+from app.api.passed import parse_passed
 from app.api.policy import Policy
 from app.api.problems import failure
 from app.api.response import CONNECTION, Connection, EventStream, last_event_id, read_from
@@ -17,10 +19,19 @@ from app.dialects.front import Asked, Front, parse_frame_id
 from app.dialects.native import render_result
 from app.errors import RelayError, RequestError
 from app.events import Event, StreamEnd
-from app.hub import Hub, Opened, Reader, Terms
+from app.hub import Hub, Opened, Origin, Reader, Terms
 
-MAX_VIA = 4096
-"""How much of the header is looked at."""
+
+class _Way(NamedTuple):
+    """How an answer is to be delivered."""
+
+    streams: bool
+    respond_async: bool
+    seconds: float
+    """How long it may go on without a reader, if the request says so in seconds."""
+    unknown_s: float | None
+    """The same for a client that leaves before it knows the stream's id, which can come back
+    by its key only; None for what the stream was started with."""
 
 
 class Generation:
@@ -41,42 +52,79 @@ class Generation:
             return _nobody()
 
     async def _post(self, request: Request) -> Response:
-        body = await read_json(
+        address = address_of(request.scope.get("client"))
+        cursor = last_event_id(request)
+        key = _idempotency_key(request)
+        passed = parse_passed(request.headers)
+        if cursor is None:
+            await self._hub.admit(address, key=key, relays=passed.relays)
+        with self._hub.admission.receive(address) as memory:
+            body = await self._read(request, memory)
+            if cursor is None:
+                memory.expect(body)
+                origin = Origin(address, via=passed.via, relays=passed.relays)
+                opened, way = await self._open(request, body, memory, origin=origin, key=key)
+            del body
+        if cursor is not None:
+            return await self._read_on(cursor, address)
+        reader = opened.reader
+        if way.respond_async:
+            # However shortly it may go on without a reader: its first one needs time to come.
+            reader.leave(linger_s=max(way.seconds, self._policy.linger_s))
+            return _accepted(reader.stream)
+        try:
+            if way.streams:
+                return await self._stream(request, opened, linger_s=way.unknown_s)
+            return await self._result(request, opened, linger_s=way.unknown_s)
+        except BaseException:
+            reader.leave(linger_s=way.unknown_s)
+            raise
+
+    async def _read(self, request: Request, memory: RequestMemory) -> bytes:
+        return await read_json(
             request,
+            memory,
             max_bytes=self._policy.max_request_bytes,
             timeout_s=self._policy.body_timeout_s,
             stopping=self._hub.stopping,
         )
-        if (cursor := last_event_id(request)) is not None:
-            return await self._read_on(cursor)
+
+    async def _open(
+        self,
+        request: Request,
+        body: bytes,
+        memory: RequestMemory,
+        *,
+        origin: Origin,
+        key: str | None,
+    ) -> tuple[Opened, "_Way"]:
+        """Start what a body asks for; nothing of it is kept here, for as long as it runs."""
         asked = self._front.parse_request(body)
         chat = asked.chat
-        key = _idempotency_key(request)
         respond_async = _prefers_async(request)
         terms = Terms(
             self._linger_s(asked, can_return=chat.streams or respond_async or bool(key)),
             labels=asked.labels,
             name=asked.name,
             name_of=self._front.name_of,
-            via=", ".join(request.headers.getlist("via"))[:MAX_VIA],
+            origin=origin,
+            memory=memory,
         )
-        digest = hashlib.sha256(body).hexdigest()
+        digest = self._digest(request, body) if key else ""
         opened = await self._hub.start(chat, terms, key=key, digest=digest)
-        reader = opened.reader
-        if respond_async:
-            # However shortly it may go on without a reader: its first one needs time to come.
-            seconds = chat.on_disconnect if isinstance(chat.on_disconnect, float | int) else 0
-            reader.leave(linger_s=max(seconds, self._policy.linger_s))
-            return _accepted(reader.stream)
-        # One that leaves before it knows the stream's id can come back by its key only.
-        unknown_s = None if key or chat.on_disconnect is not None else 0
-        try:
-            if chat.streams:
-                return await self._stream(request, opened, linger_s=unknown_s)
-            return await self._result(request, opened, linger_s=unknown_s)
-        except BaseException:
-            reader.leave(linger_s=unknown_s)
-            raise
+        return opened, _Way(
+            streams=chat.streams,
+            respond_async=respond_async,
+            seconds=chat.on_disconnect if isinstance(chat.on_disconnect, float | int) else 0,
+            unknown_s=None if key or chat.on_disconnect is not None else 0,
+        )
+
+    def _digest(self, request: Request, body: bytes) -> str:
+        """Hash all that says which answer is wanted: the dialect, headers of it, the body."""
+        said = [",".join(request.headers.getlist(name)) for name in self._front.asking_headers]
+        digest = hashlib.sha256("\0".join([self._front.name, *said, ""]).encode())
+        digest.update(body)  # no header has a zero in it
+        return digest.hexdigest()
 
     def _linger_s(self, asked: Asked, *, can_return: bool) -> float | None:
         match asked.chat.on_disconnect:
@@ -116,12 +164,12 @@ class Generation:
             return None
         return RelayError.of(result.error)
 
-    async def _read_on(self, cursor: str) -> Response:
+    async def _read_on(self, cursor: str, address: str) -> Response:
         """Answer a POST that some client sent again after it had lost its connection."""
         stream, after = parse_frame_id(cursor, letter=self._front.letter)
         if stream is None:
             raise RequestError("invalid_request", f"Last-Event-ID: {cursor[:80]!r} names no stream")
-        reader, _ = await self._hub.attach(stream)
+        reader, _ = await self._hub.attach(stream, address)
         retry_ms = self._policy.retry(spread=self._hub.draining)
         return await read_from(reader, self._front, after, policy=self._policy, retry_ms=retry_ms)
 

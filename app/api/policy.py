@@ -12,7 +12,7 @@ class Policy(msgspec.Struct, frozen=True):
     heartbeat_s: float = 10
     retry_ms: int = 2000
     linger_s: float = 60
-    max_request_bytes: int = 8 * 2**20
+    max_request_bytes: int = 4 * 2**20
     body_timeout_s: float = 30
 
     def retry(self, *, spread: bool, least_s: float = 0) -> int:

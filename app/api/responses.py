@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.admission import address_of
 from app.api.generation import Generation
 from app.api.policy import Policy
 from app.api.problems import failure
@@ -44,8 +45,9 @@ class Responses:
         try:
             query = request.query_params
             if query.get("stream", "").lower() == "true":
+                address = address_of(request.scope.get("client"))
                 after = _cursor(query.get("starting_after"))
-                return await self._events(await self._find(request), after)
+                return await self._events(await self._find(request), after, address)
             stream = await self._find(request)
             return _show(stream, await self._hub.events(stream))
         except RelayError as error:
@@ -81,8 +83,8 @@ class Responses:
             raise RequestError("not_found", f"there is no response {response[:80]!r}")
         return stream
 
-    async def _events(self, stream: str, after: int) -> Response:
-        reader, _ = await self._hub.attach(stream)
+    async def _events(self, stream: str, after: int, address: str) -> Response:
+        reader, _ = await self._hub.attach(stream, address)
         retry_ms = self._policy.retry(spread=self._hub.draining)
         response = await read_from(reader, FRONT, after, policy=self._policy, retry_ms=retry_ms)
         if response.status_code == 204:

@@ -5,6 +5,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.admission import address_of
 from app.api.policy import Policy
 from app.api.response import last_event_id, read_from
 from app.dialects.front import Front, parse_frame_id
@@ -38,7 +39,8 @@ class Streams:
         if start is not None and front.letter:
             raise RequestError("invalid_request", "from=snapshot is for the native format only")
         try:
-            reader, _ = await self._hub.attach(stream)
+            address = address_of(request.scope.get("client"))
+            reader, _ = await self._hub.attach(stream, address)
             # A reader that has a cursor has had its snapshot.
             return await read_from(
                 reader,

@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.admission import address_of
 from app.api.policy import Policy
 from app.api.problems import failure
 from app.api.response import read_from
@@ -29,7 +30,8 @@ class Chats:
         try:
             if await self._continues(stream) and (await self._hub.state(stream)).ended:
                 return _nothing()
-            reader, _ = await self._hub.attach(stream)
+            address = address_of(request.scope.get("client"))
+            reader, _ = await self._hub.attach(stream, address)
             retry_ms = self._policy.retry(spread=self._hub.draining)
             return await read_from(reader, FRONT, 0, policy=self._policy, retry_ms=retry_ms)
         except RelayError as error:

@@ -134,6 +134,8 @@ class Front(NamedTuple):
     headers: Mapping[str, str] = {}
     name_of: Callable[[str], str] | None = None
     """What a stream that is started here is found by, made of its id."""
+    asking_headers: Sequence[str] = ()
+    """The headers of a request that are part of what it asks."""
     own_writer: Callable[..., Writer] | None = None
     """What writes the renderer's frames faster than `Numbered`, to the same bytes."""
 

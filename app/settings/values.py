@@ -58,7 +58,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     passthrough: bool = True
     url_schemes: tuple[Annotated[str, Meta(pattern=SCHEME)], ...] = ("https", "data")
 
-    max_request_bytes: Bytes = 8 * 2**20
+    max_request_bytes: Bytes = 4 * 2**20
+    max_requests_bytes: Bytes = 256 * 2**20
     max_line_bytes: Bytes = 16 * 2**20
     max_event_bytes: Bytes = 16 * 2**20
     max_log_bytes: Bytes = 512 * 2**20
@@ -68,6 +69,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     max_readers: Count = 200
     max_connections: Count | None = None
     max_connections_per_address: Count = 256
+    max_streams_per_address: Count = 200
+    max_starts_per_minute_per_address: Count = 600
+    max_readers_per_address: Count = 400
 
     upstreams: tuple[Upstream, ...] = ()
     routes: tuple[Route, ...] = ()

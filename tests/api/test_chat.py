@@ -277,7 +277,7 @@ async def test_large_body_is_refused(announced):
 
         assert 413 == response.status_code
         assert "request_too_large" == response.json()["code"]
-        assert "8388608 bytes" in response.json()["detail"]
+        assert "4194304 bytes" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain", ""])

@@ -132,6 +132,55 @@ async def test_result_is_waited_for_again_by_its_key(log):
         assert 1 == len(upstream.calls)
 
 
+async def test_a_wrong_body_with_the_key_of_a_failed_stream_leaves_that_alone(log):
+    """A failed stream may be tried again by its own request, and by no other."""
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
+        upstream.script = [head("429 Slow", retry_after="1"), send("{}")]
+        headers = {"idempotency-key": "k"}
+        failed = await relay.client.post("/v1/chat", json=HELLO, headers=headers)
+        other = await relay.client.post("/v1/chat", json={**HELLO, "seed": 1}, headers=headers)
+        kept = await relay.client.get(f"/v1/streams/{failed.headers['stream-id']}")
+
+        assert (422, "idempotency_mismatch") == (other.status_code, other.json()["code"])
+        assert (200, "failed") == (kept.status_code, kept.json()["status"])
+        assert 1 == len(upstream.calls)
+
+
+async def test_a_key_is_for_one_path(log):
+    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
+        upstream.script = SLOW
+        headers = {"idempotency-key": "k"}
+        body = {**HELLO, "model": "openai/m", "stream": True, "max_tokens": 9}
+        statuses = [
+            (await relay.client.post(path, json=body, headers=headers)).status_code
+            for path in ("/v1/chat/completions", "/v1/chat", "/v1/messages")
+        ]
+
+        assert [200, 422] == statuses[:2]
+        assert statuses[2] in (409, 422, 400)
+        assert 1 == len(upstream.calls)
+
+
+async def test_a_key_is_for_the_betas_that_were_asked_for():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        body = {**HELLO, "model": "openai/m", "stream": True, "max_tokens": 9}
+        statuses = [
+            (
+                await relay.client.post(
+                    "/v1/messages",
+                    json=body,
+                    headers={"idempotency-key": "k", "anthropic-beta": beta},
+                )
+            ).status_code
+            for beta in ("a-2026-01-01", "a-2026-01-01", "b-2026-01-01")
+        ]
+
+        assert [200, 200] == statuses[:2]
+        assert statuses[2] != 200
+        assert 1 == len(upstream.calls)
+
+
 async def test_bad_key_is_named(log):
     async with serve_relay(log=log) as relay:
         reply = await relay.client.post(

@@ -341,7 +341,104 @@ async def test_the_way_of_a_request_is_told_on(routed):
             "/v1/chat", json={**HELLO, "model": "a/x"}, headers={"via": "1.1 seseragi-00000000"}
         )
 
-    assert served.a.calls[0].headers["via"].startswith("1.1 seseragi-00000000, 1.1 seseragi-")
+    headers = served.a.calls[0].headers
+    assert headers["via"].startswith("1.1 seseragi-00000000, 1.1 seseragi-")
+    assert headers["cdn-loop"].startswith("seseragi-00000000, seseragi-")
+
+
+@pytest.mark.parametrize("before", ["1.1 x, " * 700, "1.1 " + "x" * 5000 + ", "])
+async def test_a_long_way_hides_no_ring(routed, before):
+    async with routed() as served:
+        served.a.script = answer()
+        await chat(served.relay, model="a/x")
+        own = served.a.calls[0].headers["via"]
+        replies = [
+            await served.relay.client.post(
+                "/v1/chat", json={**HELLO, "model": "a/x"}, headers={"via": via}
+            )
+            for via in (before + own, f"{own}, {before}1.1 y", f"{before}1.1 y")
+        ]
+
+    assert [400] * 3 == [reply.status_code for reply in replies]
+    assert 1 == len(served.a.calls)
+
+
+async def test_a_ring_shows_though_a_proxy_drops_the_way(routed):
+    async with routed() as served:
+        served.a.script = answer()
+        await chat(served.relay, model="a/x")
+        loop = served.a.calls[0].headers["cdn-loop"]
+        reply = await served.relay.client.post(
+            "/v1/chat",
+            json={**HELLO, "model": "a/x"},
+            headers={"cdn-loop": f"cloudflare; loops=1, {loop}"},
+        )
+
+    assert 400 == reply.status_code
+    assert "come back to the relay" in reply.json()["detail"]
+
+
+async def test_a_ring_of_replicas_ends_after_a_few(routed):
+    via = ", ".join(f"1.1 seseragi-0000000{number}" for number in range(6))
+    async with routed() as served:
+        served.a.script = answer()
+        replies = [
+            await served.relay.client.post(
+                "/v1/chat", json={**HELLO, "model": "a/x"}, headers={"via": passed}
+            )
+            for passed in (via, via.rpartition(", ")[0])
+        ]
+
+    assert [400, 200] == [reply.status_code for reply in replies]
+    assert "6 relays" in replies[0].json()["detail"]
+
+
+class Dropping:
+    """A proxy that passes requests on to a relay, without one of their headers."""
+
+    def __init__(self, header: str) -> None:
+        self.dropped = f"{header}:"
+        self.to = self.port = self.requests = 0
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.requests += 1
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[:-2]
+        length = next(int(line[16:]) for line in lines if line.startswith("Content-Length: "))
+        kept = [line for line in lines if not line.lower().startswith(self.dropped)]
+        head = "\r\n".join([*kept, "connection: close", "", ""]).encode()
+        answer, question = await asyncio.open_connection("127.0.0.1", self.to)
+        question.write(head + await reader.readexactly(length))
+        writer.write(await answer.read())
+        question.close()
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def dropping(header: str) -> AsyncIterator[Dropping]:
+    proxy = Dropping(header)
+    server = await asyncio.start_server(proxy.pass_on, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield proxy
+
+
+@pytest.mark.parametrize("dropped", ["via", "cdn-loop"])
+async def test_two_relays_that_ask_each_other_stop_when_it_has_come_round(dropped):
+    async with (
+        dropping(dropped) as to_b,
+        dropping(dropped) as to_a,
+        serve_relay(to_b) as a,  # type: ignore[arg-type]  # its address is all that matters
+        serve_relay(to_a) as b,  # type: ignore[arg-type]
+    ):
+        to_b.to, to_a.to = b.port, a.port
+        refused = await a.client.post("/v1/chat", json=HELLO)
+
+    assert (1, 1) == (to_b.requests, to_a.requests)
+    assert 400 <= refused.status_code
 
 
 async def test_models_are_the_routes_first(routed):

@@ -23,6 +23,7 @@ from app.requests import (
     Function,
     JsonSchema,
     JsonSchemaFormat,
+    Linger,
     Original,
     Tool,
     ToolChoiceFunction,
@@ -102,7 +103,7 @@ class _Body(msgspec.Struct, frozen=True):
     output_format: _Format | None = None
     """What `output_config.format` was called in a beta."""
     provider_options: dict[str, Any] | None = None
-    on_disconnect: Literal["continue", "cancel"] | Annotated[float, Meta(ge=0)] | None = None
+    on_disconnect: Literal["continue", "cancel"] | Linger | None = None
 
 
 _decoder = msgspec.json.Decoder(_Body)

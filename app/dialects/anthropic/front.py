@@ -4,6 +4,7 @@ from typing import Final
 
 from app.dialects.anthropic.body import NAME, parse_request
 from app.dialects.anthropic.errors import render_failure
+from app.dialects.anthropic.original import BETA
 from app.dialects.anthropic.renderer import Renderer
 from app.dialects.anthropic.result import render_result
 from app.dialects.front import Front
@@ -16,6 +17,7 @@ FRONT: Final = Front(
     renderer=Renderer,
     render_result=render_result,
     render_failure=render_failure,
+    asking_headers=(BETA,),
     # Its clients cannot come back to a stream.
     lingers=False,
 )

@@ -21,6 +21,7 @@ from app.requests import (
     JsonObjectFormat,
     JsonSchema,
     JsonSchemaFormat,
+    Linger,
     Message,
     Natural,
     SystemMessage,
@@ -121,7 +122,7 @@ class Request(Body, frozen=True):
     prompt: Any = None
     context_management: Any = None
     provider_options: dict[str, Any] | None = None
-    on_disconnect: Literal["continue", "cancel"] | Annotated[float, Meta(ge=0)] | None = None
+    on_disconnect: Literal["continue", "cancel"] | Linger | None = None
 
 
 _decoder = msgspec.json.Decoder(Request)

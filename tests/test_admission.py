@@ -1,0 +1,203 @@
+"""Who may take how much: addresses, shares, and the memory of a request."""
+
+import gc
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from app.admission import (
+    LOCAL,
+    MAX_ADDRESSES,
+    UNKNOWN,
+    Admission,
+    Shares,
+    address_of,
+    estimate_memory,
+)
+from app.dialects.fronts import FRONTS
+from app.errors import RequestError, ServiceError
+
+MESSAGE = {"role": "user", "content": "hi"}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def admission(*, max_streams: int = 100, **shares: int) -> tuple[Admission, Clock]:
+    clock = Clock()
+    return Admission(Shares(**shares), max_streams=max_streams, clock=clock), clock
+
+
+@pytest.mark.parametrize(
+    ("client", "address"),
+    [
+        (("203.0.113.9", 5123), "203.0.113.9"),
+        (("203.0.113.9", 0), "203.0.113.9"),
+        (("::ffff:203.0.113.9", 1), "203.0.113.9"),
+        (("2001:db8:1:2:3:4:5:6", 1), "2001:db8:1:2::/64"),
+        (("2001:db8:1:2::9%eth0", 1), "2001:db8:1:2::/64"),
+        (("[2001:db8:1:2::9]", 0), "2001:db8:1:2::/64"),
+        (("127.0.0.1", 5123), LOCAL),
+        (("127.9.9.9", 5123), LOCAL),
+        (("::1", 5123), LOCAL),
+        (("::ffff:127.0.0.1", 5123), LOCAL),
+        # A proxy says so: the peer is the proxy.
+        (("127.0.0.1", 0), "127.0.0.1"),
+        (("::1", 0), "::1"),
+        (None, LOCAL),
+        (("_hidden", 0), UNKNOWN),
+        (("", 0), UNKNOWN),
+        (("1" * 100_000, 0), UNKNOWN),
+    ],
+)
+def test_an_address_is_whose_share_is_taken(client, address):
+    assert address == address_of(client)
+
+
+def test_starts_come_back_one_by_one():
+    counted, clock = admission(max_starts_per_minute_per_address=60)
+    for _ in range(60):
+        counted.count_start("a")
+    with pytest.raises(ServiceError) as refused:
+        counted.count_start("a")
+    assert ("rate_limited", 1) == (refused.value.code, refused.value.retry_after_s)
+    counted.count_start("b")
+    clock.now += 1
+    counted.count_start("a")
+    with pytest.raises(ServiceError):
+        counted.count_start("a")
+
+
+def test_one_start_a_minute_is_one():
+    counted, clock = admission(max_starts_per_minute_per_address=1)
+    counted.count_start("a")
+    with pytest.raises(ServiceError) as refused:
+        counted.count_start("a")
+    assert 60 == refused.value.retry_after_s
+    clock.now += 60
+    counted.count_start("a")
+
+
+def test_a_peer_on_this_machine_has_half_of_the_streams():
+    counted, _ = admission(max_streams=10, max_streams_per_address=2)
+    for _ in range(5):
+        counted.enter(LOCAL)
+    with pytest.raises(ServiceError) as refused:
+        counted.enter(LOCAL)
+    assert "rate_limited" == refused.value.code
+    for address in ("a", "a", "b", "b", "c"):
+        counted.enter(address)
+    with pytest.raises(ServiceError) as refused:
+        counted.enter("d")
+    assert "overloaded" == refused.value.code
+
+
+def test_the_table_holds_as_many_addresses_as_it_may_and_no_open_one_is_forgotten():
+    counted, _ = admission(max_streams_per_address=1)
+    counted.enter("open")
+    for number in range(3 * MAX_ADDRESSES):
+        counted.count_start(f"address {number}")
+
+    assert MAX_ADDRESSES + 1 >= len(counted)
+    with pytest.raises(ServiceError):
+        counted.enter("open")
+
+
+def test_an_address_is_forgotten_once_nothing_is_open_and_its_starts_are_over():
+    counted, clock = admission()
+    counted.count_start("a")
+    counted.enter("a")
+    memory = counted.receive("a")
+    memory.resize(10)
+    counted.add_reader("a")
+    clock.now += 60
+    memory.release()
+    memory.release()
+    counted.remove_reader("a")
+    counted.leave("a")
+
+    assert (0, 0, 0) == (len(counted), counted.bytes, counted.streams)
+
+
+def test_an_address_has_a_part_of_the_memory():
+    counted, _ = admission(max_requests_bytes=4000)
+    first, second, other = counted.receive("a"), counted.receive("a"), counted.receive("b")
+    first.resize(900)
+    with pytest.raises(ServiceError) as refused:
+        second.resize(200)
+    assert "rate_limited" == refused.value.code
+    other.resize(3000)
+    with pytest.raises(ServiceError) as refused:
+        other.resize(3200)
+    assert "overloaded" == refused.value.code
+    with pytest.raises(RequestError) as large:
+        other.resize(4001)
+    assert "request_too_large" == large.value.code
+    first.release()
+    other.resize(4000)
+
+
+def shapes() -> list[tuple[str, str, dict[str, Any]]]:
+    text = "x" * 500_000
+    native = {
+        "narrow text": text,
+        "wide text": text + "\U0001f600",
+        "Japanese": "日本" * 100_000,
+    }
+    values: dict[str, Any] = {
+        "lists": [[]] * 30_000,
+        "tables": [{}] * 30_000,
+        "large numbers": [10**15] * 30_000,
+        "texts": ["ab"] * 30_000,
+        "small tables": [{"a": 1}] * 20_000,
+        "tables in tables": [{"a": {"b": {"c": {}}}}] * 10_000,
+        "tables of tables": [{f"key{i}": {"a": {}}} for i in range(10_000)],
+        "keys": {f"k{i}": i for i in range(20_000)},
+        "nested": [[[[1]]]] * 10_000,
+    }
+    part = {"type": "text", "text": "hi"}
+    run = {"threadId": "t", "runId": "r", "tools": [], "context": [], "forwardedProps": {}}
+    claude = {"model": "m", "max_tokens": 5}
+    tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+    return [
+        *(
+            ("native", name, {"messages": [{**MESSAGE, "content": c}]})
+            for name, c in native.items()
+        ),
+        *(
+            ("native", name, {"messages": [MESSAGE], "provider_options": {"a": value}})
+            for name, value in values.items()
+        ),
+        ("native", "messages", {"messages": [MESSAGE] * 10_000}),
+        ("openai_chat", "messages", {"messages": [MESSAGE] * 10_000}),
+        ("openai_responses", "items", {"input": [{"type": "message", **MESSAGE}] * 10_000}),
+        ("openai_responses", "tools", {"input": "x", "tools": [tool] * 3000}),
+        ("anthropic", "messages", {**claude, "messages": [MESSAGE] * 10_000}),
+        ("anthropic", "text", {**claude, "messages": [{**MESSAGE, "content": text}]}),
+        ("anthropic", "wide", {**claude, "messages": [{**MESSAGE, "content": text + "日"}]}),
+        ("anthropic", "tables", {**claude, "messages": [MESSAGE], "x": [{"a": 1}] * 20_000}),
+        ("ui", "parts", {"id": "c", "messages": [{"role": "user", "parts": [part] * 10_000}]}),
+        ("ag_ui", "messages", {**run, "state": {}, "messages": [{**MESSAGE, "id": "m"}] * 5000}),
+    ]
+
+
+@pytest.mark.parametrize(("front", "name", "said"), shapes())
+def test_the_estimate_is_what_the_allocator_gives_or_some_more(front, name, said):
+    body = json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        asked = FRONTS[front].parse_request(body)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+    assert asked.chat.messages
+    assert kept < estimate_memory(body) < 15 * kept
