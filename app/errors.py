@@ -58,6 +58,10 @@ CODES: dict[str, CodeInfo] = {
 }
 
 
+MAX_MESSAGE = 2000
+"""Characters of a message, which may quote what somebody sent, and is kept with its stream."""
+
+
 class RelayError(Exception):
     """A failure with a code of `CODES` and a message that is safe to show.
 
@@ -65,6 +69,8 @@ class RelayError(Exception):
     """
 
     def __init__(self, code: str, message: str, *, retry_after_s: float | None = None) -> None:
+        if len(message) > MAX_MESSAGE:
+            message = f"{message[: MAX_MESSAGE - 1]}…"
         super().__init__(message)
         self.code = code
         self.message = message

@@ -170,7 +170,7 @@ def _results(request: DemoRequest, phrases: Phrases) -> str:
     before, after = phrases.result
     return "\n".join(
         before
-        + names.get(message.tool_call_id or "", "tool")
+        + names.get(message.tool_call_id or "", "tool")[:MAX_QUOTE]
         + after
         + _quote(message.text, MAX_RESULT, phrases)
         for message in reversed(results)

@@ -66,7 +66,7 @@ class Message(Struct, frozen=True):
 
 
 class Function(Struct, frozen=True):
-    name: Annotated[str, Meta(min_length=1)]
+    name: Annotated[str, Meta(min_length=1, max_length=64)]
     parameters: dict[str, Any] | None = None
 
 

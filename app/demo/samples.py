@@ -14,6 +14,9 @@ MAX_DEPTH: Final = 6
 MAX_VALUES: Final = 200
 """How far a value is filled in: schemas may refer to themselves, and many times over."""
 
+MAX_TEXT: Final = 8192
+"""The longest value: schemas may quote any text, and what a demo says is kept."""
+
 _FORMATS: Final = {
     "date": "2026-01-31",
     "time": "09:30:00Z",
@@ -27,7 +30,8 @@ _FORMATS: Final = {
 def sample_json(schema: dict[str, Any], words: str, city: str) -> str:
     """Give an object as JSON text: `words` where a text is asked for, `city` where a place is."""
     value = _Sampler(schema, words, city).value(schema, "", 0)
-    return msgspec.json.encode(value if isinstance(value, dict) else {}).decode()
+    text = msgspec.json.encode(value if isinstance(value, dict) else {}).decode()
+    return text if len(text) <= MAX_TEXT else "{}"
 
 
 class _Sampler:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from app.bounds import MAX_MESSAGES, MAX_TOOLS
-from app.requests import Body
+from app.requests import Body, Id
 
 
 class Loose(msgspec.Struct, frozen=True, rename="camel"):
@@ -109,11 +109,11 @@ class Context(Loose, frozen=True):
 
 
 class RunAgentInput(Body, frozen=True, rename="camel"):
-    thread_id: str
-    run_id: str
+    thread_id: Id
+    run_id: Id
     messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)]
     protocol_version: str | None = None
-    parent_run_id: str | None = None
+    parent_run_id: Id | None = None
     state: Any = None
     tools: Annotated[list[Declared], Meta(max_length=MAX_TOOLS)] | None = None
     context: list[Context] | None = None

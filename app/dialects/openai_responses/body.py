@@ -56,6 +56,10 @@ ECHOED: Final = (
 stream need not be those who asked."""
 
 
+MAX_ECHO: Final = 10 * 1024
+"""Bytes of them that are kept with the stream: the most metadata that OpenAI takes, and some."""
+
+
 class FunctionTool(Body, frozen=True):
     type: Literal["function"]
     name: Annotated[str, Meta(min_length=1)]
@@ -213,6 +217,10 @@ def _pass_on(request: Request) -> dict[str, Any]:
 
 
 def _echo(request: Request) -> dict[str, Any]:
+    """Give the fields that the response says again, without the largest if they are too many.
+
+    What is left out is told as if it had not been said, which every client understands.
+    """
     fields = {name: getattr(request, name) for name in ECHOED}
     found = {name: value for name, value in fields.items() if value is not None}
     if request.tool_choice is not None:
@@ -221,6 +229,13 @@ def _echo(request: Request) -> dict[str, Any]:
         found["reasoning"] = {"effort": request.reasoning.effort, "summary": None}
     if request.text is not None:
         found["text"] = _echo_text(request.text)
+    sizes = {name: len(msgspec.json.encode(value)) for name, value in found.items()}
+    left = sum(sizes.values())
+    for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        if left <= MAX_ECHO:
+            break
+        left -= sizes[name]
+        del found[name]
     return found
 
 

@@ -23,6 +23,7 @@ from app.requests import (
     Body,
     FilePart,
     FunctionCall,
+    Id,
     ImagePart,
     Message,
     OpaquePart,
@@ -47,7 +48,7 @@ OWN = ("id", "messages", "trigger", "messageId")
 class UiMessage(Body, frozen=True):
     role: Literal["system", "user", "assistant"]
     parts: list[dict[str, Any]]
-    id: str = ""
+    id: Id = ""
     metadata: Any = None
 
 
@@ -57,7 +58,7 @@ class UiRequest(msgspec.Struct, frozen=True, rename="camel"):
     id: Annotated[str, Meta(min_length=1, max_length=255)]
     messages: Annotated[list[UiMessage], Meta(max_length=MAX_MESSAGES)]
     trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
-    message_id: str | None = None
+    message_id: Id | None = None
 
 
 _requests = msgspec.json.Decoder(UiRequest)

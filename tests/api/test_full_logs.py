@@ -1,0 +1,194 @@
+"""What clients have the relay keep is bounded, and a full log still serves what it has."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.dialects.openai_responses.body import MAX_ECHO
+from tests.api.test_admission import until
+from tests.redis_server import redis_server
+from tests.serving import HELLO, serve_relay
+from tests.upstream import Hold, head, send, serve_upstream, text
+
+RUN: dict[str, Any] = {
+    "threadId": "t",
+    "runId": "r",
+    "messages": [{"id": "m", "role": "user", "content": "hi"}],
+    "forwardedProps": {"model": "demo", "max_tokens": 2},
+}
+CHAT: dict[str, Any] = {
+    "id": "c",
+    "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "hi"}]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "place"),
+    [
+        ("/v1/ag-ui", {**RUN, "threadId": "x" * 256}, "threadId"),
+        ("/v1/ag-ui", {**RUN, "runId": "x" * 256}, "runId"),
+        ("/v1/ag-ui", {**RUN, "parentRunId": "x" * 256}, "parentRunId"),
+        ("/v1/ui/chat", {**CHAT, "id": "x" * 256}, "id"),
+        ("/v1/ui/chat", {**CHAT, "messageId": "x" * 256}, "messageId"),
+        (
+            "/v1/ui/chat",
+            {**CHAT, "messages": [{**CHAT["messages"][0], "id": "x" * 256}]},
+            "messages[0].id",
+        ),
+    ],
+)
+async def test_ids_have_255_characters_at_most(path, body, place):
+    async with serve_relay() as relay:
+        refused = await relay.client.post(path, json=body)
+
+        assert 400 == refused.status_code
+        assert f"{place}: expected `str` of length <= 255" in refused.text
+
+
+async def test_an_id_of_255_characters_is_told_again():
+    async with serve_relay() as relay:
+        reply = await relay.client.post("/v1/ag-ui", json={**RUN, "threadId": "x" * 255})
+
+        assert 200 == reply.status_code
+        assert "x" * 255 in reply.text
+
+
+async def kept_bytes(relay: Any, reply: Any) -> int:
+    events = await relay.hub.events(reply.headers["stream-id"])
+    return len(json.dumps(events[0].labels or {}))
+
+
+async def test_a_response_says_again_what_is_not_too_much():
+    metadata = {f"{i:064}": "v" * 512 for i in range(16)}  # the most that OpenAI takes
+    async with serve_relay() as relay:
+        body = {"model": "demo", "input": "hi", "max_output_tokens": 16}
+        reply = await relay.client.post("/v1/responses", json={**body, "metadata": metadata})
+
+        assert metadata == reply.json()["metadata"]
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"metadata": {"a": "x" * 2_000_000}},
+        {"metadata": {str(i): "x" for i in range(50_000)}},
+        {"user": "x" * 2_000_000},
+        {"reasoning": {"effort": "x" * 2_000_000}},
+        {"tools": [{"type": "function", "name": "f", "description": "x" * 2_000_000}]},
+        {"instructions": "x" * 2_000_000},
+    ],
+)
+async def test_a_response_leaves_out_what_would_be_too_much(large):
+    async with serve_relay() as relay:
+        body = {"model": "demo", "input": "hi", "max_output_tokens": 16, "temperature": 0.5}
+        reply = await relay.client.post("/v1/responses", json={**body, **large})
+        said = reply.json()
+
+        assert 200 == reply.status_code
+        assert said["status"] in ("completed", "incomplete")
+        assert (16, 0.5, {}, []) == (
+            said["max_output_tokens"], said["temperature"], said["metadata"], said["tools"],
+        )  # fmt: skip
+        assert MAX_ECHO + 1000 > await kept_bytes(relay, reply)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": "demo-tools", "tools": [{"name": "x" * 500_000}]},
+        {
+            "model": "demo-tools",
+            "tools": [
+                {
+                    "name": "f",
+                    "parameters": {"properties": {"a": {"default": "x" * 500_000}}},
+                }
+            ],
+        },
+        {
+            "model": "demo",
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "s", "schema": {"const": {"a": "x" * 500_000}}},
+            },
+        },
+        {"model": "demo", "tool_choice": {"type": "function", "function": {"name": "x" * 500_000}}},
+        {"model": "x" * 2000},
+    ],
+)
+async def test_what_a_demo_says_is_not_as_long_as_what_it_was_told(body):
+    if "tools" in body:
+        body = {**body, "tools": [{"type": "function", "function": t} for t in body["tools"]]}
+    async with serve_relay() as relay:
+        reply = await relay.client.post("/v1/chat", json={**HELLO, "stream": False, **body})
+        stream = reply.headers.get("stream-id")
+        kept = await relay.client.get(f"/v1/streams/{stream}") if stream else reply
+
+        assert len(reply.text) < 100_000
+        assert len(kept.text) < 100_000
+
+
+async def test_a_field_that_is_quoted_in_an_error_is_cut():
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        body = {**HELLO, "model": "openai/m", "max_tokens": 5, "x" * 500_000: 1}
+        reply = await relay.client.post("/v1/messages", json=body)
+        unknown = await relay.client.post("/v1/chat", json={**HELLO, "x" * 500_000: 1})
+
+        assert (400, 400) == (reply.status_code, unknown.status_code)
+        assert len(reply.text) < 5000
+        assert len(unknown.text) < 5000
+
+
+async def test_a_few_posts_with_all_that_is_kept_evict_nobody():
+    kept = {"v1": {str(i): "v" * 512 for i in range(500)}, "v2": {"a": "x" * 500_000}}
+    async with serve_relay(max_log_bytes=4 * 2**20) as relay:
+        own = await relay.client.post("/v1/chat", json={**HELLO, "model": "demo", "max_tokens": 2})
+        for number in range(64):
+            body = {"model": "demo", "input": "hi", "max_output_tokens": 1}
+            body["metadata"] = kept["v1" if number % 2 else "v2"]
+            posted = await relay.client.post("/v1/responses", json=body)
+            assert 200 == posted.status_code
+        again = await relay.client.get(f"/v1/streams/{own.headers['stream-id']}")
+
+    assert 200 == again.status_code
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])
+async def test_a_full_log_refuses_streams_and_serves_those_that_it_has(kind, tmp_path: Path):
+    with redis_server(tmp_path) as server:
+        log = {"memory": "memory", "sqlite": f"sqlite:///{tmp_path}/a.db", "redis": server.url}
+        async with (
+            serve_upstream() as upstream,
+            serve_relay(upstream, log=log[kind], max_log_bytes=30_000) as relay,
+            serve_relay(upstream, log=log["redis"]) as other,
+        ):
+            upstream.script = [head(), *[send(text("x" * 1000))] * 40, Hold()]
+            async with relay.client.stream("POST", "/v1/chat", json=HELLO) as reply:
+                url = reply.headers["content-location"]
+                pieces = reply.aiter_text()
+                shown = ""
+                while shown.count("x" * 1000) < 40:
+                    shown += await anext(pieces)
+                if kind == "redis":
+                    server.ask("CONFIG", "SET", "maxmemory", "1")
+                    await relay.client.post("/v1/chat", json=HELLO)
+                refused = await relay.client.post("/v1/chat", json=HELLO)
+                async with relay.client.stream("GET", url) as again:
+                    read = await anext(again.aiter_text())
+                if kind == "redis":
+                    async with other.client.stream("GET", url) as elsewhere:
+                        assert 200 == elsewhere.status_code
+                    stopped = await relay.client.post(url.replace("events", "cancel"))
+                    assert 202 == stopped.status_code
+                    assert "stream.end" in shown + "".join([piece async for piece in pieces])
+                ready = [(await one.client.get("/readyz")).status_code for one in (relay, other)]
+                if kind == "redis":
+                    server.ask("CONFIG", "SET", "maxmemory", "0")
+                    await until(lambda: not relay.hub._log._owner.refused)  # type: ignore[attr-defined]
+
+    assert (503, "overloaded") == (refused.status_code, refused.json()["code"])
+    assert 0 < int(refused.headers["retry-after"]) <= 5
+    assert [200, 200] == ready
+    assert "stream.start" in read
