@@ -36,6 +36,13 @@ STOP_ELSEWHERE_S = 3.0
 PSEUDONYM = r"seseragi-[0-9a-f]{8}"
 """What a process calls itself in headers (RFC 9110, 7.6.3)."""
 
+START_S = 3.0
+"""How long a stream that was found by its key may take to begin, until that is left to the next
+request: the process that was to begin it may be lost."""
+
+TRIES = 3
+"""How often a request takes over a key whose stream has failed or never began."""
+
 ASK_AGAIN_S = 5.0
 """When the log is asked again who reads a stream elsewhere, if it could not tell."""
 
@@ -204,7 +211,8 @@ class Hub:
         """Start a generation; the caller is its first reader.
 
         A `key` that has started one already, for a request of the same `digest`, is given
-        that stream instead. Another request with it leaves the stream as it is.
+        that stream instead, once it has begun, so that the upstream may have been called for
+        it. Another request with the key leaves that stream as it is.
 
         Raises:
             RequestError: `model_not_found`, `idempotency_mismatch`.
@@ -218,7 +226,7 @@ class Hub:
             self.admission.enter(address)
         except RelayError:
             claim = None if key is None else await self._log.claimed(key)
-            if claim is None:
+            if claim is None or await self._may_try_again(claim.stream):
                 raise
             _check_digest(claim, key, digest)
         else:
@@ -229,7 +237,7 @@ class Hub:
                 if claim is None or claim.stream != stream:
                     self.admission.leave(address)
             if claim.stream == stream:
-                return await self._start(stream, request, terms, route)
+                return await self._start(stream, request, terms, route=route, keyed=key is not None)
         opened = await self.attach(claim.stream, address)
         if opened.outcome is None and not (await self._log.state(claim.stream)).ended:
             return opened._replace(outcome=self._spawn(self._outcome(claim.stream)))
@@ -258,45 +266,69 @@ class Hub:
 
     async def _claim(self, stream: str, key: str | None, digest: str) -> Claim:
         """Open a stream, unless the key leads to one already, and that to an answer."""
-        claim = await self._create(stream, key, digest)
-        _check_digest(claim, key, digest)
-        if claim.stream != stream and await self._may_try_again(claim.stream):
-            await self._forget(claim.stream)
-            claim = await self._create(stream, key, digest)
+        claim = await self._log.create(stream, key=key, digest=digest)
+        for _ in range(TRIES):
             _check_digest(claim, key, digest)
+            if claim.stream == stream or not await self._may_try_again(claim.stream):
+                return claim
+            claim = await self._log.create(stream, key=key, digest=digest, over=claim.stream)
+        _check_digest(claim, key, digest)
         return claim
 
-    async def _create(self, stream: str, key: str | None, digest: str) -> Claim:
-        return await self._log.create(stream, key=key, digest=digest)
-
-    async def _forget(self, stream: str) -> None:
-        """Free the key of a stream; another request may have done so just now."""
-        with contextlib.suppress(RequestError):
-            await self._log.delete(stream)
-
     async def _may_try_again(self, stream: str) -> bool:
-        """Tell whether a stream failed before anything visible, of what may have passed."""
+        """Tell whether the key of a stream is free again.
+
+        It is if the stream is gone, or if the relay that ran it has seen it fail before
+        anything visible, of what may have passed. A stream that was interrupted may have been
+        paid for.
+
+        Raises:
+            ServiceError: `overloaded`, the stream has not begun; nobody can tell yet whether
+                it will.
+        """
         try:
-            if not (await self._log.state(stream)).ended:
-                return False
-        except RequestError:  # it has been removed since
+            first = await self._read_start(stream)
+        except RequestError:
             return True
-        first = await self._log.read(stream, 0, timeout_s=0, limit=BATCH)
         end = first[-1]
+        if not isinstance(end, StreamEnd) or end.status != "failed":
+            return False
         began = any(isinstance(event, StreamTarget) for event in first)
-        return not began and isinstance(end, StreamEnd) and bool(end.error and end.error.retryable)
+        return not began and bool(end.error and end.error.retryable)
+
+    async def _read_start(self, stream: str) -> Sequence[Event]:
+        """Give the first events of a stream, as soon as there is one."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + START_S
+        while (left_s := deadline - loop.time()) > 0:
+            if first := await self._log.read(stream, 0, timeout_s=left_s, limit=BATCH):
+                return first
+        raise ServiceError(
+            "overloaded",
+            "the stream that this Idempotency-Key has asked for has not begun, and the relay that "
+            "was to begin it may be lost; try again with the same key",
+            retry_after_s=2,
+        )
 
     def _check_running(self) -> None:
         if self.draining:
             raise _shutting_down()
 
-    async def _start(self, stream: str, request: ChatRequest, terms: Terms, route: Route) -> Opened:
+    async def _start(
+        self, stream: str, request: ChatRequest, terms: Terms, *, route: Route, keyed: bool
+    ) -> Opened:
         """Run a stream that has been opened and counted."""
         origin = terms.origin
-        if self.stopping.is_set():
+        name = terms.name if terms.name_of is None else terms.name_of(stream)
+        try:
+            if name is not None:
+                await self._log.name(name, stream)
+            if self.stopping.is_set():
+                raise _shutting_down()
+        except BaseException:
             self.admission.leave(origin.address)
-            await self._forget(stream)
-            raise _shutting_down()
+            await self._drop(stream)
+            raise
         relay = Relay(
             stream,
             request,
@@ -311,19 +343,35 @@ class Hub:
                 "cdn-loop": ", ".join((*origin.relays, self._pseudonym)),
             },
             memory=terms.memory,
+            keyed=keyed,
         )
         run = _Run(relay, linger_s=terms.linger_s, address=origin.address)
         self._runs[stream] = run
         run.task.add_done_callback(lambda _: self._ended(stream))
         opened = self._opened(stream, origin.address)
-        name = terms.name if terms.name_of is None else terms.name_of(stream)
-        if name is not None:
-            try:  # while the upstream is asked: it is never waited for alone
-                await self._log.name(name, stream)
+        if keyed:
+            try:
+                await self._await_start(run)
             except BaseException:
-                opened.reader.leave(linger_s=0)
+                opened.reader.leave()
                 raise
         return opened
+
+    async def _await_start(self, run: _Run) -> None:
+        """Wait until a stream is sure to be found again by its key.
+
+        Raises:
+            ServiceError: the log has not taken its first event. Nobody has been called for it,
+                and the key is free.
+        """
+        await asyncio.wait({run.relay.begun})
+        if (error := run.relay.begun.result()) is not None:
+            raise error
+
+    async def _drop(self, stream: str) -> None:
+        """Remove a stream that has not begun and will not, as far as the log can be reached."""
+        with contextlib.suppress(RelayError):
+            await self._log.delete(stream)
 
     async def find(self, name: str) -> str | None:
         """Give the stream that was started last under a name; None where none is kept."""

@@ -38,8 +38,11 @@ log = structlog.get_logger("seseragi.relay")
 class Relay:
     """Runs one generation, once, and never raises: every end is a `stream.end` in the log.
 
-    `committed` resolves as soon as the outcome of the start is known: to None when the
-    answer has begun, to the error when the stream failed before anything visible.
+    `begun` resolves before any upstream is called: to None when the log has the first event, to
+    the error when it does not take that. Then a `keyed` stream is removed, which leaves its key
+    free, and any other one is ended. `committed` resolves as soon as the outcome of the
+    start is known: to None when the answer has begun, to the error when the stream failed before
+    anything visible.
     """
 
     def __init__(
@@ -55,13 +58,16 @@ class Relay:
         labels: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         memory: RequestMemory | None = None,
+        keyed: bool = False,
     ) -> None:
         self.stream = stream
+        self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
         self._request = KeptRequest(request, memory)
         """Until no other attempt can follow."""
         self._labels = labels
         self._headers = headers or {}
+        self._keyed = keyed
         self._route = route
         self._client = client
         self._log = event_log
@@ -107,6 +113,8 @@ class Relay:
                 await self._end_by_log(error)
         finally:
             self._request.drop()
+            if not self.begun.done():
+                self.begun.set_result(ServiceError("internal", "the event log failed"))
             if not self.committed.done():
                 self.committed.set_result(ServiceError("internal", "the event log failed"))
 
@@ -114,7 +122,8 @@ class Relay:
         try:
             labels, self._labels = dict(self._labels) if self._labels else None, None
             now = int(time.time())
-            await self._append([StreamStart(self.stream, self._route.name, now, labels)])
+            if not await self._begin(StreamStart(self.stream, self._route.name, now, labels)):
+                return
             while self._step is not None and self._stop is None:
                 await self._try(self._step)
         except asyncio.CancelledError:
@@ -123,6 +132,28 @@ class Relay:
             await self._end_by_log(error)
             return
         await self.take(self._attempt.stop(*self._why_stopped()))
+
+    async def _begin(self, start: StreamStart) -> bool:
+        """Log the first event; False if the stream has been removed instead.
+
+        Whoever finds that event knows that an upstream may have been called.
+        """
+        try:
+            await self._write([start])
+        except asyncio.CancelledError:  # which the append survives
+            self.begun.set_result(None)
+            raise
+        except RelayError as error:
+            if not self._keyed:
+                raise
+            with contextlib.suppress(RelayError):
+                await self._log.delete(self.stream)
+            failure = error if isinstance(error, ServiceError) else _not_begun()
+            self.begun.set_result(failure)
+            self.committed.set_result(failure)
+            return False
+        self.begun.set_result(None)
+        return True
 
     async def _end_by_log(self, error: RelayError) -> None:
         """End as failed when the parser is ahead of the log: it knows what has to be closed."""
@@ -312,6 +343,13 @@ def outcome_of(end: StreamEnd) -> RelayError:
     """Give the error of a stream that has ended before anything visible."""
     cancelled = ServiceError("cancelled", "the stream was cancelled before it began")
     return RelayError.of(end.error) if end.error else cancelled
+
+
+def _not_begun() -> ServiceError:
+    """What is told of a stream that somebody else has removed before it could begin."""
+    return ServiceError(
+        "overloaded", "the stream was lost before it began; try again", retry_after_s=1
+    )
 
 
 def shut_down() -> ServiceError:

@@ -84,6 +84,9 @@ class Wire:
         self.refuses = False
         self._flows = asyncio.Event()
         self._flows.set()
+        self._answers = asyncio.Event()
+        self._answers.set()
+        self._mute_at = b""
         self._open: set[asyncio.StreamWriter] = set()
 
     @property
@@ -100,9 +103,17 @@ class Wire:
         """Let nothing through, in neither direction, and tell nobody."""
         self._flows.clear()
 
+    def mute(self, at: bytes = b"") -> None:
+        """Let what is sent through, but no answer, from the first request with these bytes on."""
+        self._mute_at = at
+        if not at:
+            self._answers.clear()
+
     def mend(self) -> None:
         self.refuses = False
         self._flows.set()
+        self._answers.set()
+        self._mute_at = b""
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.refuses:
@@ -111,15 +122,23 @@ class Wire:
         with contextlib.suppress(OSError):
             there = await asyncio.open_connection("127.0.0.1", self.to)
             self._open |= {writer, there[1]}
-            await asyncio.gather(self._pass(reader, there[1]), self._pass(there[0], writer))
+            await asyncio.gather(
+                self._pass(reader, there[1], self._flows),
+                self._pass(there[0], writer, self._flows, self._answers),
+            )
         for end in (writer, *([there[1]] if "there" in locals() else [])):
             end.transport.abort()
             self._open.discard(end)
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *flows: asyncio.Event
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
-                await self._flows.wait()
+                if self._mute_at and self._mute_at in data:
+                    self.mute()
+                for flow in flows:
+                    await flow.wait()
                 writer.write(data)
                 await writer.drain()
         writer.transport.abort()

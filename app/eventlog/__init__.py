@@ -100,15 +100,22 @@ class EventLog(Protocol):
         Where nothing is written by others, the log tries it every minute at least.
         """
 
-    async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
+    async def create(
+        self, stream: str, *, key: str | None = None, digest: str = "", over: str | None = None
+    ) -> Claim:
         """Open an empty log, and bind an idempotency key to its stream; give that claim.
 
-        A key that is bound to a stream which is kept stays so: its claim is given, and no
-        log is opened. Of many calls with one key, at once or not, one opens a log.
+        A key that is bound to a stream which is kept stays so, unless that is `over`, which has
+        ended: its claim is given, and no log is opened. Of many calls with one key, at once or
+        not, one opens a log.
+
+        A stream with a key is found again by it as soon as `append` has added its first event,
+        however its process ends. Until then it may be removed for a process that is lost, or
+        that the log cannot hear: `append` then raises, and the key is free.
 
         Raises:
             ServiceError: `overloaded`, all room is taken by streams that still run, or the
-                place of the log cannot be reached.
+                place of the log cannot be reached. The key can be used again.
         """
 
     async def claimed(self, key: str) -> Claim | None:

@@ -65,6 +65,10 @@ class Gone(NamedTuple):
     size: int
 
 
+class Lasting(partial[Any]):
+    """Work whose transaction outlasts a loss of power: it is on the disk when it is done."""
+
+
 class Database:
     """An open file. All that write are called by `transact`."""
 
@@ -82,6 +86,7 @@ class Database:
         """How many live rows each running stream has in the tail, and all of them."""
         self._live = 0
         self._staged: list[Callable[[], None]] = []
+        self._level = "NORMAL"
         self.healthy = True
         """Whether the last transaction that wrote to the file could; read by any thread."""
 
@@ -108,7 +113,11 @@ class Database:
         """Do the works in one transaction: all or none."""
         self._staged = []
         changes = self._connection.total_changes
+        level = "FULL" if any(isinstance(work, Lasting) for work in works) else "NORMAL"
         try:
+            if level != self._level:
+                self._execute(f"PRAGMA synchronous = {level}")
+                self._level = level
             with self._connection:
                 self._execute("BEGIN IMMEDIATE")
                 results = [work() for work in works]
@@ -133,14 +142,21 @@ class Database:
     # Streams
 
     def create(
-        self, claim: Claim, key: str | None, *, now: float, kept_after: float
+        self,
+        claim: Claim,
+        key: str | None,
+        *,
+        now: float,
+        kept_after: float,
+        over: str | None = None,
     ) -> tuple[Claim, int | None]:
         """Add a running stream, bound to an idempotency key, and give its own key.
 
-        If the former is bound to a stream that is kept, give that and add nothing.
+        If the former is bound to a stream that is kept, and is not `over`, give that and add
+        nothing.
         """
         bound = None if key is None else self.claimed(key, kept_after=kept_after)
-        if bound is not None:
+        if bound is not None and bound.stream != over:
             return bound, None
         row = self._execute(
             "INSERT INTO streams (id, started_at, process) VALUES (?, ?, ?)",

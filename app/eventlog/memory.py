@@ -60,11 +60,15 @@ class MemoryLog:
     def healthy(self) -> bool:
         return True
 
-    async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
+    async def create(
+        self, stream: str, *, key: str | None = None, digest: str = "", over: str | None = None
+    ) -> Claim:
         bound = None if key is None else await self.claimed(key)
-        if bound is not None:
+        if bound is not None and bound.stream != over:
             return bound
         self._entries.create(stream)
+        if bound is not None:
+            self._keys.pop(bound.stream, None)
         claim = Claim(stream, digest)
         if key is not None:
             self._claims[key] = claim

@@ -80,8 +80,10 @@ class SharedSqliteLog(SqliteLog):
 
     # Streams
 
-    async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
-        claim = await super().create(stream, key=key, digest=digest)
+    async def create(
+        self, stream: str, *, key: str | None = None, digest: str = "", over: str | None = None
+    ) -> Claim:
+        claim = await super().create(stream, key=key, digest=digest, over=over)
         self._feed.rouse()
         return claim
 

@@ -2,7 +2,8 @@
 
 Running streams are in memory too, and so are ended ones for a moment: live reading costs
 what it costs there. An event is shown only after its commit, so that a kill takes back
-nothing that a reader has seen (a loss of power may take the last moments).
+nothing that a reader has seen (a loss of power may take the last moments, but not that an
+idempotency key has begun a stream).
 """
 
 import asyncio
@@ -21,7 +22,7 @@ import structlog
 
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import PAGE, Claim, Follower, LogState
-from app.eventlog.database import SWEPT_AT_ONCE, Database, Gone, Row
+from app.eventlog.database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
 from app.eventlog.entries import Entries, Entry, expired, full, size_of, unknown
 from app.eventlog.recovery import LOST, ending_of
 from app.eventlog.supervision import Supervisor
@@ -83,11 +84,24 @@ class Batch:
 class _Run:
     """A stream that is being produced."""
 
-    __slots__ = ("batches", "ending", "entry", "filed", "filing", "key", "last", "lost", "size")
+    __slots__ = (
+        "batches",
+        "bound",
+        "ending",
+        "entry",
+        "filed",
+        "filing",
+        "key",
+        "last",
+        "lost",
+        "size",
+    )
 
-    def __init__(self, key: int, entry: Entry) -> None:
+    def __init__(self, key: int, entry: Entry, *, bound: bool = False) -> None:
         self.key = key
         self.entry = entry
+        self.bound = bound
+        """Whether an idempotency key leads to it."""
         self.batches: deque[Batch] = deque()
         self.last = 0
         """The number of the last event that was taken, written or not."""
@@ -171,13 +185,15 @@ class SqliteLog:
     def healthy(self) -> bool:
         return self._database.healthy and self._writer.healthy and self._tasks.healthy
 
-    async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
+    async def create(
+        self, stream: str, *, key: str | None = None, digest: str = "", over: str | None = None
+    ) -> Claim:
         claim = Claim(stream, digest)
         if self._size > self._max_bytes:
             await self._make_room()
             if self._size > self._max_bytes:
                 bound = None if key is None else await self.claimed(key)
-                if bound is not None:
+                if bound is not None and bound.stream != over:
                     return bound
                 raise full()
         entry = self._entries.create(stream)
@@ -185,6 +201,7 @@ class SqliteLog:
             self._database.create,
             claim,
             key,
+            over=over,
             now=entry.started_at,
             kept_after=entry.started_at - self._retention_s,
         )
@@ -199,7 +216,7 @@ class SqliteLog:
         if row is None:
             self._entries.drop(stream)
         else:
-            self._runs[stream] = _Run(row, entry)
+            self._runs[stream] = _Run(row, entry, bound=key is not None)
         return claim
 
     async def claimed(self, key: str) -> Claim | None:
@@ -239,7 +256,9 @@ class SqliteLog:
         run.last += len(events)
         run.ending = batch.ends
         run.batches.append(batch)
-        self._writer.submit(partial(self._store, batch), partial(self._stored, batch))
+        # Once a stream that a key leads to has begun, its upstream is called.
+        work = Lasting if run.bound and batch.first == 1 else partial
+        self._writer.submit(work(self._store, batch), partial(self._stored, batch))
         await batch.done
 
     async def read(

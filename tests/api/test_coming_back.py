@@ -117,6 +117,19 @@ async def test_key_of_a_refused_start_is_free_again(log):
         assert "abcd" == text_of(events_of(messages))
 
 
+async def test_key_that_is_free_is_refused_by_a_relay_that_takes_nothing(log):
+    """Not answered with the failure of before: another relay may start anew."""
+    async with serve_upstream() as upstream, serve_relay(upstream, max_streams=1, log=log) as relay:
+        upstream.script = [head("429 Slow", retry_after="1"), send("{}")]
+        failed = await relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
+        assert 429 == failed.status_code
+        upstream.script = [head(), send(text("a")), Hold()]
+        await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
+        refused = await relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
+
+        assert (503, "overloaded") == (refused.status_code, refused.json()["code"])
+
+
 async def test_result_is_waited_for_again_by_its_key(log):
     async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
         upstream.script = SLOW

@@ -329,6 +329,21 @@ async def test_key_is_free_when_its_stream_is_gone(event_log, clock, how):
     assert Claim("st_2", "d2") == await event_log.create("st_2", key="key", digest="d2")
 
 
+async def test_key_is_taken_over_from_one_stream_once(event_log):
+    await event_log.create("st_1", key="key", digest="d1")
+    await event_log.append("st_1", [START, END])
+    streams = [f"st_{number}" for number in range(2, 12)]
+    claims = await asyncio.gather(
+        *(event_log.create(each, key="key", digest="d2", over="st_1") for each in streams)
+    )
+
+    assert 1 == len(set(claims))
+    assert claims[0] == await event_log.claimed("key")
+    assert [START, END] == await read_all(event_log, "st_1")
+    await event_log.delete("st_1")
+    assert claims[0] == await event_log.create("st_12", key="key", digest="d2", over="st_1")
+
+
 async def test_stream_is_found_by_its_name(event_log):
     for stream in ("st_1", "st_2"):
         await event_log.create(stream)

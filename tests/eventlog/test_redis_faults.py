@@ -10,7 +10,7 @@ from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, read_all
 from app.eventlog.redis.lease import SETTLE_S
 from app.eventlog.redis.log import RedisLog
-from app.events import Event
+from app.events import Event, StreamEnd
 from tests.eventlog.contract import END, START, code_of, deltas
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
 from tests.eventlog.test_redis_leases import LEASE_S, freeze, read_to_end, until
@@ -270,3 +270,92 @@ async def test_redis_that_sleeps_is_waited_for(tmp_path):
             await first.append("st_1", [END])
 
             assert [START, *deltas("a"), END] == await reading
+
+
+@pytest.mark.parametrize("how", ["cut", "hang", "mute"])
+async def test_key_whose_stream_was_created_as_redis_went_away_is_free_when_it_is_back(
+    server,  # noqa: F811
+    wire,
+    how,
+):
+    async with opened(wire.url) as first, opened(server.url) as second:
+        getattr(wire, how)()
+        with pytest.raises(ServiceError, match="cannot be reached"):
+            await first.create("st_1", key="key", digest="d")
+        wire.cut()
+        wire.mend()
+        await until(first.healthy)
+        await until(lambda: not first._owner._abandoned)
+
+        assert None is await second.claimed("key")
+        assert Claim("st_2", "d") == await second.create("st_2", key="key", digest="d")
+        assert "stream_expired" == await code_of(first, "st_1")
+
+
+@pytest.mark.parametrize("how", ["cut", "hang", "mute"])
+async def test_stream_with_a_key_begins_in_redis_or_not_at_all(
+    server,  # noqa: F811
+    wire,
+    how,
+):
+    """One that is found by its key is the one whose upstream is called."""
+    async with opened(wire.url) as first, opened(server.url) as second:
+        await first.create("st_1", key="key", digest="d")
+        getattr(wire, how)()
+        with pytest.raises(ServiceError, match="cannot be reached"):
+            await first.append("st_1", [START])
+        wire.cut()
+        wire.mend()
+        await until(first.healthy)
+        await until(lambda: not first._owner._abandoned)
+
+        events = await read_all(second, "st_1") if how == "mute" else []
+        if events:  # it had got there: it ends as one that failed before it began
+            end = events[-1]
+            assert isinstance(end, StreamEnd)
+            assert end.error is not None
+            assert ("failed", "overloaded", True) == (
+                end.status,
+                end.error.code,
+                end.error.retryable,
+            )
+        else:
+            assert "stream_expired" == await code_of(second, "st_1")
+        claim = await second.create("st_2", key="key", digest="d", over="st_1")
+        assert Claim("st_2", "d") == claim
+
+
+async def test_running_stream_has_its_key_back_from_one_that_has_not_begun(tmp_path):
+    with redis_server(tmp_path) as own:
+        async with opened(own.url) as first, opened(own.url, lease_s=60) as second:
+            await first.create("st_1", key="key", digest="d")
+            await first.append("st_1", [START])
+            own.ask("FLUSHALL")  # which nobody is told of
+            await second.create("st_2", key="key", digest="d")
+            await first.append("st_1", deltas("a"))
+
+            assert Claim("st_1", "d") == await second.claimed("key")
+            with pytest.raises(RequestError):
+                await second.append("st_2", [START])
+
+
+async def test_unknown_key_waits_for_those_who_may_know_it(tmp_path):
+    """For a moment after Redis was started again, which may have forgotten it."""
+    with redis_server(tmp_path) as own:
+        async with opened(own.url, lease_s=1) as first:
+            own.kill()
+            own.start()
+            with pytest.raises(ServiceError, match="same key") as caught:
+                await first.create("st_1", key="key", digest="d")
+            assert "overloaded" == caught.value.code
+            await asyncio.sleep(SETTLE_S + 0.1)
+
+            assert "st_2" == (await first.create("st_2", key="key", digest="d")).stream
+
+
+async def test_unknown_key_does_not_wait_after_a_short_break(server, wire):  # noqa: F811
+    async with opened(wire.url) as first:
+        wire.cut()
+        wire.mend()
+
+        assert "st_1" == (await first.create("st_1", key="key", digest="d")).stream

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import cursor_after, read_all
+from app.eventlog import Claim, cursor_after, read_all
 from app.eventlog.recovery import LOST
 from app.eventlog.redis.log import RedisLog
 from app.events import (
@@ -235,3 +235,31 @@ async def test_clean_stop_gives_the_leases_back(server):  # noqa: F811
         await asyncio.sleep(0.01)
 
         assert (await second.state("st_1")).ended
+
+
+async def test_owner_that_slept_as_its_stream_began_has_lost_the_key(logs):
+    first, second, _ = logs
+    await first.create("st_1", key="key", digest="d")
+    freeze(first)
+    await asyncio.sleep(LEASE_S + 0.1)
+    assert "st_2" == (await second.create("st_2", key="key", digest="d")).stream
+    await second.append("st_2", [START])
+    first._owner.open()
+    with pytest.raises(RequestError) as caught:
+        await asyncio.wait_for(first.append("st_1", [START]), 5)
+
+    assert "stream_expired" == caught.value.code
+    assert Claim("st_2", "d") == await first.create("st_3", key="key", digest="d")
+
+
+async def test_stream_that_was_created_twice_is_one(logs):
+    """As a command does that is sent again: its key leads to the stream that it led to."""
+    first, second, _ = logs
+    for _ in range(2):
+        assert "st_1 d" == await first._owner.create("st_1", key="key", value="st_1 d")
+    assert "st_1 d" == await second._owner.create("st_2", key="key", value="st_2 d")
+    await first.append("st_1", [START])
+    first._owner._entries.drop("st_1")
+    assert "st_1 d" == await first._owner.create("st_1", key="key", value="st_1 d")
+
+    assert [START] == await read_all(second, "st_1")

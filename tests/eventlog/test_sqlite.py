@@ -748,3 +748,21 @@ def kill_producer(path: Path, *, streams: int, acknowledged: int) -> list[str]:
         said = [producer.stdout.readline() for _ in range(acknowledged)]
         producer.kill()
         return [*said, *(line for line in producer.stdout if line.endswith("\n"))]
+
+
+async def test_start_of_a_stream_with_a_key_outlasts_a_loss_of_power(path, clock):
+    """`synchronous = NORMAL` alone would leave it to the next checkpoint to have it on the disk."""
+    async with opened(path, clock) as event_log:
+        levels: list[tuple[int, int]] = []
+
+        async def append(stream: str, events: list[Event]) -> None:
+            await event_log.append(stream, events)
+            levels.append((await on_file(event_log, "PRAGMA synchronous"), len(events)))
+
+        await event_log.create("st_1", key="key", digest="d")
+        await append("st_1", [START])
+        await append("st_1", [*many(3), END])
+        await event_log.create("st_2")
+        await append("st_2", [START])
+
+        assert [(2, 1), (1, 4), (1, 1)] == levels  # FULL and NORMAL

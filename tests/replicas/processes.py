@@ -15,6 +15,7 @@ from app.eventlog import STRIDE
 from app.framing.sse import Decoder, Message
 from tests.serving import HELLO
 from tests.test_command import environment
+from tests.upstream import Upstream
 
 COMMAND = [sys.executable, "-m", "app", "--port", "0"]
 
@@ -26,18 +27,26 @@ class Replica:
         self.url = ""
         self._folder = folder
         self._log = log
+        script = settings.pop("script", None)
         self._variables = {
             f"SESERAGI_{name.upper()}": str(value) for name, value in settings.items()
         }
+        if isinstance(script, Upstream):
+            self._variables |= {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": script.base_url}
         self._process: asyncio.subprocess.Process | None = None
         self._lines: asyncio.Task[None] | None = None
         self.said: list[str] = []
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def runs(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
-    async def start(self) -> None:
+    async def start(self, *, within_s: float = 20) -> None:
         self._process = await asyncio.create_subprocess_exec(
             *(*COMMAND, "--log", self._log),
             cwd=self._folder,
@@ -47,7 +56,7 @@ class Replica:
         )
         listening = asyncio.Event()
         self._lines = asyncio.create_task(self._read(self._process, listening))
-        await asyncio.wait_for(listening.wait(), 20)
+        await asyncio.wait_for(listening.wait(), within_s)
 
     async def _read(self, process: asyncio.subprocess.Process, listening: asyncio.Event) -> None:
         assert process.stderr is not None
@@ -75,11 +84,23 @@ class Replica:
             await self._lines
 
 
+def children(pid: int) -> list[int]:
+    return sorted(int(p.name) for p in Path("/proc").glob("[0-9]*") if parent_of(p) == pid)
+
+
+def parent_of(process: Path) -> int | None:
+    """Return the parent of a process by its folder in /proc; None if it has just ended."""
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
 @asynccontextmanager
 async def running(
     count: int, folder: Path, log: str, **settings: object
 ) -> AsyncIterator[list[Replica]]:
-    """Run so many replicas over one log."""
+    """Run so many replicas over one log; the setting `script` is their upstream."""
     replicas = [Replica(folder, log, **settings) for _ in range(count)]
     try:
         await asyncio.gather(*(replica.start() for replica in replicas))

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.replicas.processes import Reader, Replica, browser, running, start
+from tests.replicas.processes import Reader, Replica, browser, children, running, start
 from tests.serving import HELLO
 from tests.test_command import COMMAND, ask, environment
 from tests.test_command import running as running_command
@@ -22,18 +22,6 @@ LONG = b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
 
 def file_of(folder: Path) -> str:
     return f"sqlite:///{folder}/log.db"
-
-
-def children(pid: int) -> list[int]:
-    return sorted(int(p.name) for p in Path("/proc").glob("[0-9]*") if parent_of(p) == pid)
-
-
-def parent_of(process: Path) -> int | None:
-    """Give the parent of a process by its folder in /proc; None if it has just ended."""
-    try:
-        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return None
 
 
 def descriptors(pid: int) -> int:

@@ -6,7 +6,7 @@ from typing import TypeVar
 import structlog
 
 from app.errors import RequestError, ServiceError
-from app.eventlog.redis.link import Away, Refused
+from app.eventlog.redis.link import Away, Broken, Refused
 
 T = TypeVar("T")
 log = structlog.get_logger("seseragi.eventlog")
@@ -16,7 +16,7 @@ async def asked(reply: Awaitable[T]) -> T:
     """Wait for Redis, and say in words of the log what is the matter with it."""
     try:
         return await reply
-    except Away:
+    except (Away, Broken):
         raise away() from None
     except Refused as error:
         log.error("Redis refused a command", error=str(error))

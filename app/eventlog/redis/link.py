@@ -75,6 +75,10 @@ class Refused(Exception):
         self.memory = memory
 
 
+class Broken(Refused):
+    """The connection broke over it again and again: Redis may have done it, or may yet."""
+
+
 class _Ask:
     __slots__ = ("packed", "reply", "tries")
 
@@ -241,7 +245,7 @@ class Link:
             if ask.reply.done():
                 continue
             if ask.tries >= TRIES:
-                _fail(ask.reply, Refused(repr(error)))
+                _fail(ask.reply, Broken(repr(error)))
             else:
                 kept.append(ask)
         self._waiting = kept + self._waiting

@@ -6,6 +6,7 @@ costs there. Those of others are read from Redis. While Redis is away, the forme
 
 import asyncio
 import contextlib
+import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -40,6 +41,9 @@ KEEP_S = 10
 
 PAUSE_S = 0.2
 """When a reader looks again for a stream that Redis may be told of anew."""
+
+TAKEOVERS = 5
+"""How often a key whose stream is gone is tried to be taken over."""
 
 CLOSE_S = 1.0
 """How long the last writes may take."""
@@ -81,6 +85,10 @@ class RedisLog:
         )
         self._cutting: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._run_id: bytes | None = None
+        self._moved_at = -math.inf
+        """When Redis was found to be another one, by the loop's clock."""
+        self._identity: asyncio.Future[bytes]
         self._link: Link
         self._tail_link: Link
         self._owner: Owner
@@ -113,6 +121,8 @@ class RedisLog:
         try:
             await self._link.open()
             await check(self._link)
+            self._identify()
+            await self._identity
             await self._tail_link.open()
         except (RedisError, OSError, TimeoutError, Away, Refused) as error:
             await self._close_links()
@@ -144,6 +154,7 @@ class RedisLog:
         self._stop = stop
 
     def _on_up(self) -> None:
+        self._identify()
         self._back.set()
         if self._cutting is not None:
             self._cutting.cancel()
@@ -158,41 +169,58 @@ class RedisLog:
 
     # Streams
 
-    async def create(self, stream: str, *, key: str | None = None, digest: str = "") -> Claim:
-        try:
-            run = await asked(self._owner.create(stream))
-        except asyncio.CancelledError:  # which the script survives
-            self._discard(stream)
-            raise
+    async def create(
+        self, stream: str, *, key: str | None = None, digest: str = "", over: str | None = None
+    ) -> Claim:
         claim = Claim(stream, digest)
         if key is None:
+            await self._create(stream)
             return claim
-        try:
-            bound = await self._bind(run.stream, key, claim)
-        except BaseException:
-            self._discard(stream)
-            raise
-        if bound.stream != stream:
-            self._discard(stream)
-        return bound
-
-    async def _bind(self, stream: str, key: str, claim: Claim) -> Claim:
-        """Let a key lead to a stream unless it leads to one that is kept."""
-        value, over = " ".join(claim), ""
-        while True:
-            run = self._owner.runs[stream]
-            found = (await asked(self._owner.claim(run, key, value, over=over))).decode()
+        if await self._may_lack_keys():
+            bound = await self.claimed(key)
+            if bound is None or bound.stream == over:
+                raise _unsettled()
+            return bound
+        value, replaced, old = " ".join(claim), "", ""
+        for _ in range(TAKEOVERS):
+            found = await self._create(stream, key=key, value=value, over=replaced, old=old)
             if found == value:
-                return claim
+                break
             bound = _claim(found)
-            if await self._is_kept(bound.stream):
+            if bound.stream != over and await self._is_kept(bound.stream):
                 return bound
-            over = found
+            replaced, old = found, bound.stream
+        else:
+            raise away("others take this Idempotency-Key over all the time; try again")
+        if await self._may_lack_keys():  # the command was sent again, to another Redis
+            self._owner.abandon(self._owner.runs[stream])
+            raise _unsettled()
+        return claim
 
-    def _discard(self, stream: str) -> None:
-        """Take back a stream that nobody has heard of."""
-        self._owner.drop(stream)
-        self._link.send("DEL", meta_key(stream), log_key(stream))
+    async def _create(self, stream: str, **claim: str) -> str:
+        return await asked(self._owner.create(stream, **claim))
+
+    async def _may_lack_keys(self) -> bool:
+        """Tell whether owners may be about to write keys again that Redis has lost."""
+        if self._pages.settled():
+            return False
+        await asked(self._identity)
+        self._on_identity(self._identity)  # it may be called a moment later
+        since_s = asyncio.get_running_loop().time() - self._moved_at
+        return since_s <= self._lease.settle_s
+
+    def _identify(self) -> None:
+        """Ask which Redis this is: one that was started anew, or promoted, may lack writes."""
+        self._identity = self._link.send("INFO", "server")
+        self._identity.add_done_callback(self._on_identity)
+
+    def _on_identity(self, info: "asyncio.Future[bytes]") -> None:
+        if info.exception() is not None:
+            return
+        run = next((line for line in info.result().split() if line.startswith(b"run_id:")), b"")
+        if self._run_id not in (None, run):
+            self._moved_at = asyncio.get_running_loop().time()
+        self._run_id = run
 
     async def claimed(self, key: str) -> Claim | None:
         found: bytes | None = await asked(self._link.send("GET", claim_key(key)))
@@ -358,6 +386,13 @@ class RedisLog:
         except RequestError:
             return False
         return True
+
+
+def _unsettled() -> ServiceError:
+    return away(
+        "Redis has come back, perhaps without this Idempotency-Key, which is being looked for; "
+        "try again shortly with the same key"
+    )
 
 
 def _claim(value: str) -> Claim:

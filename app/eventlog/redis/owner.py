@@ -12,16 +12,19 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 
 import structlog
 
-from app.errors import RelayError, ServiceError
+from app.errors import CODES, RelayError, ServiceError
 from app.eventlog.entries import Entries, expired
+from app.eventlog.redis.failures import away
 from app.eventlog.redis.lease import Lease
-from app.eventlog.redis.link import Away, Link, Part, Refused
+from app.eventlog.redis.link import Away, Broken, Link, Part, Refused
 from app.eventlog.redis.runs import Batch, Run
 from app.eventlog.redis.scripts import (
+    ABANDON,
     APPEND,
     BEHIND,
     CLAIM,
@@ -32,12 +35,13 @@ from app.eventlog.redis.scripts import (
     RENEW,
     STOP,
     claim_key,
+    is_claim,
     log_key,
     meta_key,
     name_key,
 )
 from app.eventlog.supervision import Supervisor
-from app.events import Event, StreamEnd
+from app.events import ErrorInfo, Event, StreamEnd, encode
 
 GATHER_S = 0.003
 """How long appends wait for those of other streams to go with them."""
@@ -51,6 +55,22 @@ PUSHED = 64
 
 LOST_IDS = 1000
 """How many streams that others have ended are told from others that have ended."""
+
+ABANDONED = 10_000
+"""How many streams are remembered that have to be taken back."""
+
+NEVER_BEGAN = StreamEnd(
+    "failed",
+    "error",
+    None,
+    ErrorInfo(
+        "overloaded",
+        "the event log could not be reached as the stream began; try again",
+        CODES["overloaded"].retryable,
+        2,
+    ),
+)
+"""The end of a stream that is taken back after others may have seen it."""
 
 EPOCH = 1
 """Of a stream that nobody but its producer has written."""
@@ -81,6 +101,8 @@ class Owner:
         self._lease = lease
         self._wall = wall
         self._on_stop = on_stop
+        self._abandoned: OrderedDict[str, Run] = OrderedDict()
+        """Those that Redis has, perhaps, and that are to be taken back."""
         self._dirty: dict[str, Run] = {}
         self._due = asyncio.Event()
         self._renewal_due = asyncio.Event()
@@ -127,31 +149,73 @@ class Owner:
 
     # Streams
 
-    async def create(self, stream: str) -> Run:
-        """Open a stream in Redis and in memory."""
-        run = Run(stream, self._entries.create(stream))
+    async def create(
+        self, stream: str, *, key: str = "", value: str = "", over: str = "", old: str = ""
+    ) -> str:
+        """Open a stream in Redis and in memory, and let a claim lead to it, if there is one.
+
+        That is in place of the value `over`, which leads to the stream `old`. Gives the value
+        that stands there then; if it is another, there is no such stream. What Redis may have
+        done before this raises is taken back.
+        """
+        if self._link.away:
+            raise Away
+        run = Run(stream, self._entries.create(stream), pledged=bool(key))
+        keys, parts = [], []
+        if key:
+            run.keys[claim_key(key)] = value
+            keys, parts = [claim_key(key)], [value]
+        if over:
+            keys, parts = [*keys, meta_key(old)], [value, over, str(self._lease.meta_ms)]
         try:
-            if not await self._create(run):
+            found = await self._create(run, *parts, keys=keys)
+            if found == 0:
                 raise Refused(f"there is a stream {stream!r} already")
+        except (Away, Broken, asyncio.CancelledError):  # which the script may survive
+            self.abandon(run)
+            raise
         except BaseException:
             self._entries.drop(stream)
             raise
-        self.runs[stream] = run
-        return run
+        bound = value if isinstance(found, int) else found.decode()
+        if bound == value:
+            self.runs[stream] = run
+        else:
+            self._entries.drop(stream)
+        return bound
 
-    def _create(self, run: Run) -> "asyncio.Future[int]":
+    def _create(
+        self, run: Run, *claim: str, keys: Sequence[str] = ()
+    ) -> "asyncio.Future[int | bytes]":
         lease = self._lease
         started = repr(run.entry.started_at)
-        return self._link.run(
-            CREATE,
-            [meta_key(run.stream), log_key(run.stream)],
-            *(lease.owner, EPOCH, started, lease.ms, lease.running_ms),
-        )
+        parts: list[Part] = [lease.owner, EPOCH, started, lease.ms, lease.running_ms, *claim]
+        return self._link.run(CREATE, [meta_key(run.stream), log_key(run.stream), *keys], *parts)
 
-    def claim(self, run: Run, key: str, value: str, *, over: str) -> "asyncio.Future[bytes]":
-        """Let a claim lead to the stream, in place of another value or of none."""
-        run.keys[claim_key(key)] = value
-        return self._link.run(CLAIM, [claim_key(key)], value, over, self._lease.running_ms)
+    def abandon(self, run: Run) -> None:
+        """Take back a stream for which nobody has been called, and never will be.
+
+        What was sent of it may still be on its way: it is taken back before and after.
+        """
+        self._settle(run, away())
+        self.drop(run.stream)
+        self._abandoned[run.stream] = run
+        if len(self._abandoned) > ABANDONED:
+            self._abandoned.popitem(last=False)
+        self._send_abandoned(run)
+
+    def _send_abandoned(self, run: Run) -> None:
+        lease = self._lease
+        claims = [(key, value) for key, value in run.keys.items() if is_claim(value)]
+        keys = [meta_key(run.stream), log_key(run.stream), *(key for key, _ in claims)]
+        parts: list[Part] = [lease.owner, repr(self._wall()), lease.log_ms, lease.meta_ms]
+        parts += [encode(NEVER_BEGAN), *(value for _, value in claims)]
+        done = self._link.run(ABANDON, keys, *parts)
+        done.add_done_callback(partial(self._on_abandoned, run.stream))
+
+    def _on_abandoned(self, stream: str, done: "asyncio.Future[int]") -> None:
+        if not isinstance(done.exception(), Away | Broken):  # then `rewrite` tries again
+            self._abandoned.pop(stream, None)
 
     def name(self, name: str, stream: str) -> "asyncio.Future[bytes]":
         """Let a name lead to a stream, produced here or not."""
@@ -197,7 +261,7 @@ class Owner:
         self._dirty[run.stream] = run
         self._due.set()
         if self._link.away or self.refused:
-            self._show(run, run.taken)
+            self._show_first(run)
 
     def drop(self, stream: str) -> None:
         """Let go of a stream that has been removed."""
@@ -214,7 +278,14 @@ class Owner:
     def show_all(self) -> None:
         """Show what Redis was to have first: it is away."""
         for run in list(self.runs.values()):
+            self._show_first(run)
+
+    def _show_first(self, run: Run) -> None:
+        """Show what Redis does not have yet, unless a key is to find it there."""
+        if not run.pledged:
             self._show(run, run.taken)
+        elif run.batches:
+            self.abandon(run)
 
     def _show(self, run: Run, last: int) -> None:
         batches = run.batches
@@ -235,6 +306,8 @@ class Owner:
             if self._entries.find(stream) is not None:
                 self.runs.setdefault(stream, run)
         self._ended.clear()
+        for run in self._abandoned.values():
+            self._send_abandoned(run)
         self._dirty |= self.runs
         self._due.set()
         self._renewal_due.set()
@@ -299,6 +372,7 @@ class Owner:
         what, number = (0, reply) if isinstance(reply, int) else reply
         if what in (0, STOP):
             run.acked = number
+            run.pledged = run.pledged and number == 0
             self._show(run, number)
             if run.ended_at is not None and number == run.taken:
                 self._done(run)
@@ -314,6 +388,8 @@ class Owner:
             log.warning("Redis has lost events", stream=run.stream, last=number)
             run.acked = number
             self._again(run)
+        elif what == MISSING and run.pledged:
+            self.abandon(run)
         elif what == MISSING:
             log.warning("Redis has lost a stream", stream=run.stream)
             await self._restore(run)
@@ -339,7 +415,8 @@ class Owner:
         run.acked = 0
         await self._create(run)
         for key, value in run.keys.items():
-            await self._link.run(CLAIM, [key], value, "", self._lease.running_ms)
+            times = (self._lease.running_ms, self._lease.meta_ms)
+            await self._link.run(CLAIM, [key], value, *times)
         self._again(run)
 
     def _lose(self, run: Run, kept: int) -> None:

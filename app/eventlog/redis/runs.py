@@ -35,11 +35,14 @@ class Batch:
 class Run:
     """A stream that is produced here, until Redis has its end."""
 
-    __slots__ = ("acked", "batches", "ended_at", "entry", "keys", "stream", "taken")
+    __slots__ = ("acked", "batches", "ended_at", "entry", "keys", "pledged", "stream", "taken")
 
-    def __init__(self, stream: str, entry: Entry) -> None:
+    def __init__(self, stream: str, entry: Entry, *, pledged: bool = False) -> None:
         self.stream = stream
         self.entry = entry
+        self.pledged = pledged
+        """Whether an idempotency key leads to it and Redis has had no event of it yet: nobody
+        may be shown any, since the stream may be removed and the key begin another one."""
         self.batches: deque[Batch] = deque()
         self.taken = 0
         """The number of the last event that was taken, and of the last that Redis has."""

@@ -55,6 +55,11 @@ def claim_key(key: str) -> str:
     return f"{PREFIX}key:{sha256(key.encode()).hexdigest()}"
 
 
+def is_claim(value: str) -> bool:
+    """Tell what a claim says, a stream and a digest, from what a name does: a stream."""
+    return " " in value
+
+
 def name_key(name: str) -> str:
     return f"{PREFIX}name:{sha256(name.encode()).hexdigest()}"
 
@@ -70,10 +75,25 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 CREATE = _script(
     _NOW
     + """
--- KEYS: meta, log. ARGV: owner, epoch, started, lease ms, ttl ms. 1 if it is ours now.
-local owner = redis.call('HGET', KEYS[1], 'owner')
-if owner then return owner == ARGV[1] and 1 or 0 end
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+-- KEYS: meta, log; where a key is to lead to the stream its claim; and where that leads to
+-- another, which is gone or has ended, its meta. ARGV: owner, epoch, started, lease ms, ttl ms;
+-- the claim's value; the value it replaces, ttl ms of the mark that is left of that stream.
+-- 1 if it is ours now, and the claim with it; what the claim says if that leads to a stream
+-- that may be kept; 0 if there was such a stream, or is.
+local is = redis.call('HMGET', KEYS[1], 'owner', 'gone')
+if is[2] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
+local bound = KEYS[3] and redis.call('GET', KEYS[3])
+if bound and bound ~= ARGV[6] then
+  if bound ~= ARGV[7] then return bound end
+  local old = redis.call('HMGET', KEYS[4], 'owner', 'ended', 'gone')
+  if old[1] and not old[2] and not old[3] then return bound end
+  if not old[1] and not old[3] then
+    redis.call('HSET', KEYS[4], 'gone', 1)
+    redis.call('PEXPIRE', KEYS[4], ARGV[8])
+  end
+end
+if KEYS[3] then redis.call('SET', KEYS[3], ARGV[6], 'PX', ARGV[5]) end
+if is[1] then return 1 end
 redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', ARGV[2], 'started', ARGV[3],
   'last', 0, 'lease', now + ARGV[4])
 redis.call('DEL', KEYS[2])
@@ -82,11 +102,44 @@ return 1
 """
 )
 
+ABANDON = _script("""
+-- KEYS: meta, log; its claim if a key leads to it. ARGV: owner, unix seconds, ttl ms of an ended
+-- log, of its meta, an event, the claim's value.
+-- Takes back a stream that this owner has created, or will, by a command that is on its way:
+-- one without events is removed, one that others may have seen ends with that event.
+local is = redis.call('HMGET', KEYS[1], 'owner', 'last', 'ended', 'gone')
+if is[3] or is[4] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
+local last = tonumber(is[2] or 0)
+if last == 0 then
+  redis.call('DEL', KEYS[1], KEYS[2])
+  redis.call('HSET', KEYS[1], 'gone', 1)
+  if KEYS[3] and redis.call('GET', KEYS[3]) == ARGV[6] then redis.call('DEL', KEYS[3]) end
+else
+  redis.call('XADD', KEYS[2], string.format('%d-0', last + 1), 'e', ARGV[5])
+  redis.call('HSET', KEYS[1], 'last', last + 1, 'ended', ARGV[2])
+  redis.call('PEXPIRE', KEYS[2], ARGV[3])
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return 1
+""")
+
 CLAIM = _script("""
--- KEYS: claim. ARGV: value, the value it may replace, ttl ms. Gives what stands there then.
+-- KEYS: claim or name. ARGV: value, ttl ms, of the mark of a removed stream. Writes again what a
+-- Redis that came back has lost, unless another stream has it by now; gives what stands there.
+-- A claim to a stream without events is taken back from it, which is removed: nobody has been
+-- called for that one.
 local bound = redis.call('GET', KEYS[1])
-if bound and bound ~= ARGV[2] and bound ~= ARGV[1] then return bound end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
+if bound and bound ~= ARGV[1] then
+  local other = string.match(bound, '^(%S+) ')
+  if not other then return bound end
+  local meta = 'seseragi:{' .. other .. '}:meta'
+  local is = redis.call('HMGET', meta, 'last', 'gone')
+  if is[1] and is[1] ~= '0' and not is[2] then return bound end
+  redis.call('DEL', meta)
+  redis.call('HSET', meta, 'gone', 1)
+  redis.call('PEXPIRE', meta, ARGV[3])
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return ARGV[1]
 """)
 
@@ -274,4 +327,4 @@ redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return is[1]
 """)
 
-SCRIPTS = (CREATE, CLAIM, APPEND, RENEW, PAGE, LOOK, END, ASK_STOP, TELL, DELETE)
+SCRIPTS = (CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LOOK, END, ASK_STOP, TELL, DELETE)

@@ -1,0 +1,344 @@
+"""Clients that send their POST again, with the same key, until they have the whole answer.
+
+Meanwhile relays are killed and stopped, and their ways to Redis are cut. The upstream counts
+what it is asked for each key: `Asking.faults` tells what a key does not promise and happened.
+
+python -m tests.replicas.keys LOG --rounds 50 --seed 7
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from app.framing.sse import Decoder
+from tests.redis_server import RedisServer, Wire, redis_server, wire_to
+from tests.replicas.processes import Replica, browser, children, running
+from tests.upstream import (
+    DONE,
+    FINISH,
+    Call,
+    Step,
+    Upstream,
+    head,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
+
+LEASE_S = 3.0
+LOGS = ("memory", "sqlite", "workers", "redis", "redis-aof")
+
+WAYS = (("stream", "async"), ("result",))
+"""How the clients of a key ask: for events or the address of the stream, or for one result."""
+
+DOCUMENTED = {(503, "overloaded"), (502, "producer_lost")}
+"""What a key may be answered with, besides its stream, while upstreams do not fail."""
+
+
+def key_of(call: Call) -> str:
+    """Give the key that a call of the upstream is for: the prompt says it."""
+    key: str = call.json["messages"][-1]["content"]
+    return key
+
+
+def slowly(dice: random.Random) -> list[Step]:
+    """An answer that takes a while to begin, as they do, and some pieces."""
+    pieces = [(send(text(letter)), wait(dice.uniform(0, 0.05))) for letter in "abcdefgh"]
+    begin = wait(dice.choice((0, 0.02, 0.1, 0.3)))
+    return [head(), begin, *(step for piece in pieces for step in piece), send(FINISH + DONE)]
+
+
+@dataclass
+class Told:
+    """What one POST came to."""
+
+    stream: str
+    content: str
+    """All events, to the last, or the result."""
+
+
+@dataclass
+class Asking:
+    """All POSTs with one key."""
+
+    key: str
+    ways: Sequence[str]
+    whole: list[Told] = field(default_factory=list)
+    errors: Counter[tuple[int, str]] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    partitioned: bool = False
+    """Whether some were given all of a stream, and others its end as interrupted."""
+
+    def judge(self, calls: int, *, partitions: bool) -> None:
+        """Look for what must not be, once nobody asks any more."""
+        if calls > 1:
+            self.faults.append(f"{calls} calls of the upstream")
+        streams = {told.stream for told in self.whole}
+        if len(streams) > 1:
+            self.faults.append(f"{len(streams)} streams: {streams}")
+        for stream in streams:
+            contents = {told.content for told in self.whole if told.stream == stream}
+            if partitions:  # a relay that is cut off goes on for the readers it has
+                lost = {content for content in contents if '"producer_lost"' in content}
+                self.partitioned |= len(contents) > len(lost) > 0
+                contents -= lost if len(lost) == 1 else set()
+            if len(contents) > 1:
+                self.faults.append(f"{len(contents)} contents of {stream}")
+        self.faults += [
+            f"{status} {code}" for status, code in self.errors if (status, code) not in DOCUMENTED
+        ]
+
+
+class Client:
+    """Sends a POST with a key until it has the whole answer, or the error that stays."""
+
+    def __init__(
+        self, http: httpx2.AsyncClient, urls: Sequence[Replica], asking: Asking, dice: random.Random
+    ) -> None:
+        self._http = http
+        self._replicas = urls
+        self._asking = asking
+        self._dice = dice
+        self._way = dice.choice(asking.ways)
+
+    async def live(self) -> None:
+        while not await self._ask():  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(self._dice.uniform(0.01, 0.1))
+
+    async def _ask(self) -> bool:
+        """POST once; tell whether there is nothing more to be had."""
+        body = {
+            "model": "openai/m",
+            "messages": [{"role": "user", "content": self._asking.key}],
+            "on_disconnect": "continue",
+            "stream": self._way != "result",
+        }
+        headers = {"idempotency-key": self._asking.key, "connection": "close"}
+        if self._way == "async":
+            headers["prefer"] = "respond-async"
+        url = f"{self._dice.choice(self._replicas).url}/v1/chat"
+        with suppress(httpx2.TransportError):
+            async with self._http.stream("POST", url, json=body, headers=headers) as reply:
+                if reply.status_code == 200:
+                    return await self._read(reply)
+                content = await reply.aread()
+                if reply.status_code == 202:
+                    return await self._follow(json.loads(content))
+                return self._refused(reply.status_code, json.loads(content), started=False)
+        return False
+
+    async def _follow(self, accepted: dict[str, Any]) -> bool:
+        """Read the stream that was started, or found, wherever it is asked for."""
+        while True:
+            url = self._dice.choice(self._replicas).url + accepted["events_url"]
+            with suppress(httpx2.TransportError):
+                async with self._http.stream("GET", url) as reply:
+                    if reply.status_code == 200:
+                        if await self._read(reply):
+                            return True
+                    else:
+                        problem = json.loads(await reply.aread())
+                        if problem["code"] != "overloaded":
+                            return self._refused(reply.status_code, problem, started=True)
+            await asyncio.sleep(0.05)
+
+    async def _read(self, reply: httpx2.Response) -> bool:
+        stream = reply.headers.get("stream-id", "")
+        if self._way == "result":
+            content = (await reply.aread()).decode()
+            self._asking.whole.append(Told(stream, content))
+            return True
+        decoder, messages = Decoder(), []
+        async for piece in reply.aiter_bytes():
+            messages += decoder.feed(piece)
+        if not messages or messages[-1].event != "stream.end":
+            self._asking.faults.append(f"{stream} ended without its end")
+            return False
+        content = "\n".join(f"{message.id} {message.data}" for message in messages)
+        self._asking.whole.append(Told(stream, content))
+        return True
+
+    def _refused(self, status: int, problem: dict[str, Any], *, started: bool) -> bool:
+        code = problem["code"]
+        self._asking.errors[status, code] += 1
+        if started:
+            self._asking.faults.append(f"the stream was given, and then {status} {code}")
+        return code != "overloaded"
+
+
+# What happens to them
+
+
+async def torment(replicas: list[Replica], dice: random.Random, *, workers: bool) -> None:
+    """Kill a process now and then, or stop it for a while, and mend it."""
+    while True:
+        await asyncio.sleep(dice.uniform(0.05, 0.5))
+        replica = dice.choice(replicas)
+        if workers and dice.random() < 0.8:
+            with suppress(ProcessLookupError, IndexError):
+                os.kill(dice.choice(children(replica.pid)), signal.SIGKILL)
+        elif len(replicas) > 1 and dice.random() < 0.4:
+            replica.signal(signal.SIGSTOP)
+            await asyncio.sleep(dice.uniform(0.1, 1.3 * LEASE_S))
+            replica.signal(signal.SIGCONT)
+        else:
+            await replica.kill()
+            await revive(replica)
+
+
+async def revive(replica: Replica) -> None:
+    """Start a relay again, as a supervisor does: more than once where it finds no Redis."""
+    while not replica.runs:
+        with suppress(TimeoutError):
+            await replica.start(within_s=3)
+
+
+async def torment_wires(wires: list[Wire], dice: random.Random) -> None:
+    """Cut a way to Redis, let it hang, or let only its answers hang, and mend it."""
+    while True:
+        await asyncio.sleep(dice.uniform(0.05, 0.6))
+        wire = dice.choice(wires)
+        getattr(wire, dice.choice(("cut", "hang", "mute")))()
+        await asyncio.sleep(dice.choice((0, 0.3, 0.7, 1.5)))
+        wire.cut()
+        wire.mend()
+
+
+async def torment_redis(redis: RedisServer, dice: random.Random) -> None:
+    while True:
+        await asyncio.sleep(dice.uniform(0.5, 2))
+        redis.kill()
+        await asyncio.sleep(dice.uniform(0, 1))
+        await asyncio.to_thread(redis.start)
+
+
+class Round:
+    """One go: relays over a log, keys that are asked for, and what happens meanwhile."""
+
+    def __init__(self, log: str, folder: Path, seed: int, *, keys: int, lasts_s: float) -> None:
+        self.log = log
+        self._folder = folder
+        self._dice = random.Random(seed)
+        self._keys = keys
+        self._lasts_s = lasts_s
+        self._wires: list[Wire] = []
+        self._redis: RedisServer | None = None
+        self.askings: list[Asking] = []
+        self.calls: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        dice = self._dice
+        async with AsyncExitStack() as stack:
+            upstream = await stack.enter_async_context(serve_upstream())
+            upstream.choose = lambda _: slowly(dice)
+            replicas, bad = await self._relays(stack, upstream)
+            http = await stack.enter_async_context(browser())
+            living = [asyncio.create_task(self._live(http, replicas, n)) for n in range(self._keys)]
+            tasks = [asyncio.ensure_future(each) for each in bad]
+            await asyncio.wait([*tasks, *living], timeout=self._lasts_s)
+            for task in tasks:
+                task.cancel()
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                assert isinstance(result, asyncio.CancelledError), result
+            await self._mend(replicas)
+            await asyncio.wait_for(asyncio.gather(*living), 40)
+            self.calls.update(map(key_of, upstream.calls))
+        for asking in self.askings:
+            asking.judge(self.calls[asking.key], partitions=self.log.startswith("redis"))
+
+    async def _live(self, http: httpx2.AsyncClient, replicas: list[Replica], number: int) -> None:
+        """Let some clients ask with one key: some at once, some later."""
+        dice = random.Random(f"{self._dice.random()} {number}")
+        asking = Asking(f"key-{number}", dice.choice(WAYS))
+        self.askings.append(asking)
+        await asyncio.sleep(dice.uniform(0, 0.7 * self._lasts_s))
+
+        async def come(after_s: float) -> None:
+            await asyncio.sleep(after_s)
+            await Client(http, replicas, asking, dice).live()
+
+        waits = [dice.choice((0, 0, 0.05, 0.5, 2)) for _ in range(dice.randint(2, 5))]
+        await asyncio.gather(*map(come, waits))
+
+    async def _relays(
+        self, stack: AsyncExitStack, upstream: Upstream
+    ) -> tuple[list[Replica], list[Awaitable[None]]]:
+        dice, folder = self._dice, self._folder
+        settings: dict[str, Any] = {"script": upstream, "attempts": 1, "gate_s": 1, "drain_s": 0.2}
+        if not self.log.startswith("redis"):
+            place = "memory" if self.log == "memory" else f"sqlite:///{folder}/log.db"
+            workers = 3 if self.log == "workers" else 1
+            relays = running(1, folder, place, workers=workers, **settings)
+            replicas = await stack.enter_async_context(relays)
+            if self.log == "memory":  # which a kill takes away
+                return replicas, []
+            return replicas, [torment(replicas, dice, workers=workers > 1)]
+        options = ("--appendonly", "yes") if self.log == "redis-aof" else ()
+        redis = stack.enter_context(redis_server(folder, *options))
+        wires, replicas = [], []
+        for _ in range(3):
+            wires.append(await stack.enter_async_context(wire_to(redis.port)))
+            place = f"{wires[-1].url}?lease_s={LEASE_S}"
+            replicas += await stack.enter_async_context(running(1, folder, place, **settings))
+        self._wires, self._redis = wires, redis
+        bad = [torment(replicas, dice, workers=False), torment_wires(wires, dice)]
+        if options:
+            bad.append(torment_redis(redis, dice))
+        return replicas, [*bad]
+
+    async def _mend(self, replicas: list[Replica]) -> None:
+        for wire in self._wires:
+            wire.mend()
+        if self._redis is not None and self.log == "redis-aof":
+            self._redis.kill()
+            await asyncio.to_thread(self._redis.start)
+        for replica in replicas:
+            if replica.runs:
+                replica.signal(signal.SIGCONT)
+            await revive(replica)
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("log", choices=LOGS)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keys", type=int, default=30)
+    parser.add_argument("--lasts-s", type=float, default=6)
+    options = parser.parse_args()
+    totals: Counter[str] = Counter()
+    started = time.monotonic()
+    for seed in range(options.seed, options.seed + options.rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            go = Round(options.log, Path(folder), seed, keys=options.keys, lasts_s=options.lasts_s)
+            await go.run()
+        totals["keys"] += len(go.askings)
+        for asking in go.askings:
+            totals["whole answers"] += len(asking.whole)
+            totals["calls"] += go.calls[asking.key]
+            totals["keys with faults"] += bool(asking.faults)
+            totals["keys of a relay that was cut off"] += asking.partitioned
+            for error, count in asking.errors.items():
+                totals[f"{error}"] += count
+            for fault in asking.faults:
+                print(f"seed {seed}, {asking.key}: {fault}", flush=True)
+        totals["rounds"] += 1
+        print(f"{time.monotonic() - started:.0f} s: {dict(totals)}", flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

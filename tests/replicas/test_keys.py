@@ -1,0 +1,204 @@
+"""What an `Idempotency-Key` promises, from outside: one call of the upstream, one stream.
+
+Whatever happens to the relays, their log and the way there, a client that sends its POST again
+comes to the same stream, whole, or is told to try again. `keys.py` is the long run of it.
+"""
+
+import asyncio
+import os
+import signal
+from contextlib import AsyncExitStack
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.redis_server import redis_server, wire_to
+from tests.replicas.keys import Round, key_of
+from tests.replicas.processes import Replica, browser, children, running
+from tests.serving import HELLO
+from tests.upstream import (
+    DONE,
+    FINISH,
+    Hold,
+    Step,
+    Upstream,
+    head,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
+
+WHOLE: list[Step] = [head(), send(text("a")), wait(0.2), send(text("b") + FINISH + DONE)]
+SILENT: list[Step] = [Hold()]
+SETTINGS: dict[str, Any] = {"attempts": 1, "gate_s": 10}
+
+
+@pytest.mark.parametrize(
+    ("log", "seed", "lasts_s"),
+    [("memory", 1, 1), ("sqlite", 2, 3), ("workers", 3, 3), ("redis", 4, 3)],
+)
+async def test_key_keeps_what_it_promises_whatever_happens(log, seed, lasts_s, tmp_path):
+    go = Round(log, tmp_path, seed, keys=30, lasts_s=lasts_s)
+    await go.run()
+    faults = {asking.key: asking.faults for asking in go.askings if asking.faults}
+
+    assert {} == faults
+    assert 30 == len(go.calls)
+
+
+async def post(client: httpx2.AsyncClient, replica: Replica, **fields: Any) -> httpx2.Response:
+    body = {**HELLO, "model": "openai/m", "on_disconnect": "continue", **fields}
+    headers = {"idempotency-key": "k", "connection": "close"}  # any worker, each time
+    return await client.post(f"{replica.url}/v1/chat", json=body, headers=headers)
+
+
+async def post_until(client: httpx2.AsyncClient, replica: Replica, within_s: float) -> Any:
+    """Send a POST again as long as it is told so; give the reply that is no such."""
+    async with asyncio.timeout(within_s):
+        while True:
+            reply = await post(client, replica)
+            if reply.status_code != 503:
+                return reply
+            assert reply.json()["retryable"] is True
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("log", ["sqlite", "workers", "redis"])
+async def test_key_whose_relay_is_killed_before_the_answer_begins_is_not_called_again(
+    log, tmp_path
+):
+    """Many ask at once, and the one that calls is killed: the answer may be paid for."""
+    async with AsyncExitStack() as stack:
+        upstream = await stack.enter_async_context(serve_upstream())
+        upstream.script = SILENT
+        client = await stack.enter_async_context(browser())
+        place = f"sqlite:///{tmp_path}/log.db"
+        if log == "redis":
+            place = f"{stack.enter_context(redis_server(tmp_path)).url}?lease_s=1.5"
+        relays = running(
+            2 if log == "redis" else 1,
+            tmp_path,
+            place,
+            script=upstream,
+            workers=3 if log == "workers" else 1,
+            **SETTINGS,
+        )
+        replicas = await stack.enter_async_context(relays)
+        asking = [
+            asyncio.create_task(post(client, replicas[number % len(replicas)]))
+            for number in range(100)
+        ]
+        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.sleep(0.5)
+        await kill_owner(upstream, replicas, workers=log == "workers")
+        replies = await asyncio.gather(*asking, return_exceptions=True)
+        again = await post_until(client, replicas[0], 15)
+
+        assert 1 == len(upstream.calls)
+        told = {
+            (reply.status_code, reply.json()["code"], reply.headers["stream-id"])
+            for reply in (*replies, again)
+            if isinstance(reply, httpx2.Response)
+        }
+        assert {(502, "producer_lost", again.headers["stream-id"])} == told
+
+
+async def kill_owner(upstream: Upstream, replicas: list[Replica], *, workers: bool) -> None:
+    """Kill the process that holds the connection to the upstream; start a relay again."""
+    pids = [pid for each in replicas for pid in (children(each.pid) if workers else [each.pid])]
+    (owner,) = [pid for pid in pids if holds_connection(pid, upstream.port)]
+    os.kill(owner, signal.SIGKILL)
+    await asyncio.sleep(0.2)
+    for replica in replicas:
+        if not replica.runs:
+            await replica.start()
+
+
+def holds_connection(pid: int, port: int) -> bool:
+    """Tell whether a process has an established connection to a port of this machine."""
+    inodes = set()
+    with open("/proc/net/tcp") as table:
+        for line in list(table)[1:]:
+            fields = line.split()
+            if fields[2].endswith(f":{port:04X}") and fields[3] == "01":
+                inodes.add(f"socket:[{fields[9]}]")
+    links = []
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            links.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+        except OSError:
+            continue
+    return bool(inodes & set(links))
+
+
+@pytest.mark.parametrize(("how", "away_s"), [("mute", 0.3), ("hang", 1.2), ("mute", 2.5)])
+async def test_key_whose_post_meets_a_blip_of_redis_is_whole_or_free(how, away_s, redis, tmp_path):
+    """The way to Redis breaks as a key is bound; it and others are asked for elsewhere too."""
+    async with (
+        serve_upstream() as upstream,
+        wire_to(redis.port) as wire,
+        running(1, tmp_path, wire.url, script=upstream, **SETTINGS) as (first,),
+        running(1, tmp_path, redis.url, script=upstream, **SETTINGS) as (second,),
+        browser() as client,
+    ):
+        upstream.script = WHOLE
+
+        async def live(number: int) -> None:
+            body = {**HELLO, "model": "openai/m", "messages": prompt(number)}
+            headers = {"idempotency-key": f"k-{number}"}
+            for turn in range(60):
+                replica = (first, second)[turn % 2]
+                reply = await client.post(f"{replica.url}/v1/chat", json=body, headers=headers)
+                if reply.status_code == 200:
+                    assert '"status":"completed"' in reply.text
+                    return
+                assert (503, "overloaded") == (reply.status_code, reply.json()["code"]), number
+                await asyncio.sleep(0.1)
+            raise AssertionError(number)
+
+        living = []
+        for number in range(30):
+            living.append(asyncio.create_task(live(number)))
+            await asyncio.sleep(0.002)
+            if number == 15 and how == "mute":
+                wire.mute(at=b"seseragi:key:")
+            elif number == 15:
+                wire.hang()
+        await asyncio.sleep(away_s)
+        wire.cut()
+        wire.mend()
+        await asyncio.wait_for(asyncio.gather(*living), 20)
+
+        assert {f"k {number}" for number in range(30)} == set(map(key_of, upstream.calls))
+        assert 30 == len(upstream.calls)
+
+
+def prompt(number: int) -> list[dict]:
+    return [{"role": "user", "content": f"k {number}"}]
+
+
+async def test_key_of_a_running_stream_outlives_a_redis_that_comes_back_empty(redis, tmp_path):
+    """Its owner writes it again; others do not begin another one meanwhile."""
+    slow = [head(), *(step for _ in range(60) for step in (send(text("a")), wait(0.1)))]
+    async with (
+        serve_upstream() as upstream,
+        wire_to(redis.port) as wire,
+        running(1, tmp_path, f"{wire.url}?lease_s=4", script=upstream, **SETTINGS) as (first,),
+        running(1, tmp_path, f"{redis.url}?lease_s=4", script=upstream, **SETTINGS) as (second,),
+        browser() as client,
+    ):
+        upstream.script = [*slow, send(FINISH + DONE)]
+        here = asyncio.create_task(post(client, first))
+        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.sleep(0.3)
+        redis.kill()
+        wire.cut()  # the owner comes back later than the other
+        redis.start()
+        there = asyncio.create_task(post_until(client, second, 15))
+        await asyncio.sleep(0.6)
+        wire.mend()
+
+        assert (await here).content == (await there).content
+        assert 1 == len(upstream.calls)
