@@ -63,6 +63,11 @@ class Secret:
                 for layer in _layers(form)
                 for at in range(len(layer.text) - size + 1)
             )
+        # As nearly every id and name, which take 2 us instead of 10.
+        if not _ESCAPE.search(text) and self._pieces.isdisjoint(
+            [text[at : at + size] for at in range(len(text))]
+        ):
+            return text
         changes = [0] * (len(text) + 1)
         for layer in _layers(text):
             plain, pieces = layer.text, self._pieces
