@@ -178,7 +178,7 @@ def shapes() -> list[tuple[str, str, dict[str, Any]]]:
         ("native", "messages", {"messages": [MESSAGE] * 10_000}),
         ("openai_chat", "messages", {"messages": [MESSAGE] * 10_000}),
         ("openai_responses", "items", {"input": [{"type": "message", **MESSAGE}] * 10_000}),
-        ("openai_responses", "tools", {"input": "x", "tools": [tool] * 3000}),
+        ("openai_responses", "tools", {"input": "x", "tools": [tool] * 1000}),
         ("anthropic", "messages", {**claude, "messages": [MESSAGE] * 10_000}),
         ("anthropic", "text", {**claude, "messages": [{**MESSAGE, "content": text}]}),
         ("anthropic", "wide", {**claude, "messages": [{**MESSAGE, "content": text + "日"}]}),
