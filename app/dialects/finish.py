@@ -13,7 +13,7 @@ _RAW: Final[dict[FinishReason, tuple[str, ...]]] = {
         *("length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length"),
         "model_context_window_exceeded",
     ),
-    "tool_calls": ("tool_calls", "function_call", "tool_use", "TOOL_CALL"),
+    "tool_calls": ("tool_calls", "function_call", "tool_use", "TOOL_CALL", "FUNCTION_CALL"),
     "content_filter": (
         *("content_filter", "content_filtered", "guardrail_intervened", "sensitive"),
         *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
