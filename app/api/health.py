@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from app.api.query import read_query
 from app.hub import Hub
 
 
@@ -18,7 +19,7 @@ def routes(hub: Hub) -> list[Route]:
         status = hub.readiness
         code = 200 if status == "ready" else 503
         body: dict[str, Any] = {"status": status}
-        if "verbose" in request.query_params:
+        if read_query(request, "verbose") is not None:
             body["targets"] = msgspec.to_builtins(hub.health())
         return JSONResponse(body, code, headers={"cache-control": "no-store"})
 

@@ -6,6 +6,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.api.problems import failure
+from app.api.query import read_query
 from app.dialects.fronts import FRONTS
 from app.errors import RequestError
 from app.hub import Hub
@@ -64,10 +65,10 @@ def _anthropic_row(name: str) -> dict[str, object]:
 
 def _page(names: list[str], request: Request) -> dict[str, object]:
     """Give the models after or before one of them, at most `limit`."""
-    limit = request.query_params.get("limit", str(MOST))
+    limit = read_query(request, "limit", str(MOST))
     if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MOST):
         raise RequestError("invalid_request", f"limit: send a number from 1 to {MOST}")
-    after, before = (request.query_params.get(f"{side}_id") for side in ("after", "before"))
+    after, before = (read_query(request, f"{side}_id") for side in ("after", "before"))
     for known in filter(None, (after, before)):
         if known not in names:
             raise RequestError("invalid_request", f"unknown model {known[:80]!r}")

@@ -11,6 +11,7 @@ from app.admission import address_of
 from app.api.generation import Generation
 from app.api.policy import Policy
 from app.api.problems import failure
+from app.api.query import read_query
 from app.api.response import read_from
 from app.dialects.openai_responses.front import FRONT
 from app.dialects.openai_responses.result import BACKGROUND, is_response_id, name_of, render_result
@@ -43,10 +44,10 @@ class Responses:
     async def retrieve(self, request: Request) -> Response:
         """Tell of a response, or stream it after a sequence number, or from its beginning."""
         try:
-            query = request.query_params
-            if query.get("stream", "").lower() == "true":
+            last = read_query(request, "starting_after")
+            if read_query(request, "stream", "").lower() == "true":
                 address = address_of(request.scope.get("client"))
-                after = _cursor(query.get("starting_after"))
+                after = _cursor(last)
                 return await self._events(await self._find(request), after, address)
             stream = await self._find(request)
             return _show(stream, await self._hub.events(stream))

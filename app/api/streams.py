@@ -7,6 +7,7 @@ from starlette.routing import Route
 
 from app.admission import address_of
 from app.api.policy import Policy
+from app.api.query import read_query
 from app.api.response import last_event_id, read_from
 from app.dialects.front import Front, parse_frame_id
 from app.dialects.fronts import FRONTS
@@ -26,15 +27,16 @@ class Streams:
     async def events(self, request: Request) -> Response:
         """Send the events after the cursor: live, again, or both."""
         stream = request.path_params["stream"]
-        name = request.query_params.get("format", "native")
+        name = read_query(request, "format", "native")
         front = FRONTS.get(name)
         if front is None:
             known = ", ".join(map(repr, FRONTS))
             raise RequestError("invalid_request", f"unknown format {name[:40]!r}; use {known}")
-        start = request.query_params.get("from")
+        start = read_query(request, "from")
         if start not in (None, "snapshot"):
             raise RequestError("invalid_request", f"from: use 'snapshot', not {start[:40]!r}")
-        cursor = last_event_id(request) or request.query_params.get("after")
+        number, suffix = read_query(request, "after"), read_query(request, "suffix")
+        cursor = last_event_id(request) or number
         after = _cursor(cursor, front, stream) if cursor else 0
         if start is not None and front.letter:
             raise RequestError("invalid_request", "from=snapshot is for the native format only")
@@ -49,7 +51,7 @@ class Streams:
                 policy=self._policy,
                 retry_ms=self._policy.retry(spread=self._hub.draining),
                 snapshot=start is not None and not cursor,
-                suffix="suffix" in request.query_params,
+                suffix=suffix is not None,
             )
         except ServiceError as error:
             # EventSource gives up for good at any status but 200.
