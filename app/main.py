@@ -35,7 +35,7 @@ from app.upstreams.client import open_client
 from app.upstreams.routes import Upstreams
 
 EXPOSED_HEADERS = (
-    *("stream-id", "content-location", "location"),
+    *("stream-id", "content-location", "location", "etag"),
     # What official clients look at before they send a request again.
     *("retry-after", "x-should-retry", "x-request-id"),
 )

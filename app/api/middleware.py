@@ -36,6 +36,8 @@ class CommonHeaders:
                     *message["headers"],
                     (NAME, request_id),
                     (b"x-content-type-options", b"nosniff"),
+                    # Where CORS is asked, as by fetch, EventSource and import, CORS decides.
+                    (b"cross-origin-resource-policy", b"same-origin"),
                 ]
             await send(message)
 

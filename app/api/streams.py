@@ -1,5 +1,8 @@
 """`/v1/streams/{id}`: read a stream, look at it, stop it."""
 
+from hashlib import sha256
+from typing import Final
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +18,9 @@ from app.dialects.native import Timings, render_result
 from app.errors import RequestError, ServiceError
 from app.events import StreamEnd
 from app.hub import Hub
+
+NO_STORE: Final = {"cache-control": "no-store"}
+"""What somebody said is kept by no cache; a client may keep it itself, and its tag."""
 
 
 class Streams:
@@ -61,21 +67,30 @@ class Streams:
             return Response(f"retry: {retry_ms}\n\n", media_type="text/event-stream")
 
     async def show(self, request: Request) -> Response:
-        """Tell of the stream so far in one JSON object."""
-        return await self._state(request.path_params["stream"], status_code=200)
+        """Return the stream so far as one JSON object, with a tag once it has ended."""
+        body, ended = await self._state(request.path_params["stream"])
+        if not ended:
+            return _json(body)
+        # Of the bytes: another version of the relay may write the same stream otherwise.
+        tag = f'"{sha256(body).hexdigest()[:32]}"'
+        if {tag, "*"} & _tags(request):
+            return Response(status_code=304, headers={**NO_STORE, "etag": tag})
+        return _json(body, etag=tag)
 
     async def cancel(self, request: Request) -> Response:
         """Stop the generation; doing it twice, or too late, changes nothing."""
         stream = request.path_params["stream"]
         await self._hub.cancel(stream)
-        return await self._state(stream, status_code=202)
+        body, _ = await self._state(stream)
+        return _json(body, status_code=202)
 
     async def delete(self, request: Request) -> Response:
         """Stop the generation and forget what it said."""
         await self._hub.delete(request.path_params["stream"])
-        return Response(status_code=204, headers={"cache-control": "no-store"})
+        return Response(status_code=204, headers=NO_STORE)
 
-    async def _state(self, stream: str, *, status_code: int) -> Response:
+    async def _state(self, stream: str) -> tuple[bytes, bool]:
+        """Return the stream so far as JSON, and whether it has ended."""
         state = await self._hub.state(stream)
         events = await self._hub.events(stream)
         if not state.ended and events and isinstance(events[-1], StreamEnd):
@@ -83,12 +98,17 @@ class Streams:
         timings = Timings(round(state.started_at, 3), state.ended_at and round(state.ended_at, 3))
         last = state.last if state.kept is not None and len(events) > state.kept else None
         result = render_result(stream, events, timings=timings, last=last)
-        return Response(
-            msgspec.json.encode(result),
-            status_code=status_code,
-            headers={"cache-control": "no-store"},
-            media_type="application/json",
-        )
+        return msgspec.json.encode(result), state.ended
+
+
+def _json(body: bytes, *, status_code: int = 200, **headers: str) -> Response:
+    return Response(body, status_code, {**NO_STORE, **headers}, "application/json")
+
+
+def _tags(request: Request) -> set[str]:
+    """Return the tags of `If-None-Match`, by the weak comparison of RFC 9110, 13.1.2."""
+    given = ",".join(request.headers.getlist("if-none-match"))
+    return {tag.strip(" \t").removeprefix("W/") for tag in given.split(",")}
 
 
 def _cursor(text: str, front: Front, stream: str) -> int:

@@ -50,6 +50,24 @@ async def running(upstream: Upstream, relay: Relay) -> str:
     return stream
 
 
+def watch_cancel(relay: Relay) -> asyncio.Future[int]:
+    """Return the status that a cancel will be answered with: browsers show it to nobody."""
+    seen: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    served: Any = relay.server.config.loaded_app
+
+    async def watched(scope: Any, receive: Any, send: Any) -> None:
+        async def note(message: Any) -> None:
+            begins = message["type"] == "http.response.start"
+            if begins and scope["path"].endswith("/cancel") and not seen.done():
+                seen.set_result(message["status"])
+            await send(message)
+
+        await served(scope, receive, note)
+
+    relay.server.config.loaded_app = watched
+    return seen
+
+
 async def status(relay: Relay, stream: str) -> str:
     found: str = (await relay.client.get(f"/v1/streams/{stream}")).json()["status"]
     return found
@@ -83,7 +101,7 @@ ATTACKS = {
     "sandbox": """url => {
         const frame = document.createElement("iframe");
         frame.sandbox = "allow-scripts";
-        frame.srcdoc = `<script>fetch("${url}", {method: "POST", mode: "no-cors"})</script>`;
+        frame.srcdoc = `<script>fetch("${url}", {method: "POST", mode: "no-cors"}).catch(() => 0)</script>`;
         document.body.append(frame);
     }""",
 }
@@ -93,13 +111,7 @@ ATTACKS = {
 async def test_another_site_cannot_stop_a_stream(page, attack):
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         stream = await running(upstream, relay)
-        seen: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def note(response: Any) -> None:
-            if response.url.endswith("/cancel") and not seen.done():
-                seen.set_result(response.status)
-
-        page.on("response", note)
+        seen = watch_cancel(relay)
         await open_page(page, "http://other.test/")
         await page.evaluate(attack, f"{relay.url}/v1/streams/{stream}/cancel")
 
@@ -125,3 +137,27 @@ async def test_own_page_may_stop_what_it_started(page):
         stop = "url => fetch(url, {method: 'POST'}).then(reply => reply.status)"
 
         assert 202 == await page.evaluate(stop, f"/v1/streams/{stream}/cancel")
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/static/seseragi.js", "/none"])
+async def test_another_site_cannot_load_an_answer(page, path):
+    async with serve_relay() as relay:
+        await open_page(page, "http://other.test/")
+        load = "url => fetch(url, {mode: 'no-cors'}).then(() => 'loaded', () => 'refused')"
+
+        assert "refused" == await page.evaluate(load, f"{relay.url}{path}")
+
+
+async def test_allowed_site_imports_the_client_and_reads(page):
+    async with serve_relay(cors_origins="http://other.test") as relay:
+        await open_page(page, "http://other.test/")
+        chat = """async (url) => {
+            const { chat } = await import(`${url}/static/seseragi.js`);
+            const messages = [{ role: "user", content: "hello" }];
+            let last;
+            for await (last of chat({ messages }, { url: `${url}/v1/chat` }));
+            const state = await fetch(`${url}/v1/streams/${last.id.split(".")[0]}`);
+            return [last.event.status, state.status, state.headers.get("etag")?.length];
+        }"""
+
+        assert ["completed", 200, 34] == await page.evaluate(chat, relay.url)
