@@ -103,6 +103,8 @@ class Breaker:
         self._trial: str | None = None
         """The stream that tries it, and then the one whose answer has to show that it is well."""
         self._trying = False
+        self._tried_at = 0.0
+        """When the last trial began."""
         self._claimed_until = 0.0
 
     def is_well(self, now: float) -> bool:
@@ -124,17 +126,27 @@ class Breaker:
         """Whether it may be tried in its turn."""
         if self._open_until is None:
             return True
-        return now >= self._open_until and not self._trying and now >= self._claimed_until
+        return now >= self._open_until and not self._is_tried(now) and now >= self._claimed_until
 
     def claim(self, now: float) -> None:
         """Note that a request was told to try it, before it does."""
         if self._open_until is not None:
             self._claimed_until = now + CLAIM_S
 
-    def begin(self, stream: str, now: float) -> None:
-        """Note an attempt: a stream may make several, one after the other."""
-        if not self._trying and self.state(now) == "half-open":
-            self._trial, self._trying = stream, True
+    def begin(self, stream: str, now: float) -> bool:
+        """Note an attempt, and tell whether it is the trial; a stream may make several."""
+        trial = self.state(now) == "half-open" and not self._is_tried(now)
+        if trial:
+            self._trial, self._trying, self._tried_at = stream, True, now
+            self._claimed_until = 0.0
+        return trial
+
+    def _is_tried(self, now: float) -> bool:
+        """Whether a trial keeps others from it: one that is silent does so for a while only.
+
+        Else a target that is well again would wait for a connection that is not.
+        """
+        return self._trying and now < self._tried_at + self._rules.longest_pause_s
 
     def end(self, stream: str) -> None:
         """Note that an attempt is over: if it was the trial, another may be."""
@@ -166,14 +178,16 @@ class Breaker:
         self._asked_until = max(self._asked_until, now + (error.retry_after_s or 0.0))
         failures = sum(failed for _, failed in self._outcomes.values())
         if self._trial == stream:
+            # The longer the trial took, the less is known of how the target fares now.
+            since = now if self._open_until is None else self._tried_at
             self._trial, self._trying = None, False
-            self._open(now)
+            self._open(since)
         # Streams that were under way when it opened say nothing new.
         elif self._open_until is None and FAILURES <= failures > len(self._outcomes) / 2:
             self._open(now)
 
-    def _open(self, now: float) -> None:
-        self._open_until = max(now + self._pause_s, self._asked_until)
+    def _open(self, since: float) -> None:
+        self._open_until = max(since + self._pause_s, self._asked_until)
         self._pause_s = min(2 * self._pause_s, self._rules.longest_pause_s)
 
     def _hear(self, stream: str, now: float, *, failed: bool) -> None:

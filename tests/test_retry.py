@@ -25,6 +25,7 @@ from app.retry import (
 
 BUSY = UpstreamError("upstream_overloaded", "a is busy")
 AUTH = UpstreamError("upstream_auth", "a refused the key")
+SILENT = UpstreamError("upstream_timeout", "a said nothing")
 LIMIT = UpstreamError("upstream_rate_limited", "a is at its limit", retry_after_s=2)
 LONG_LIMIT = UpstreamError("upstream_rate_limited", "a is at its limit", retry_after_s=60)
 FILTERED = UpstreamError("content_filtered", "a will not")
@@ -319,6 +320,46 @@ def test_a_failed_trial_doubles_the_pause_up_to_the_longest():
     for number in range(FAILURES):
         breaker.failed(f"u{number}", BUSY, now)
     assert COOLDOWN_S == breaker.open_for(now)
+
+
+def test_a_silent_trial_keeps_others_away_for_a_while_only():
+    breaker = opened()
+    late = COOLDOWN_S + RULES.longest_pause_s
+    assert breaker.begin("silent", COOLDOWN_S)
+    assert not breaker.begin("other", late - 1)
+    assert not breaker.passes(late - 1)
+    assert breaker.passes(late)
+    assert breaker.begin("next", late)
+    assert not breaker.passes(late)
+
+    breaker.failed("silent", SILENT, late + 1)  # it says nothing of now
+    breaker.end("silent")
+    assert not breaker.passes(late + 1)
+    breaker.answered("next", late + 2)
+    assert breaker.passes(late + 2)
+
+
+@pytest.mark.parametrize("takes_s", [0, 1, 10, 60])
+@pytest.mark.parametrize("outage_s", [20, 60, 61, 75, 90, 300, 3600])
+def test_after_an_outage_it_is_tried_within_half_a_minute(outage_s: int, takes_s: int):
+    """A request each second; while it is away a trial fails after `takes_s`."""
+    breaker = opened()
+    failing: dict[int, str] = {}
+    for now in range(outage_s + 100):
+        if now in failing:
+            breaker.failed(failing[now], SILENT, now)
+            breaker.end(failing[now])
+        if breaker.passes(now):
+            if now >= outage_s:
+                break
+            breaker.begin(f"t{now}", now)
+            if takes_s:
+                failing[now + takes_s] = f"t{now}"
+            else:
+                breaker.failed(f"t{now}", BUSY, now)
+                breaker.end(f"t{now}")
+
+    assert now - outage_s <= 30
 
 
 def test_a_trial_that_the_client_gave_up_lets_another_try():
