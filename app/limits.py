@@ -2,9 +2,10 @@
 
 Three clocks run over one generation, next to the connect timeout of the HTTP client:
 
-- until the first event, and between any two events, at most `first_event_timeout_s`:
-  comments and pings do not count, a provider that only says "still here" is stuck, nor do
-  events without a piece of the answer, such as a verdict on the prompt;
+- until the first event at most `first_event_timeout_s`, and between any two later ones at
+  most `event_gap_timeout_s`: comments and pings do not count, a provider that only says
+  "still here" is stuck, nor do events without a piece of the answer, such as a verdict on
+  the prompt;
 - after the first event, at most `idle_timeout_s` without a single byte;
 - `total_timeout_s` over everything.
 
@@ -22,6 +23,9 @@ class Timeouts(msgspec.Struct, frozen=True):
 
     connect_timeout_s: float = 10
     first_event_timeout_s: float = 300
+    fallback_after_s: float = 60
+    """Until the first event of a target that another one follows."""
+    event_gap_timeout_s: float = 300
     idle_timeout_s: float = 60
     total_timeout_s: float = 1800
 
@@ -82,7 +86,7 @@ class Deadlines:
     def next(self) -> float:
         """Give the time at which to give up, should nothing come until then."""
         limits = self._timeouts
-        when = min(self._total, self._event_at + limits.first_event_timeout_s)
+        when = min(self._total, self._event_at + self._event_wait_s)
         if self._begin_by is not None and not self._seen_event:
             when = min(when, self._begin_by)
         if self._seen_event:
@@ -90,6 +94,12 @@ class Deadlines:
         if self._finished_at is not None:
             when = min(when, self._finished_at + FINISHED_WAIT_S)
         return when
+
+    @property
+    def _event_wait_s(self) -> float:
+        """How long the next event may take, whatever else comes."""
+        limits = self._timeouts
+        return limits.event_gap_timeout_s if self._seen_event else limits.first_event_timeout_s
 
     @property
     def fair(self) -> bool:
@@ -111,7 +121,7 @@ class Deadlines:
             return f"did not end within {FINISHED_WAIT_S:g} s of its finish"
         if when == self._begin_by and not self._seen_event:
             return "did not begin to answer in the time that was left"
-        if when == self._event_at + limits.first_event_timeout_s:
+        if when == self._event_at + self._event_wait_s:
             further = "further " if self._seen_event else ""
-            return f"sent no {further}event for {limits.first_event_timeout_s:g} s"
+            return f"sent no {further}event for {self._event_wait_s:g} s"
         return f"sent nothing for {limits.idle_timeout_s:g} s"

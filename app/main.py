@@ -77,6 +77,8 @@ def build_hub(settings: Settings) -> Hub:
         limits=Limits(
             connect_timeout_s=settings.connect_timeout_s,
             first_event_timeout_s=settings.first_event_timeout_s,
+            fallback_after_s=settings.fallback_after_s,
+            event_gap_timeout_s=settings.event_gap_timeout_s,
             idle_timeout_s=settings.idle_timeout_s,
             total_timeout_s=settings.total_timeout_s,
             max_line=settings.max_line_bytes,

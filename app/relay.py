@@ -78,7 +78,7 @@ class Relay:
             route,
             now=self._started_at,
             deadline=self._started_at + (route.budget_s or limits.total_timeout_s),
-            each_s=limits.first_event_timeout_s,
+            limits=limits,
         )
         self._breakers = upstreams.breakers
         self._step: Step | None = None
@@ -192,11 +192,15 @@ class Relay:
         await asyncio.sleep(step.wait_s)
         self._step = None
         attempt, breaker = self._attempt, self._breaker
-        breaker.begin(self.stream, self._clock())
+        now = self._clock()
+        silence_s = self._plan.silence_s(now, trial=breaker.begin(self.stream, now))
+        limits = attempt.target.limits(self._limits)
+        if silence_s != limits.first_event_timeout_s:
+            limits = msgspec.structs.replace(limits, first_event_timeout_s=silence_s)
         budget_s = self._route.budget_s
         self._deadlines = Deadlines(
-            attempt.target.limits(self._limits),
-            now=self._clock(),
+            limits,
+            now=now,
             started_at=self._started_at,
             begin_by=self._started_at + budget_s if budget_s else None,
         )

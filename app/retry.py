@@ -4,8 +4,8 @@ Until an answer has begun a failure can be made good by another attempt:
 
 - at the same target, if the failure may pass, after a pause that doubles and is never less
   than the provider asked for;
-- at the next target, once the attempts or the time at this one are used up, or it asks for a
-  long wait, or its failure will not pass (a key that it refuses);
+- at the next target, once the attempts or half of the time at this one are used up, or it
+  was silent, or asks for a long wait, or its failure will not pass (a key that it refuses);
 - nowhere, if the failure is the request's own doing: a content filter's verdict is not to
   be got round.
 
@@ -48,6 +48,9 @@ FAILURES: Final = 3
 
 OUTCOMES: Final = 100
 """How many of the last streams are remembered of a target."""
+
+LEAST_S: Final = 0.001
+"""The least time to be silent: some begin late because their log was slow."""
 
 CLAIM_S: Final = 1.0
 """How long after a request was told to try a target no other is told to."""
@@ -241,9 +244,11 @@ class Step(NamedTuple):
 class Plan:
     """The attempts of one request.
 
-    `order` are the targets' indices as `arrange` gives them. No attempt begins after
-    `deadline`, and no other one at the same target later than `each_s` after its first: one
-    that said nothing for so long leaves the rest to the next.
+    `order` are the targets' indices as `arrange` gives them, `each_s` how long each target may
+    be silent. No attempt begins after `deadline`. A target that another one follows has
+    `each_s` for all its attempts, is not asked again in the second half of it, and never
+    after a silence, which may have been billed. The last one is not asked again later than
+    `each_s` after its first attempt.
     """
 
     def __init__(
@@ -253,7 +258,7 @@ class Plan:
         *,
         now: float,
         deadline: float,
-        each_s: float,
+        each_s: Sequence[float],
         chance: Callable[[], float],
     ) -> None:
         self._choices = choices
@@ -284,8 +289,11 @@ class Plan:
         self._errors.append(error)
         if error.code in FINAL:
             return None
-        wait_s = self._wait_here(error) if again or len(self._left) == 1 else None
-        until = min(self._deadline, self._here_since + self._each_s)
+        last = len(self._left) == 1
+        again = last or (again and error.code != "upstream_timeout")
+        wait_s = self._wait_here(error) if again else None
+        each_s = self._each_s[self._left[0]]
+        until = min(self._deadline, self._here_since + (each_s if last else each_s / 2))
         if wait_s is None or now + wait_s >= until:
             self._left.pop(0)
             self._here_since, self._tries, wait_s = now, 0, 0.0
@@ -294,6 +302,20 @@ class Plan:
         self._tries += 1
         self._attempt += 1
         return Step(self._left[0], wait_s, self._attempt)
+
+    def silence_s(self, now: float, *, trial: bool) -> float:
+        """Return how long the attempt that begins now may be silent.
+
+        A `trial` leaves half of the time to the targets that follow.
+        """
+        each_s = self._each_s[self._left[0]]
+        if len(self._left) == 1:
+            return each_s
+        if self._tries > 1:
+            each_s -= now - self._here_since
+        if trial:
+            each_s = min(each_s, (self._deadline - now) / 2)
+        return max(LEAST_S, round(each_s, 3))
 
     def verdict(self, model: str, last: RelayError) -> RelayError:
         """Give the one error that tells of all failures, `last` being that of the last one.

@@ -2,7 +2,9 @@
 
 from app.limits import FINISHED_WAIT_S, Deadlines, Timeouts
 
-LIMITS = Timeouts(first_event_timeout_s=100, idle_timeout_s=20, total_timeout_s=1000)
+LIMITS = Timeouts(
+    first_event_timeout_s=100, event_gap_timeout_s=70, idle_timeout_s=20, total_timeout_s=1000
+)
 
 
 def told(deadlines: Deadlines) -> tuple[float, str]:
@@ -27,9 +29,9 @@ def test_silence_after_an_event_is_idle():
 def test_bytes_without_events_end_too():
     deadlines = Deadlines(LIMITS, now=0)
     deadlines.on_bytes(50, events=True, finished=False)
-    deadlines.on_bytes(140, events=False, finished=False)
+    deadlines.on_bytes(110, events=False, finished=False)
 
-    assert (150, "sent no further event for 100 s") == told(deadlines)
+    assert (120, "sent no further event for 70 s") == told(deadlines)
 
 
 def test_finished_answer_waits_shortly_for_its_end_marker():

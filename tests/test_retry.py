@@ -40,7 +40,8 @@ def plan(
     """A plan over targets with so many attempts each, and no chance in it."""
     choices = [Choice(attempts=count) for count in attempts]
     order = order or list(range(len(choices)))
-    return Plan(choices, order, now=0, deadline=deadline, each_s=each_s, chance=lambda: 0)
+    times = [each_s] * len(choices)
+    return Plan(choices, order, now=0, deadline=deadline, each_s=times, chance=lambda: 0)
 
 
 def test_every_fault_and_final_code_is_a_code():
@@ -123,6 +124,39 @@ def test_a_target_alone_that_took_its_time_is_not_asked_again():
     tried.first()
 
     assert tried.next(BUSY, 10) is None
+
+
+def test_a_silent_target_that_another_follows_is_asked_once():
+    tried = plan(5, 5)
+    tried.first()
+
+    assert Step(1, 0, 2) == tried.next(SILENT, 10)
+    assert Step(1, PAUSE, 3) == tried.next(SILENT, 20)  # there is nobody else
+
+
+def test_a_target_is_not_asked_again_in_the_second_half_of_its_time():
+    tried = plan(5, 5, each_s=10)
+    tried.first()
+    assert Step(0, PAUSE, 2) == tried.next(BUSY, 4.5)
+    assert Step(1, 0, 3) == tried.next(BUSY, 5)
+
+
+def test_all_attempts_at_a_target_share_its_time():
+    tried = plan(5, 5, each_s=10)
+    tried.first()
+    assert 10 == tried.silence_s(1, trial=False)
+    tried.next(BUSY, 2)
+    assert 7 == tried.silence_s(3, trial=False)
+    tried.next(SILENT, 10)
+    assert 10 == tried.silence_s(12, trial=False)
+
+
+def test_a_trial_leaves_half_of_the_time_to_others():
+    tried = plan(5, 5, each_s=10, deadline=12)
+    tried.first()
+    assert 6 == tried.silence_s(0, trial=True)
+    tried.next(SILENT, 6)
+    assert 10 == tried.silence_s(6, trial=True)  # there is nobody else
 
 
 def test_targets_are_tried_in_the_order_that_is_given():

@@ -15,7 +15,10 @@ from app.upstreams.endpoints import Upstream
 from app.upstreams.routes import Route
 from app.upstreams.targets import Target
 
-TIMEOUTS = ("connect_timeout_s", "first_event_timeout_s", "idle_timeout_s", "total_timeout_s")
+TIMEOUTS = (
+    *("connect_timeout_s", "first_event_timeout_s", "event_gap_timeout_s"),
+    *("idle_timeout_s", "total_timeout_s"),
+)
 
 
 class TargetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,6 +30,7 @@ class TargetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempts: Attempts | None = None
     connect_timeout_s: Seconds | None = None
     first_event_timeout_s: Seconds | None = None
+    event_gap_timeout_s: Seconds | None = None
     idle_timeout_s: Seconds | None = None
     total_timeout_s: Seconds | None = None
 

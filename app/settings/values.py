@@ -49,6 +49,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     connect_timeout_s: Seconds = 10
     first_event_timeout_s: Seconds = 300
+    fallback_after_s: Seconds = 60
+    event_gap_timeout_s: Seconds = 300
     idle_timeout_s: Seconds = 60
     total_timeout_s: Seconds = 1800
     attempts: Attempts = 2

@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Sequence
 import msgspec
 
 from app.errors import RequestError
+from app.limits import Limits
 from app.retry import Breaker, Choice, Plan, Rules, State, arrange
 from app.upstreams.client import Client
 from app.upstreams.endpoints import Upstream
@@ -127,13 +128,17 @@ class Upstreams:
         upstream, own_name = self._listed.get(name) or self._find(name)
         return Route(name, (Target(upstream, own_name, self._choice),))
 
-    def plan(self, route: Route, *, now: float, deadline: float, each_s: float) -> Plan:
+    def plan(self, route: Route, *, now: float, deadline: float, limits: Limits) -> Plan:
         """Say in which order a route's targets are to be tried now."""
         choices = [target.choice for target in route.targets]
         breakers = [self.breakers.of(target) for target in route.targets]
         order = arrange(choices, breakers, now=now, chance=self._chance)
         if breakers[order[0]].passes(now):
             breakers[order[0]].claim(now)
+        each_s = [
+            target.silence_s(limits, last=index == order[-1])
+            for index, target in enumerate(route.targets)
+        ]
         return Plan(choices, order, now=now, deadline=deadline, each_s=each_s, chance=self._chance)
 
     def health(self, *, now: float) -> list[Health]:

@@ -49,6 +49,14 @@ class Target(msgspec.Struct, frozen=True):
         """Give the limits with what is otherwise here."""
         return msgspec.structs.replace(limits, **self.timeouts) if self.timeouts else limits
 
+    def silence_s(self, limits: Limits, *, last: bool) -> float:
+        """Return how long its first event may take; less if there is another to ask."""
+        own = self.timeouts.get("first_event_timeout_s")
+        if own is not None:
+            return own
+        silence_s = limits.first_event_timeout_s
+        return silence_s if last else min(silence_s, limits.fallback_after_s)
+
     def list_ignored(self, chat: ChatRequest) -> list[Notice]:
         """Tell what the request says that the dialect has no place for."""
         quirks = self.upstream.quirks or self.dialect.quirks()

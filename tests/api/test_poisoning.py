@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.test_routes import BUSY, Routed, answer, routed, text_of
+from tests.api.test_routes import BUSY, ROUTE, Routed, answer, routed, text_of
 from tests.serving import HELLO, chat
 from tests.upstream import Call, Hold, Step, head, reply, send, text, wait
 
@@ -126,3 +126,32 @@ async def test_a_trial_is_one_attempt(routed: Any) -> None:
 
         assert "b" == text_of(await chat(served.relay, model="fast"))
         assert 1 == len(served.a.calls) - before
+
+
+async def test_a_silent_trial_leaves_time_for_the_others(routed: Any) -> None:
+    async with routed(f"{ROUTE}budget_s = 2", attempts=1, breaker_pause_s=0.2) as served:
+        await fail_thrice(served)
+        await asyncio.sleep(0.25)
+        served.a.script = [Hold()]
+
+        assert "b" == text_of(await chat(served.relay, model="fast"))
+        assert 4 == len(served.a.calls)
+
+
+async def test_a_silent_trial_holds_up_the_next_one_for_a_while_only(routed: Any) -> None:
+    """A connection may hang on after its target is well again."""
+    times = {"breaker_pause_s": 0.3, "breaker_longest_pause_s": 0.6}
+    async with routed(attempts=1, **times) as served:
+        await fail_thrice(served)
+        await asyncio.sleep(0.35)
+        served.a.script = [Hold()]
+        served.a.called.clear()
+        trial = asyncio.create_task(chat(served.relay, model="fast"))
+        await asyncio.wait_for(served.a.called.wait(), 5)
+        served.a.script = answer("a")
+        assert "b" == text_of(await chat(served.relay, model="fast"))
+        await asyncio.sleep(0.7)
+
+        assert "a" == text_of(await chat(served.relay, model="fast"))
+        assert "closed" == (await served.states())["a/m-a"]
+        trial.cancel()

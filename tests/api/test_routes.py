@@ -253,6 +253,68 @@ async def test_a_target_that_is_silent_is_left_for_the_next(routed):
     assert (1, 1) == (len(served.a.calls), len(served.b.calls))
 
 
+@pytest.mark.parametrize("silence", [[Hold()], [head(), Hold()]], ids=["no head", "no event"])
+async def test_a_target_that_is_silent_for_its_own_time_is_asked_once(
+    silence: list[Step], routed: Any
+):
+    route = ROUTE.replace('"a/m-a"', '{ model = "a/m-a", first_event_timeout_s = 0.3 }')
+    async with routed(route, attempts=3) as served:
+        served.a.script, served.b.script = silence, answer()
+        events = await chat(served.relay, model="fast")
+
+    assert "fine" == text_of(events)
+    assert (1, 1) == (len(served.a.calls), len(served.b.calls))
+
+
+async def test_a_target_alone_that_is_silent_for_its_own_time_is_asked_once(routed):
+    route = ROUTE.replace('"a/m-a", "b/m-b"', '{ model = "a/m-a", first_event_timeout_s = 0.3 }')
+    async with routed(route, attempts=3) as served:
+        served.a.script = [Hold()]
+        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
+
+    assert (504, 1) == (response.status_code, len(served.a.calls))
+
+
+LATE = [wait(0.6), *answer("late")]
+
+
+@pytest.mark.parametrize(
+    ("targets", "first", "found"),
+    [
+        pytest.param('"a/m", "b/m"', LATE, "fine", id="another follows"),
+        pytest.param('"a/m"', LATE, "late", id="alone"),
+        pytest.param('"b/m", "a/m"', BUSY, "late", id="the last one"),
+        pytest.param(
+            '{ model = "a/m", first_event_timeout_s = 20 }, "b/m"', LATE, "late", id="its own time"
+        ),
+    ],
+)
+async def test_a_target_that_another_follows_is_left_sooner(
+    targets: str, first: list[Step], found: str, routed: Any
+):
+    route = ROUTE.replace('"a/m-a", "b/m-b"', targets)
+    async with routed(route, fallback_after_s=0.3) as served:
+        served.a.script = LATE
+        served.b.script = first if first is BUSY else answer()
+        events = await chat(served.relay, model="fast")
+
+    assert found == text_of(events)
+    assert 1 == len(served.a.calls)
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_later_events_have_a_time_of_their_own(own: bool, routed: Any):
+    times = {"first_event_timeout_s": 0.3, "event_gap_timeout_s": 20}
+    keys = ", ".join(f"{key} = {value}" for key, value in times.items())
+    route = ROUTE.replace('"a/m-a"', f'{{ model = "a/m-a", {keys} }}') if own else ROUTE
+    async with routed(route, **({"event_gap_timeout_s": 0.2} if own else times)) as served:
+        pings = [step for _ in range(12) for step in (send(": ping\n\n"), wait(0.05))]
+        served.a.script = [head(), send(text("fi")), *pings, send(text("ne") + FINISH + DONE)]
+        events = await chat(served.relay, model="fast")
+
+    assert ("completed", "fine") == (events[-1]["status"], text_of(events))
+
+
 async def test_the_budget_holds_over_all_attempts(routed):
     route = """
         [[route]]

@@ -4,12 +4,26 @@ import json
 
 import pytest
 
+from app.limits import Limits
 from app.requests import parse_chat_request
 from app.upstreams.endpoints import Upstream
 from app.upstreams.targets import Target
 
 TARGET = Target(Upstream("u", "http://127.0.0.1:9", "anthropic"), "m")
 OLLAMA = Target(Upstream("u", "http://127.0.0.1:9", "ollama"), "m")
+OWN = {"first_event_timeout_s": 200.0}
+
+
+@pytest.mark.parametrize(
+    ("own", "last", "silence_s"),
+    [({}, True, 300), ({}, False, 60), (OWN, True, 200), (OWN, False, 200)],
+)
+def test_a_target_is_left_after_a_minute_if_another_follows(
+    own: dict[str, float], last: bool, silence_s: float
+) -> None:
+    target = Target(Upstream("u", "http://127.0.0.1:9"), "m", timeouts=own)
+
+    assert silence_s == target.silence_s(Limits(), last=last)
 
 
 def told(target: Target, **fields: object) -> list[str]:
