@@ -169,11 +169,11 @@ def test_toml_of_the_documents_can_be_used(block, tmp_path):
     assert set(read.get("upstream", ())) <= names
 
 
-def test_other_host_is_three_lines_of_toml():
+def test_other_host_is_four_lines_of_toml():
     match = re.search(r"<!-- run: host -->\n```toml\n(.*?)```", README, re.DOTALL)
 
     assert match is not None
-    assert 3 == len(match[1].splitlines())
+    assert 4 == len(match[1].splitlines())
 
 
 if __name__ == "__main__":
