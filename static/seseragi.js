@@ -287,7 +287,7 @@ class Connection {
   constructor(response) {
     this.about = { status: response.status, requestId: response.headers.get('x-request-id') };
     const type = response.headers.get('content-type') ?? '';
-    if (!response.body || !/^text\/event-stream\b/i.test(type)) {
+    if (!response.body || !/^text\/event-stream\s*(;|$)/i.test(type)) {
       response.body?.cancel().catch(() => {});
       // Chromium takes a head that was cut for a whole one.
       if ('text/event-stream'.startsWith(type.toLowerCase())) throw lost(0, this.about);

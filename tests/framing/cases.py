@@ -450,6 +450,82 @@ UNFINISHED = [
     Case("end-after-done-and-lf", b"data: a\n\ndata: [DONE]\n", [A], message("[DONE]")),
 ]
 
+LONG = b"x" * 2000
+
+# What the suites of browsers and of other clients try that no rule above is alone in.
+TOGETHER = [
+    Case(
+        "comments-long-and-short-between-data",
+        b"data:1\r:\0\n:\r\ndata:2\n:" + LONG + b"\rdata:3\n:data:no\r:" + LONG + b"\ndata:4\n\n",
+        [message("1\n2\n3\n4")],
+    ),
+    Case(
+        "unfinished-event-changes-neither-id-nor-retry-of-the-one-before",
+        b"retry:1000\ndata:a\n\nid:1\nretry:2000\ndata:b",
+        [message("a", retry=1000)],
+        message("b", id="1", retry=2000),
+    ),
+    Case(
+        "data-empty-in-each-way",
+        b"data:\n\ndata\ndata\n\ndata:a\n\n",
+        [message(""), message("\n"), A],
+    ),
+    Case(
+        "event-empty-between-names",
+        b"event: \ndata:a\n\nevent:e\ndata:a\n\nevent\ndata:b\n\n",
+        [A, message("a", event="e"), B],
+    ),
+    Case(
+        "id-not-ascii-stays-until-reset",
+        b"id:\xe2\x80\xa6\ndata:a\n\ndata:b\n\nid\ndata:a\n\ndata:b\n\n",
+        [message("a", id="\u2026"), message("b", id="\u2026"), A, B],
+    ),
+    *[
+        Case(
+            f"id-with-nul-{name}-leaves-the-old",
+            b"id:1\ndata:a\n\nid:" + value + b"\ndata:b\n\n",
+            [message("a", id="1"), message("b", id="1")],
+        )
+        for name, value in [
+            ("alone", b"\0"),
+            ("after-a-space", b" \0"),
+            ("twice", b"\0\0"),
+            ("first", b"\x002"),
+            ("last", b"2\0"),
+            ("inside", b"2\x003"),
+        ]
+    ],
+    Case(
+        "names-nearly-data",
+        b"data:\0\ndata:  2\rData:no\ndata\0:no\ndata:1\r\0data:no\nda-ta:no\rdata_5\n"
+        b"data:3\rdata:\r\n data:no\ndata:4\n\n",
+        [message("\0\n 2\n1\n3\n\n4")],
+    ),
+    Case(
+        "retry-leading-zero-then-bad-ones",
+        b"retry:03000\nretry:1000x\nretry\nretry:\ndata:a\n\n",
+        [message("a", retry=3000)],
+    ),
+    Case(
+        "unknown-fields-among-data",
+        b"data:a\n data\ndata\nfoobar:xxx\njustsometext\n:comment\ndata:b\n\n",
+        [message("a\n\nb")],
+    ),
+    Case(
+        "spaces-first-in-values",
+        b"data:\ta\rdata: \ndata:b\n\n",
+        [message("\ta\n\nb")],
+    ),
+    Case("line-ends-of-all-kinds", b"data:a\r\ndata\ndata:b\r\n\r", [message("a\n\nb")]),
+    Case("nul-then-blank-lines", b"data:\0\n\n\n\n", [message("\0")]),
+    Case("name-and-utf-8", b"event:\xe2\x80\xa6\ndata:\xe2\x80\xa6\n\n", [message("…", event="…")]),
+    Case(
+        "long-lines-of-each-field",
+        b"id:" + LONG + b"\nevent:" + LONG + b"\ndata:a\n\n",
+        [message("a", event="x" * 2000, id="x" * 2000)],
+    ),
+]
+
 CASES = [
     *LINE_ENDS,
     *NOT_LINE_ENDS,
@@ -462,4 +538,5 @@ CASES = [
     *RETRY,
     *UTF_8,
     *UNFINISHED,
+    *TOGETHER,
 ]

@@ -197,6 +197,28 @@ test('another content type is refused', async (t) => {
   assert.deepEqual([error.code, error.message], ['invalid_response', 'expected text/event-stream, got application/json']);
 });
 
+for (const type of ['text/event-stream;', 'Text/Event-Stream', 'text/event-stream;x=bogus', 'text/event-stream ; charset=windows-1252']) {
+  test(`${type} is taken, as UTF-8`, async (t) => {
+    const base = await serve(t, (request, response) => {
+      response.writeHead(200, { ...SSE, 'content-type': type });
+      response.end(frames(EVENTS));
+    });
+
+    assert.deepEqual(await eventsOf(chat(REQUEST, { url: base })), EVENTS);
+  });
+}
+
+for (const type of ['text/event-stream-x', 'text/event-stream x', 'x text/event-stream', 'text/plain']) {
+  test(`${type} is refused`, async (t) => {
+    const base = await serve(t, (request, response) => {
+      response.writeHead(200, { ...SSE, 'content-type': type });
+      response.end(frames(EVENTS));
+    });
+
+    assert.equal((await failureOf(chat(REQUEST, { url: base }))).error.code, 'invalid_response');
+  });
+}
+
 for (const data of ['{"type":', 'null', '{"kind":"x"}']) {
   test(`an event with the data ${data} is refused`, async (t) => {
     const base = await serve(t, (request, response) => {
