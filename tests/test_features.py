@@ -23,6 +23,7 @@ This table is made from the code, by a test: `python -m tests.test_features` wri
 
 - yes: the request says it.
 - left out: the format has no place for it. The answer is none the less one to the request, and a `notice` with the code `field_ignored` tells.
+- adapted: the provider would refuse it so. It is left out or said otherwise, and the same `notice` tells.
 - refused: without it the answer would be another. The relay answers 400, and a route goes on to its next target.
 
 What a model can do is the provider's business: an image for a model that sees none is the provider's error.
@@ -73,6 +74,10 @@ FEATURES: dict[str, dict[str, Any]] = {
         }
     ),
     "`reasoning_effort`": asked(reasoning_effort="low", max_tokens=4000),
+    "`reasoning_effort`: max": asked(reasoning_effort="max", max_tokens=4000),
+    "`reasoning_effort` with a `temperature`": asked(
+        reasoning_effort="low", max_tokens=4000, temperature=0.5
+    ),
     "`max_tokens`": asked(max_tokens=100),
     "`temperature`": asked(temperature=0.5),
     "`top_p`": asked(top_p=0.9),
@@ -103,6 +108,8 @@ def outcome(dialect: str, request: dict[str, Any]) -> str:
         body = json.dumps(row.render_request(parsed, model="m"))
     except RequestError:
         return "refused"
+    if row.list_changes(parsed, model="m", quirks=row.quirks()):
+        return "adapted"
     lost = PROOF in json.dumps(request) and PROOF not in body
     return "left out" if lost else "yes"
 

@@ -1,6 +1,6 @@
 """What a dialect is: all that a relay needs to speak one format. No format is known here."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -8,7 +8,7 @@ import msgspec
 from app.errors import RelayError
 from app.events import Event, Status
 from app.framing.sse import Message
-from app.requests import Original
+from app.requests import ChatRequest, Original
 
 MODEL: Final = "{model}"
 """Where a path or a base URL wants the model's name."""
@@ -79,6 +79,10 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ()
 
 
+def _list_nothing(request: ChatRequest, *, model: str, quirks: Any) -> Sequence[str]:
+    return ()
+
+
 class Passed(NamedTuple):
     """What is sent of a request that came in the upstream's own words."""
 
@@ -103,6 +107,9 @@ class Dialect(NamedTuple):
     ignored: frozenset[str] = frozenset()
     """Fields of a chat request that the format has no place for, though the answer is none
     the less one to the request: they are left out, and a `notice` says so."""
+    list_changes: Callable[..., Sequence[str]] = _list_nothing
+    """(request, *, model, quirks) to what `render_request` leaves out or says otherwise since
+    the provider would refuse it, each as the end of a sentence about the upstream."""
     passes: Mapping[str, Callable[[Original], Passed]] = {}
     """By the name of the dialect that a client spoke: how its requests are sent on in their
     own words, rather than through ours."""

@@ -58,20 +58,22 @@ class Target(msgspec.Struct, frozen=True):
         return silence_s if last else min(silence_s, limits.fallback_after_s)
 
     def list_ignored(self, chat: ChatRequest) -> list[Notice]:
-        """Tell what the request says that the dialect has no place for."""
+        """Tell what the request says that the dialect has no place for, or would be refused."""
         quirks = self.upstream.quirks or self.dialect.quirks()
         ignored = sorted(self.dialect.ignored | {*quirks.ignored})
         fields = [field for field in ignored if _is_said(chat, field)]
         original = _original(chat)
-        notices = []
-        if original and original.front not in self.dialect.passes:
-            fields = sorted({*fields, *original.ignored})
-        elif original and (dropped := self._list_dropped(original)):
-            notices.append(f"is not set to take {', '.join(dropped)} from clients")
+        notices: list[str] = []
+        if original and original.front in self.dialect.passes:
+            if dropped := self._list_dropped(original):
+                notices.append(f"is not set to take {', '.join(dropped)} from clients: left out")
+        else:
+            fields = sorted({*fields, *(original.ignored if original else ())})
+            notices += self.dialect.list_changes(chat, model=self.model, quirks=quirks)
         if fields:
-            notices.append(f"knows no {', '.join(fields)}")
+            notices.append(f"knows no {', '.join(fields)}: left out")
         name = self.upstream.name
-        return [Notice("field_ignored", f"upstream {name!r} {n}: left out") for n in notices]
+        return [Notice("field_ignored", f"upstream {name!r} {notice}") for notice in notices]
 
     async def build_call(self, chat: ChatRequest, *, connect_timeout_s: float) -> Call:
         """Build the streaming call that answers a chat request.

@@ -52,3 +52,15 @@ def test_a_field_that_says_what_holds_anyway_is_not_told(fields: dict[str, objec
 def test_parallel_calls_hold_anyway_unless_they_are_forbidden() -> None:
     assert [] == told(OLLAMA, parallel_tool_calls=True)
     assert "parallel_tool_calls" in told(OLLAMA, parallel_tool_calls=False)[0]
+
+
+def test_what_would_be_refused_is_told_by_the_model_that_would() -> None:
+    thinking = {"reasoning_effort": "low", "temperature": 0}
+    said = "upstream 'u' takes no temperature but 1 for a model that thinks: left out"
+    gemini = Target(Upstream("u", "http://127.0.0.1:9", "gemini"), "gemini-3.6-flash")
+
+    assert [said] == told(TARGET, **thinking)
+    assert [] == told(TARGET, temperature=0)
+    assert ["upstream 'u' takes no reasoning_effort 'max': 'high' was sent"] == told(
+        gemini, reasoning_effort="max"
+    )

@@ -2,7 +2,13 @@
 
 from app.dialects.anthropic.original import pass_on
 from app.dialects.anthropic.parser import Parser
-from app.dialects.anthropic.request import IGNORED, Quirks, render_request, render_vertex_request
+from app.dialects.anthropic.request import (
+    IGNORED,
+    Quirks,
+    list_changes,
+    render_request,
+    render_vertex_request,
+)
 from app.dialects.dialect import Dialect
 from app.framing.lenient import LenientDecoder
 
@@ -15,6 +21,7 @@ DIALECT = Dialect(
     headers={"anthropic-version": "2023-06-01"},
     models_path="v1/models",
     ignored=IGNORED,
+    list_changes=list_changes,
     passes={"anthropic": pass_on},
 )
 
@@ -26,5 +33,6 @@ VERTEX = Dialect(
     quirks=Quirks,
     models_path=None,
     ignored=IGNORED,
+    list_changes=list_changes,
     passes={"anthropic": pass_on},
 )

@@ -1,12 +1,12 @@
 """What an upstream that speaks Anthropic Messages is sent, on any of its platforms."""
 
-import re
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from app.dialects.anthropic.messages import FORMAT, render_messages
+from app.dialects.anthropic.thinking import find_version, is_thinking, leave_out_refused
 from app.dialects.conversation import JSON_ONLY, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
 from app.requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
@@ -21,9 +21,6 @@ IGNORED: Final = frozenset(
 
 _VERTEX_VERSION: Final = "vertex-2023-10-16"
 _BEDROCK_VERSION: Final = "bedrock-2023-05-31"
-
-_VERSION: Final = re.compile(r"claude-(?:[a-z]+-)?([0-9])(?:[-.]([0-9]{1,2}))?(?![0-9])")
-"""As in "claude-3-7-sonnet-20250219", "claude-haiku-4-5@20251001", "claude-opus-5"."""
 
 _BUDGETS: Final = {
     **dict.fromkeys(("minimal", "low"), 1024),
@@ -86,7 +83,27 @@ def render_bedrock_request(
     return {"anthropic_version": _BEDROCK_VERSION, **body}
 
 
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
+    """Return what of a request is sent otherwise, since the API would refuse it."""
+    return _fit(request, model=model, quirks=quirks)[1]
+
+
+def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatRequest, list[str]]:
+    options = request.provider_options or {}
+    if "thinking" in options:
+        thinks = is_thinking(options["thinking"])
+    else:
+        thinks = request.reasoning_effort not in (None, "none")
+    if not thinks:
+        return request, []
+    if not quirks.sampling:
+        request = msgspec.structs.replace(request, temperature=None, top_p=None)
+    budgeted = _is_budgeted(model, quirks)
+    return leave_out_refused(request, model=model, budgeted=budgeted)
+
+
 def _render(request: ChatRequest, *, model: str, quirks: Quirks) -> dict[str, Any]:
+    request, _ = _fit(request, model=model, quirks=quirks)
     refuse_choices(request, format=FORMAT, what="more than one answer")
     system, turns = render_messages(request.messages)
     if isinstance(request.response_format, JsonObjectFormat):
@@ -170,8 +187,8 @@ def _output(request: ChatRequest, *, limit: int, budgeted: bool) -> dict[str, An
 def _is_budgeted(model: str, quirks: Quirks) -> bool:
     if quirks.thinking != "auto":
         return quirks.thinking == "budget"
-    version = _VERSION.search(model)
-    return version is not None and (int(version[1]), int(version[2] or 0)) < (4, 6)
+    version = find_version(model)
+    return version is not None and version < (4, 6)
 
 
 def _budget(effort: str, *, limit: int) -> dict[str, Any]:

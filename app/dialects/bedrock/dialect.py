@@ -4,10 +4,11 @@ from app.dialects.anthropic.original import pass_on_bedrock
 from app.dialects.anthropic.parser import Parser as AnthropicParser
 from app.dialects.anthropic.request import IGNORED as ANTHROPIC_IGNORED
 from app.dialects.anthropic.request import Quirks as AnthropicQuirks
+from app.dialects.anthropic.request import list_changes as list_anthropic_changes
 from app.dialects.anthropic.request import render_bedrock_request
 from app.dialects.bedrock.invoke import Decoder as InvokeDecoder
 from app.dialects.bedrock.parser import Parser
-from app.dialects.bedrock.request import IGNORED, Quirks, render_request
+from app.dialects.bedrock.request import IGNORED, Quirks, list_changes, render_request
 from app.dialects.dialect import Dialect
 from app.framing.eventstream import Decoder
 
@@ -20,6 +21,7 @@ CONVERSE = Dialect(
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
     ignored=IGNORED,
+    list_changes=list_changes,
 )
 
 INVOKE = Dialect(
@@ -31,5 +33,6 @@ INVOKE = Dialect(
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
     ignored=ANTHROPIC_IGNORED,
+    list_changes=list_anthropic_changes,
     passes={"anthropic": pass_on_bedrock},
 )

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from app.dialects.anthropic.thinking import find_version, is_thinking, leave_out_refused
 from app.dialects.bedrock.content import (
     FORMAT,
     Names,
@@ -37,6 +38,10 @@ IGNORED: Final = frozenset(
 """The fields of a request that Converse has no place for."""
 
 
+_EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
+_HIGHEST_WITHOUT_THINKING: Final = "high"
+
+
 class Quirks(CommonQuirks, frozen=True):
     """Nothing: there is one vendor."""
 
@@ -51,6 +56,7 @@ def render_request(
     Raises:
         RequestError: the format cannot say what the request does.
     """
+    request, _ = _fit(request, model=model)
     refuse_choices(request, format=FORMAT)
     system: list[dict[str, Any]] = []
     for message in request.messages:
@@ -70,6 +76,47 @@ def render_request(
     join_options(body, request.provider_options)
     body.pop("modelId", None)
     return body
+
+
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
+    """Return what of a request is sent otherwise, since Bedrock would refuse it."""
+    return _fit(request, model=model)[1]
+
+
+def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
+    options = request.provider_options
+    if not options and request.reasoning_effort is None:
+        return request, []
+    config = _find_thinking(options or {})
+    told: list[str] = []
+    if is_thinking(config):
+        budgeted = config["type"] == "enabled"
+        request, told = leave_out_refused(request, model=model, budgeted=budgeted)
+    request, changes = _fit_effort(request, model=model, thinks=is_thinking(config))
+    return request, told + changes
+
+
+def _find_thinking(options: dict[str, Any]) -> Any:
+    """Return what the options say of thinking; Claude's older name for it is the second."""
+    fields = options.get("additionalModelRequestFields")
+    if not isinstance(fields, dict):
+        return None
+    return fields.get("thinking", fields.get("reasoning_config"))
+
+
+def _fit_effort(request: ChatRequest, *, model: str, thinks: bool) -> tuple[ChatRequest, list[str]]:
+    """Make an effort one that Bedrock takes: up to "high" unless the model thinks."""
+    effort = request.reasoning_effort
+    if effort in (None, "none", "minimal"):
+        return request, []
+    version = find_version(model)
+    # Claude thinks unasked since 5.
+    thinks = thinks or (version is not None and version >= (5, 0))
+    highest = _EFFORTS[-1] if thinks else _HIGHEST_WITHOUT_THINKING
+    if effort in _EFFORTS[: _EFFORTS.index(highest) + 1]:
+        return request, []
+    told = f"takes no reasoning_effort {effort[:80]!r}: {highest!r} was sent"
+    return msgspec.structs.replace(request, reasoning_effort=highest), [told]
 
 
 def _render_messages(request: ChatRequest, *, model: str) -> list[dict[str, Any]]:
@@ -164,6 +211,5 @@ def _render_output(request: ChatRequest) -> dict[str, Any]:
             config["textFormat"] = {"type": "json_schema", "structure": structure}
     effort = request.reasoning_effort
     if effort and effort != "none":
-        # Bedrock knows low, medium, high, xhigh and max.
         config["effort"] = "low" if effort == "minimal" else effort
     return config

@@ -54,6 +54,11 @@ _NO_SIGNATURE: Final = "skip_thought_signature_validator"
 _BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192}
 """Google's own translation of efforts, in tokens."""
 _HIGHEST_BUDGET: Final = 24_576
+_HIGHEST_WORDS: Final = ("high", "xhigh", "max")
+"""The efforts that are the highest budget."""
+_LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh")
+_HIGHEST_LEVEL: Final = "high"
+"""The highest that every model has."""
 
 
 class Quirks(CommonQuirks, frozen=True):
@@ -95,6 +100,18 @@ def render_request(
         body["generationConfig"] = config
     join_options(body, request.provider_options)
     return body
+
+
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
+    """Return what of a request is sent otherwise, since Gemini would refuse it."""
+    effort = request.reasoning_effort
+    if effort is None or effort == "none":
+        return []
+    level = _settle(quirks, model).thinking == "level"
+    if effort in (_LEVELS if level else (*_BUDGETS, *_HIGHEST_WORDS)):
+        return []
+    sent = repr(_HIGHEST_LEVEL) if level else f"a budget of {_HIGHEST_BUDGET} tokens"
+    return [f"takes no reasoning_effort {effort[:80]!r}: {sent} was sent"]
 
 
 def _settle(quirks: Quirks, model: str) -> Quirks:
@@ -297,10 +314,9 @@ def _thinking(effort: str, *, quirks: Quirks) -> dict[str, Any]:
     """Give how much to think, and ask to be told what was thought."""
     if quirks.thinking == "level":
         # Gemini 3 cannot be told not to think; every model of it has this level.
-        return {
-            "includeThoughts": True,
-            "thinkingLevel": "LOW" if effort == "none" else effort.upper(),
-        }
+        known = effort if effort in _LEVELS else _HIGHEST_LEVEL
+        level = "low" if effort == "none" else known
+        return {"includeThoughts": True, "thinkingLevel": level.upper()}
     budget = _BUDGETS.get(effort, _HIGHEST_BUDGET)
     if not budget:
         return {"thinkingBudget": 0}  # thoughts cannot be asked for then

@@ -2,7 +2,7 @@
 
 from app.dialects.dialect import Dialect
 from app.dialects.openai_chat.parser import Parser
-from app.dialects.openai_chat.request import Quirks, render_request
+from app.dialects.openai_chat.request import Quirks, list_changes, render_request
 from app.framing.lenient import LenientDecoder
 
 DIALECT = Dialect(
@@ -11,4 +11,5 @@ DIALECT = Dialect(
     parser=Parser,
     render_request=render_request,
     quirks=Quirks,
+    list_changes=list_changes,
 )

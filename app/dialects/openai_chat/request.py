@@ -6,7 +6,14 @@ import msgspec
 
 from app.dialects.conversation import list_reasoning, parse_data_url
 from app.dialects.dialect import Quirks as CommonQuirks
-from app.requests import AssistantMessage, ChatRequest, OpaquePart, ReasoningPart
+from app.requests import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    OpaquePart,
+    ReasoningPart,
+    UserMessage,
+)
 
 GOOGLE_SIGNATURE = "google.thought_signature"
 """The format of the `opaque` that Gemini's Chat Completions route wants back with a call."""
@@ -47,6 +54,8 @@ class Quirks(CommonQuirks, frozen=True):
     """The tool choice that forces a call."""
     files: Literal["file", "document_url"] = "file"
     """How a message says that a file belongs to it."""
+    names: Literal["all", "user", "none"] = "all"
+    """Whose messages may have a `name`: Groq refuses any, xAI those of others than the user."""
     bare_audio: bool = False
     """Whether a sound is its base64 text, and no object with the format too."""
     developer: bool = True
@@ -86,12 +95,31 @@ def render_request(
         body["reasoning"] = {"effort": body.pop("reasoning_effort")}
     for message, rendered in zip(request.messages, body["messages"], strict=True):
         _edit_message(rendered, quirks=quirks)
+        if "name" in rendered and not _takes_name(message, quirks=quirks):
+            del rendered["name"]
         if isinstance(message, AssistantMessage):
             _edit_assistant(message, rendered, quirks=quirks)
     _edit_tools(body, quirks=quirks)
     if quirks.stream_options:
         body["stream_options"] = {"include_usage": True}
     return {**body, **options, "model": model, "stream": True}
+
+
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
+    """Return what of a request is left out, since the vendor would refuse it."""
+    if quirks.names == "all" and not quirks.plain:
+        return ()
+    for message in request.messages:
+        if getattr(message, "name", None) is not None and not _takes_name(message, quirks=quirks):
+            whose = "in other messages than the user's" if quirks.names == "user" else "in messages"
+            return (f"knows no name {whose}: left out",)
+    return ()
+
+
+def _takes_name(message: Message, *, quirks: Quirks) -> bool:
+    if quirks.plain or quirks.names == "none":
+        return False
+    return quirks.names == "all" or isinstance(message, UserMessage)
 
 
 def _edit_tools(body: dict[str, Any], *, quirks: Quirks) -> None:
@@ -111,8 +139,6 @@ def _edit_message(rendered: dict[str, Any], *, quirks: Quirks) -> None:
     rendered.pop("is_error", None)  # the format has no word for it
     if rendered["role"] == "developer" and (quirks.plain or not quirks.developer):
         rendered["role"] = "system"
-    if quirks.plain:
-        rendered.pop("name", None)
     content = rendered.get("content")
     if isinstance(content, list):
         rendered["content"] = [_edit_part(part, quirks=quirks) for part in content]

@@ -96,7 +96,7 @@ def test_what_only_tunes_is_left_out_and_listed() -> None:
         ({"top_p": 0.5, "stop": "x"}, "inferenceConfig", {"topP": 0.5, "stopSequences": ["x"]}),
         ({"metadata": {"a": "b"}}, "requestMetadata", {"a": "b"}),
         ({"metadata": {}}, "requestMetadata", None),
-        ({"reasoning_effort": "max"}, "outputConfig", {"effort": "max"}),
+        ({"reasoning_effort": "high"}, "outputConfig", {"effort": "high"}),
         ({"reasoning_effort": "minimal"}, "outputConfig", {"effort": "low"}),
         ({"reasoning_effort": "none"}, "outputConfig", None),
         ({"response_format": {"type": "text"}}, "outputConfig", None),

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.gemini.request import Quirks, render_request
+from app.dialects.gemini.request import Quirks, list_changes, render_request
 from app.dialects.table import DIALECTS
 from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
@@ -419,6 +419,32 @@ def test_an_effort_is_a_level_or_a_budget(effort: str, model: str, config: Any) 
     body = render({"reasoning_effort": effort}, model=model)
 
     assert body["generationConfig"] == {"thinkingConfig": config}
+
+
+@pytest.mark.parametrize(
+    ("effort", "model", "config", "told"),
+    [
+        ("max", "gemini-3.6-flash", "HIGH", "takes no reasoning_effort 'max': 'high' was sent"),
+        ("ultra", "gemini-latest", "HIGH", "takes no reasoning_effort 'ultra': 'high' was sent"),
+        ("xhigh", "gemini-3.1-pro", "XHIGH", None),
+        ("none", "gemini-3.1-pro", "LOW", None),
+        ("max", "gemini-2.5-pro", 24576, None),
+        (
+            *("ultra", "gemini-2.5-pro", 24576),
+            "takes no reasoning_effort 'ultra': a budget of 24576 tokens was sent",
+        ),
+    ],
+)
+def test_an_effort_beyond_those_it_knows_is_the_highest(
+    effort: str, model: str, config: str | int, told: str | None
+) -> None:
+    request = {"messages": HI, "reasoning_effort": effort}
+    parsed = parse_chat_request(json.dumps(request).encode())
+    thinking = render_request(parsed, model=model)["generationConfig"]["thinkingConfig"]
+
+    assert config in (thinking.get("thinkingLevel"), thinking.get("thinkingBudget"))
+    changes = list_changes(parsed, model=model, quirks=Quirks())
+    assert changes == ([] if told is None else [told])
 
 
 def test_how_effort_is_said_may_be_set() -> None:

@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.openai_chat.request import Quirks, render_request
+from app.dialects.openai_chat.request import Quirks, list_changes, render_request
 from app.dialects.table import DIALECTS
 from app.requests import parse_chat_request
+from app.upstreams.presets import PRESETS
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -239,6 +240,39 @@ def test_a_message_is_said_as_the_vendor_knows_it(
     quirks: dict[str, Any], given: dict[str, Any], sent: dict[str, Any]
 ) -> None:
     assert render({"messages": [given]}, **quirks)["messages"] == [sent]
+
+
+NAMED = [{"role": role, "content": "x", "name": "n"} for role in ("system", "user", "assistant")]
+ALL, USERS, NONE = ["system", "user", "assistant"], ["user"], []
+
+
+@pytest.mark.parametrize(
+    ("quirks", "messages", "kept", "told"),
+    [
+        ({}, NAMED, ALL, ()),
+        ({"names": "none"}, NAMED, NONE, ("knows no name in messages: left out",)),
+        ({"plain": True}, NAMED, NONE, ("knows no name in messages: left out",)),
+        ({"names": "none"}, [{"role": "user", "content": "x"}], NONE, ()),
+        (
+            *({"names": "user"}, NAMED, USERS),
+            ("knows no name in other messages than the user's: left out",),
+        ),
+        ({"names": "user"}, NAMED[1:2], USERS, ()),
+    ],
+)
+def test_names_go_where_they_are_taken(
+    quirks: dict[str, Any], messages: list[Any], kept: list[str], told: tuple[str, ...]
+) -> None:
+    rendered = render({"messages": messages}, **quirks)["messages"]
+    request = parse_chat_request(json.dumps({"messages": messages}).encode())
+
+    assert kept == [message["role"] for message in rendered if "name" in message]
+    assert told == list_changes(request, model="m", quirks=msgspec.convert(quirks, Quirks))
+
+
+@pytest.mark.parametrize(("preset", "names"), [("groq", "none"), ("xai", "user")])
+def test_hosts_that_refuse_names_are_known(preset: str, names: str) -> None:
+    assert names == msgspec.convert(PRESETS[preset].quirks, Quirks).names
 
 
 def test_only_what_tunes_may_be_left_out() -> None:

@@ -1,0 +1,51 @@
+"""What Claude refuses beside thinking, on any platform that has it.
+
+While it thinks, `temperature` may only be 1 and `top_p` not be below 0.95, and up to Claude
+4.7 no tool choice may force a call.
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from app.requests import ChatRequest, ToolChoice
+
+_VERSION: Final = re.compile(r"claude-(?:[a-z]+-)?([0-9])(?:[-.]([0-9]{1,2}))?(?![0-9])")
+"""As in "claude-3-7-sonnet-20250219", "claude-haiku-4-5@20251001", "claude-opus-5"."""
+
+_LOWEST_TOP_P: Final = 0.95
+
+
+def find_version(model: str) -> tuple[int, int] | None:
+    """Return the version in a model's name, such as (4, 5)."""
+    found = _VERSION.search(model)
+    return None if found is None else (int(found[1]), int(found[2] or 0))
+
+
+def is_thinking(config: object) -> bool:
+    """Return whether a `thinking` of a request lets the model think."""
+    return isinstance(config, dict) and config.get("type") in ("enabled", "adaptive")
+
+
+def leave_out_refused(
+    request: ChatRequest, *, model: str, budgeted: bool
+) -> tuple[ChatRequest, list[str]]:
+    """Return a request, whose answer is thought about, without what would be refused then.
+
+    The second value says what was changed, each as the end of a sentence about the upstream.
+    """
+    changes: dict[str, Any] = {}
+    told: list[str] = []
+    if request.temperature is not None and min(request.temperature, 1) != 1:
+        changes["temperature"] = None
+        told.append("takes no temperature but 1 for a model that thinks: left out")
+    if request.top_p is not None and request.top_p < _LOWEST_TOP_P:
+        changes["top_p"] = None
+        told.append(f"takes no top_p below {_LOWEST_TOP_P} for a model that thinks: left out")
+    version = find_version(model)
+    forced = request.tool_choice == "required" or isinstance(request.tool_choice, ToolChoice)
+    if forced and (budgeted or (version is not None and version < (4, 8))):
+        changes["tool_choice"] = "auto"
+        told.append("takes no forced tool_choice for a model that thinks: 'auto' was sent")
+    return (msgspec.structs.replace(request, **changes) if changes else request), told
