@@ -6,7 +6,6 @@ takes; nginx also has the lines for WebSockets that are in everybody's.
 
 import asyncio
 import contextlib
-import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile import BODY, SMUGGLED, in_chunks, pieces, statuses, tell
-from tests.needs import program
+from tests.needs import missing, program
 from tests.proxies.programs import Proxy, _nginx, free_port, running
 from tests.serving import serve_relay
 from tests.upstream import DONE, FINISH, head, send, serve_upstream, text
@@ -214,14 +213,14 @@ public class Ask {
 """
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="no java on the path")
 async def test_javas_own_client_may_offer_http_2(tmp_path):
+    java = program("java")
     (tmp_path / "Ask.java").write_text(JAVA)
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("fine") + FINISH + DONE)]
         ran = await asyncio.to_thread(
             subprocess.run,
-            ["java", "Ask.java", f"{relay.url}/v1/chat", BODY.decode()],
+            [java, "Ask.java", f"{relay.url}/v1/chat", BODY.decode()],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -230,6 +229,6 @@ async def test_javas_own_client_may_offer_http_2(tmp_path):
         )
 
     if "compiler" in ran.stderr:
-        pytest.skip("java without a compiler")
+        missing("no compiler beside java")
     assert 2 == ran.stdout.count("200 "), ran
     assert 2 == ran.stdout.count('"completed"')
