@@ -193,6 +193,10 @@ def _completed(output: list[Any]) -> bytes:
     return _event("completed", response={"status": "completed", "output": output})
 
 
+def _message(text: str) -> dict[str, Any]:
+    return {"type": "message", "content": [{"type": "output_text", "text": text}]}
+
+
 RESPONSES: dict[str, Shape] = {
     "tiny texts": many(lambda n: _event("output_text.delta", delta="a")),
     "turns of text and reasoning": turns(
@@ -201,6 +205,29 @@ RESPONSES: dict[str, Shape] = {
     ),
     "texts of one item": many(
         lambda n: _event("output_text.delta", output_index=0, content_index=n, delta="a")
+    ),
+    "texts of one item, and wholes elsewhere": once(
+        lambda size: [
+            *fill(size // 2, lambda n: _event("output_text.delta", content_index=n, delta="a")),
+            *fill(
+                size // 2,
+                lambda n: _event("output_text.done", content_index=n + 10**6, text="ab"[n % 2 :]),
+            ),
+        ]
+    ),
+    "items, and wholes of others": turns(
+        lambda n: _event("output_text.delta", output_index=n, delta="a"),
+        lambda n: _item("done", n + 10**6, **_message("a" if n % 4 else "b")),
+    ),
+    "wholes of others than a long item": many(
+        lambda n: _item("done", n, **_message("b")),
+        before=_event("output_text.delta", output_index=10**6, delta="a" * 100_000),
+    ),
+    "a part for each token": once(
+        lambda size: [
+            *fill(size, lambda n: _event("output_text.delta", content_index=n, delta="a")),
+            _item("done", 0, **_message("a" * size)),
+        ]
     ),
     "annotations of texts that are none": many(
         lambda n: _event("output_text.annotation.added", content_index=n, annotation={})
@@ -220,7 +247,7 @@ RESPONSES: dict[str, Shape] = {
         lambda size: _completed(
             rows(
                 size,
-                lambda n: {"type": "message", "content": [{"type": "output_text", "text": "a"}]},
+                lambda n: _message("a"),
             )
         )
     ),

@@ -5,11 +5,14 @@ Copilot gives an item another id with every event [openai-responses--id-rotation
 
 What was told cannot be taken back. So a whole text that comes after its deltas (`.done`,
 the item, the response) adds what they lack; where it contradicts them a notice says so.
+
+Hosts differ in how they count. vLLM counts on before it ends an item, so that its whole text
+stands under the next index, and others count a part of each token. A whole text is told anew
+only if it is not what pieces under other indexes have said already.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from itertools import product
 from typing import Any, Final
 
 from app.dialects.bounds import ENTRY
@@ -19,6 +22,16 @@ from app.dialects.openai_responses.tools import (
     read_citation,
     read_image,
     read_values,
+)
+from app.dialects.openai_responses.wholes import (
+    Item,
+    Left,
+    Text,
+    find_rest,
+    is_end_of,
+    join,
+    read_part,
+    read_texts,
 )
 from app.dialects.shape import Shape
 from app.dialects.untyped import count, mapping, mappings, string
@@ -37,37 +50,6 @@ CUSTOM: Final = "openai.custom_tool_call"
 _CALLS: Final = ("function_call", "custom_tool_call")
 
 
-@dataclass(slots=True)
-class Text:
-    """A text that comes in pieces, or in one, or both."""
-
-    pieces: list[str] = field(default_factory=list)
-    block: int | None = None
-    disputed: bool = False
-    """Whether a whole contradicted the deltas; then the deltas stand."""
-
-
-@dataclass(slots=True)
-class Item:
-    number: int
-    """Of the item among all, in the order in which they began."""
-    type: str
-    call_id: str = ""
-    name: str = ""
-    hosted: bool = False
-    """Whether it is a tool that the provider runs itself."""
-    done: bool = False
-    matched: bool = False
-    """Whether the list at the end of the response has it."""
-    block: int | None = None
-    texts: dict[tuple[str, int], Text] = field(default_factory=dict)
-
-    def said(self, kind: str) -> str:
-        """Give what all texts of a kind say so far."""
-        texts = (text for (of, _), text in self.texts.items() if of == kind)
-        return "".join(piece for text in texts for piece in text.pieces)
-
-
 class Items:
     """Takes the events of one stream that speak of items."""
 
@@ -75,10 +57,14 @@ class Items:
         self._shape = shape
         self._all: list[Item] = []
         self._at: dict[int, Item] = {}
+        self._elsewhere: dict[int, Item] = {}
+        """The items whose wholes came under an index that is not theirs, by that index."""
         self._latest = 0
         """The index of the item that was added last: some hosts give texts no index."""
         self._writing: Text | None = None
         """The text whose block is open, unless something else closed it."""
+        self._tellers: dict[str, Item] = {}
+        """The last item of which a piece was told, by the kind of its text."""
         self._writers: dict[str, Callable[[int, str], None]] = {
             "text": shape.text,
             "refusal": shape.refusal,
@@ -91,20 +77,26 @@ class Items:
         given = mapping(event.get("item"))
         item = self._find(event, given, new=True)
         self._latest = self._place(event)
+        self._elsewhere.pop(self._latest, None)
         # Perplexity so announces a search of its own, which is another item when it is done.
         self._tell(item, given, begin=given.get("status") != "completed")
 
     def finish(self, event: dict[str, Any]) -> None:
         """Take `response.output_item.done`."""
         given = mapping(event.get("item"))
-        self._settle(self._find(event, given), given)
+        place, kind = self._place(event), string(given.get("type"))
+        found = (self._at.get(place), self._elsewhere.get(place))
+        item = next((item for item in found if item is not None and item.type == kind), None)
+        self._settle(self._teller(item, given) or self._find(event, given), given)
 
     def finish_all(self, output: object) -> None:
         """Take the `output` of a response that ended: what came before it is not repeated."""
-        left = _Left(self._all)
+        left = Left(self._all)
         for given in mappings(output):
             kind = string(given.get("type"))
-            item = left.take(kind, string(given.get("call_id"))) or self._begin(kind)
+            item = left.take(kind, string(given.get("call_id")))
+            item = self._teller(item, given) or self._begin(kind)
+            item.matched = True
             self._settle(item, given)
 
     def delta(self, event: dict[str, Any], kind: str) -> None:
@@ -117,23 +109,25 @@ class Items:
 
     def whole(self, event: dict[str, Any], kind: str) -> None:
         """Take a whole text, whose pieces may have come before."""
-        item, index = self._typed(event, kind), _index(event, kind)
         whole = string(event.get("text")) or string(event.get("refusal"))
+        item, index = self._owner(event, kind, whole), _index(event, kind)
         if kind == "reasoning" and self._text(item, kind, index).pieces:
             return  # it may be one of several parts, which the item has all of
-        self._compare(item, kind, index, whole, logprobs=event.get("logprobs"))
+        self._match(item, kind, index, whole, logprobs=event.get("logprobs"))
 
     def part(self, event: dict[str, Any]) -> None:
         """Take `response.content_part.done`."""
         part = mapping(event.get("part"))
         if part.get("type") in ("output_text", "refusal"):
-            kind = "text" if part["type"] == "output_text" else "refusal"
-            self._content(self._typed(event, kind), _index(event, kind), part)
+            kind, whole = read_part(part)
+            item, index = self._owner(event, kind, whole), _index(event, kind)
+            self._match(item, kind, index, whole, logprobs=part.get("logprobs"))
+            self._cite_all(item, index, part)
 
     def annotation(self, event: dict[str, Any]) -> None:
         """Take `response.output_text.annotation.added`."""
         text = self._text(self._typed(event, "text"), "text", _index(event, "text"))
-        self._cite(text, mapping(event.get("annotation")))
+        self._cite(text.block, mapping(event.get("annotation")))
 
     def arguments(self, event: dict[str, Any]) -> None:
         """Take a piece of a call's arguments."""
@@ -142,7 +136,7 @@ class Items:
     def all_arguments(self, event: dict[str, Any]) -> None:
         """Take a call's whole arguments."""
         whole = string(event.get("arguments")) or string(event.get("input"))
-        self._compare(self._typed(event, "call"), "call", 0, whole)
+        self._match(self._owner(event, "call", whole), "call", 0, whole)
 
     def code(self, event: dict[str, Any]) -> None:
         """Take a piece of what the provider's own tool is given."""
@@ -169,6 +163,41 @@ class Items:
             item = self._at[index] = self._begin(_TYPES.get(kind, ""))
         return item
 
+    def _owner(self, event: dict[str, Any], kind: str, whole: str) -> Item:
+        """Return the item whose whole text an event has, by its index or by what was told."""
+        place = self._place(event)
+        item, other = self._at.get(place), self._elsewhere.get(place)
+        if not whole or (item is not None and _may_have(item, kind) and kind in item.loose):
+            return self._typed(event, kind)
+        if other is not None and kind in other.loose:
+            return other
+        other = self._tellers.get(kind)
+        if other is not None and not other.done:
+            told = join(other.loose[kind].values(), whole)
+            if told and find_rest(told, whole) is not None:
+                self._elsewhere[place] = other
+                return other
+        return self._typed(event, kind)
+
+    def _teller(self, item: Item | None, given: dict[str, Any]) -> Item | None:
+        """Return the item of which a whole item is the end: `item`, by its index, else another.
+
+        One that has told nothing may stand for the last one that has.
+        """
+        if item is not None and (item.done or item.loose or item.block is not None):
+            return item
+        texts = read_texts(given)
+        # What was thought may be told under one name and listed under the other.
+        for kind, whole in product(texts, texts.values()):
+            other = self._tellers.get(kind)
+            if other is None or other.done or other.type != given.get("type"):
+                continue
+            if is_end_of(other, given, kind, whole):
+                if item is not None:
+                    item.done = item.matched = True
+                return other
+        return item
+
     def _begin(self, kind: str) -> Item:
         item = Item(len(self._all), kind)
         self._all.append(item)
@@ -176,10 +205,13 @@ class Items:
         return item
 
     def _text(self, item: Item, kind: str, index: int) -> Text:
-        text = item.texts.get((kind, index))
+        texts = item.texts.get(kind)
+        if texts is None:
+            texts = item.texts[kind] = {}
+        text = texts.get(index)
         if text is None:
             self._shape.hold(2 * ENTRY)
-            text = item.texts[kind, index] = Text()
+            text = texts[index] = Text()
         return text
 
     def _type(self, item: Item, piece: str) -> None:
@@ -208,8 +240,7 @@ class Items:
         if item.hosted:
             self._hosted(item, given)
         elif item.type in _CALLS:
-            whole = string(given.get("arguments")) or string(given.get("input"))
-            self._compare(item, "call", 0, whole)
+            self._compare(item, "call", 0, read_texts(given)["call"])
             self._shape.end_tool_call(0, item.block)
         elif item.type == "message":
             self._message(item, given)
@@ -220,31 +251,24 @@ class Items:
         item.done = True
 
     def _message(self, item: Item, given: dict[str, Any]) -> None:
-        for index, part in enumerate(mappings(given.get("content"))):
-            self._content(item, index, part)
+        parts = list(enumerate(mappings(given.get("content"))))
+        for kind in ("text", "refusal"):
+            self._match_all(item, kind, {i: p for i, p in parts if read_part(p)[0] == kind})
+        for index, part in parts:
+            self._cite_all(item, index, part)
         self._close(item)
-        if any(text.pieces for text in item.texts.values()):
+        if item.told("text") or item.told("refusal"):
             self._shape.opaque(0, PHASE, string(given.get("phase")))
-
-    def _content(self, item: Item, index: int, part: dict[str, Any]) -> None:
-        """Take a whole part of a message."""
-        if part.get("type") == "refusal":
-            self._compare(item, "refusal", index, string(part.get("refusal")))
-        elif part.get("type") == "output_text":
-            logprobs = part.get("logprobs")
-            self._compare(item, "text", index, string(part.get("text")), logprobs=logprobs)
-            for annotation in mappings(part.get("annotations")):
-                self._cite(self._text(item, "text", index), annotation)
 
     def _reasoning(self, item: Item, given: dict[str, Any]) -> None:
         content = [string(part.get("text")) for part in mappings(given.get("content"))]
-        summary = [string(part.get("text")) for part in mappings(given.get("summary"))]
+        summary = mappings(given.get("summary"))
+        summed = "".join(string(part.get("text")) for part in summary)
         # Some hosts send the same under one name and list it under the other.
         if "".join(content) != item.said("summary"):
             self._compare(item, "reasoning", 0, "".join(content))
-        if "".join(summary) != item.said("reasoning"):
-            for index, text in enumerate(summary):
-                self._compare(item, "summary", index, text)
+        if summed != item.said("reasoning"):
+            self._match_all(item, "summary", dict(enumerate(summary)))
         # That of `output_item.added` is not whole [openai-responses/reasoning-summary-tool].
         encrypted = string(given.get("encrypted_content"))
         if self._is_writing(item):
@@ -267,9 +291,13 @@ class Items:
         if item.hosted:
             self._type(item, piece)
             return
-        self._text(item, "call", 0).pieces.append(piece)
+        text = self._text(item, "call", 0)
+        text.pieces.append(piece)
         free = item.type == "custom_tool_call"
         begun = item.block is not None
+        if not begun:
+            item.loose["call"] = {0: text}
+            self._tellers["call"] = item
         item.block = self._shape.tool_call(
             0,
             index=item.number,
@@ -291,10 +319,48 @@ class Items:
         if text is not self._writing:
             self._shape.end_text(0)
             self._writing = text
+            self._tellers[kind] = item
+            item.loose.setdefault(kind, {})[index] = text
         text.pieces.append(piece)
         self._writers[kind](0, piece)
         if text.block is None:
             text.block = self._shape.text_block(0)
+
+    def _match(
+        self, item: Item, kind: str, index: int, whole: str, *, logprobs: object = None
+    ) -> None:
+        """Add what a whole text has beyond its pieces, which may stand under other indexes."""
+        text, loose = item.texts.get(kind, {}).get(index), item.loose.get(kind, {})
+        if whole and loose and (len(loose) > 1 or text is None or not text.pieces):
+            told = join(loose.values(), whole)
+            rest = None if told is None else find_rest(told, whole)
+            if rest is not None:
+                self._write(item, kind, next(reversed(loose)), rest)
+                loose.clear()
+                self._text(item, kind, index).whole = whole
+                return
+        self._compare(item, kind, index, whole, logprobs=logprobs)
+        loose.pop(index, None)
+
+    def _match_all(self, item: Item, kind: str, parts: dict[int, dict[str, Any]]) -> None:
+        """Add what all whole parts of a kind have beyond the pieces of an item."""
+        wholes = {index: read_part(part)[1] for index, part in parts.items()}
+        told = item.told(kind)
+        strange = not told.keys() <= wholes.keys()
+        if strange or any(
+            not text.disputed and find_rest(text.said, wholes[index]) is None
+            for index, text in told.items()
+        ):
+            rest = find_rest(item.said(kind), "".join(wholes.values()))
+            if rest is not None:
+                self._write(item, kind, next(reversed(told)), rest)
+                return
+            if strange:
+                if wholes and not any(text.disputed for text in told.values()):
+                    self._dispute(kind)
+                return
+        for index, whole in wholes.items():
+            self._compare(item, kind, index, whole, logprobs=parts[index].get("logprobs"))
 
     def _compare(
         self, item: Item, kind: str, index: int, whole: str, *, logprobs: object = None
@@ -305,58 +371,46 @@ class Items:
         text = self._text(item, kind, index)
         if text.disputed:
             return
-        sent = "".join(text.pieces)
-        if sent == whole:
-            return
-        # By UTF-16 units: a delta may end in half a character.
-        had, has = (t.encode("utf-16-le", "surrogatepass") for t in (sent, whole))
-        if has.startswith(had):
-            self._write(item, kind, index, has[len(had) :].decode("utf-16-le", "surrogatepass"))
-            if not sent:
-                self._shape.logprobs(0, mappings(logprobs))
-        else:
+        rest = find_rest(text.said, whole)
+        if rest is None:
             text.disputed = True
-            what = "tool call" if kind == "call" else kind
-            told = f"the whole {what} differs from the pieces that the upstream sent of it"
-            self._shape.notice("upstream_contradiction", told)
+            self._dispute(kind)
+        elif rest:
+            new = not text.pieces
+            self._write(item, kind, index, rest)
+            if new:
+                self._shape.logprobs(0, mappings(logprobs))
 
-    def _cite(self, text: Text, annotation: dict[str, Any]) -> None:
-        self._shape.source(0, **read_citation(annotation), block=text.block)
+    def _dispute(self, kind: str) -> None:
+        what = "tool call" if kind == "call" else kind
+        told = f"the whole {what} differs from the pieces that the upstream sent of it"
+        self._shape.notice("upstream_contradiction", told)
+
+    def _cite_all(self, item: Item, index: int, part: dict[str, Any]) -> None:
+        """Take the annotations of a whole part."""
+        annotations = mappings(part.get("annotations"))
+        if not annotations or part.get("type") != "output_text":
+            return
+        text = self._text(item, "text", index)
+        block = text.block
+        if block is None:  # its pieces have another index
+            blocks = (text.block for text in item.texts["text"].values())
+            block = next((block for block in blocks if block is not None), None)
+        for annotation in annotations:
+            self._cite(block, annotation)
+
+    def _cite(self, block: int | None, annotation: dict[str, Any]) -> None:
+        self._shape.source(0, **read_citation(annotation), block=block)
 
     def _is_writing(self, item: Item) -> bool:
         """Whether the block of one of the item's texts is open."""
-        return any(text is self._writing for text in item.texts.values())
+        texts = item.texts.values()
+        return any(text is self._writing for of in texts for text in of.values())
 
     def _close(self, item: Item) -> None:
         if self._is_writing(item):
             self._shape.end_text(0)
             self._writing = None
-
-
-class _Left:
-    """The items that the list at the end of a response did not name yet."""
-
-    def __init__(self, items: Iterable[Item]) -> None:
-        self._left: dict[tuple[str, str | None], deque[Item]] = {}
-        """In their order, by type and the id of their call, and by type alone."""
-        for item in items:
-            for key in ((item.type, item.call_id), (item.type, None)):
-                self._left.setdefault(key, deque()).append(item)
-
-    def take(self, kind: str, call_id: str) -> Item | None:
-        """Take the item that the list names: a call by its id, else the next of its type."""
-        keys = [(kind, call_id), (kind, "")] if call_id else [(kind, None)]
-        found = [item for item in map(self._next, keys) if item is not None]
-        item = min(found, key=lambda item: item.number, default=None)
-        if item is not None:
-            item.matched = True
-        return item
-
-    def _next(self, key: tuple[str, str | None]) -> Item | None:
-        items = self._left.get(key, deque())
-        while items and items[0].matched:
-            items.popleft()
-        return items[0] if items else None
 
 
 _TYPES: Final = {

@@ -109,7 +109,12 @@ class Parser(Answer):
             categories = mapping(verdict.get("content_filter_results"))
             self._shape.content_filter(0, "prompt" if prompt else "completion", categories)
         # "message" is a body that was no stream, "done" OpenRouter's and LM Studio's end.
-        end = string(response.get("status")) if end in ("message", "done") else end
+        status = string(response.get("status"))
+        if end in ("message", "done") or (end == "completed" and status in _ENDS):
+            end = status
+        details = mapping(response.get("incomplete_details"))
+        if end == "completed" and details.get("reason"):
+            end = "incomplete"
         if end in _ENDS:
             self._end(response, end)
 

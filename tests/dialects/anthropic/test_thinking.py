@@ -74,7 +74,7 @@ def test_claude_is_sent_what_it_takes(row: Row, render: Callable[..., dict[str, 
     _, model, fields, sent, told = row
     request = parse(fields)
     body = render(request, model=model)
-    found = {name: body[name] for name in ("temperature", "top_p") if name in body}
+    found: dict[str, Any] = {n: body[n] for n in ("temperature", "top_p") if n in body}
     if "tool_choice" in body:
         found["tool_choice"] = body["tool_choice"]["type"]
 
@@ -117,7 +117,9 @@ LADDER = [
 def test_converse_takes_no_more_effort_than_the_model_thinks(
     effort: str, thinking: dict[str, Any], sent: str
 ) -> None:
-    options = {"additionalModelRequestFields": {"thinking": thinking}} if thinking else {}
+    options: dict[str, Any] = {}
+    if thinking:
+        options = {"additionalModelRequestFields": {"thinking": thinking}}
     request = parse({"reasoning_effort": effort, "provider_options": options})
     told = [f"takes no reasoning_effort {effort!r}: {sent!r} was sent"]
 

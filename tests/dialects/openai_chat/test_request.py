@@ -243,7 +243,8 @@ def test_a_message_is_said_as_the_vendor_knows_it(
 
 
 NAMED = [{"role": role, "content": "x", "name": "n"} for role in ("system", "user", "assistant")]
-ALL, USERS, NONE = ["system", "user", "assistant"], ["user"], []
+ALL, USERS = ["system", "user", "assistant"], ["user"]
+NONE: list[str] = []
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,12 @@ def ended(status: str = "completed", **response: Any) -> dict[str, Any]:
     return {"type": f"response.{status}", "response": {**known, **response}}
 
 
+def completed_as(status: str, reason: str | None = None) -> dict[str, Any]:
+    """A response that the event calls completed, and that says itself what it is."""
+    details = {"incomplete_details": {"reason": reason}} if reason else {}
+    return {**ended(status, **details), "type": "response.completed"}
+
+
 COMPLETED = ended()
 
 
@@ -802,6 +808,10 @@ def test_a_stream_is_its_events(sent: list[dict[str, Any]], expected: list[Event
         (ended("incomplete", incomplete_details={"reason": "content_filter"}), "content_filter"),
         (ended("incomplete", incomplete_details={"reason": "max_messages"}), "unknown"),
         (ended("incomplete", incomplete_details=None), "unknown"),
+        (completed_as("incomplete", "max_output_tokens"), "length"),
+        (completed_as("incomplete", "content_filter"), "content_filter"),
+        (completed_as("incomplete", None), "unknown"),
+        (completed_as("completed", "max_output_tokens"), "length"),
     ],
 )
 def test_an_incomplete_answer_says_why(end: dict[str, Any], reason: Any) -> None:
@@ -828,6 +838,14 @@ def test_a_call_that_is_announced_as_complete_waits_for_its_arguments() -> None:
         {"choice": 0, "id": "d", "name": "g", "arguments": "{}"},
     ]
     assert end_of(found).finish_reason == "tool_calls"
+
+
+def test_a_response_counts_by_its_own_status() -> None:
+    failed = {**completed_as("failed"), "response": {"status": "failed", "error": {"code": "x"}}}
+
+    assert end_of(run(delta("a"), failed)).status == "failed"
+    assert end_of(run(delta("a"), completed_as("cancelled"))).status == "cancelled"
+    assert run(delta("a"), completed_as("in_progress")) == stopped(text("a"))
 
 
 def test_a_call_that_was_cut_off_stays_incomplete() -> None:
