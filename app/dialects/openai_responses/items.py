@@ -15,9 +15,14 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any, Final
 
+import msgspec
+
 from app.dialects.bounds import ENTRY
 from app.dialects.openai_responses.tools import (
+    asks_caller,
+    is_answer,
     is_provider_tool,
+    key_of,
     name_tool,
     read_citation,
     read_image,
@@ -34,7 +39,7 @@ from app.dialects.openai_responses.wholes import (
     read_texts,
 )
 from app.dialects.shape import Shape
-from app.dialects.untyped import count, mapping, mappings, string
+from app.dialects.untyped import clean, count, mapping, mappings, string
 
 ENCRYPTED: Final = "openai"
 """The format of encrypted reasoning at the end of its block."""
@@ -46,6 +51,10 @@ PHASE: Final = "openai.phase"
 """The format of the `opaque` that says whether what stands before it was commentary."""
 CUSTOM: Final = "openai.custom_tool_call"
 """The format of the `opaque` of a call whose arguments are any text."""
+
+ITEM: Final = "openai.item"
+"""The format of an `opaque` that is a whole item, as JSON: of a tool that the caller runs, or
+what answers it."""
 
 _CALLS: Final = ("function_call", "custom_tool_call")
 
@@ -59,6 +68,8 @@ class Items:
         self._at: dict[int, Item] = {}
         self._elsewhere: dict[int, Item] = {}
         """The items whose wholes came under an index that is not theirs, by that index."""
+        self._asked: dict[str, str] = {}
+        """The types of the items that ask the caller for more, by `key_of`."""
         self._latest = 0
         """The index of the item that was added last: some hosts give texts no index."""
         self._writing: Text | None = None
@@ -98,6 +109,11 @@ class Items:
             item = self._teller(item, given) or self._begin(kind)
             item.matched = True
             self._settle(item, given)
+
+    @property
+    def asked(self) -> list[str]:
+        """What the caller is asked to do that is no tool call, by the types of the items."""
+        return sorted({*self._asked.values()})
 
     def delta(self, event: dict[str, Any], kind: str) -> None:
         """Take a piece of a text."""
@@ -282,6 +298,14 @@ class Items:
         typed = "".join(self._text(item, "input", 0).pieces)
         if values := read_values(given, typed=typed):
             self._shape.provider_tool(0, name_tool(given), block=item.block, **values)
+        key = key_of(given)
+        if asks_caller(given):
+            data = msgspec.json.encode(clean(given)).decode()
+            self._shape.opaque(0, ITEM, data, block=item.block)
+            self._shape.hold(ENTRY + len(key))
+            self._asked[key] = item.type
+        elif is_answer(given):
+            self._asked.pop(key, None)
         if image := read_image(given):
             self._shape.end_text(0)
             self._shape.media(0, image[0], data=image[1])

@@ -131,7 +131,12 @@ class Parser(Answer):
         else:
             details = mapping(response.get("incomplete_details"))
             why = string(details.get("reason")) if end == "incomplete" else end
-            self._shape.finish(0, end, reason=parse_finish(why))
+            asked = self._items.asked
+            if asked:
+                told = f"the model asks for {', '.join(asked)}, which only the client can answer"
+                self._shape.notice("client_item", told)
+            waits = asked and end == "completed"
+            self._shape.finish(0, end, reason="tool_calls" if waits else parse_finish(why))
             self._complete()
 
     def _audio(self, event: dict[str, Any]) -> None:

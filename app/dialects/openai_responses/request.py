@@ -1,13 +1,21 @@
 """What an upstream that speaks Responses is sent: the conversation as a list of items."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.conversation import join_text, refuse_choices, unsupported
+from app.dialects.conversation import join_text, parse_object, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
-from app.dialects.openai_responses.items import COMPACTION, CUSTOM, ENCRYPTED, PHASE, REASONING
+from app.dialects.openai_responses.items import (
+    COMPACTION,
+    CUSTOM,
+    ENCRYPTED,
+    ITEM,
+    PHASE,
+    REASONING,
+)
+from app.dialects.openai_responses.tools import CALLERS_ITEMS, is_answer, key_of
 from app.errors import RequestError
 from app.requests import (
     AssistantMessage,
@@ -142,12 +150,13 @@ def _render_input(messages: Sequence[Message], *, quirks: Quirks) -> list[dict[s
         for call in message.tool_calls or ()
         if _is_custom(call)
     }
+    given = _read_items(messages)
     items: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
         place = f"messages[{number}]"
         match message:
             case AssistantMessage():
-                items += _Turn(quirks).render(message)
+                items += _Turn(quirks, given).render(message)
                 items += map(_render_call, message.tool_calls or ())
             case ToolMessage():
                 items.append(_render_result(message, custom=custom))
@@ -156,6 +165,39 @@ def _render_input(messages: Sequence[Message], *, quirks: Quirks) -> list[dict[s
                 content = _render_content(message.content, place=f"{place}.content")
                 items.append({"role": role, "content": content})
     return items
+
+
+def _read_items(messages: Sequence[Message]) -> dict[str, dict[str, Any]]:
+    """Return the items that go back as they came, by the text of their `opaque`.
+
+    One that asks the client goes back with its answer only: OpenAI refuses it alone.
+
+    Raises:
+        RequestError: one is no such item.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for number, message in enumerate(messages):
+        if not isinstance(message, AssistantMessage) or not isinstance(message.content, list):
+            continue
+        for index, part in enumerate(message.content):
+            if isinstance(part, OpaquePart) and part.format == ITEM:
+                place = f"messages[{number}].content[{index}].data"
+                found[part.data] = _parse_item(part.data, place=place)
+    asked = {key_of(item) for item in found.values() if not is_answer(item)}
+    answered = {key_of(item) for item in found.values() if is_answer(item)}
+    return {data: item for data, item in found.items() if key_of(item) in asked & answered}
+
+
+def _parse_item(data: str, *, place: str) -> dict[str, Any]:
+    item = parse_object(data)
+    if item is None:
+        raise RequestError("invalid_request", f"{place}: it is no JSON object")
+    kind = item.get("type")
+    if not isinstance(kind, str) or kind not in CALLERS_ITEMS:
+        known = ", ".join(sorted(CALLERS_ITEMS))
+        what = f"{str(kind)[:60]!r} is not taken here (only {known})"
+        raise RequestError("invalid_request", f"{place}.type: {what}")
+    return item
 
 
 def _render_content(content: str | Sequence[Part], *, place: str) -> str | list[dict[str, Any]]:
@@ -206,8 +248,9 @@ def _render_result(message: ToolMessage, *, custom: set[str]) -> dict[str, Any]:
 class _Turn:
     """One assistant message but for its calls, as items: messages, and reasoning between them."""
 
-    def __init__(self, quirks: Quirks) -> None:
+    def __init__(self, quirks: Quirks, items: Mapping[str, dict[str, Any]]) -> None:
         self._quirks = quirks
+        self._items = items
         self._said: list[dict[str, Any]] = []
         self._thought: list[str] = []
 
@@ -232,6 +275,10 @@ class _Turn:
         elif part.format in (REASONING, ENCRYPTED):
             yield from self._end_said(None)
             yield from self._end_thought(part.data)
+        elif part.format == ITEM:
+            if part.data in self._items:
+                yield from self._rest()
+                yield self._items[part.data]
         elif part.format == COMPACTION:
             yield from self._rest()
             yield {"type": "compaction", "encrypted_content": part.data}

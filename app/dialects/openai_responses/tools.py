@@ -5,7 +5,7 @@ Pure functions of an item as the provider sent it.
 
 from typing import Any, Final
 
-from app.dialects.untyped import count, decode, string, words
+from app.dialects.untyped import count, decode, mapping, string, words
 
 XAI_TOOLS: Final = frozenset(
     (
@@ -14,6 +14,16 @@ XAI_TOOLS: Final = frozenset(
     )
 )
 """The custom tool calls that xAI answers itself; it knows no custom tools of its callers."""
+
+CALLERS_ITEMS: Final = frozenset(
+    (
+        *("computer_call", "computer_call_output", "shell_call", "shell_call_output"),
+        *("local_shell_call", "local_shell_call_output"),
+        *("apply_patch_call", "apply_patch_call_output"),
+        *("mcp_approval_request", "mcp_approval_response"),
+    )
+)
+"""What is asked of the caller's own machine, or of the caller, and the answers."""
 
 _CALLERS: Final = ("function_call", "function_call_output", "custom_tool_call_output")
 _MORE: Final = (
@@ -34,6 +44,27 @@ def is_provider_tool(item: dict[str, Any]) -> bool:
         return string(item.get("name")) in XAI_TOOLS
     ran = kind.endswith(("_call", "_call_output")) and kind not in _CALLERS
     return ran or kind in _MORE
+
+
+def asks_caller(item: dict[str, Any]) -> bool:
+    """Whether the caller has to do what the item says, before the model can go on."""
+    kind = string(item.get("type"))
+    if kind == "mcp_approval_request":
+        return True
+    # A shell of OpenAI's own stands in a container.
+    place = mapping(item.get("environment")).get("type")
+    return kind in CALLERS_ITEMS and kind.endswith("_call") and place != "container_reference"
+
+
+def key_of(item: dict[str, Any]) -> str:
+    """Return what an item that asks the caller, and the item that answers it, have in common."""
+    key = string(item.get("approval_request_id")) or string(item.get("call_id"))
+    return key or ("" if is_answer(item) else string(item.get("id")))
+
+
+def is_answer(item: dict[str, Any]) -> bool:
+    """Whether an item says what a tool gave, or what the caller decided."""
+    return string(item.get("type")).endswith(("_output", "_response"))
 
 
 def name_tool(item: dict[str, Any]) -> str:

@@ -129,7 +129,8 @@ def test_converse_takes_no_more_effort_than_the_model_thinks(
 
 
 def test_what_is_no_object_lets_nobody_think() -> None:
-    for options in ({"additionalModelRequestFields": 5}, {"additionalModelRequestFields": {}}):
+    for fields in (5, {}, {"thinking": 5}):
+        options: dict[str, Any] = {"additionalModelRequestFields": fields}
         request = parse({"temperature": 0, "provider_options": options})
         assert converse.list_changes(request, model=OLD, quirks=converse.Quirks()) == []
 

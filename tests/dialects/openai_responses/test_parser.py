@@ -123,6 +123,12 @@ def called(*found: list[Event]) -> list[Event]:
     return [*before, ChoiceEnd("tool_calls", "completed"), StreamEnd("completed", "tool_calls")]
 
 
+def waiting(asked: str, *found: list[Event]) -> list[Event]:
+    """What comes before it, and an end that waits for the client to do what is asked."""
+    told = f"the model asks for {asked}, which only the client can answer"
+    return called(*found, [Notice("client_item", told)])
+
+
 def code_of(found: list[Event]) -> str | None:
     """The code of the error that the stream ended with."""
     error = end_of(found).error
@@ -527,7 +533,8 @@ COMPLETE: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
             done("mcp_approval_request", 3, name="roll", arguments="{}", server_label="s"),
             COMPLETED,
         ],
-        stopped(
+        waiting(
+            "mcp_approval_request",
             [
                 ProviderTool(0, "mcp_list_tools"),
                 ProviderTool(0, "mcp_list_tools", output=[{"name": "roll"}]),
@@ -537,7 +544,13 @@ COMPLETE: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
                 ProviderTool(2, "roll", input="{", output={"message": "no"}),
                 ProviderTool(3, "roll"),
                 ProviderTool(3, "roll", input={}),
-            ]
+                Opaque(
+                    "openai.item",
+                    '{"type":"mcp_approval_request","id":"y","name":"roll","arguments":"{}",'
+                    '"server_label":"s"}',
+                    3,
+                ),
+            ],
         ),
     ),
     (
@@ -551,17 +564,49 @@ COMPLETE: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
             done("function_call_output", 5, output="x"),
             COMPLETED,
         ],
-        stopped(
+        waiting(
+            "computer_call, local_shell_call",
             [
                 ProviderTool(0, "file_search"),
                 ProviderTool(0, "file_search", input=["a"], output=[{"file_id": "f"}]),
                 ProviderTool(1, "local_shell"),
                 ProviderTool(1, "local_shell", input={"command": ["ls"]}),
+                Opaque(
+                    "openai.item",
+                    '{"type":"local_shell_call","id":"y","action":{"command":["ls"]},"call_id":"c"}',
+                    1,
+                ),
                 ProviderTool(2, "computer"),
                 ProviderTool(2, "computer", input={"type": "click"}),
+                Opaque(
+                    "openai.item", '{"type":"computer_call","id":"y","action":{"type":"click"}}', 2
+                ),
                 ProviderTool(3, "hologram"),
                 ProviderTool(4, "shell"),
                 ProviderTool(4, "shell", output=[{"stdout": "x"}]),
+            ],
+        ),
+    ),
+    (
+        "a-shell-of-the-providers-asks-nobody",
+        [
+            done("shell_call", call_id="a", environment={"type": "container_reference"}),
+            done("shell_call", 1, call_id="b", action={"commands": ["ls"]}),
+            done("shell_call_output", 2, call_id="b", output=[]),
+            COMPLETED,
+        ],
+        stopped(
+            [
+                ProviderTool(0, "shell"),
+                ProviderTool(1, "shell"),
+                ProviderTool(1, "shell", input={"commands": ["ls"]}),
+                Opaque(
+                    "openai.item",
+                    '{"type":"shell_call","id":"y","call_id":"b","action":{"commands":["ls"]}}',
+                    1,
+                ),
+                ProviderTool(2, "shell"),
+                ProviderTool(2, "shell", output=[]),
             ]
         ),
     ),

@@ -423,6 +423,48 @@ def test_an_answer_goes_back_as_the_items_it_was() -> None:
     ]
 
 
+CLICK = {"type": "computer_call", "id": "i", "call_id": "c", "action": {"type": "click"}}
+CLICKED = {"type": "computer_call_output", "call_id": "c", "output": {"image_url": "data:,"}}
+ASK = {"type": "mcp_approval_request", "id": "m", "name": "roll", "arguments": "{}"}
+YES = {"type": "mcp_approval_response", "approval_request_id": "m", "approve": True}
+
+
+def item_parts(*given: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"type": "opaque", "format": "openai.item", "data": json.dumps(one)} for one in given]
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ([CLICK], []),
+        ([CLICKED], []),
+        ([CLICK, CLICKED], [CLICK, CLICKED]),
+        ([ASK, YES], [ASK, YES]),
+        ([ASK, CLICK, CLICKED], [CLICK, CLICKED]),
+    ],
+)
+def test_items_of_the_client_go_back_with_their_answers(given: Any, sent: Any) -> None:
+    text = {"type": "text", "text": "I click."}
+    said = {"role": "assistant", "content": "I click."}
+
+    assert items(answer(text, *item_parts(*given))) == [said, *sent]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("[]", "messages[0].content[0].data: it is no JSON object"),
+        ('{"type":"item_reference"}', "messages[0].content[0].data.type: 'item_reference' is not"),
+        ('{"type":["a"]}', "messages[0].content[0].data.type: \"['a']\" is not taken here"),
+    ],
+)
+def test_other_items_do_not_go_in_as_they_are(data: str, said: str) -> None:
+    with pytest.raises(RequestError) as raised:
+        items(answer({"type": "opaque", "format": "openai.item", "data": data}))
+
+    assert raised.value.message.startswith(said)
+
+
 def test_the_table_names_the_dialect() -> None:
     dialect = DIALECTS["openai_responses"]
 
