@@ -195,7 +195,9 @@ class Attempt:
                 if not (isinstance(body, Body) and body.at_end):
                     await _finish_body(body)
                 return
-        await self._taker.take(self._redacted(self.parser.close(self._decoder.close())))
+        tail = self._decoder.close()
+        end = self.parser.close(tail, strange=self._decoder.strange)
+        await self._taker.take(self._redacted(end))
 
     def _read_rest(self, body: Body | AsyncGenerator[bytes]) -> None:
         """Take what came before the body failed, and a message that lacks only its end."""

@@ -31,6 +31,8 @@ class Answer:
         self._upstream = upstream
         self._choices = choices
         self._shape = Shape()
+        self._fed = False
+        """Whether there was any message but the one that the end of input left."""
 
     @property
     def ended(self) -> bool:
@@ -46,6 +48,7 @@ class Answer:
 
     def feed(self, message: Message) -> list[Event]:
         """Take the next message."""
+        self._fed = True
         if not self._shape.ended:
             try:
                 self._message(message)
@@ -53,10 +56,11 @@ class Answer:
                 self._fail("upstream_invalid_response", str(excess))
         return self._shape.take()
 
-    def close(self, tail: Message | None) -> list[Event]:
+    def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
         """Take the end of input, and `tail`, the message that it left unterminated.
 
-        A tail that is complete lost only its terminator; any other was cut.
+        A tail that is complete lost only its terminator; any other was cut. A body without any
+        message was not cut if it is `strange`: it is the answer of something else.
         """
         if tail is not None and not self._shape.ended:
             try:
@@ -66,6 +70,9 @@ class Answer:
         if not self._shape.ended:
             if self._is_whole():
                 self._complete()
+            elif strange and tail is None and not self._fed:
+                told = "answered with nothing that is an event or JSON; check its base URL"
+                self._fail("upstream_invalid_response", told)
             else:
                 self._fail("upstream_truncated", "ended its answer before it was complete")
         return self._shape.take()

@@ -27,6 +27,10 @@ class Decoder(Protocol):
             FramingError: a limit is exceeded.
         """
 
+    @property
+    def strange(self) -> bool:
+        """Whether something came, or nothing, that no answer of the format has. Asked last."""
+
     def close(self) -> Message | None:
         """Take the end of input; give the message that it left unterminated.
 
@@ -60,8 +64,8 @@ class Parser(Protocol):
     def feed(self, message: Message) -> list[Event]:
         """Take the next message."""
 
-    def close(self, tail: Message | None) -> list[Event]:
-        """Take the end of input, and the message that it left unterminated."""
+    def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
+        """Take the end of input, the message that it left unterminated, and `Decoder.strange`."""
 
     def cut(self, error: RelayError) -> list[Event]:
         """Take the loss of the connection: too late to matter if `finished`, else a failure."""

@@ -76,6 +76,11 @@ class Decoder:
             return []
         return self._frames()
 
+    @property
+    def strange(self) -> bool:
+        """Whether nothing came at all."""
+        return not self._started
+
     def close(self) -> Message | None:
         """End the input; return the document, or the mark of a frame that was cut.
 

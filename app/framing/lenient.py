@@ -19,6 +19,7 @@ from app.framing.sse import BOM, Decoder, Message
 MAX_RAW: Final = 64 * 2**10
 """The longest JSON without `data:`, in bytes."""
 
+_FIELDS: Final = (b"data", b"event", b"id", b"retry")
 _SPACE: Final = b" \t\r\n"
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|$)')
 
@@ -37,6 +38,8 @@ class LenientDecoder(Decoder):
         self._raw: list[bytes] = []
         self._raw_size = 0
         self._depth = 0
+        self.strange = False
+        """Whether a line, or all of the body, has no place in an event stream. Known at the end."""
 
     def feed(self, data: bytes) -> list[Message]:
         """Take the next bytes and return the messages that they complete.
@@ -58,7 +61,10 @@ class LenientDecoder(Decoder):
         """
         if self._document is not None:
             return self._document.close()
+        rest = bytes(self._partial[:8])
+        torn = bool(rest) and any(field.startswith(rest) for field in _FIELDS)
         message = super().close()
+        self.strange = self._head is not None or (self.strange and not torn)
         if self._messages:  # from the last line, which had no line end
             return self._messages.pop()
         if message is None and self._raw:
@@ -71,6 +77,8 @@ class LenientDecoder(Decoder):
             self._messages.append(Message("error", text, self._id, self._retry))
         elif self._raw or line.lstrip()[:1] in (b"{", b"["):
             self._take_raw(line)
+        else:
+            self.strange = True
 
     def _decide(self, head: bytes, data: bytes) -> bytes:
         """Look for the first byte that is neither white space nor of the BOM."""

@@ -63,6 +63,11 @@ class NdjsonDecoder:
         messages, self._messages = self._messages, []
         return messages
 
+    @property
+    def strange(self) -> bool:
+        """Whether nothing came at all."""
+        return self._at_start
+
     def close(self) -> Message | None:
         """End the input; return the message whose end did not come.
 

@@ -129,3 +129,32 @@ def test_a_long_string_that_never_ends_takes_no_time() -> None:
     decoder = LenientDecoder()
 
     assert decoder.feed(b':\n{"' + b'\\"' * 30_000 + b"\n") == []
+
+
+STRANGE = {
+    b"": True,
+    b" \r\n": True,
+    b"\xef\xbb\xbf": True,
+    b"It works!": True,
+    b"It works!\n": True,
+    b"<html>\n<p>a: b</p>\n</html>\n": True,
+    b": hello\n\n": False,
+    b": hello\n\noops\n": True,
+    b"event: a\n\n": False,
+    b"retry: 5\n": False,
+    b"dat": False,
+    b"data: a": False,
+    b"data: a\n\n": False,
+    b'{"a":': False,
+    b"error: a\n": False,
+}
+
+
+@pytest.mark.parametrize("body", STRANGE)
+def test_a_body_that_is_no_stream_is_known_however_it_is_cut(body: bytes) -> None:
+    for at in range(len(body) + 1):
+        decoder = LenientDecoder()
+        for piece in (body[:at], body[at:]):
+            decoder.feed(piece)
+        decoder.close()
+        assert decoder.strange == STRANGE[body]

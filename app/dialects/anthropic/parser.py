@@ -9,7 +9,7 @@ from typing import Any, Final
 from app.dialects.answer import Answer
 from app.dialects.anthropic.blocks import Blocks
 from app.dialects.untyped import count, decode, mapping, short, string, words
-from app.events import Event, TokenCounts
+from app.events import TokenCounts
 from app.framing.sse import Message
 
 _EVENTS: Final = frozenset(
@@ -32,13 +32,7 @@ class Parser(Answer):
         super().__init__(upstream=upstream, choices=choices)
         self._blocks = Blocks(self._shape, upstream=upstream)
         self._usage: dict[str, Any] = {}
-        self._fed = False
         self._started = False
-
-    def feed(self, message: Message) -> list[Event]:
-        """Take the next message."""
-        self._fed = True
-        return super().feed(message)
 
     def _message(self, message: Message) -> None:
         data = message.data.strip()

@@ -25,7 +25,6 @@ class Parser(Answer):
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)
         self._deltas = Deltas(self._shape)
-        self._fed = False
 
     @property
     def finished(self) -> bool:
@@ -36,7 +35,6 @@ class Parser(Answer):
         return self._shape.finished or self._deltas.whole
 
     def _message(self, message: Message) -> None:
-        self._fed = True
         if self.model and self.upstream_id and message.event != "error":
             chunk = usual.parse(message.data)
             if chunk is not None and self._deltas.feed_usual(chunk):

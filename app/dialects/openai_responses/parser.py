@@ -13,7 +13,7 @@ from app.dialects.failure import parse_finish_error
 from app.dialects.finish import parse_finish
 from app.dialects.openai_responses.items import Items
 from app.dialects.untyped import count, decode, mapping, mappings, short, string, words
-from app.events import Event, TokenCounts
+from app.events import TokenCounts
 from app.framing.sse import Message
 
 _ENDS: Final = ("completed", "incomplete", "failed", "cancelled")
@@ -26,7 +26,6 @@ class Parser(Answer):
         super().__init__(upstream=upstream, choices=choices)
         items = self._items = Items(self._shape)
         self._sound: int | None = None
-        self._fed = False
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "response.output_text.delta": lambda e: items.delta(e, "text"),
             "response.output_text.done": lambda e: items.whole(e, "text"),
@@ -50,11 +49,6 @@ class Parser(Answer):
             "response.audio.transcript.delta": lambda e: items.delta(e, "text"),
             "error": self._refuse,
         }
-
-    def feed(self, message: Message) -> list[Event]:
-        """Take the next message."""
-        self._fed = True
-        return super().feed(message)
 
     def _message(self, message: Message) -> None:
         data = message.data.strip()
