@@ -359,6 +359,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         base_url_env="LITELLM_PROXY_API_BASE",
         key_env=("LITELLM_PROXY_API_KEY",),
         added_by="URL",
+        quirks={"send_reasoning": "thinking_blocks"},
         page="litellm",
     ),
     "ollama": Preset(

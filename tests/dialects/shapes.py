@@ -91,6 +91,18 @@ CHAT: dict[str, Shape] = {
     "turns of text and reasoning": turns(
         lambda n: _delta(content="a"), lambda n: _delta(reasoning="b")
     ),
+    "signed thoughts": many(
+        lambda n: _delta(thinking_blocks=[{"thinking": "a", "signature": "b"}, {"data": "c"}])
+    ),
+    "results of a search": many(
+        lambda n: _chat(
+            {"index": 0, "delta": {"content": "a"}},
+            web_search=[{"link": f"https://a/{n % 50}"}, {"link": f"https://b/{n}"}],
+        )
+    ),
+    "reasoning in parts": many(
+        lambda n: _delta(content=[{"type": "reasoning", "summary": [{"text": "a"}]}])
+    ),
     "calls": many(lambda n: _call(index=n, id=f"i{n}", **_fragment("{}", name="f"))),
     "calls of one id": many(lambda n: _call(index=n, id="i", **_fragment("{}", name="f"))),
     "calls without a name": many(lambda n: _call(index=n, id=f"i{n}", **_fragment("{"))),

@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 
 from app.dialects.bounds import ENTRY
-from app.dialects.openai_chat.request import GOOGLE_SIGNATURE
+from app.dialects.openai_chat.request import GOOGLE_SIGNATURE, LITELLM, LITELLM_REDACTED
 from app.dialects.openai_chat.usual import Chunk
 from app.dialects.shape import Shape
 from app.dialects.untyped import count, decode, mapping, mappings, string, words
@@ -77,7 +77,7 @@ class Deltas:
             for result in mappings(chunk["prompt_filter_results"]):
                 verdict = mapping(result.get("content_filter_results"))
                 self._shape.content_filter(0, "prompt", verdict)
-        if "search_results" in chunk or "citations" in chunk:
+        if "search_results" in chunk or "citations" in chunk or "web_search" in chunk:
             self._citations(chunk)
 
     def _message(self, chunk: dict[str, Any], choice: dict[str, Any], index: int) -> dict[str, Any]:
@@ -128,6 +128,8 @@ class Deltas:
             content = self._thought(index, content, thought=google.get("thought") is True)
         if details := delta.get("reasoning_details"):
             self._details(index, mappings(details), spoken=bool(reasoning))
+        if blocks := delta.get("thinking_blocks"):
+            self._thinking_blocks(index, mappings(blocks), spoken=bool(reasoning))
         if isinstance(content, str):
             shape.text(index, content)
         elif content:
@@ -136,7 +138,8 @@ class Deltas:
         if refusal := string(delta.get("refusal")):
             shape.refusal(index, refusal)
         if calls := delta.get("tool_calls"):
-            calls = mappings(calls)
+            # TGI has one call where the others have a list.
+            calls = [calls] if isinstance(calls, dict) else mappings(calls)
             for place, call in enumerate(calls):
                 self._tool_call(index, call, place=place if len(calls) > 1 else None)
         if signature := string(google.get("thought_signature")):
@@ -188,8 +191,19 @@ class Deltas:
             self._shape.sign(index, "signature", signature, format=name)
             self._shape.sign(index, "encrypted", data, format=name)
 
+    def _thinking_blocks(self, index: int, blocks: list[dict[str, Any]], *, spoken: bool) -> None:
+        """Take LiteLLM's copy of Claude's thinking; `reasoning_content` has its text too."""
+        for block in blocks:
+            if not spoken:
+                self._shape.reasoning(index, string(block.get("thinking")))
+            signature, data = string(block.get("signature")), string(block.get("data"))
+            self._shape.sign(index, "signature", signature, format=LITELLM)
+            if signature or data:  # which end a block
+                self._shape.end_text(index)
+            self._shape.opaque(index, LITELLM_REDACTED, data)
+
     def _part(self, index: int, part: dict[str, Any]) -> None:
-        """Take a part of Mistral's list content [mistral/reasoning-hybrid]."""
+        """Take a part of list content: of Mistral [mistral/reasoning-hybrid] or Databricks."""
         shape = self._shape
         match part.get("type"):
             case "text":
@@ -201,6 +215,9 @@ class Deltas:
                     shape.reasoning(index, string(piece.get("text")))
                 signature = string(part.get("signature"))
                 shape.sign(index, "signature", signature, format="")
+            case "reasoning":
+                for piece in mappings(part.get("summary")):
+                    shape.reasoning(index, string(piece.get("text")))
             case "refusal":
                 shape.refusal(index, string(part.get("refusal")))
             case "reference":
@@ -274,13 +291,16 @@ class Deltas:
         )
 
     def _citations(self, chunk: dict[str, Any]) -> None:
-        """Take the lists that Perplexity repeats on every chunk and xAI sends on the last."""
+        """Take the lists that Perplexity repeats on every chunk, xAI and Z.ai send once."""
         for result in mappings(chunk.get("search_results")):
             self._shape.source(0, url=words(result.get("url")), title=words(result.get("title")))
         citations = chunk.get("citations")
         for citation in citations if isinstance(citations, list) else []:
             url = words(citation) or words(mapping(citation).get("url"))
             self._shape.source(0, url=url, title=words(mapping(citation).get("title")))
+        for result in mappings(chunk.get("web_search")):
+            url, title = words(result.get("link")), words(result.get("title"))
+            self._shape.source(0, url=url, title=title, cited_text=words(result.get("content")))
 
     def _executed(self, index: int, tool: dict[str, Any], *, position: int) -> None:
         """Take a tool that Groq ran, told when it starts and again with its output."""

@@ -18,6 +18,11 @@ from app.requests import (
 GOOGLE_SIGNATURE = "google.thought_signature"
 """The format of the `opaque` that Gemini's Chat Completions route wants back with a call."""
 
+LITELLM: Final = "litellm"
+"""The format of a signature in `thinking_blocks`."""
+LITELLM_REDACTED: Final = "litellm.redacted_thinking"
+"""The format of an `opaque` that is a thinking block which only Claude can read."""
+
 Tuning = Literal[
     "seed",
     "frequency_penalty",
@@ -42,11 +47,16 @@ class Quirks(CommonQuirks, frozen=True):
     stream_options: bool = True
     """Whether to ask for usage; Mistral gives it unasked and refuses the field."""
     send_reasoning: Literal[
-        "no", "reasoning_content", "reasoning", "reasoning_details", "thinking"
+        "no",
+        "reasoning_content",
+        "reasoning",
+        "reasoning_details",
+        "thinking",
+        "thinking_blocks",
     ] = "no"
     """The field of an assistant message that takes what the model thought: DeepSeek wants
     `reasoning_content` back, OpenRouter `reasoning_details`, OpenAI nothing; Mistral wants
-    `thinking` parts in the content."""
+    `thinking` parts in the content, LiteLLM `thinking_blocks` with what Claude signed."""
     seed_field: Literal["seed", "random_seed"] = "seed"
     effort_field: Literal["reasoning_effort", "reasoning"] = "reasoning_effort"
     """`reasoning` is an object with the effort in it, as gateways have it."""
@@ -198,6 +208,9 @@ def _add_reasoning(message: AssistantMessage, rendered: dict[str, Any], *, way: 
                 details += [_encrypted(part.data, part.format) for part in opaque]
             if details:
                 rendered["reasoning_details"] = details
+        case "thinking_blocks":
+            if blocks := _thinking_blocks(message):
+                rendered["thinking_blocks"] = blocks
         case "thinking":
             thinking = [_thinking(part) for part in parts if part.text]
             said = rendered["content"]
@@ -215,6 +228,20 @@ def _thinking(part: ReasoningPart) -> dict[str, Any]:
         "thinking": [{"type": "text", "text": part.text}],
         **({"signature": part.signature} if own else {}),
     }
+
+
+def _thinking_blocks(message: AssistantMessage) -> list[dict[str, Any]]:
+    """Give Claude's thinking in LiteLLM's form, as far as it came so: the rest proves nothing."""
+    blocks: list[dict[str, Any]] = []
+    for part in message.content if isinstance(message.content, list) else ():
+        match part:
+            case ReasoningPart(signature=str(signed)) if part.format == LITELLM:
+                blocks.append({"type": "thinking", "thinking": part.text, "signature": signed})
+            case OpaquePart(format=format) if format == LITELLM_REDACTED:
+                blocks.append({"type": "redacted_thinking", "data": part.data})
+            case OpaquePart(format=format) if format == LITELLM:  # a signature without a text
+                blocks.append({"type": "thinking", "thinking": "", "signature": part.data})
+    return blocks
 
 
 def _details(part: ReasoningPart) -> list[dict[str, Any]]:

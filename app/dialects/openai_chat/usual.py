@@ -17,6 +17,7 @@ class Delta(msgspec.Struct, gc=False):
     tool_calls: None = None
     function_call: None = None
     reasoning_details: None = None
+    thinking_blocks: None = None
     extra_content: None = None
     audio: None = None
     images: None = None
@@ -45,6 +46,7 @@ class Chunk(msgspec.Struct, gc=False):
     prompt_filter_results: None = None
     search_results: None = None
     citations: None = None
+    web_search: None = None
 
 
 _decode = msgspec.json.Decoder(Chunk).decode

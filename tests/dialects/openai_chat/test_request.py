@@ -242,6 +242,32 @@ def test_a_message_is_said_as_the_vendor_knows_it(
     assert render({"messages": [given]}, **quirks)["messages"] == [sent]
 
 
+SIGNED = {"type": "reasoning", "text": "Hm.", "signature": "S", "format": "litellm"}
+OTHERS = {"type": "reasoning", "text": "Hm.", "signature": "S", "format": "anthropic"}
+REDACTED = {"type": "opaque", "format": "litellm.redacted_thinking", "data": "R"}
+LONE = {"type": "opaque", "format": "litellm", "data": "S"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "blocks"),
+    [
+        ([SIGNED], [{"type": "thinking", "thinking": "Hm.", "signature": "S"}]),
+        ([REDACTED], [{"type": "redacted_thinking", "data": "R"}]),
+        ([LONE], [{"type": "thinking", "thinking": "", "signature": "S"}]),
+        ([OTHERS, {"type": "reasoning", "text": "Hm."}], None),
+    ],
+)
+def test_litellm_is_given_back_what_claude_signed(parts: Any, blocks: Any) -> None:
+    said = {"type": "text", "text": "Yes."}
+    given = {"role": "assistant", "content": [*parts, said]}
+    rendered = render({"messages": [given]}, send_reasoning="thinking_blocks")["messages"][0]
+
+    assert rendered.get("thinking_blocks") == blocks
+    assert rendered["content"] == [said]
+    assert "thinking_blocks" not in render({"messages": [given]})["messages"][0]
+    assert PRESETS["litellm"].quirks["send_reasoning"] == "thinking_blocks"
+
+
 NAMED = [{"role": role, "content": "x", "name": "n"} for role in ("system", "user", "assistant")]
 ALL, USERS = ["system", "user", "assistant"], ["user"]
 NONE: list[str] = []
