@@ -65,6 +65,30 @@ async def test_what_was_left_out_is_told():
     assert not {"seed", "frequency_penalty"} & upstream.calls[0].json.keys()
 
 
+async def test_what_would_be_refused_is_left_out_and_told():
+    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
+        upstream.script = ANTHROPIC
+        events = await chat(
+            relay,
+            model="openai/claude-sonnet-4-5",
+            reasoning_effort="high",
+            temperature=0.2,
+            top_p=0.5,
+            tools=[{"type": "function", "function": {"name": "f"}}],
+            tool_choice="required",
+        )
+
+    notices = [event for event in events if event["type"] == "notice"]
+    said = " ".join(notice["message"] for notice in notices)
+    assert {"field_ignored"} == {notice["code"] for notice in notices}
+    assert all(field in said for field in ("temperature", "top_p", "tool_choice"))
+    (call,) = upstream.calls
+    assert "enabled" == call.json["thinking"]["type"]
+    assert not {"temperature", "top_p"} & call.json.keys()
+    assert {"type": "auto"} == call.json["tool_choice"]
+    assert "completed" == events[-1]["status"]
+
+
 async def test_what_cannot_be_said_is_refused_with_its_place():
     async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
         sound = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
