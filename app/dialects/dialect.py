@@ -29,7 +29,7 @@ class Decoder(Protocol):
 
     @property
     def strange(self) -> bool:
-        """Whether something came, or nothing, that no answer of the format has. Asked last."""
+        """Whether something came that no answer of the format has. Asked last."""
 
     def close(self) -> Message | None:
         """Take the end of input; give the message that it left unterminated.

@@ -78,8 +78,8 @@ class Decoder:
 
     @property
     def strange(self) -> bool:
-        """Whether nothing came at all."""
-        return not self._started
+        """What is no message of this format fails at once."""
+        return False
 
     def close(self) -> Message | None:
         """End the input; return the document, or the mark of a frame that was cut.

@@ -39,7 +39,7 @@ class LenientDecoder(Decoder):
         self._raw_size = 0
         self._depth = 0
         self.strange = False
-        """Whether a line, or all of the body, has no place in an event stream. Known at the end."""
+        """Whether a line has no place in an event stream. Known at the end."""
 
     def feed(self, data: bytes) -> list[Message]:
         """Take the next bytes and return the messages that they complete.
@@ -64,7 +64,7 @@ class LenientDecoder(Decoder):
         rest = bytes(self._partial[:8])
         torn = bool(rest) and any(field.startswith(rest) for field in _FIELDS)
         message = super().close()
-        self.strange = self._head is not None or (self.strange and not torn)
+        self.strange = self.strange and not torn
         if self._messages:  # from the last line, which had no line end
             return self._messages.pop()
         if message is None and self._raw:
@@ -77,7 +77,7 @@ class LenientDecoder(Decoder):
             self._messages.append(Message("error", text, self._id, self._retry))
         elif self._raw or line.lstrip()[:1] in (b"{", b"["):
             self._take_raw(line)
-        else:
+        elif line.strip():
             self.strange = True
 
     def _decide(self, head: bytes, data: bytes) -> bytes:

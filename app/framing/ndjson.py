@@ -65,8 +65,8 @@ class NdjsonDecoder:
 
     @property
     def strange(self) -> bool:
-        """Whether nothing came at all."""
-        return self._at_start
+        """What is no message of this format fails at once."""
+        return False
 
     def close(self) -> Message | None:
         """End the input; return the message whose end did not come.
