@@ -45,7 +45,9 @@ async def test_key_keeps_what_it_promises_whatever_happens(log, seed, lasts_s, t
     faults = {asking.key: asking.faults for asking in go.askings if asking.faults}
 
     assert {} == faults
-    assert 30 == len(go.calls)
+    assert {1} == set(go.calls.values())
+    # A relay that is killed between its first event and the call leaves a key that nobody uses.
+    assert len(go.calls) >= 24
 
 
 async def post(client: httpx2.AsyncClient, replica: Replica, **fields: Any) -> httpx2.Response:
