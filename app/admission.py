@@ -6,7 +6,6 @@ nobody else is `LOCAL`: a test, a benchmark, or a proxy that does not tell its c
 take half of what there is instead of one client's share. Pure: the clock is passed in.
 """
 
-import ipaddress
 import math
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from app.addresses import name_customer, parse_address
 from app.errors import RequestError, ServiceError
 
 LOCAL: Final = "local"
@@ -65,17 +65,8 @@ def address_of(client: tuple[str, int] | None) -> str:
 
 @lru_cache(4096)
 def _address(host: str) -> str:
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return UNKNOWN
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    if address.is_loopback:
-        return "::1"
-    return f"{ipaddress.IPv6Address(int(address) >> 64 << 64)}/64"
+    address = parse_address(host)
+    return UNKNOWN if address is None else name_customer(address)
 
 
 def _is_loopback(address: str) -> bool:

@@ -3,13 +3,13 @@
 An address is that of the socket, not what a header says. Peers that stand for many, the
 trusted proxies, have no limit of their own, and this machine's own addresses half of all
 places: what runs here may be a proxy too, but not one that keeps everybody else out.
-Of IPv6 a network of 64 bits is one address, since that is what one customer gets.
 """
 
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable
 
+from app.addresses import name_customer, parse_address
 from app.errors import RequestError, ServiceError
 
 TELL_S = 60
@@ -67,16 +67,11 @@ class Peers:
 
     def _place(self, address: str | None) -> tuple[str, int]:
         """Name what counts as one address, with its limit."""
-        try:
-            ip = ipaddress.ip_address(address or "")
-        except ValueError:  # of a Unix socket: whoever may open it
+        ip = parse_address(address or "")
+        if ip is None:  # of a Unix socket: whoever may open it
             return "", self._most
-        if isinstance(ip, ipaddress.IPv6Address):
-            ip = ip.ipv4_mapped or ip
         if ip.is_loopback:
             return str(ip), max(1, self._most // 2)
         if any(ip in network for network in self._trusted):
             return str(ip), self._most
-        if isinstance(ip, ipaddress.IPv6Address):
-            return str(ipaddress.ip_network((int(ip) >> 64 << 64, 64))), self._each
-        return str(ip), self._each
+        return name_customer(ip), self._each

@@ -18,7 +18,7 @@ LAYERS = [
     ("app.upstreams", "app.eventlog", "app.demo"),
     ("app.dialects",),
     ("app.framing", "app.retry", "app.limits", "app.admission", "app.peers", "app.telemetry"),
-    ("app.requests", "app.bounds", "app.errors", "app.events"),
+    ("app.requests", "app.bounds", "app.errors", "app.events", "app.addresses"),
 ]
 # The vocabulary knows itself in this order only.
 WITHIN = {
@@ -42,6 +42,7 @@ PURE = (
     "limits.py",
     "peers.py",
     "bounds.py",
+    "addresses.py",
     "admission.py",
     "events.py",
     "requests.py",

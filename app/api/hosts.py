@@ -6,12 +6,11 @@ name is made to lead here after the page was loaded. What it cannot change is th
 such care: a page is of an address's origin only if that address has sent the page.
 """
 
-import ipaddress
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+from app.addresses import parse_address
 
 MAX_HOST = 262
 """The longest name that DNS has, its dot, a colon and a port."""
@@ -38,7 +37,7 @@ def parse_host(value: bytes) -> Host | None:
     if match is None:
         return None
     name = match[1].decode().lower().removesuffix(".")
-    if name.startswith("[") and _address(name) is None:
+    if name.startswith("[") and parse_address(name) is None:
         return None
     return Host(name, int(match[2]) if match[2] else None)
 
@@ -48,20 +47,20 @@ class HostNames:
 
     def __init__(self, bound: str, allowed: Iterable[str] = ()) -> None:
         names = {bound.lower(), *map(_normalise, allowed)}
-        addresses = [address for name in names if (address := _address(name)) is not None]
+        addresses = [address for name in names if (address := parse_address(name)) is not None]
         self._any_name = ANY in names
         self._names = frozenset(names)
         self._endings = tuple(name.removeprefix(ANY) for name in names if name.startswith("*."))
         self._addresses = frozenset(addresses)
         # A wildcard is bound to every address, and a name to one that is not known here.
-        own = _address(bound)
+        own = parse_address(bound)
         self._any_address = own.is_unspecified if own else not is_loopback(bound.lower())
 
     def allow(self, name: str) -> bool:
         """Return whether the relay answers to a name, as `parse_host` gives it."""
         if self._any_name or name in self._names or is_loopback(name):
             return True
-        address = _address(name)
+        address = parse_address(name)
         if address is not None:
             return self._any_address or address in self._addresses
         return name.endswith(self._endings)
@@ -71,7 +70,7 @@ def is_loopback(name: str) -> bool:
     """Return whether a name always means the machine itself (RFC 6761, 6.3)."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
-    address = _address(name)
+    address = parse_address(name)
     return address is not None and address.is_loopback
 
 
@@ -79,16 +78,3 @@ def _normalise(name: str) -> str:
     """Return an allowed name as `parse_host` gives names; browsers send Punycode."""
     name = name.lower().removesuffix(".")
     return name if name.isascii() else name.encode("idna").decode()
-
-
-def _address(name: str) -> Address | None:
-    """Return the address that a name is, an IPv4 one that is written as IPv6 as such."""
-    try:
-        if name.startswith("["):
-            address: Address = ipaddress.IPv6Address(name[1:-1])
-        else:
-            address = ipaddress.ip_address(name)
-    except ValueError:
-        return None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return mapped or address
