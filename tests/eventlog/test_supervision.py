@@ -196,8 +196,6 @@ async def outlive_shared(folder: Path, task: str, error: type[BaseException]) ->
     part, method = SQLITE[task]
     async with sharing(folder) as (first, second):
         struck: Any = part(first)
-        if task == "sweeper":
-            asyncio.get_running_loop().call_later(0.15, first._due.set)
         async with asyncio.timeout(BOUND_S):
             await second.create("st_1")
             await second.append("st_1", [START])
@@ -205,6 +203,8 @@ async def outlive_shared(folder: Path, task: str, error: type[BaseException]) ->
             reading = asyncio.create_task(first.read("st_1", 1, timeout_s=5))
             await asyncio.sleep(0.05)
             strike(struck, method, error)
+            if task == "sweeper":
+                first._due.set()
             appending = first.append("own", [START])
             results = await asyncio.gather(appending, return_exceptions=True)
             assert results[0] is None or isinstance(results[0], ServiceError)

@@ -93,20 +93,12 @@ async def test_a_body_that_comes_at_once_gives_way_to_others(
         upstream.script = [head(), send(body)]
         turns = Turns(monkeypatch)
         counting = asyncio.create_task(turns.count())
-        worst_s = 0.0
-        posting = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO))
-        clock = asyncio.get_running_loop().time
-        while not posting.done():
-            began = clock()
-            await relay.client.get("/healthz")
-            worst_s = max(worst_s, clock() - began)
-            await asyncio.sleep(0.05)
+        response = await relay.client.post("/v1/chat", json=HELLO)
         counting.cancel()
 
-        assert posting.result().status_code in (200, 502)
+        assert response.status_code in (200, 502)
         assert SIZE / 2 < sum(turns.decoded.values())
         assert max(turns.decoded.values()) <= BURST
-        assert worst_s < 0.5  # 2 s before, of a body four times as long
 
 
 async def test_a_body_in_tiny_chunks_gives_way_too() -> None:
