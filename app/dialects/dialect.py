@@ -8,7 +8,7 @@ import msgspec
 from app.errors import RelayError
 from app.events import Event, Status
 from app.framing.sse import Message
-from app.requests import ChatRequest, Original
+from app.requests import ChatRequest
 
 MODEL: Final = "{model}"
 """Where a path or a base URL wants the model's name."""
@@ -114,6 +114,6 @@ class Dialect(NamedTuple):
     list_changes: Callable[..., Sequence[str]] = _list_nothing
     """(request, *, model, quirks) to what `render_request` leaves out or says otherwise since
     the provider would refuse it, each as the end of a sentence about the upstream."""
-    passes: Mapping[str, Callable[[Original], Passed]] = {}
-    """By the name of the dialect that a client spoke: how its requests are sent on in their
-    own words, rather than through ours."""
+    passes: Mapping[str, Callable[..., Passed]] = {}
+    """By the name of the dialect that a client spoke: how its requests, (original, *, quirks),
+    are sent on in their own words, rather than through ours."""

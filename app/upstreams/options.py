@@ -94,9 +94,18 @@ _ANTHROPIC_OWN: Final = (
 )
 _ANTHROPIC_SAFE: Final = "top_k cache_control context_management diagnostics"
 
-OWN: Final[Mapping[str, str]] = dict.fromkeys(
-    ("anthropic", "vertex_anthropic", "bedrock_anthropic"), _ANTHROPIC_OWN
+_RESPONSES_OWN: Final = (
+    "input instructions max_output_tokens temperature top_p top_logprobs text reasoning include"
+    " truncation tool_choice parallel_tool_calls max_tool_calls prompt_cache_* metadata user"
+    " safety_identifier client_metadata context_management store"
+    " stream_options.include_obfuscation tools.function tools.custom tools.namespace"
+    " tools.tool_search tools.local_shell tools.apply_patch tools.computer*"
 )
+
+OWN: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("anthropic", "vertex_anthropic", "bedrock_anthropic"), _ANTHROPIC_OWN),
+    "openai_responses": _RESPONSES_OWN,
+}
 """What a request in a dialect's own words consists of: nothing that a chat request cannot say,
 or that the client does itself."""
 

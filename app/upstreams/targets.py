@@ -115,10 +115,17 @@ class Target(msgspec.Struct, frozen=True):
             return chat, {}
         passes = self.dialect.passes.get(original.front)
         if passes is not None:
-            passed = passes(original)
             quirks = self.upstream.quirks or self.dialect.quirks()
+            passed = passes(original, quirks=quirks)
             left_out = {*quirks.ignored, *self._list_dropped(original)}
             kept = {k: v for k, v in passed.body.items() if k not in left_out}
+            for name in {path.partition(".")[0] for path in left_out if "." in path} & kept.keys():
+                paths = self._find_refused_items(name, kept[name])
+                kept[name] = [
+                    item
+                    for item, path in zip(kept[name], paths, strict=True)
+                    if path not in left_out
+                ]
             options = {**kept, **(chat.provider_options or {})}
             return ChatRequest([UserMessage("")], provider_options=options), passed.headers
         if original.beyond:
@@ -140,12 +147,34 @@ class Target(msgspec.Struct, frozen=True):
         Raises:
             RequestError: it says more that the upstream is not set to take.
         """
-        own = own_of(self.upstream.dialect).list_refused(original.body)
-        refused = self._list_refused({name: original.body[name] for name in own})
-        for name, path in refused.items():
-            if name not in original.ignored:
+        dropped: set[str] = set()
+        for name, path in self._find_refused(original.body).items():
+            if name in original.ignored:
+                dropped.add(name)
+                continue
+            paths = {*self._find_refused_items(name, original.body[name])} - {None}
+            if not paths or not paths <= {*original.ignored}:
                 raise self._refuse(path)
-        return sorted(refused)
+            dropped |= paths  # type: ignore[arg-type]  # without None
+        return sorted(dropped)
+
+    def _find_refused(self, fields: Mapping[str, Any]) -> dict[str, str]:
+        """Find what of a request that is sent on the upstream is not set to take."""
+        own = own_of(self.upstream.dialect).list_refused(fields)
+        return self._list_refused({name: fields[name] for name in own})
+
+    def _find_refused_items(self, name: str, value: Any) -> list[str | None]:
+        """Give for each item of a list the path for which it is refused, if it is."""
+        if not isinstance(value, list):
+            return []
+        known: dict[str, str | None] = {}
+        found: list[str | None] = []
+        for item in value:
+            kind = str(item.get("type")) if isinstance(item, dict) else ""
+            if kind not in known:
+                known[kind] = self._find_refused({name: [item]}).get(name)
+            found.append(known[kind])
+        return found
 
     def _refuse(self, path: str) -> RequestError:
         name, field = self.upstream.name, path[:120]

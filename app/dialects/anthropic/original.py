@@ -15,12 +15,12 @@ BETA: Final = "anthropic-beta"
 """The header that names the betas that a request uses."""
 
 
-def pass_on(original: Original) -> Passed:
+def pass_on(original: Original, *, quirks: object = None) -> Passed:
     """Give what Anthropic's API and Vertex AI are sent."""
     return Passed(_body(original), original.headers)
 
 
-def pass_on_bedrock(original: Original) -> Passed:
+def pass_on_bedrock(original: Original, *, quirks: object = None) -> Passed:
     """Give what Bedrock's invoke is sent, which takes the names of betas in the body."""
     body = _body(original)
     if betas := original.headers.get(BETA):

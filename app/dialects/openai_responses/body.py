@@ -1,9 +1,11 @@
 """A Responses request of a client, as the one form there is.
 
-What other than the conversation it says, and is taken, is one of the fields below. The
-items of the conversation are in `turns`.
+An upstream that speaks Responses is sent it as it came. For all others there is the chat
+request, and beside it the list of what that does not say. Fields that are known have to have
+their types. The items of the conversation are in `turns`, the tools in `offered`.
 """
 
+from collections.abc import Collection
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -11,26 +13,28 @@ from msgspec import Meta
 
 from app.bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from app.dialects.front import Asked
+from app.dialects.openai_responses.calls import Called
+from app.dialects.openai_responses.offered import Offered
+from app.dialects.openai_responses.original import NAME
 from app.dialects.openai_responses.result import BACKGROUND, ECHO
-from app.dialects.openai_responses.turns import parse_input
+from app.dialects.openai_responses.turns import Conversation
+from app.dialects.untyped import mappings, string
 from app.errors import RequestError
 from app.requests import (
-    Body,
-    ChatRequest,
-    Function,
     JsonObjectFormat,
     JsonSchema,
     JsonSchemaFormat,
     Linger,
     Message,
     Natural,
+    Original,
     SystemMessage,
-    TextFormat,
-    Tool,
     ToolChoice,
     ToolChoiceFunction,
+    TranslatedRequest,
     UserMessage,
     parse_body,
+    parse_fields,
 )
 
 _LOGPROBS: Final = "message.output_text.logprobs"
@@ -40,9 +44,29 @@ REFUSED: Final = {
     "previous_response_id": _NOT_KEPT,
     "conversation": _NOT_KEPT,
     "prompt": "the relay keeps no prompts; send it as instructions and input",
-    "context_management": "the relay does not shorten conversations",
 }
 """The fields that are known and not taken, and why."""
+
+_RELAYS_OWN: Final = (
+    *("model", "stream", "background", "provider_options", "on_disconnect", *REFUSED),
+    *("service_tier", "moderation"),  # see `_pass_on`
+)
+"""What is for the relay, and not for an upstream."""
+
+_TRANSLATED: Final = frozenset(
+    (
+        *("input", "instructions", "max_output_tokens", "temperature", "top_p", "top_logprobs"),
+        *("tools", "tool_choice", "parallel_tool_calls", "text", "reasoning", "metadata", "user"),
+        *("safety_identifier", "include", "stream_options"),
+    )
+)
+"""The fields that the chat request says too, or that are of no account there."""
+_ANYWAY: Final[dict[str, Collection[Any]]] = {"store": (False,), "truncation": ("disabled",)}
+"""What holds with others whether it is said or not."""
+
+_MAX_LISTED: Final = 20
+_MAX_NAME: Final = 60
+"""Fields that a notice names, and characters of each."""
 
 _LISTS: Final = ("content", "output", "summary")
 """Where the parts of an item are."""
@@ -60,38 +84,32 @@ MAX_ECHO: Final = 10 * 1024
 """Bytes of them that are kept with the stream: the most metadata that OpenAI takes, and some."""
 
 
-class FunctionTool(Body, frozen=True):
-    type: Literal["function"]
-    name: Annotated[str, Meta(min_length=1)]
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class NamedFunction(Body, frozen=True):
-    type: Literal["function"]
-    name: str
-
-
-class SchemaFormat(Body, frozen=True, tag_field="type", tag="json_schema"):
+class SchemaFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_schema"):
     name: str
     schema: dict[str, Any]
     description: str | None = None
     strict: bool | None = None
 
 
-class Text(Body, frozen=True):
-    format: TextFormat | JsonObjectFormat | SchemaFormat | None = None
+class PlainFormat(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    pass
+
+
+class JsonFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_object"):
+    pass
+
+
+class Text(msgspec.Struct, frozen=True):
+    format: PlainFormat | JsonFormat | SchemaFormat | None = None
     verbosity: str | None = None
 
 
-class Reasoning(Body, frozen=True):
+class Reasoning(msgspec.Struct, frozen=True):
     effort: str | None = None
     summary: str | None = None
-    generate_summary: str | None = None
 
 
-class Request(Body, frozen=True):
+class Request(msgspec.Struct, frozen=True):
     """What `POST /v1/responses` takes."""
 
     input: str | Annotated[list[dict[str, Any]], Meta(max_length=MAX_MESSAGES)]
@@ -103,8 +121,8 @@ class Request(Body, frozen=True):
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    tools: Annotated[list[FunctionTool], Meta(max_length=MAX_TOOLS)] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedFunction | None = None
+    tools: Annotated[list[dict[str, Any]], Meta(max_length=MAX_TOOLS)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     text: Text | None = None
     reasoning: Reasoning | None = None
@@ -116,15 +134,11 @@ class Request(Body, frozen=True):
     include: list[str] | None = None
     max_tool_calls: int | None = None
     prompt_cache_key: str | None = None
-    prompt_cache_options: dict[str, Any] | None = None
-    prompt_cache_retention: str | None = None
     store: bool | None = None
-    stream_options: dict[str, Any] | None = None
-    truncation: Literal["auto", "disabled"] | None = None
+    truncation: str | None = None
     previous_response_id: Any = None
     conversation: Any = None
     prompt: Any = None
-    context_management: Any = None
     provider_options: dict[str, Any] | None = None
     on_disconnect: Literal["continue", "cancel"] | Linger | None = None
 
@@ -143,8 +157,28 @@ def parse_request(body: bytes) -> Asked:
         if getattr(request, name) is not None:
             raise RequestError("invalid_request", f"{name}: it is not taken; {reason}")
     logprobs = bool(request.top_logprobs) or _LOGPROBS in (request.include or ())
-    chat = ChatRequest(
-        messages=_parse_messages(request),
+    offered = Offered(request.tools or [])
+    conversation = Conversation(offered)
+    messages = _parse_messages(request, conversation)
+    choosing = _Choosing(offered)
+    choice = choosing.parse(request.tool_choice)
+    tools = choosing.tools
+    reasoning = request.reasoning or Reasoning()
+    given = parse_fields(body)
+    if not isinstance(request.input, str):
+        given["input"] = request.input  # once is enough
+    if isinstance(given.get("stream_options"), dict):
+        # There is no usage to be asked for here: it always comes.
+        options = given["stream_options"]
+        given["stream_options"] = {k: options[k] for k in ("include_obfuscation",) if k in options}
+    original = Original(
+        NAME,
+        {k: v for k, v in given.items() if v is not None and k not in _RELAYS_OWN},
+        beyond=(*conversation.beyond, *choosing.beyond),
+        ignored=_list_ignored(request, given, [*conversation.ignored, *_list_hosted(offered)]),
+    )
+    chat = TranslatedRequest(
+        messages=messages,
         model=request.model,
         stream=request.stream is True,
         max_completion_tokens=request.max_output_tokens,
@@ -152,18 +186,40 @@ def parse_request(body: bytes) -> Asked:
         top_p=request.top_p,
         logprobs=logprobs or None,
         top_logprobs=request.top_logprobs,
-        tools=[_parse_tool(tool) for tool in request.tools or ()] or None,
-        tool_choice=_parse_choice(request),
-        parallel_tool_calls=request.parallel_tool_calls,
+        tools=tools or None,
+        tool_choice=choice,
+        parallel_tool_calls=request.parallel_tool_calls if tools or not request.tools else None,
         response_format=_parse_format(request.text),
-        reasoning_effort=request.reasoning.effort if request.reasoning else None,
+        reasoning_effort=reasoning.effort,
         metadata=request.metadata,
         user=request.user or request.safety_identifier,
         provider_options=_pass_on(request) or None,
         on_disconnect=_parse_leaving(request),
+        original=original,
     )
-    labels = {ECHO: msgspec.json.encode(_echo(request)).decode()}
+    labels = {ECHO: msgspec.json.encode(_echo(request)).decode(), **offered.label()}
     return Asked(chat, labels | ({BACKGROUND: "1"} if request.background else {}))
+
+
+def _list_hosted(offered: Offered) -> list[str]:
+    return [f"tools.{kind}" for kind in dict.fromkeys(offered.hosted)][:_MAX_LISTED]
+
+
+def _list_ignored(request: Request, given: dict[str, Any], more: list[str]) -> tuple[str, ...]:
+    """List what others than OpenAI have no place for, though their answer is one to the request."""
+    fields = [name[:_MAX_NAME] for name, value in given.items() if _is_ignored(name, value)]
+    if request.text is not None and request.text.verbosity is not None:
+        fields.append("text.verbosity")
+    if request.reasoning is not None:
+        extra = sorted(given["reasoning"].keys() - {"effort"})
+        fields += [f"reasoning.{name}"[:_MAX_NAME] for name in extra if given["reasoning"][name]]
+    return (*fields[:_MAX_LISTED], *more)
+
+
+def _is_ignored(name: str, value: Any) -> bool:
+    if value is None or name in _TRANSLATED or name in _RELAYS_OWN:
+        return False
+    return value not in _ANYWAY.get(name, ())
 
 
 def _parse_leaving(request: Request) -> Literal["continue", "cancel"] | float | None:
@@ -172,7 +228,7 @@ def _parse_leaving(request: Request) -> Literal["continue", "cancel"] | float | 
     return request.on_disconnect
 
 
-def _parse_messages(request: Request) -> list[Message]:
+def _parse_messages(request: Request, conversation: Conversation) -> list[Message]:
     head: list[Message] = [SystemMessage(request.instructions)] if request.instructions else []
     if isinstance(request.input, str):
         return [*head, UserMessage(request.input)]
@@ -180,28 +236,69 @@ def _parse_messages(request: Request) -> list[Message]:
         raise RequestError("invalid_request", "input: it is empty; send a text or items")
     lists = (item.get(name) for item in request.input for name in _LISTS)
     check_parts(lists, place="input")
-    return [*head, *parse_input(request.input)]
+    for number, item in enumerate(request.input):
+        conversation.take(item, place=f"input[{number}]")
+    messages = [*head, *conversation.end()]
+    if not messages:
+        raise RequestError("invalid_request", "input: nothing is said in it")
+    return messages
 
 
-def _parse_tool(tool: FunctionTool) -> Tool:
-    return Tool(Function(tool.name, tool.description, tool.parameters, tool.strict))
+class _Choosing:
+    """Which of the tools may be called, and whether one has to be."""
 
+    def __init__(self, offered: Offered) -> None:
+        self.tools = list(offered.tools.values())
+        self.beyond: list[str] = []
+        self._offered = offered
 
-def _parse_choice(request: Request) -> Any:
-    choice = request.tool_choice
-    return (
-        ToolChoice(ToolChoiceFunction(choice.name)) if isinstance(choice, NamedFunction) else choice
-    )
+    def parse(self, choice: Any) -> Literal["none", "auto", "required"] | ToolChoice | None:
+        """Read `tool_choice`; `tools` are then those that may be called."""
+        if choice is None or isinstance(choice, str):
+            if not self.tools and self._offered.hosted:
+                if choice == "required":
+                    self.beyond.append("tool_choice: a call of a tool that OpenAI runs")
+                return None
+            return choice  # type: ignore[return-value]  # one of the three
+        if choice.get("type") == "allowed_tools":
+            return self._allow(choice)
+        name = self._find(choice)
+        if name is None:
+            self.beyond.append(f"tool_choice: {string(choice.get('type'))[:_MAX_NAME]!r}")
+            return None
+        return ToolChoice(ToolChoiceFunction(name))
+
+    def _allow(self, choice: dict[str, Any]) -> Literal["none", "auto", "required"] | None:
+        allowed = {self._find(tool) for tool in mappings(choice.get("tools"))}
+        self.tools = [tool for tool in self.tools if tool.function.name in allowed]
+        if choice.get("mode") != "required":
+            return "auto" if self.tools else None
+        if not self.tools:
+            self.beyond.append("tool_choice: a call of a tool that OpenAI runs")
+            return None
+        return "required"
+
+    def _find(self, tool: dict[str, Any]) -> str | None:
+        """Return what providers know a tool as; None if it is no function of the client's."""
+        name, space = string(tool.get("name")), tool.get("namespace")
+        match tool.get("type"):
+            case "function" | "custom" as form if name:
+                called = Called(form, name, space if isinstance(space, str) else None)
+            case "local_shell" | "tool_search" as form:
+                called = Called(form, form)
+            case _:
+                return None
+        return self._offered.names.tell(called)
 
 
 def _parse_format(
     text: Text | None,
-) -> TextFormat | JsonObjectFormat | JsonSchemaFormat | None:
+) -> JsonObjectFormat | JsonSchemaFormat | None:
     form = text.format if text else None
     if isinstance(form, SchemaFormat):
         schema = JsonSchema(form.name, form.schema, form.description, form.strict)
         return JsonSchemaFormat(schema)
-    return None if isinstance(form, TextFormat) else form
+    return JsonObjectFormat() if isinstance(form, JsonFormat) else None
 
 
 def _pass_on(request: Request) -> dict[str, Any]:
@@ -211,8 +308,6 @@ def _pass_on(request: Request) -> dict[str, Any]:
         said["service_tier"] = request.service_tier
     if request.moderation is not None:
         said["moderation"] = request.moderation
-    if request.text is not None and request.text.verbosity is not None:
-        said["text"] = msgspec.to_builtins(request.text)
     return {**said, **(request.provider_options or {})}
 
 
@@ -225,8 +320,9 @@ def _echo(request: Request) -> dict[str, Any]:
     found = {name: value for name, value in fields.items() if value is not None}
     if request.tool_choice is not None:
         found["tool_choice"] = msgspec.to_builtins(request.tool_choice)
-    if request.reasoning is not None and request.reasoning.effort:
-        found["reasoning"] = {"effort": request.reasoning.effort, "summary": None}
+    reasoning = request.reasoning
+    if reasoning is not None and (reasoning.effort or reasoning.summary):
+        found["reasoning"] = {"effort": reasoning.effort, "summary": reasoning.summary}
     if request.text is not None:
         found["text"] = _echo_text(request.text)
     sizes = {name: len(msgspec.json.encode(value)) for name, value in found.items()}
@@ -241,7 +337,7 @@ def _echo(request: Request) -> dict[str, Any]:
 
 def _echo_text(text: Text) -> dict[str, Any]:
     """Give the format without the schema, which readers need not see either."""
-    form = text.format or TextFormat()
+    form = text.format or PlainFormat()
     said: dict[str, Any] = {"format": {**msgspec.to_builtins(form)}}
     if isinstance(form, SchemaFormat):
         said["format"] |= {"schema": {}, "description": None, "strict": form.strict}

@@ -1,8 +1,10 @@
 """OpenAI Responses."""
 
 from app.dialects.dialect import Dialect
+from app.dialects.openai_responses.original import NAME, pass_on
 from app.dialects.openai_responses.parser import Parser
-from app.dialects.openai_responses.request import IGNORED, Quirks, render_request
+from app.dialects.openai_responses.quirks import Quirks
+from app.dialects.openai_responses.request import IGNORED, render_request
 from app.framing.lenient import LenientDecoder
 
 DIALECT = Dialect(
@@ -12,4 +14,5 @@ DIALECT = Dialect(
     render_request=render_request,
     quirks=Quirks,
     ignored=IGNORED,
+    passes={NAME: pass_on},
 )

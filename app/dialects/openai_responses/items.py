@@ -51,7 +51,8 @@ PHASE: Final = "openai.phase"
 """The format of the `opaque` that says whether what stands before it was commentary."""
 CUSTOM: Final = "openai.custom_tool_call"
 """The format of the `opaque` of a call whose arguments are any text."""
-
+NAMESPACE: Final = "openai.namespace"
+"""The format of the `opaque` of a call of a function that stands in a namespace: its name."""
 ITEM: Final = "openai.item"
 """The format of an `opaque` that is a whole item, as JSON: of a tool that the caller runs, or
 what answers it."""
@@ -240,7 +241,8 @@ class Items:
         """Tell that a tool is called by the provider, or (with `begin`) for the caller."""
         if not item.name:
             item.name, item.call_id = string(given.get("name")), string(given.get("call_id"))
-            self._shape.hold(len(item.name) + len(item.call_id))
+            item.namespace = string(given.get("namespace"))
+            self._shape.hold(len(item.name) + len(item.call_id) + len(item.namespace))
         if is_provider_tool(given) and not item.done:
             item.hosted = True
         if item.hosted and item.block is None:
@@ -315,9 +317,11 @@ class Items:
         if item.hosted:
             self._type(item, piece)
             return
+        free = item.type == "custom_tool_call"
+        if free and piece and item.block is None:
+            self._argue(item, "")  # what it is stands before what it is given
         text = self._text(item, "call", 0)
         text.pieces.append(piece)
-        free = item.type == "custom_tool_call"
         begun = item.block is not None
         if not begun:
             item.loose["call"] = {0: text}
@@ -332,6 +336,8 @@ class Items:
         )
         if free and not begun and item.block is not None:
             self._shape.opaque(0, CUSTOM, item.call_id or "1", block=item.block)
+        if item.namespace and not begun and item.block is not None:
+            self._shape.opaque(0, NAMESPACE, item.namespace, block=item.block)
 
     def _write(self, item: Item, kind: str, index: int, piece: str) -> None:
         if kind == "call":

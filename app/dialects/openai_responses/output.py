@@ -5,14 +5,25 @@ is done when something else follows it: the end of a stream that was cut closes 
 too, and clients run a call that is done.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.dialects.openai_responses.items import COMPACTION, ENCRYPTED, PHASE, REASONING
+from app.dialects.conversation import parse_object
+from app.dialects.openai_responses.calls import ITEMS, Called, begin_call, read_arguments
+from app.dialects.openai_responses.free_text import FreeText
+from app.dialects.openai_responses.items import (
+    COMPACTION,
+    CUSTOM,
+    ENCRYPTED,
+    ITEM,
+    NAMESPACE,
+    PHASE,
+    REASONING,
+)
 from app.dialects.packed import Proof, pack
 from app.dialects.public_ids import public_token
-from app.dialects.untyped import mappings
+from app.dialects.untyped import mappings, string
 from app.events import (
     Event,
     LogProbs,
@@ -47,6 +58,10 @@ class _Item:
     block: int | None = None
     writing: bool = False
     """Whether a summary is open."""
+    called: Called | None = None
+    """What the client knows the tool as that is called, if it is no plain function."""
+    text: FreeText | None = None
+    """Reads what a tool is given that takes any text, where its call is one of a function."""
 
 
 class Output:
@@ -54,6 +69,8 @@ class Output:
 
     def __init__(self, stream: str) -> None:
         self.items: list[dict[str, Any]] = []
+        self.called: Mapping[str, Called] = {}
+        """The client's tools that are no plain functions, by the names of their calls."""
         self._token = public_token(stream, "openai_responses.items")
         self._message: _Item | None = None
         self._reasoning: _Item | None = None
@@ -134,8 +151,8 @@ class Output:
         """Put what was written so far into its item."""
         text = "".join(at.pieces)
         match at.item:
-            case {"type": "function_call"}:
-                at.item["arguments"] = text
+            case {"call_id": _}:
+                at.item |= read_arguments(at.called.form if at.called else "function", text)
             case {"type": "message", "content": [*_, part]}:
                 part["text" if part["type"] == "output_text" else "refusal"] = text
             case {"type": "reasoning", "summary": [*_, part]} if at.writing:
@@ -249,31 +266,45 @@ class Output:
     def _start_call(self, event: ToolCallStart) -> Iterator[Told]:
         yield from self._close_calls("completed")
         yield from self._close_text("completed")
-        fields = {
-            "status": "in_progress",
-            "call_id": event.id,
-            "name": event.name,
-            "arguments": "",
-        }
-        self._calls[event.block], told = self._begin("function_call", "fc", **fields)
+        called = self.called.get(event.name)
+        fields = begin_call(called or Called(), id=event.id, name=event.name)
+        call, told = self._begin(*ITEMS[called.form if called else "function"], **fields)
+        call.called = called
+        if called is not None and called.form == "custom":
+            call.text = FreeText()
+        self._calls[event.block] = call
         self._call_ids[event.block] = event.id
         yield told
 
     def _argue(self, event: ToolCallDelta) -> Iterator[Told]:
         yield from self._close_calls("completed")
-        call = self._calls[event.block]
-        call.pieces.append(event.arguments)
-        fields = {**call.place, "delta": event.arguments}
-        yield "response.function_call_arguments.delta", fields
+        yield from self._write_call(self._calls[event.block], event.arguments)
+
+    def _write_call(self, call: _Item, piece: str) -> Iterator[Told]:
+        if call.called is None or call.called.form == "function":
+            call.pieces.append(piece)
+            yield "response.function_call_arguments.delta", {**call.place, "delta": piece}
+        elif call.called.form == "custom":
+            text = piece if call.text is None else call.text.feed(piece)
+            yield from self._write_input(call, text)
+        else:
+            call.pieces.append(piece)  # the format tells of it whole
+
+    def _write_input(self, call: _Item, text: str) -> Iterator[Told]:
+        if text:
+            call.pieces.append(text)
+            yield "response.custom_tool_call_input.delta", {**call.place, "delta": text}
 
     def _end_call(self, event: ToolCallEnd) -> Iterator[Told]:
         call = self._calls[event.block]
-        if not call.pieces and event.arguments:
-            call.pieces.append(event.arguments)
-            yield (
-                "response.function_call_arguments.delta",
-                {**call.place, "delta": event.arguments},
-            )
+        if call.text is not None:
+            if not call.text.fed:
+                yield from self._write_input(call, call.text.feed(event.arguments))
+            yield from self._write_input(call, call.text.close())
+        elif not call.pieces and event.arguments:
+            free = call.called is not None and call.called.form == "custom"
+            if not (free and event.arguments == "{}"):  # which stands for none
+                yield from self._write_call(call, event.arguments)
         self._ended.append(event.block)
 
     def _opaque(self, event: Opaque) -> Iterable[Told]:
@@ -282,6 +313,15 @@ class Output:
                 if self._message is not None:
                     self._message.item["phase"] = event.data
                 return
+            case name if name in (CUSTOM, NAMESPACE) and event.block in self._calls:
+                if self._describe_call(self._calls[event.block], event):
+                    return
+                item, told = self._begin_proof(event)
+            case name if name == ITEM and (given := parse_object(event.data)) is not None:
+                # What the provider asks of the client, which speaks its words.
+                yield from self._close_calls("completed")
+                yield from self._close_text("completed")
+                item, told = self._begin_given(given)
             case name if name == COMPACTION:
                 item, told = self._begin("compaction", "cmp", encrypted_content=event.data)
             case name if name in (REASONING, ENCRYPTED):
@@ -289,11 +329,30 @@ class Output:
                     "reasoning", "rs", summary=[], encrypted_content=event.data
                 )
             case _:
-                call = None if event.block is None else self._call_ids.get(event.block)
-                data = pack(Proof(event.format, data=event.data, call=call))
-                item, told = self._begin("reasoning", "rs", summary=[], encrypted_content=data)
+                item, told = self._begin_proof(event)
         yield told
         yield self._done(item)
+
+    def _begin_proof(self, event: Opaque) -> tuple[_Item, Told]:
+        call = None if event.block is None else self._call_ids.get(event.block)
+        data = pack(Proof(event.format, data=event.data, call=call))
+        return self._begin("reasoning", "rs", summary=[], encrypted_content=data)
+
+    def _begin_given(self, given: dict[str, Any]) -> tuple[_Item, Told]:
+        index = len(self.items)
+        self.items.append(given)
+        begun = _Item({"item_id": string(given.get("id")), "output_index": index}, given)
+        return begun, ("response.output_item.added", {"output_index": index, "item": _copy(given)})
+
+    def _describe_call(self, call: _Item, event: Opaque) -> bool:
+        """Take what a provider that speaks Responses says of a call; tell whether it was said."""
+        if event.format == NAMESPACE:
+            call.item["namespace"] = event.data
+        elif call.called is None or call.called.form != "custom":
+            return False
+        else:
+            call.text = None  # it is not wrapped into JSON
+        return True
 
     def _image(self, event: Media) -> Iterator[Told]:
         yield from self._close_calls("completed")
@@ -327,9 +386,12 @@ class Output:
         for block in blocks:
             call = self._calls.pop(block)
             self._write_down(call)
-            if status == "completed":
+            if status == "completed" and call.item["type"] == "function_call":
                 arguments = {"name": call.item["name"], "arguments": call.item["arguments"]}
                 yield "response.function_call_arguments.done", {**call.place, **arguments}
+            elif status == "completed" and call.item["type"] == "custom_tool_call":
+                given = {"input": call.item["input"]}
+                yield "response.custom_tool_call_input.done", {**call.place, **given}
             yield self._done(call, status)
 
 

@@ -1,21 +1,27 @@
 """What an upstream that speaks Responses is sent: the conversation as a list of items."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from app.dialects.conversation import join_text, parse_object, refuse_choices, unsupported
-from app.dialects.dialect import Quirks as CommonQuirks
 from app.dialects.openai_responses.items import (
     COMPACTION,
     CUSTOM,
     ENCRYPTED,
     ITEM,
+    NAMESPACE,
     PHASE,
     REASONING,
 )
-from app.dialects.openai_responses.tools import CALLERS_ITEMS, is_answer, key_of
+from app.dialects.openai_responses.quirks import ENCRYPTED_REASONING, Quirks
+from app.dialects.openai_responses.tools import (
+    CALLERS_ITEMS,
+    is_answer,
+    keep_clients_tools,
+    key_of,
+)
 from app.errors import RequestError
 from app.requests import (
     AssistantMessage,
@@ -40,24 +46,7 @@ Answered = TextPart | RefusalPart | ReasoningPart | OpaquePart
 
 FORMAT: Final = "OpenAI Responses"
 IGNORED: Final = frozenset(("seed", "frequency_penalty", "presence_penalty"))
-_ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 _LOGPROBS: Final = "message.output_text.logprobs"
-
-
-class Quirks(CommonQuirks, frozen=True):
-    """What one vendor wants in a request."""
-
-    store: bool | None = False
-    """Whether the provider keeps the answer; None leaves the field out."""
-    encrypted_reasoning: Literal["auto", "always", "never"] = "auto"
-    """When to ask for reasoning that can be sent back: models that do not reason refuse the
-    question, so by default only requests that speak of reasoning ask."""
-    reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
-    """What to ask for beside an effort. OpenAI gives summaries to verified organisations only,
-    and refuses the request of any other."""
-    send_reasoning: Literal["encrypted", "text", "no"] = "encrypted"
-    """What goes back of the reasoning: what only the provider can read, or its text too."""
-    user_field: Literal["user", "safety_identifier"] = "user"
 
 
 def render_request(
@@ -100,7 +89,7 @@ def _list_includes(request: ChatRequest, items: Any, *, quirks: Quirks) -> list[
     wanted = quirks.encrypted_reasoning
     found = []
     if wanted == "always" or (wanted == "auto" and reasons):
-        found.append(_ENCRYPTED_REASONING)
+        found.append(ENCRYPTED_REASONING)
     if request.logprobs or request.top_logprobs:
         found.append(_LOGPROBS)
     return found
@@ -197,7 +186,7 @@ def _parse_item(data: str, *, place: str) -> dict[str, Any]:
         known = ", ".join(sorted(CALLERS_ITEMS))
         what = f"{str(kind)[:60]!r} is not taken here (only {known})"
         raise RequestError("invalid_request", f"{place}.type: {what}")
-    return item
+    return keep_clients_tools(item)
 
 
 def _render_content(content: str | Sequence[Part], *, place: str) -> str | list[dict[str, Any]]:
@@ -229,10 +218,11 @@ def _is_custom(call: ToolCall) -> bool:
 
 def _render_call(call: ToolCall) -> dict[str, Any]:
     name, given = call.function.name, call.function.arguments
+    spaces = [o.data for o in call.opaque or () if o.format == NAMESPACE]
+    item = {"call_id": call.id, "name": name, **({"namespace": spaces[0]} if spaces else {})}
     if _is_custom(call):
-        return {"type": "custom_tool_call", "call_id": call.id, "name": name, "input": given}
-    arguments = given if given.strip() else "{}"
-    return {"type": "function_call", "call_id": call.id, "name": name, "arguments": arguments}
+        return {"type": "custom_tool_call", **item, "input": given}
+    return {"type": "function_call", **item, "arguments": given if given.strip() else "{}"}
 
 
 def _render_result(message: ToolMessage, *, custom: set[str]) -> dict[str, Any]:

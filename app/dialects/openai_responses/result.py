@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from app.dialects.openai_responses.calls import parse_label
 from app.dialects.openai_responses.output import Output
 from app.dialects.public_ids import public_token
 from app.errors import CODES
@@ -86,6 +87,7 @@ class Response:
                 labels = event.labels or {}
                 self._created, self._model = event.created, event.model
                 self._echo = msgspec.json.decode(labels.get(ECHO, "{}"))
+                self.output.called = parse_label(labels)
                 self.background = BACKGROUND in labels
                 self._status = "queued" if self.background else "in_progress"
             case StreamTarget():

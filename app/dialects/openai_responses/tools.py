@@ -5,7 +5,7 @@ Pure functions of an item as the provider sent it.
 
 from typing import Any, Final
 
-from app.dialects.untyped import count, decode, mapping, string, words
+from app.dialects.untyped import count, decode, mapping, mappings, string, words
 
 XAI_TOOLS: Final = frozenset(
     (
@@ -21,9 +21,14 @@ CALLERS_ITEMS: Final = frozenset(
         *("local_shell_call", "local_shell_call_output"),
         *("apply_patch_call", "apply_patch_call_output"),
         *("mcp_approval_request", "mcp_approval_response"),
+        *("tool_search_call", "tool_search_output"),
     )
 )
 """What is asked of the caller's own machine, or of the caller, and the answers."""
+
+BRING_TOOLS: Final = ("tool_search_output", "additional_tools")
+"""The items that bring tools."""
+_PLAIN: Final = ("function", "custom")
 
 _CALLERS: Final = ("function_call", "function_call_output", "custom_tool_call_output")
 _MORE: Final = (
@@ -51,9 +56,31 @@ def asks_caller(item: dict[str, Any]) -> bool:
     kind = string(item.get("type"))
     if kind == "mcp_approval_request":
         return True
+    if kind == "tool_search_call":
+        return item.get("execution") == "client"
     # A shell of OpenAI's own stands in a container.
     place = mapping(item.get("environment")).get("type")
     return kind in CALLERS_ITEMS and kind.endswith("_call") and place != "container_reference"
+
+
+def keep_clients_tools(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item that brings tools with those only that the client runs itself.
+
+    All others stand in the `tools` of a request, where it is looked which of them the upstream
+    is set to take.
+    """
+    if item.get("type") not in BRING_TOOLS:
+        return item
+    kept = [keep_in_space(tool) for tool in mappings(item.get("tools"))]
+    return {**item, "tools": [tool for tool in kept if tool.get("type") in (*_PLAIN, "namespace")]}
+
+
+def keep_in_space(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return a namespace with the client's own tools only, and any other tool as it is."""
+    if tool.get("type") != "namespace":
+        return tool
+    kept = [one for one in mappings(tool.get("tools")) if one.get("type") in _PLAIN]
+    return {**tool, "tools": kept}
 
 
 def key_of(item: dict[str, Any]) -> str:

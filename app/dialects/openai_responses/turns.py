@@ -1,21 +1,26 @@
 """The items of a Responses request, as messages.
 
 What the model did between two messages of others is one turn: its texts and what it
-thought in their order, then its calls.
+thought in their order, then its calls. What others than OpenAI have no words for is listed: in
+`beyond` where the answer depends on it, else in `ignored`.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
+from app.bounds import MAX_TOOLS
+from app.dialects.openai_responses.calls import INPUT, Called
 from app.dialects.openai_responses.items import COMPACTION, ENCRYPTED, PHASE
+from app.dialects.openai_responses.offered import Offered
 from app.dialects.packed import Proof, is_packed, unpack
+from app.dialects.untyped import mappings, string
 from app.errors import RequestError
 from app.requests import (
     AssistantMessage,
     AudioPart,
-    Body,
     DeveloperMessage,
     FileData,
     FilePart,
@@ -42,140 +47,212 @@ Given = TextPart | ImagePart | AudioPart | FilePart
 IGNORED: Final = ("image_generation_call",)
 """The items that the relay gives and no provider is sent back."""
 
+_MAX_LISTED: Final = 20
+"""Kinds of what is left out that are told."""
+_MAX_KIND: Final = 60
+"""Characters of each."""
+_TEXTS: Final = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
-class Input(Body, frozen=True, kw_only=True):
-    """What a part of others' messages may have that changes nothing of the answer."""
-
-    prompt_cache_breakpoint: Any = None
-
-
-class InputText(Input, frozen=True, tag_field="type", tag="input_text"):
-    text: str
+Parts = list[dict[str, Any]]
 
 
-class InputImage(Input, frozen=True, tag_field="type", tag="input_image"):
-    image_url: str | None = None
-    detail: Literal["auto", "low", "high"] | None = None
-    file_id: None = None
-
-
-class InputFile(Input, frozen=True, tag_field="type", tag="input_file"):
-    file_data: str | None = None
-    file_id: str | None = None
-    filename: str | None = None
-    file_url: None = None
-
-
-class InputSound(Input, frozen=True, tag_field="type", tag="input_audio"):
-    input_audio: InputAudio
-
-
-class OutputText(Body, frozen=True, tag_field="type", tag="output_text"):
-    text: str
-    annotations: Any = None
-    logprobs: Any = None
-    parsed: Any = None
-
-
-class Refusal(Body, frozen=True, tag_field="type", tag="refusal"):
-    refusal: str
-
-
-Part = InputText | InputImage | InputFile | InputSound | OutputText | Refusal
-
-
-class Item(Body, frozen=True):
-    """What any item may have and nothing depends on."""
-
-    type: str = "message"
-    id: str | None = None
-    status: str | None = None
-    created_by: str | None = None
-
-
-class MessageItem(Item, frozen=True, kw_only=True):
+class MessageItem(msgspec.Struct, frozen=True):
     role: Literal["user", "assistant", "system", "developer"]
-    content: str | list[Part]
+    content: str | Parts
     phase: str | None = None
 
 
-class CallItem(Item, frozen=True, kw_only=True):
+class CallItem(msgspec.Struct, frozen=True):
     call_id: str
     name: str
     arguments: str
-    parsed_arguments: Any = None
-    caller: None = None
-    namespace: None = None
-    async_: None = msgspec.field(default=None, name="async")
+    namespace: str | None = None
 
 
-class ResultItem(Item, frozen=True, kw_only=True):
+class CustomCallItem(msgspec.Struct, frozen=True):
     call_id: str
-    output: str | list[InputText | InputImage]
-    name: str | None = None
-    caller: None = None
-    namespace: None = None
+    name: str
+    input: str
+    namespace: str | None = None
+
+
+class ResultItem(msgspec.Struct, frozen=True):
+    call_id: str
+    output: str | Parts
+
+
+class ShellCallItem(msgspec.Struct, frozen=True):
+    action: dict[str, Any]
+    call_id: str | None = None
+    id: str | None = None
+
+
+class ShellResultItem(msgspec.Struct, frozen=True):
+    output: str | Parts
+    call_id: str | None = None
+    id: str | None = None
+    """OpenAI's own documents call the call by it."""
+
+
+class SearchItem(msgspec.Struct, frozen=True):
+    execution: str | None = None
+    call_id: str | None = None
+    arguments: Any = None
+
+
+class FoundItem(msgspec.Struct, frozen=True):
+    tools: Annotated[list[dict[str, Any]], Meta(max_length=MAX_TOOLS)]
+    execution: str | None = None
+    call_id: str | None = None
 
 
 class Said(msgspec.Struct, frozen=True):
-    text: str
+    text: str = ""
 
 
-class ReasoningItem(Item, frozen=True, kw_only=True):
+class ReasoningItem(msgspec.Struct, frozen=True):
     summary: list[Said] | None = None
     content: list[Said] | None = None
     encrypted_content: str | None = None
 
 
-class CompactionItem(Item, frozen=True, kw_only=True):
+class CompactionItem(msgspec.Struct, frozen=True):
     encrypted_content: str
 
 
-def parse_input(items: Sequence[dict[str, Any]]) -> list[Message]:
-    """Give the messages that the items are.
-
-    Raises:
-        RequestError: `invalid_request`, with the place and the reason.
-    """
-    conversation = _Conversation()
-    for number, item in enumerate(items):
-        conversation.take(item, place=f"input[{number}]")
-    return conversation.end()
+class _Text(msgspec.Struct, frozen=True):
+    text: str
 
 
-class _Conversation:
-    def __init__(self) -> None:
+class _Refusal(msgspec.Struct, frozen=True):
+    refusal: str
+
+
+class _Image(msgspec.Struct, frozen=True):
+    image_url: str | None = None
+    detail: str | None = None
+    file_id: str | None = None
+
+
+class _File(msgspec.Struct, frozen=True):
+    file_data: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
+    file_url: str | None = None
+
+
+class _Sound(msgspec.Struct, frozen=True):
+    input_audio: InputAudio
+
+
+class Conversation:
+    """Takes items in their order; `end` gives the messages that they are."""
+
+    def __init__(self, offered: Offered) -> None:
+        self.beyond: list[str] = []
+        self.ignored: dict[str, None] = {}
+        self._offered = offered
         self._messages: list[Message] = []
         self._parts: list[Answered] = []
         self._calls: list[ToolCall] = []
         self._proofs: dict[str, list[Opaque]] = {}
 
     def take(self, item: dict[str, Any], *, place: str) -> None:
+        """Take an item.
+
+        Raises:
+            RequestError: `invalid_request`, with the place and the reason.
+        """
         kind = item.get("type", "message")
         match kind:
             case "message":
                 self._take_message(convert_body(item, MessageItem, place=place), place=place)
             case "function_call":
                 call = convert_body(item, CallItem, place=place)
-                function = FunctionCall(call.name, call.arguments)
-                self._calls.append(ToolCall(call.call_id, function))
-            case "function_call_output":
+                called = Called("function", call.name, call.namespace)
+                self._call(call.call_id, called, call.arguments)
+            case "function_call_output" | "custom_tool_call_output":
                 result = convert_body(item, ResultItem, place=place)
-                self._say(ToolMessage(_parse_output(result, place=place), result.call_id))
+                self._answer(result.call_id, result.output, place=place)
             case "reasoning":
                 self._think(convert_body(item, ReasoningItem, place=place), place=place)
-            case "compaction":
+            case "compaction" | "compaction_summary":
                 said = convert_body(item, CompactionItem, place=place)
                 self._parts.append(OpaquePart(COMPACTION, said.encrypted_content))
-            case _ if kind not in IGNORED:
-                what = f"{str(kind)[:60]!r} is not taken"
-                if kind == "item_reference":
-                    what += "; the relay keeps no items: send the item itself"
+            case "item_reference":
+                what = f"{kind!r} is not taken; the relay keeps no items: send the item itself"
+                raise RequestError("invalid_request", f"{place}.type: {what}")
+            case _:
+                self._take_other(kind, item, place=place)
+
+    def _take_other(self, kind: object, item: dict[str, Any], *, place: str) -> None:
+        """Take an item of a tool that other providers know as a function, or do not know."""
+        match kind:
+            case "custom_tool_call":
+                custom = convert_body(item, CustomCallItem, place=place)
+                called = Called("custom", custom.name, custom.namespace)
+                arguments = msgspec.json.encode({INPUT: custom.input}).decode()
+                self._call(custom.call_id, called, arguments)
+            case "local_shell_call":
+                shell = convert_body(item, ShellCallItem, place=place)
+                action = {k: v for k, v in shell.action.items() if k != "type" and v is not None}
+                called = Called("local_shell", "local_shell")
+                arguments = msgspec.json.encode(action).decode()
+                self._call(shell.call_id or shell.id or "", called, arguments)
+            case "local_shell_call_output":
+                told = convert_body(item, ShellResultItem, place=place)
+                self._answer(told.call_id or told.id or "", told.output, place=place)
+            case "tool_search_call":
+                search = convert_body(item, SearchItem, place=place)
+                if search.execution == "client" and search.call_id:
+                    said = search.arguments
+                    arguments = (
+                        said if isinstance(said, str) else msgspec.json.encode(said).decode()
+                    )
+                    self._call(search.call_id, Called("tool_search", "tool_search"), arguments)
+            case "tool_search_output" | "additional_tools":
+                found = convert_body(item, FoundItem, place=place)
+                for number, tool in enumerate(found.tools):
+                    self._offered.add(tool, place=f"{place}.tools[{number}]")
+                if found.execution == "client" and found.call_id:
+                    self._answer(found.call_id, _tell_found(found.tools), place=place)
+            case "agent_message":
+                # Of one of the client's agents to another.
+                texts = [string(part.get("text")) for part in mappings(item.get("content"))]
+                if "".join(texts):
+                    self._say(UserMessage("".join(texts)))
+            case str() if kind not in IGNORED:
+                self._ignore(f"input.{kind}")
+            case str():
+                pass
+            case _:
+                what = f"{str(kind)[:_MAX_KIND]!r} is not taken"
                 raise RequestError("invalid_request", f"{place}.type: {what}")
 
     def end(self) -> list[Message]:
+        """Return the messages."""
         self._end_turn()
         return self._messages
+
+    def _ignore(self, what: str) -> None:
+        if len(self.ignored) < _MAX_LISTED:
+            self.ignored[what[:_MAX_KIND]] = None
+
+    def _call(self, id: str, called: Called, arguments: str) -> None:
+        name = self._offered.names.tell(called)
+        self._calls.append(ToolCall(id, FunctionCall(name, arguments)))
+
+    def _answer(self, id: str, output: str | Parts, *, place: str) -> None:
+        shown: list[TextPart | ImagePart] = []
+        if isinstance(output, str):
+            self._say(ToolMessage(output, id))
+            return
+        for part in self._show(output, place=f"{place}.output", texts=_TEXTS):
+            if isinstance(part, TextPart | ImagePart):
+                shown.append(part)
+            else:
+                self.beyond.append(f"{place}.output: a file in a tool's output")
+        self._say(ToolMessage(shown or "", id))
 
     def _say(self, message: Message) -> None:
         self._end_turn()
@@ -192,21 +269,73 @@ class _Conversation:
         self._messages.append(AssistantMessage(only or parts or None, tool_calls=proved or None))
 
     def _take_message(self, item: MessageItem, *, place: str) -> None:
+        content, where = item.content, f"{place}.content"
         if item.role == "assistant":
-            self._parts += _parse_answer(item.content, place=place)
+            self._parts += self._read_answer(content, place=where)
             if item.phase:
                 self._parts.append(OpaquePart(PHASE, item.phase))
             return
-        given = _parse_given(item.content, place=place)
+        given = content if isinstance(content, str) else self._show(content, place=where)
         if item.role == "user":
             self._say(UserMessage(given))
             return
         if not isinstance(given, str) and not all(isinstance(part, TextPart) for part in given):
-            raise RequestError(
-                "invalid_request", f"{place}.content: the role {item.role!r} has only text"
-            )
+            raise RequestError("invalid_request", f"{where}: the role {item.role!r} has only text")
         kind = SystemMessage if item.role == "system" else DeveloperMessage
         self._say(kind(given))  # type: ignore[arg-type]  # all of it is text
+
+    def _read_answer(self, content: str | Parts, *, place: str) -> list[Answered]:
+        if isinstance(content, str):
+            return [TextPart(content)] if content else []
+        found: list[Answered] = []
+        for number, part in enumerate(content):
+            where = f"{place}[{number}]"
+            match part.get("type"):
+                case kind if kind in _TEXTS:
+                    found.append(TextPart(convert_body(part, _Text, place=where).text))
+                case "refusal":
+                    found.append(RefusalPart(convert_body(part, _Refusal, place=where).refusal))
+                case "input_image" | "input_file" | "input_audio" as kind:
+                    raise _misplaced(kind, where)
+                case kind:
+                    self._ignore(f"input.content.{kind}")
+        return found
+
+    def _show(
+        self, parts: Parts, *, place: str, texts: Sequence[str] = ("input_text", "text")
+    ) -> list[Given]:
+        """Return the parts that somebody or something shows to the model."""
+        found: list[Given] = []
+        for number, part in enumerate(parts):
+            where = f"{place}[{number}]"
+            match part.get("type"):
+                case kind if kind in texts:
+                    found.append(TextPart(convert_body(part, _Text, place=where).text))
+                case "input_image":
+                    found += self._show_image(convert_body(part, _Image, place=where), place=where)
+                case "input_file":
+                    file = convert_body(part, _File, place=where)
+                    if file.file_url is None:
+                        data = FileData(file.file_data, file.file_id, file.filename)
+                        found.append(FilePart(data))
+                    else:
+                        self.beyond.append(f"{where}: a file by its URL")
+                case "input_audio":
+                    sound = convert_body(part, _Sound, place=where)
+                    found.append(AudioPart(sound.input_audio))
+                case "output_text" | "refusal" as kind:
+                    raise _misplaced(kind, where)
+                case kind:
+                    self.beyond.append(f"{where}: a part {str(kind)[:_MAX_KIND]!r}")
+        return found
+
+    def _show_image(self, part: _Image, *, place: str) -> list[Given]:
+        if part.image_url is not None:
+            return [ImagePart(ImageUrl(part.image_url, _DETAILS.get(part.detail or "")))]
+        if part.file_id is None:
+            raise RequestError("invalid_request", f"{place}.image_url: it is missing")
+        self.beyond.append(f"{place}: an image by its id")
+        return []
 
     def _think(self, item: ReasoningItem, *, place: str) -> None:
         """Take what was thought: the proof stands with the last of its texts."""
@@ -234,58 +363,23 @@ class _Conversation:
             self._proofs.setdefault(call, []).append(Opaque(format, data))
 
 
-def _parse_answer(content: str | list[Part], *, place: str) -> list[Answered]:
-    if isinstance(content, str):
-        return [TextPart(content)] if content else []
-    found: list[Answered] = []
-    for number, part in enumerate(content):
-        match part:
-            case OutputText() | InputText():
-                found.append(TextPart(part.text))
-            case Refusal():
-                found.append(RefusalPart(part.refusal))
-            case _:
-                raise _misplaced(part, f"{place}.content[{number}]")
-    return found
+_DETAILS: Final[dict[str, Literal["auto", "low", "high"]]] = {
+    **{"auto": "auto", "low": "low", "high": "high", "original": "high"}
+}
+"""How close an image is looked at; only newer models of OpenAI look at it as it is."""
 
 
-def _parse_given(content: str | list[Part], *, place: str) -> str | list[Given]:
-    if isinstance(content, str):
-        return content
-    return [_parse_part(p, place=f"{place}.content[{i}]") for i, p in enumerate(content)]
-
-
-def _parse_part(part: Part, *, place: str) -> Given:
-    match part:
-        case InputText():
-            return TextPart(part.text)
-        case InputImage():
-            return _parse_image(part, place=place)
-        case InputFile():
-            return FilePart(FileData(part.file_data, part.file_id, part.filename))
-        case InputSound():
-            return AudioPart(part.input_audio)
-        case _:
-            raise _misplaced(part, place)
-
-
-def _parse_image(part: InputImage, *, place: str) -> ImagePart:
-    if part.image_url is None:
-        raise RequestError("invalid_request", f"{place}.image_url: it is missing")
-    return ImagePart(ImageUrl(part.image_url, part.detail))
-
-
-def _parse_output(item: ResultItem, *, place: str) -> str | list[TextPart | ImagePart]:
-    if isinstance(item.output, str):
-        return item.output
-    return [
-        TextPart(part.text)
-        if isinstance(part, InputText)
-        else _parse_image(part, place=f"{place}.output[{number}]")
-        for number, part in enumerate(item.output)
+def _tell_found(tools: Parts) -> str:
+    """Return what the model is told of the tools that were found for it."""
+    names = [
+        string(tool.get("name"))
+        for given in tools
+        for tool in (mappings(given.get("tools")) if given.get("type") == "namespace" else [given])
     ]
+    if not names:
+        return "No tools were found."
+    return f"These tools can be called now: {', '.join(names)}"
 
 
-def _misplaced(part: Part, place: str) -> RequestError:
-    kind = part.__struct_config__.tag
+def _misplaced(kind: str, place: str) -> RequestError:
     return RequestError("invalid_request", f"{place}.type: {kind!r} has no place there")

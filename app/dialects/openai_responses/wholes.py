@@ -35,6 +35,7 @@ class Item:
     type: str
     call_id: str = ""
     name: str = ""
+    namespace: str = ""
     hosted: bool = False
     """Whether it is a tool that the provider runs itself."""
     done: bool = False

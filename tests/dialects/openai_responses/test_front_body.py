@@ -44,7 +44,7 @@ def parse(**fields: Any) -> Any:
 def chat(**fields: Any) -> dict[str, Any]:
     """The request that comes of it, but for its plain fields."""
     found: dict[str, Any] = msgspec.to_builtins(parse(**fields).chat)
-    return {k: v for k, v in found.items() if k not in ("model", "messages", "stream")}
+    return {k: v for k, v in found.items() if k not in ("model", "messages", "stream", "original")}
 
 
 def messages(*items: Any, **fields: Any) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "str
                 }
             },
         ),
-        ({"text": {"verbosity": "low"}}, {"provider_options": {"text": {"verbosity": "low"}}}),
+        ({"text": {"verbosity": "low"}}, {}),
         (
             {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}},
             {
@@ -237,26 +237,15 @@ def test_parts_of_a_users_message():
     ("fields", "param", "words"),
     [
         *(({name: "x"}, name, "it is not taken") for name in REFUSED),
-        ({"flavour": 1}, "flavour", "unknown field"),
         ({"input": []}, "input", "it is empty"),
         ({"input": 7}, "input", "expected"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0].type", "web_search"),
-        ({"tools": [{"type": "custom", "name": "f"}]}, "tools[0].type", "custom"),
-        ({"tool_choice": {"type": "web_search"}}, "tool_choice.type", "web_search"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "send the item"),
-        ({"input": [{"type": "web_search_call"}]}, "input[0].type", "web_search_call"),
         ({"input": [{"type": []}]}, "input[0].type", "not taken"),
         ({"input": [{"role": "user"}]}, "input[0]", "content"),
-        ({"input": [{"role": "user", "content": "x", "y": 1}]}, "input[0]", "y"),
         (
             {"input": [{"role": "user", "content": [{"type": "output_text", "text": "x"}]}]},
             "input[0].content[0].type",
             "no place there",
-        ),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
-            "input[0].content[0].file_id",
-            "null",
         ),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},

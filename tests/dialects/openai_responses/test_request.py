@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.openai_responses.request import IGNORED, Quirks, render_request
+from app.dialects.openai_responses.quirks import Quirks
+from app.dialects.openai_responses.request import IGNORED, render_request
 from app.dialects.table import DIALECTS
 from app.errors import RequestError
 from app.events import (
