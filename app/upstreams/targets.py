@@ -152,10 +152,12 @@ class Target(msgspec.Struct, frozen=True):
             if name in original.ignored:
                 dropped.add(name)
                 continue
-            paths = {*self._find_refused_items(name, original.body[name])} - {None}
-            if not paths or not paths <= {*original.ignored}:
-                raise self._refuse(path)
-            dropped |= paths  # type: ignore[arg-type]  # without None
+            # An item may be the dialect's own where another is what the settings allow.
+            paths = self._find_refused_items(name, original.body[name]) or [path]
+            wrong = next((p for p in paths if p is not None and p not in original.ignored), None)
+            if wrong is not None:
+                raise self._refuse(wrong)
+            dropped |= {path for path in paths if path is not None}
         return sorted(dropped)
 
     def _find_refused(self, fields: Mapping[str, Any]) -> dict[str, str]:

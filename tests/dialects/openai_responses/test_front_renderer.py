@@ -111,7 +111,9 @@ def check(events: list[Event]) -> dict[str, Any]:
             texts[key] = texts.get(key, "") + payload["delta"]
         elif kind.endswith(".done"):
             key = (kind.removesuffix(".done"), *place)
-            value = next(payload[n] for n in ("text", "refusal", "arguments") if n in payload)
+            value = next(
+                payload[n] for n in ("text", "refusal", "arguments", "input") if n in payload
+            )
             assert texts.pop(key, "") == value
     response: dict[str, Any] = said[-1]["response"]
     Response.model_validate({**response, "created_at": float(response["created_at"])}, strict=True)
@@ -130,6 +132,24 @@ def brief(events: list[Event]) -> list[Any]:
 
 TEXT: list[Event] = [TextStart(0), TextDelta(0, "Hi"), TextDelta(0, " 🌊"), TextEnd(0)]
 THOUGHT: list[Event] = [ReasoningStart(0), ReasoningDelta(0, "Hm."), ReasoningEnd(0)]
+TOOLS: list[Event] = [
+    StreamStart(
+        STREAM,
+        "fast",
+        1700000000,
+        {
+            "response.tools": json.dumps(
+                {
+                    "apply_patch": {"form": "custom", "name": "apply_patch"},
+                    "mcp__w__get": {"name": "get", "namespace": "mcp__w"},
+                    "tool_search": {"form": "tool_search", "name": "tool_search"},
+                    "local_shell": {"form": "local_shell", "name": "local_shell"},
+                }
+            )
+        },
+    ),
+    StreamTarget("up", "m-1", 1, "up-1"),
+]
 CALL: list[Event] = [
     ToolCallStart(0, "c1", "now"),
     ToolCallDelta(0, '{"a":'),
@@ -480,3 +500,98 @@ def test_frames_after_any_cursor_are_the_rest(row):
     everything = written(0)
     for after in range(0, len(everything) + 1, max(1, len(everything) // 20)):
         assert everything[after:] == written(after)
+
+
+def tool(name: str, *pieces: str, **opaque: str) -> list[Event]:
+    """Give an answer that is the call of a tool, of which a provider said something more."""
+    return [
+        *TOOLS,
+        ToolCallStart(0, "c1", name),
+        *(Opaque(f"openai.{kind}", data, 0) for kind, data in opaque.items()),
+        *(ToolCallDelta(0, piece) for piece in pieces),
+        ToolCallEnd(0, "".join(pieces) or "{}"),
+        ChoiceEnd("tool_calls"),
+        StreamEnd("completed", "tool_calls", COUNTS),
+    ]
+
+
+def shown(events: list[Event]) -> dict[str, Any]:
+    (item,) = check(events)["output"]
+    return {name: value for name, value in item.items() if name not in ("id", "status")}
+
+
+CUSTOM_CALL = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch"}
+
+
+def test_a_call_of_a_function_that_stands_for_a_custom_tool_is_one_of_that_tool():
+    events = tool("apply_patch", '{"input": "a', "\\", 'nb"', "}")
+
+    assert {**CUSTOM_CALL, "input": "a\nb"} == shown(events)
+    deltas = [p["delta"] for p in payloads(events) if p["type"].endswith("input.delta")]
+    assert ["a", "\nb"] == deltas
+    assert [
+        "output_item.added",
+        *["custom_tool_call_input.delta"] * 2,
+        "custom_tool_call_input.done",
+        "output_item.done",
+    ] == brief(events)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [(["a\n", '{"input"'], 'a\n{"input"'), ([], ""), (['{"input": "x"}'], '{"input": "x"}')],
+)
+def test_a_custom_call_of_a_provider_that_has_them_is_as_it_was(pieces, text):
+    found = shown(tool("apply_patch", *pieces, custom_tool_call="c1"))
+
+    assert {**CUSTOM_CALL, "input": text} == found
+
+
+def test_arguments_that_come_whole_are_read_too():
+    events = tool("apply_patch")
+    events[events.index(ToolCallEnd(0, "{}"))] = ToolCallEnd(0, '{"input": "a"}')
+
+    assert {**CUSTOM_CALL, "input": "a"} == shown(events)
+
+
+def test_a_tool_in_a_namespace_is_called_there():
+    item = {"type": "function_call", "call_id": "c1", "name": "get", "arguments": '{"a":1}'}
+
+    assert {**item, "namespace": "mcp__w"} == shown(tool("mcp__w__get", '{"a"', ":1}"))
+    assert {**item, "namespace": "n"} == shown(tool("get", '{"a":1}', namespace="n"))
+
+
+def test_a_search_for_tools_and_the_clients_shell_are_called_in_their_own_form():
+    assert {
+        **{"type": "tool_search_call", "call_id": "c1", "execution": "client"},
+        "arguments": {"query": "x"},
+    } == shown(tool("tool_search", '{"query": ', '"x"}'))
+    assert {
+        **{"type": "local_shell_call", "call_id": "c1"},
+        "action": {"type": "exec", "command": ["ls", "-l"], "env": {}, "timeout_ms": 5},
+    } == shown(tool("local_shell", '{"command": ["ls", "-l"], "timeout_ms": 5, "user": 7}'))
+    for name in ("tool_search", "local_shell"):
+        shown(tool(name, "[no JSON"))
+
+
+@pytest.mark.parametrize("end", ["length", "failed"])
+def test_a_custom_call_that_was_cut_is_not_complete(end):
+    events = tool("apply_patch", '{"input": "a')[:-3]
+    if end == "length":
+        events += [ChoiceEnd("length"), StreamEnd("completed", "length")]
+    else:
+        error = ErrorInfo("upstream_timeout", "cut", retryable=True)
+        events += [StreamEnd("failed", "error", error=error)]
+    (item,) = check(events)["output"]
+
+    assert ("incomplete", "a") == (item["status"], item["input"])
+
+
+def test_what_a_provider_asks_of_the_client_is_an_item_of_its_own():
+    given = {"id": "sh_1", "type": "local_shell_call", "call_id": "c1", "status": "completed"}
+    given["action"] = {"type": "exec", "command": ["ls"], "env": {}}
+
+    events = [*START, *TEXT, Opaque("openai.item", json.dumps(given), 1)]
+    events += [ChoiceEnd("tool_calls"), StreamEnd("completed", "tool_calls")]
+
+    assert given == check(events)["output"][1]

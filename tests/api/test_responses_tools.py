@@ -1,0 +1,146 @@
+"""Tools and fields of Responses clients: sent on as they came, or translated, and told of."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI
+
+from tests.api.test_options import configured
+from tests.serving import Relay, serve_relay
+from tests.upstream import DONE, Upstream, event, head, send, serve_upstream
+
+F = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+SPACE = {"type": "namespace", "name": "mcp__w", "description": "d", "tools": [{**F, "name": "get"}]}
+PATCH: dict[str, Any] = {"type": "custom", "name": "apply_patch", "description": "Edits files."}
+TOOLS = [F, SPACE, PATCH, {"type": "tool_search", "execution": "client"}, {"type": "web_search"}]
+CODEX: dict[str, Any] = {
+    **{"model": "r", "tools": TOOLS, "tool_choice": "auto", "parallel_tool_calls": True},
+    **{"reasoning": {"effort": "medium", "summary": "auto"}, "text": {"verbosity": "low"}},
+    **{"include": ["reasoning.encrypted_content"], "store": False, "prompt_cache_key": "k"},
+    **{"client_metadata": {"session_id": "s"}, "stream": True},
+    "input": [
+        {"type": "message", "id": "msg_1", "role": "user", "content": "Hi"},
+        {
+            **{"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "apply_patch"},
+            **{"input": "a", "status": "completed"},
+        },
+        {"type": "custom_tool_call_output", "id": "o1", "call_id": "c1", "output": "ok"},
+        {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "x"}},
+    ],
+}
+"""What Codex sends, in short."""
+COMPLETED = {"id": "r", "status": "completed", "output": [], "model": "m"}
+
+
+def completed() -> list[Any]:
+    done = {"type": "response.completed", "response": COMPLETED}
+    return [head(), send(f"event: response.completed\ndata: {json.dumps(done)}\n\n")]
+
+
+async def notices(relay: Relay, stream: str) -> list[str]:
+    events = (await relay.client.get(f"/v1/streams/{stream}/events")).text
+    data = [json.loads(line[6:]) for line in events.splitlines() if line.startswith("data: ")]
+    return [e["message"] for e in data if e["type"] == "notice" and e["code"] == "field_ignored"]
+
+
+async def ask(relay: Relay, upstream: Upstream, **fields: Any) -> tuple[dict[str, Any], list[str]]:
+    """Give what the upstream was sent, and what the client is told was not."""
+    reply = await relay.client.post("/v1/responses", json={**CODEX, **fields})
+    assert 200 == reply.status_code, reply.text
+    (call,) = upstream.calls
+    sent: dict[str, Any] = call.json
+    return sent, await notices(relay, reply.headers["stream-id"])
+
+
+async def test_an_upstream_that_speaks_responses_is_sent_the_request_itself(tmp_path: Path) -> None:
+    async with configured(tmp_path, routes="", dialect="openai_responses") as (relay, upstream):
+        upstream.script = completed()
+        sent, told = await ask(relay, upstream, model="u/m", novel={"a": 1})
+
+    items = [{k: v for k, v in item.items() if k != "id"} for item in CODEX["input"]]
+    items[3] = CODEX["input"][3]
+    assert {**CODEX, "model": "m", "input": items, "novel": {"a": 1}} == sent
+    assert [] == told
+
+
+async def test_its_list_of_options_holds_and_drops_what_it_does_not_have(tmp_path: Path) -> None:
+    async with configured(tmp_path, dialect="openai_responses") as (relay, upstream):
+        upstream.script = completed()
+        hosted = [
+            {"type": "mcp", "server_url": "https://elsewhere.example"},
+            {"type": "web_search"},
+        ]
+        sent, told = await ask(
+            relay, upstream, tools=[*TOOLS, *hosted], models=["gpt-9"], novel=1, user="u"
+        )
+
+    assert TOOLS[:-1] == sent["tools"]
+    assert not {"models", "novel"} & sent.keys()
+    assert {"low", "k", "u"} == {sent["text"]["verbosity"], sent["prompt_cache_key"], sent["user"]}
+    assert [
+        "upstream 'u' is not set to take models, novel, tools.mcp, tools.web_search from clients: "
+        "left out"
+    ] == told
+
+
+async def test_what_it_may_take_it_is_sent(tmp_path: Path) -> None:
+    line = 'options = ["safe", "tools.web_search"]'
+    async with configured(tmp_path, line, dialect="openai_responses") as (relay, upstream):
+        upstream.script = completed()
+        sent, told = await ask(relay, upstream)
+
+    assert (TOOLS, []) == (sent["tools"], told)
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic", "gemini", "bedrock_converse"])
+async def test_others_are_sent_what_they_know_and_the_client_is_told_the_rest(
+    dialect: str, tmp_path: Path
+) -> None:
+    async with configured(tmp_path, dialect=dialect) as (relay, upstream):
+        reply = await relay.client.post("/v1/responses", json={**CODEX, "novel": 1})
+        (call,) = upstream.calls
+        told = await notices(relay, reply.headers.get("stream-id", ""))
+
+    sent = call.body.decode()
+    for name in ("apply_patch", "mcp__w__get", "tool_search"):
+        assert f'"name":"{name}"' in sent
+    assert "novel" not in sent
+    if dialect == "openai_chat":  # whose answer this is
+        (said,) = told
+        for name in ("client_metadata", "input.web_search_call", "tools.web_search", "novel"):
+            assert name in said
+
+
+async def test_openais_client_takes_a_custom_call_that_another_provider_made() -> None:
+    text = 'line "one"\n\t☂ 🐟 \\'
+    arguments = json.dumps({"input": text})
+    call = {"index": 0, "id": "call_x1", "function": {"name": "apply_patch", "arguments": ""}}
+    pieces = [
+        {"index": 0, "function": {"arguments": arguments[at : at + 3]}}
+        for at in range(0, len(arguments), 3)
+    ]
+    calls = "".join(event({"tool_calls": [piece]}) for piece in (call, *pieces))
+    finish = event(finish_reason="tool_calls")
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(calls + finish + DONE)]
+        client = AsyncOpenAI(api_key="none", base_url=f"{relay.url}/v1", max_retries=0)
+        tools: Any = [PATCH]
+        async with client.responses.stream(model="openai/m", input="Hi", tools=tools) as stream:
+            events = [event async for event in stream]
+            (item,) = (await stream.get_final_response()).output
+        (done,) = [e for e in events if e.type == "response.custom_tool_call_input.done"]
+        deltas = [e for e in events if e.type == "response.custom_tool_call_input.delta"]
+        again: Any = [{"role": "user", "content": "Hi"}, item.model_dump(exclude_unset=True)]
+        again.append({"type": "custom_tool_call_output", "call_id": "call_x1", "output": "ok"})
+        await client.responses.create(model="openai/m", input=again, tools=tools)
+        await client.close()
+
+    assert ("custom_tool_call", "call_x1", "apply_patch", text) == (
+        *(item.type, item.call_id, item.name, item.input),
+    )
+    assert text == done.input == "".join(e.delta for e in deltas)
+    assert len(deltas) > 5
+    said = upstream.calls[1].json["messages"][1]["tool_calls"][0]["function"]
+    assert {"input": text} == json.loads(said["arguments"])

@@ -1,0 +1,118 @@
+"""A Responses request, as an upstream that speaks Responses too is sent it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.dialects.openai_responses.body import parse_request
+from app.dialects.openai_responses.original import pass_on
+from app.dialects.openai_responses.quirks import ENCRYPTED_REASONING, Quirks
+from app.dialects.packed import Proof, pack
+
+TEXT = {"type": "output_text", "text": "Yes.", "annotations": []}
+SHELL = {"type": "local_shell_call", "id": "l", "call_id": "c", "action": {"type": "exec"}}
+
+
+def told(*items: dict[str, Any], quirks: Quirks | None = None, **fields: Any) -> dict[str, Any]:
+    body = {"model": "m", "input": [*items] or "hello", **fields}
+    original = parse_request(json.dumps(body).encode()).chat.original  # type: ignore[attr-defined]
+    return pass_on(original, quirks=quirks).body
+
+
+def test_it_goes_on_as_it_came() -> None:
+    fields = {
+        **{"instructions": "Be kind.", "client_metadata": {"a": "b"}, "prompt_cache_key": "k"},
+        **{"tools": [{"type": "web_search"}, {"type": "custom", "name": "p"}], "store": True},
+        **{"include": ["web_search_call.action.sources"], "max_tool_calls": 3},
+        **{"text": {"verbosity": "low"}, "truncation": "auto", "safety_identifier": "s"},
+        **{"prompt_cache_retention": "24h", "novel": {"a": [1]}},
+    }
+
+    assert {"input": "hello", **fields} == told(**fields, stream=True, background=False)
+
+
+def test_items_lose_the_ids_that_are_the_relays() -> None:
+    items: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hi", "id": "msg_0"},
+        {"type": "message", "role": "assistant", "id": "msg_1", "content": [TEXT]},
+        {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "id": "o", "call_id": "c", "output": "x"},
+        {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c", "name": "p", "input": ""},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "E"},
+        {"type": "compaction", "id": "cmp_1", "encrypted_content": "E"},
+    ]
+    kept = [SHELL, {"type": "web_search_call", "id": "ws_1"}, {"type": "novel", "id": "n"}]
+    without = [{name: v for name, v in item.items() if name != "id"} for item in items]
+
+    assert [*without, *kept] == told(*items, *kept)["input"]
+
+
+def test_proofs_of_others_are_left_out() -> None:
+    foreign = pack(Proof("anthropic", signature="sig"))
+    asked = pack(Proof("openai.item", data=json.dumps(SHELL)))
+    found = told(
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
+        {"type": "reasoning", "summary": [], "encrypted_content": foreign},
+        {"type": "compaction", "encrypted_content": foreign},
+        {"type": "reasoning", "summary": [], "encrypted_content": asked},
+        {"role": "user", "content": "Hi"},
+    )
+
+    assert [SHELL, {"role": "user", "content": "Hi"}] == found["input"]
+
+
+def test_tools_come_with_items_only_if_the_client_runs_them() -> None:
+    function = {"type": "function", "name": "f"}
+    mcp = {"type": "mcp", "server_url": "https://elsewhere.example"}
+    space = {"type": "namespace", "name": "n", "tools": [function, mcp]}
+    kept = {**space, "tools": [function]}
+    for kind in ("tool_search_output", "additional_tools"):
+        (item,) = told(
+            {"type": kind, "tools": [function, mcp, space]}, {"role": "user", "content": "a"}
+        )["input"][:1]
+        assert [function, kept] == item["tools"]
+    assert [kept] == told(tools=[space])["tools"]
+
+
+@pytest.mark.parametrize(
+    ("quirks", "fields", "expected"),
+    [
+        (Quirks(user_field="safety_identifier"), {"user": "u"}, {"safety_identifier": "u"}),
+        (
+            Quirks(user_field="safety_identifier"),
+            {"user": "u", "safety_identifier": "s"},
+            {"safety_identifier": "s"},
+        ),
+        (Quirks(), {"user": "u"}, {"user": "u"}),
+        (
+            Quirks(),
+            {"reasoning": {"effort": "low"}},
+            {"reasoning": {"effort": "low"}, "include": [ENCRYPTED_REASONING]},
+        ),
+        (
+            Quirks(encrypted_reasoning="never", reasoning_summary="auto"),
+            {"reasoning": {"effort": "low"}, "include": [ENCRYPTED_REASONING]},
+            {"reasoning": {"effort": "low", "summary": "auto"}},
+        ),
+        (Quirks(encrypted_reasoning="always"), {}, {"include": [ENCRYPTED_REASONING]}),
+    ],
+)
+def test_the_upstreams_ways_hold(
+    quirks: Quirks, fields: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert {"input": "hello", **expected} == told(quirks=quirks, **fields)
+
+
+def test_thoughts_go_back_as_the_upstream_takes_them() -> None:
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    proved = {**thought, "encrypted_content": "E"}
+    user = {"role": "user", "content": "a"}
+    said = {"type": "reasoning", "summary": []}
+    said["content"] = [{"type": "reasoning_text", "text": "Hm."}]
+
+    assert [proved, user] == told(thought, proved, user)["input"]
+    assert [said, proved, user] == told(
+        thought, proved, user, quirks=Quirks(send_reasoning="text")
+    )["input"]
+    assert [user] == told(thought, proved, user, quirks=Quirks(send_reasoning="no"))["input"]
