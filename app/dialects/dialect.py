@@ -87,6 +87,10 @@ def _list_nothing(request: ChatRequest, *, model: str, quirks: Any) -> Sequence[
     return ()
 
 
+def _host_nothing(kind: str, request: ChatRequest) -> dict[str, Any] | None:
+    return None
+
+
 class Passed(NamedTuple):
     """What is sent of a request that came in the upstream's own words."""
 
@@ -114,6 +118,9 @@ class Dialect(NamedTuple):
     list_changes: Callable[..., Sequence[str]] = _list_nothing
     """(request, *, model, quirks) to what `render_request` leaves out or says otherwise since
     the provider would refuse it, each as the end of a sentence about the upstream."""
+    hosted: Callable[[str, ChatRequest], dict[str, Any] | None] = _host_nothing
+    """The tool of the provider's own, in `tools` of a body, that is what OpenAI's of a type is;
+    None if there is none that goes with the request."""
     passes: Mapping[str, Callable[..., Passed]] = {}
     """By the name of the dialect that a client spoke: how its requests, (original, *, quirks),
     are sent on in their own words, rather than through ours."""

@@ -68,7 +68,8 @@ class Target(msgspec.Struct, frozen=True):
             if dropped := self._list_dropped(original):
                 notices.append(f"is not set to take {', '.join(dropped)} from clients: left out")
         else:
-            fields = sorted({*fields, *(original.ignored if original else ())})
+            others = original.ignored if original else ()
+            fields = sorted({*fields, *others} - self._host(chat).keys())
             notices += self.dialect.list_changes(chat, model=self.model, quirks=quirks)
         if fields:
             notices.append(f"knows no {', '.join(fields)}: left out")
@@ -84,6 +85,8 @@ class Target(msgspec.Struct, frozen=True):
         """
         told, headers = self._tell(chat)
         body = self.dialect.render_request(told, model=self.model, quirks=self.upstream.quirks)
+        if hosted := self._host(chat):
+            body["tools"] = [*body.get("tools", ()), *hosted.values()]
         self._check_urls(body)
         url = f"{self.upstream.base_url}/{self.dialect.path}"
         call = await build(
@@ -136,6 +139,20 @@ class Target(msgspec.Struct, frozen=True):
             )
         said = {name: getattr(chat, name) for name in ChatRequest.__struct_fields__}
         return ChatRequest(**said), {}
+
+    def _host(self, chat: ChatRequest) -> dict[str, dict[str, Any]]:
+        """Give the provider's own tools for those of OpenAI's that a request has, by their paths,
+        as far as the upstream is set to take them from clients."""
+        original = _original(chat)
+        if original is None or original.front in self.dialect.passes:
+            return {}
+        found = {}
+        for path in original.ignored:
+            name, _, kind = path.partition(".")
+            tool = self.dialect.hosted(kind, chat) if name == "tools" else None
+            if tool is not None and not self._list_refused({"tools": [tool]}):
+                found[path] = tool
+        return found
 
     def _list_refused(self, fields: Mapping[str, Any]) -> dict[str, str]:
         dialect = self.upstream.dialect

@@ -113,6 +113,33 @@ async def test_others_are_sent_what_they_know_and_the_client_is_told_the_rest(
             assert name in said
 
 
+@pytest.mark.parametrize(
+    ("dialect", "line", "tools", "sent"),
+    [
+        ("anthropic", "web_search_*", [F], {"type": "web_search_20250305", "name": "web_search"}),
+        ("anthropic", "web_fetch_*", [F], None),
+        ("anthropic", "web_search_*", [{**F, "name": "web_search"}], None),
+        ("gemini", "googleSearch", [], {"googleSearch": {}}),
+        ("gemini", "googleSearch", [F], None),
+        ("gemini", "urlContext", [], None),
+        ("openai_chat", "*", [], None),
+    ],
+)
+async def test_a_search_is_the_providers_own_where_that_is_allowed(
+    dialect: str, line: str, tools: list[Any], sent: Any, tmp_path: Path
+) -> None:
+    lines = f'options = ["safe", "tools.{line}"]'
+    async with configured(tmp_path, lines, dialect=dialect) as (relay, upstream):
+        search = {"type": "web_search"}
+        body = {"model": "r", "input": "Hi", "stream": True, "tools": [*tools, search]}
+        await relay.client.post("/v1/responses", json=body)
+        (call,) = upstream.calls
+
+    found = call.json.get("tools", [])
+    assert ([sent] if sent else []) == [t for t in found if t == sent or "googleSearch" in t]
+    assert len(found) == len(tools) + bool(sent)
+
+
 async def test_openais_client_takes_a_custom_call_that_another_provider_made() -> None:
     text = 'line "one"\n\t☂ 🐟 \\'
     arguments = json.dumps({"input": text})
@@ -129,7 +156,9 @@ async def test_openais_client_takes_a_custom_call_that_another_provider_made() -
         tools: Any = [PATCH]
         async with client.responses.stream(model="openai/m", input="Hi", tools=tools) as stream:
             events = [event async for event in stream]
-            (item,) = (await stream.get_final_response()).output
+            final = await stream.get_final_response()
+        (item,) = final.output
+        assert item.type == "custom_tool_call"
         (done,) = [e for e in events if e.type == "response.custom_tool_call_input.done"]
         deltas = [e for e in events if e.type == "response.custom_tool_call_input.delta"]
         again: Any = [{"role": "user", "content": "Hi"}, item.model_dump(exclude_unset=True)]

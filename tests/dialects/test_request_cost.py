@@ -474,6 +474,77 @@ def test_a_request_in_anthropics_words_is_passed_on_in_linear_time() -> None:
     check_linear(make, items=PARTS)
 
 
+CODEX: dict[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
+    "custom calls": (
+        PARTS,
+        lambda n: {
+            "input": [
+                item
+                for i in range(n // 2)
+                for item in (
+                    {"type": "custom_tool_call", "call_id": f"c{i}", "name": "p", "input": "a"},
+                    {"type": "custom_tool_call_output", "call_id": f"c{i}", "output": "a"},
+                )
+            ]
+        },
+    ),
+    "namespaces": (
+        TOOLS,
+        lambda n: {
+            "input": "a",
+            "tools": [
+                {"type": "namespace", "name": "n" * 64, "tools": [{"name": f"f{i}"}]}
+                for i in range(n)
+            ],
+        },
+    ),
+    "tools of other names": (
+        TOOLS,
+        lambda n: {
+            "input": "a",
+            "tools": [{"type": "custom", "name": "." + "_" * (i % 50)} for i in range(n)],
+        },
+    ),
+    "hosted": (TOOLS, lambda n: {"input": "a", "tools": [{"type": f"t{i}"} for i in range(n)]}),
+    "strange items": (
+        PARTS // 2,
+        lambda n: {
+            "input": [{"role": "user", "content": "a"}, *[{"type": f"t{i}"} for i in range(n)]]
+        },
+    ),
+    "strange fields": (5_000, lambda n: {"input": "a", **{f"f{i}": i for i in range(n)}}),
+    "found tools": (
+        PARTS // 2,
+        lambda n: {
+            "input": [
+                {"role": "user", "content": "a"},
+                *[
+                    {"type": "additional_tools", "tools": [{"name": "f"}] * 4}
+                    for _ in range(n // 4)
+                ],
+            ]
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CODEX)
+def test_a_request_of_codex_is_read_and_passed_on_in_linear_time(name: str) -> None:
+    items, build = CODEX[name]
+    bodies = {n: msgspec.json.encode(build(n)) for n in (items, items * LARGE)}
+    pass_on = DIALECTS["openai_responses"].passes["openai_responses"]
+    parse = FRONTS["openai_responses"].parse_request
+
+    def make(n: int) -> Callable[[], object]:
+        def act() -> object:
+            chat: Any = parse(bodies[n]).chat
+            return pass_on(chat.original)
+
+        return act
+
+    check_linear(make, items=items)
+
+
 def test_what_a_request_may_say_at_most_is_said_where_it_is_more() -> None:
     """The shapes above stay within the bounds, or they would measure refusals."""
     for name, shape in SHAPES.items():

@@ -5,6 +5,7 @@ from app.dialects.anthropic.parser import Parser
 from app.dialects.anthropic.request import (
     IGNORED,
     Quirks,
+    host,
     list_changes,
     render_request,
     render_vertex_request,
@@ -22,6 +23,7 @@ DIALECT = Dialect(
     models_path="v1/models",
     ignored=IGNORED,
     list_changes=list_changes,
+    hosted=host,
     passes={"anthropic": pass_on},
 )
 
@@ -34,5 +36,6 @@ VERTEX = Dialect(
     models_path=None,
     ignored=IGNORED,
     list_changes=list_changes,
+    hosted=host,
     passes={"anthropic": pass_on},
 )

@@ -83,6 +83,15 @@ def render_bedrock_request(
     return {"anthropic_version": _BEDROCK_VERSION, **body}
 
 
+def host(kind: str, request: ChatRequest) -> dict[str, Any] | None:
+    """Return the tool of Anthropic's that is what one of OpenAI's is."""
+    name = "web_search"
+    taken = any(tool.function.name == name for tool in request.tools or ())
+    if taken or not kind.startswith(name):
+        return None
+    return {"type": "web_search_20250305", "name": name}
+
+
 def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
     """Return what of a request is sent otherwise, since the API would refuse it."""
     return _fit(request, model=model, quirks=quirks)[1]

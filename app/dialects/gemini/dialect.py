@@ -2,7 +2,7 @@
 
 from app.dialects.dialect import Dialect
 from app.dialects.gemini.parser import Parser
-from app.dialects.gemini.request import Quirks, list_changes, render_request
+from app.dialects.gemini.request import Quirks, host, list_changes, render_request
 from app.framing.json_array import JsonArrayDecoder
 
 DIALECT = Dialect(
@@ -14,4 +14,5 @@ DIALECT = Dialect(
     models_path="models?pageSize=1000",  # 50 otherwise
     ignored=frozenset(("metadata", "parallel_tool_calls", "user")),
     list_changes=list_changes,
+    hosted=host,
 )

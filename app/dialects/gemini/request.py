@@ -74,6 +74,14 @@ class Quirks(CommonQuirks, frozen=True):
     """Whether to ask for arguments in pieces, which Vertex AI knows and Gemini's API refuses."""
 
 
+def host(kind: str, request: ChatRequest) -> dict[str, Any] | None:
+    """Return the tool of Gemini's that is what one of OpenAI's is.
+
+    Models before Gemini 3 take no search beside functions.
+    """
+    return {"googleSearch": {}} if kind.startswith("web_search") and not request.tools else None
+
+
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:

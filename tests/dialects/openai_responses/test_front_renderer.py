@@ -588,7 +588,12 @@ def test_a_custom_call_that_was_cut_is_not_complete(end):
 
 
 def test_what_a_provider_asks_of_the_client_is_an_item_of_its_own():
-    given = {"id": "sh_1", "type": "local_shell_call", "call_id": "c1", "status": "completed"}
+    given: dict[str, Any] = {
+        "id": "sh_1",
+        "type": "local_shell_call",
+        "call_id": "c1",
+        "status": "completed",
+    }
     given["action"] = {"type": "exec", "command": ["ls"], "env": {}}
 
     events = [*START, *TEXT, Opaque("openai.item", json.dumps(given), 1)]

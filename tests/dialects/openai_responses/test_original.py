@@ -21,7 +21,7 @@ def told(*items: dict[str, Any], quirks: Quirks | None = None, **fields: Any) ->
 
 
 def test_it_goes_on_as_it_came() -> None:
-    fields = {
+    fields: dict[str, Any] = {
         **{"instructions": "Be kind.", "client_metadata": {"a": "b"}, "prompt_cache_key": "k"},
         **{"tools": [{"type": "web_search"}, {"type": "custom", "name": "p"}], "store": True},
         **{"include": ["web_search_call.action.sources"], "max_tool_calls": 3},
@@ -42,7 +42,11 @@ def test_items_lose_the_ids_that_are_the_relays() -> None:
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "E"},
         {"type": "compaction", "id": "cmp_1", "encrypted_content": "E"},
     ]
-    kept = [SHELL, {"type": "web_search_call", "id": "ws_1"}, {"type": "novel", "id": "n"}]
+    kept: list[dict[str, Any]] = [
+        SHELL,
+        {"type": "web_search_call", "id": "ws_1"},
+        {"type": "novel", "id": "n"},
+    ]
     without = [{name: v for name, v in item.items() if name != "id"} for item in items]
 
     assert [*without, *kept] == told(*items, *kept)["input"]
@@ -108,7 +112,7 @@ def test_thoughts_go_back_as_the_upstream_takes_them() -> None:
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
     proved = {**thought, "encrypted_content": "E"}
     user = {"role": "user", "content": "a"}
-    said = {"type": "reasoning", "summary": []}
+    said: dict[str, Any] = {"type": "reasoning", "summary": []}
     said["content"] = [{"type": "reasoning_text", "text": "Hm."}]
 
     assert [proved, user] == told(thought, proved, user)["input"]

@@ -10,7 +10,7 @@ from app.dialects.openai_responses.body import parse_request
 from app.dialects.openai_responses.calls import CALLS, MAX_LABEL
 from app.errors import RequestError
 
-F = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+F: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 SPACE = {"type": "namespace", "name": "mcp__w", "description": "d", "tools": [{**F, "name": "get"}]}
 PATCH = {
     "type": "custom",
@@ -20,7 +20,7 @@ PATCH = {
 }
 SEARCH = {"type": "tool_search", "execution": "client", "description": "Finds tools."}
 SHELL = {"type": "local_shell"}
-WEB = {"type": "web_search", "external_web_access": True}
+WEB: dict[str, Any] = {"type": "web_search", "external_web_access": True}
 
 
 def parse(**fields: Any) -> Any:
@@ -92,7 +92,7 @@ def test_names_that_are_too_long_together_are_refused() -> None:
 
 
 def test_what_was_called_goes_back_as_it_was_told() -> None:
-    action = {"type": "exec", "command": ["ls"], "env": {}, "user": None}
+    action: dict[str, Any] = {"type": "exec", "command": ["ls"], "env": {}, "user": None}
     found = messages(
         {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": 'a"\n'},
         {"type": "custom_tool_call_output", "id": "x", "call_id": "c1", "output": "ok"},
@@ -183,7 +183,11 @@ def test_what_is_left_out_is_bounded() -> None:
     assert sum(map(len, asked.chat.original.ignored)) < 5000
 
 
-ALLOWED = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "custom", "name": "p"}]}
+ALLOWED: dict[str, Any] = {
+    "type": "allowed_tools",
+    "mode": "required",
+    "tools": [{"type": "custom", "name": "p"}],
+}
 P = {"type": "custom", "name": "p"}
 
 
