@@ -329,10 +329,64 @@ AGUI = {
     "forwardedProps": {"model": "demo", "tools": [{"type": "function", "function": FUNCTION}], "temperature": 1},
 }  # fmt: skip
 
+CODEX = {
+    "model": "demo",
+    "input": [
+        {"type": "message", "id": "msg_1", "role": "user", "content": "a", "novel": 1},
+        {
+            **{"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "p"},
+            **{"input": "a", "namespace": "n"},
+        },
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "b"},
+        {
+            **{"type": "function_call", "call_id": "c2", "name": "f", "namespace": "n"},
+            **{"arguments": "{}"},
+        },
+        {
+            "type": "function_call_output",
+            "call_id": "c2",
+            "output": [{"type": "text", "text": "b"}],
+        },
+        {
+            **{"type": "local_shell_call", "id": "l", "call_id": "c3"},
+            **{"action": {"type": "exec", "command": ["ls"], "env": {}}},
+        },
+        {"type": "local_shell_call_output", "id": "c3", "output": "b"},
+        {
+            **{"type": "tool_search_call", "call_id": "c4", "execution": "client"},
+            **{"arguments": {"query": "a"}},
+        },
+        {
+            **{"type": "tool_search_output", "call_id": "c4", "execution": "client"},
+            "tools": [
+                {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "g"}]}
+            ],
+        },
+        {"type": "additional_tools", "tools": [{"type": "custom", "name": "q"}]},
+        {"type": "agent_message", "content": [{"type": "input_text", "text": "a"}]},
+        {"type": "web_search_call", "id": "ws_1", "action": {"type": "search"}},
+        {"type": "reasoning", "summary": [], "encrypted_content": "e"},
+    ],
+    "tools": [
+        {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]},
+        {"type": "custom", "name": "p", "format": {"type": "grammar", "definition": "start: a"}},
+        {"type": "tool_search", "execution": "client", "parameters": {"type": "object"}},
+        {"type": "local_shell"},
+        {"type": "web_search"},
+    ],
+    "tool_choice": {
+        **{"type": "allowed_tools", "mode": "auto"},
+        "tools": [{"type": "custom", "name": "p"}, {"type": "function", "name": "f"}],
+    },
+    "reasoning": {"effort": "low", "context": "all"},
+    "client_metadata": {"a": "b"},
+    "stream_options": {"include_obfuscation": False},
+}
+
 CORPORA: dict[str, list[Any]] = {
     "native": [CHAT, PLAIN],
     "openai_chat": [COMPLETIONS, PLAIN],
-    "openai_responses": [RESPONSES, {"model": "demo", "input": "a"}],
+    "openai_responses": [RESPONSES, CODEX, {"model": "demo", "input": "a"}],
     "anthropic": [CLAUDE, CLAUDE_PLAIN],
     "ui": [UI],
     "ag_ui": [AGUI],

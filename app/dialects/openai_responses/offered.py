@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from app.bounds import MAX_TOOLS
 from app.dialects.openai_responses.calls import CALLS, INPUT, MAX_LABEL, Called, Names
+from app.dialects.untyped import string
 from app.errors import RequestError
 from app.requests import Function, Tool, convert_body
 
@@ -83,8 +84,8 @@ class Offered:
         """By the names that providers know."""
         self.hosted: list[str] = []
         """The types of those that are no functions."""
-        taken = {tool.get("name") for tool in given if tool.get("type", "function") == "function"}
-        self.names = Names({name for name in taken if isinstance(name, str)})
+        plain = (tool for tool in given if tool.get("type", "function") == "function")
+        self.names = Names({string(tool.get("name")) for tool in plain})
         for number, tool in enumerate(given):
             self.add(tool, place=f"tools[{number}]")
 
