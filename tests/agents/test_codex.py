@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from tests.needs import file
 from tests.serving import serve_relay
 from tests.upstream import Call, Step, Upstream, head, send, serve_upstream
 
+ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "node_modules" / ".bin" / "codex"
 
 PATCH = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+“two” \\ \t🐟\n*** End Patch\n"
@@ -149,17 +151,14 @@ async def codex(folder: Path, port: int, *arguments: str, config: Sequence[str] 
     home, work = folder / "home", folder / "work"
     home.mkdir(exist_ok=True)
     work.mkdir(exist_ok=True)
-    settings = [
-        'model_provider="seseragi"',
-        'model_providers.seseragi.name="Seseragi"',
-        f'model_providers.seseragi.base_url="http://127.0.0.1:{port}/v1"',
-        'model_providers.seseragi.wire_api="responses"',
-        *config,
-    ]
+    document = (ROOT / "docs" / "clients" / "codex.md").read_text()
+    (lines,) = re.findall(r"^```toml\n(.+?)^```$", document, re.DOTALL | re.MULTILINE)
+    assert "localhost:8000" in lines
+    (home / "config.toml").write_text(lines.replace("localhost:8000", f"127.0.0.1:{port}"))
     unasked = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
     process = await asyncio.create_subprocess_exec(
         file(PROGRAM, how="run npm ci --prefix tests/agents"),
-        *("exec", *(word for line in settings for word in ("-c", line)), "-m", "gpt-5.5"),
+        *("exec", *(word for line in config for word in ("-c", line)), "-m", "gpt-5.5"),
         *(*unasked, *arguments),
         cwd=work,
         env={"PATH": os.environ["PATH"], "HOME": str(home), "CODEX_HOME": str(home)},
