@@ -466,6 +466,34 @@ COMPLETE: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
         ),
     ),
     (
+        "a-call-in-a-namespace",
+        [
+            added("function_call", name="get", namespace="n", call_id="c", arguments=""),
+            done("function_call", name="get", namespace="n", call_id="c", arguments="{}"),
+            COMPLETED,
+        ],
+        called(
+            [
+                ToolCallStart(0, "c", "get"),
+                Opaque("openai.namespace", "n", 0),
+                ToolCallDelta(0, "{}"),
+                ToolCallEnd(0, "{}"),
+            ]
+        ),
+    ),
+    (
+        "a-custom-call-that-comes-whole",
+        [done("custom_tool_call", name="sql", call_id="c", input="SELECT 1"), COMPLETED],
+        called(
+            [
+                ToolCallStart(0, "c", "sql"),
+                Opaque("openai.custom_tool_call", "c", 0),
+                ToolCallDelta(0, "SELECT 1"),
+                ToolCallEnd(0, "SELECT 1"),
+            ]
+        ),
+    ),
+    (
         "a-custom-tool-takes-any-text",
         [
             added("custom_tool_call", name="sql", call_id="c", input=""),

@@ -213,17 +213,17 @@ def test_choices(fields: dict[str, Any], choice: str | None, offered: list[str])
     assert fields["tool_choice"] == asked.chat.original.body["tool_choice"]
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"tools": [F, WEB], "tool_choice": {"type": "web_search"}},
-        {"tools": [WEB], "tool_choice": "required"},
-        {"tools": [F], "tool_choice": {**ALLOWED, "tools": [WEB]}},
-        {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
-        {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "https://a"}]}]},
-        {"input": [{"role": "user", "content": [{"type": "novel"}]}]},
-    ],
-)
+BEYOND: list[dict[str, Any]] = [
+    {"tools": [F, WEB], "tool_choice": {"type": "web_search"}},
+    {"tools": [WEB], "tool_choice": "required"},
+    {"tools": [F], "tool_choice": {**ALLOWED, "tools": [WEB]}},
+    {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
+    {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "https://a"}]}]},
+    {"input": [{"role": "user", "content": [{"type": "novel"}]}]},
+]
+
+
+@pytest.mark.parametrize("fields", BEYOND)
 def test_what_changes_the_answer_is_beyond_others(fields: dict[str, Any]) -> None:
     assert 1 == len(parse(**fields).chat.original.beyond)
 
