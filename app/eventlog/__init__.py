@@ -101,7 +101,13 @@ class EventLog(Protocol):
         """
 
     async def create(
-        self, stream: str, *, key: str | None = None, digest: str = "", over: str | None = None
+        self,
+        stream: str,
+        *,
+        key: str | None = None,
+        digest: str = "",
+        over: str | None = None,
+        request: bytes = b"",
     ) -> Claim:
         """Open an empty log, and bind an idempotency key to its stream; give that claim.
 
@@ -113,6 +119,9 @@ class EventLog(Protocol):
         however its process ends. Until then it may be removed for a process that is lost, or
         that the log cannot hear: `append` then raises, and the key is free.
 
+        `request` is what the stream is to keep of what it was asked, which no reader of its
+        events is given. It counts among the bytes of the log and goes with the stream.
+
         Raises:
             ServiceError: `overloaded`, all room is taken by streams that still run, or the
                 place of the log cannot be reached. The key can be used again.
@@ -120,6 +129,9 @@ class EventLog(Protocol):
 
     async def claimed(self, key: str) -> Claim | None:
         """Give what a key is bound to; None if to nothing that is kept."""
+
+    async def request(self, stream: str) -> bytes:
+        """Return what the stream keeps of its request; nothing where it keeps none."""
 
     async def name(self, name: str, stream: str) -> None:
         """Let a stream be found by a name, whatever other stream had it before.

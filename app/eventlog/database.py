@@ -149,6 +149,7 @@ class Database:
         now: float,
         kept_after: float,
         over: str | None = None,
+        request: bytes = b"",
     ) -> tuple[Claim, int | None]:
         """Add a running stream, bound to an idempotency key, and give its own key.
 
@@ -165,6 +166,8 @@ class Database:
         assert row is not None  # noqa: S101  (it is an INSERT)
         if key is not None:
             self._execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, *claim))
+        if request:
+            self._execute("INSERT INTO requests VALUES (?, ?)", (row, request))
         self._staged.append(lambda: self._filed.update({row: 0}))
         return claim, row
 
@@ -228,6 +231,11 @@ class Database:
             if len(lines) >= limit or size > PAGE_BYTES:
                 break
         return [decode(line) for line in lines[:limit]]
+
+    def request(self, key: int) -> bytes:
+        """Return what is kept of the request for a stream."""
+        row = self._execute("SELECT request FROM requests WHERE stream = ?", (key,)).fetchone()
+        return b"" if row is None else row[0]
 
     def kept(self) -> int:
         """Add up the sizes of the ended streams that are kept."""
@@ -318,6 +326,7 @@ class Database:
             ).rowcount
             if room <= 0:
                 return True
+            room -= self._execute("DELETE FROM requests WHERE stream = ?", (key,)).rowcount
             self._execute("UPDATE streams SET size = 0 WHERE key = ?", (key,))
             room -= 1
         return room < PURGED_AT_ONCE
@@ -408,9 +417,11 @@ class Database:
         self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, filed + 1, data))
         last = filed + data.count(b"\n") + 1
         size = self._execute(
-            "SELECT sum(length(events)) FROM pages WHERE stream = ?", (key,)
+            "SELECT sum(length(events)) + (SELECT total(length(request)) FROM requests "
+            "WHERE stream = :key) FROM pages WHERE stream = :key",
+            {"key": key},
         ).fetchone()[0]
-        self.end(key, at=now, last=last, size=size)
+        self.end(key, at=now, last=last, size=int(size))
 
     def _logged(self, key: int, live: Iterable[bytes]) -> Iterator[Event]:
         """Give all events of a stream that had no end."""

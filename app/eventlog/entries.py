@@ -67,13 +67,16 @@ class Entry:
         "ended_at",
         "events",
         "followers",
+        "request",
         "size",
         "started_at",
         "waiters",
     )
 
-    def __init__(self, started_at: float) -> None:
+    def __init__(self, started_at: float, *, request: bytes = b"") -> None:
         self.events: list[Event] = []
+        self.request = request
+        """What is kept of the request. Not a part of `size`, which the stream's limit is for."""
         self.size = STREAM_BYTES
         self.waiters: list[asyncio.Future[None]] = []
         self.followers: list[Follower] = []
@@ -81,6 +84,11 @@ class Entry:
         self.ended_at: float | None = None
         self.dropped_after = 0.0
         """When an ended stream has been kept for its time, by the clock of the entries."""
+
+    @property
+    def whole_size(self) -> int:
+        """What the stream takes of the memory for all, in bytes."""
+        return self.size + len(self.request)
 
     def state(self) -> LogState:
         return LogState(len(self.events), self.ended_at is not None, self.started_at, self.ended_at)
@@ -149,8 +157,8 @@ class Entries:
             self._timer.cancel()
             self._timer = None
 
-    def create(self, stream: str) -> Entry:
-        """Hold a new stream.
+    def create(self, stream: str, *, request: bytes = b"") -> Entry:
+        """Hold a new stream, and what is kept of its request.
 
         Raises:
             ServiceError: `overloaded`, all memory is taken by streams that still run.
@@ -158,8 +166,8 @@ class Entries:
         self._make_room()
         if self._size > self._max_bytes:
             raise full()
-        entry = self._running[stream] = Entry(self._wall())
-        self._size += entry.size
+        entry = self._running[stream] = Entry(self._wall(), request=request)
+        self._size += entry.whole_size
         return entry
 
     def find(self, stream: str) -> Entry | None:
@@ -222,7 +230,7 @@ class Entries:
     def drop(self, stream: str) -> None:
         """Let go of a stream; its readers wake up."""
         entry = self._running.pop(stream, None) or self._ended.pop(stream)
-        self._size -= entry.size
+        self._size -= entry.whole_size
         entry.tell(())
         self._on_drop(stream)
 
@@ -249,7 +257,7 @@ class Entries:
         self._drop_expired()
         while self._size > self._max_bytes and self._ended:
             stream, entry = next(iter(self._ended.items()))
-            if stream == spare and entry.size <= self._max_bytes:
+            if stream == spare and entry.whole_size <= self._max_bytes:
                 return
             self.drop(stream)
 

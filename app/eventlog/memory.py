@@ -61,12 +61,18 @@ class MemoryLog:
         return True
 
     async def create(
-        self, stream: str, *, key: str | None = None, digest: str = "", over: str | None = None
+        self,
+        stream: str,
+        *,
+        key: str | None = None,
+        digest: str = "",
+        over: str | None = None,
+        request: bytes = b"",
     ) -> Claim:
         bound = None if key is None else await self.claimed(key)
         if bound is not None and bound.stream != over:
             return bound
-        self._entries.create(stream)
+        self._entries.create(stream, request=request)
         if bound is not None:
             self._keys.pop(bound.stream, None)
         claim = Claim(stream, digest)
@@ -78,6 +84,9 @@ class MemoryLog:
     async def claimed(self, key: str) -> Claim | None:
         bound = self._claims.get(key)
         return bound if bound is not None and self._entries.find(bound.stream) else None
+
+    async def request(self, stream: str) -> bytes:
+        return self._find(stream).request
 
     async def name(self, name: str, stream: str) -> None:
         self._find(stream)

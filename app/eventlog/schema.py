@@ -79,7 +79,13 @@ CREATE TABLE attended (
 ALTER TABLE streams ADD COLUMN process INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX streams_running ON streams (process) WHERE ended_at IS NULL AND gone_at IS NULL;
 """
-STEPS = (SCHEMA, NAMES, CLAIMS, SHARING)
+REQUESTS = """
+CREATE TABLE requests (
+    stream INTEGER PRIMARY KEY,
+    request BLOB NOT NULL
+);
+"""
+STEPS = (SCHEMA, NAMES, CLAIMS, SHARING, REQUESTS)
 """What each version added to the one before; a new file takes all the steps."""
 VERSION = len(STEPS)
 

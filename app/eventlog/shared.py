@@ -81,9 +81,15 @@ class SharedSqliteLog(SqliteLog):
     # Streams
 
     async def create(
-        self, stream: str, *, key: str | None = None, digest: str = "", over: str | None = None
+        self,
+        stream: str,
+        *,
+        key: str | None = None,
+        digest: str = "",
+        over: str | None = None,
+        request: bytes = b"",
     ) -> Claim:
-        claim = await super().create(stream, key=key, digest=digest, over=over)
+        claim = await super().create(stream, key=key, digest=digest, over=over, request=request)
         self._feed.rouse()
         return claim
 

@@ -97,7 +97,7 @@ class _Run:
         "size",
     )
 
-    def __init__(self, key: int, entry: Entry, *, bound: bool = False) -> None:
+    def __init__(self, key: int, entry: Entry, *, bound: bool = False, size: int = 0) -> None:
         self.key = key
         self.entry = entry
         self.bound = bound
@@ -109,9 +109,9 @@ class _Run:
         self.lost: BaseException | None = None
         """Why a batch was not written, until its producer knows: none after it is either."""
         self.filed = 0
-        self.size = 0
+        self.size = size
         """Bytes in the file, and how many of them had been filed."""
-        self.filing = 0
+        self.filing = size
 
 
 class SqliteLog:
@@ -186,7 +186,13 @@ class SqliteLog:
         return self._database.healthy and self._writer.healthy and self._tasks.healthy
 
     async def create(
-        self, stream: str, *, key: str | None = None, digest: str = "", over: str | None = None
+        self,
+        stream: str,
+        *,
+        key: str | None = None,
+        digest: str = "",
+        over: str | None = None,
+        request: bytes = b"",
     ) -> Claim:
         claim = Claim(stream, digest)
         if self._size > self._max_bytes:
@@ -204,6 +210,7 @@ class SqliteLog:
             over=over,
             now=entry.started_at,
             kept_after=entry.started_at - self._retention_s,
+            request=request,
         )
         try:
             claim, row = await self._write(make)
@@ -216,12 +223,16 @@ class SqliteLog:
         if row is None:
             self._entries.drop(stream)
         else:
-            self._runs[stream] = _Run(row, entry, bound=key is not None)
+            self._runs[stream] = _Run(row, entry, bound=key is not None, size=len(request))
+            self._size += len(request)
         return claim
 
     async def claimed(self, key: str) -> Claim | None:
         kept_after = self._wall() - self._retention_s
         return await self._read(partial(self._database.claimed, key, kept_after=kept_after))
+
+    async def request(self, stream: str) -> bytes:
+        return await self._read(lambda: self._database.request(self._row(stream).key))
 
     async def name(self, name: str, stream: str) -> None:
         await self.state(stream)

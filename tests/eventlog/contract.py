@@ -390,3 +390,84 @@ async def test_stream_that_never_was_gets_no_name(event_log):
 
     assert "not_found" == caught.value.code
     assert None is await event_log.find("a chat")
+
+
+REQUEST = b'{"input":"\xe3\x81\x9b\xe3\x81\x9b\n\r\x00"}'
+
+
+async def test_request_is_kept_with_its_stream_and_is_no_event(event_log):
+    await event_log.create("st_1", request=REQUEST)
+    assert REQUEST == await event_log.request("st_1")
+    assert 0 == (await event_log.state("st_1")).last
+    reading = asyncio.create_task(event_log.read("st_1", 0, timeout_s=5))
+    await asyncio.sleep(0.05)
+    assert not reading.done()
+    await event_log.append("st_1", [START])
+    assert [START] == list(await asyncio.wait_for(reading, 2))
+    await event_log.append("st_1", [*deltas("a"), END])
+
+    assert REQUEST == await event_log.request("st_1")
+    assert [START, *deltas("a"), END] == await read_to_end(event_log)
+    assert 3 == (await event_log.state("st_1")).last
+
+
+async def test_stream_that_keeps_no_request_has_none(event_log):
+    await event_log.create("st_1")
+    assert b"" == await event_log.request("st_1")
+    with pytest.raises(RequestError) as caught:
+        await event_log.request("st_2")
+
+    assert "not_found" == caught.value.code
+
+
+async def test_request_of_another_stream_with_the_key_is_not_kept(event_log):
+    await event_log.create("st_1", key="key", digest="d", request=b"first")
+    await event_log.create("st_2", key="key", digest="d", request=b"second")
+    assert b"first" == await event_log.request("st_1")
+    await event_log.append("st_1", [START, END])
+    await event_log.create("st_3", key="key", digest="d", over="st_1", request=b"third")
+
+    assert b"third" == await event_log.request("st_3")
+
+
+@pytest.mark.parametrize("how", ["delete", "retention"])
+async def test_request_is_gone_with_its_stream(event_log, clock, how):
+    await event_log.create("st_1", request=REQUEST)
+    await event_log.append("st_1", [START, END])
+    clock.now += 99
+    assert REQUEST == await event_log.request("st_1")
+    if how == "delete":
+        await event_log.delete("st_1")
+    else:
+        clock.now += 1
+    with pytest.raises(RequestError) as caught:
+        await event_log.request("st_1")
+
+    assert "stream_expired" == caught.value.code
+
+
+async def test_request_may_be_larger_than_the_events_of_a_stream(event_log):
+    await event_log.create("st_1", request=b"x" * 500_000)
+    await event_log.append("st_1", [START, *deltas("x" * 300_000), END])
+
+    assert b"x" * 500_000 == await event_log.request("st_1")
+
+
+async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):
+    for number in range(5):
+        clock.now += 1
+        stream = f"st_{number}"
+        await event_log.create(stream, request=b"x" * 300_000)
+        await event_log.append(stream, [START, END])
+    codes = [await code_of(event_log, f"st_{number}") for number in range(5)]
+
+    assert "stream_expired" == codes[0]
+    assert [None, None] == codes[3:]
+
+
+async def test_requests_of_running_streams_that_fill_the_log_refuse_new_ones(event_log):
+    for number in range(4):
+        await event_log.create(f"st_{number}", request=b"x" * 300_000)
+    with pytest.raises(ServiceError) as caught:
+        await event_log.create("st_4")
+    assert "overloaded" == caught.value.code

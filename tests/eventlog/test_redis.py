@@ -8,7 +8,7 @@ import pytest
 from app.eventlog.redis.address import Address
 from app.eventlog.redis.log import RedisLog
 from tests.eventlog.contract import *  # noqa: F403
-from tests.eventlog.contract import LIMITS, code_of, ended
+from tests.eventlog.contract import END, LIMITS, START, code_of, ended
 from tests.redis_server import RedisServer, redis_server
 
 
@@ -47,3 +47,16 @@ async def test_oldest_ended_streams_make_room(event_log, clock):  # type: ignore
         await ended(event_log, f"st_{number}", size=300_000)
 
     assert [None] * 5 == [await code_of(event_log, f"st_{number}") for number in range(5)]
+
+
+async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):  # type: ignore[no-redef]
+    """The same of requests: they leave the memory, and Redis gives them."""
+    for number in range(5):
+        clock.now += 1
+        stream = f"st_{number}"
+        await event_log.create(stream, request=b"x" * 300_000)
+        await event_log.append(stream, [START, END])
+
+    requests = [await event_log.request(f"st_{number}") for number in range(5)]
+    assert [b"x" * 300_000] * 5 == requests
+    assert len(event_log._entries) < 5

@@ -23,10 +23,8 @@ class Elsewhere:
         self._there = there
         self._here = here
 
-    async def create(
-        self, stream: str, *, key: str | None = None, digest: str = "", over: str | None = None
-    ) -> Claim:
-        return await self._there.create(stream, key=key, digest=digest, over=over)
+    async def create(self, stream: str, **how) -> Claim:
+        return await self._there.create(stream, **how)
 
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         await self._there.append(stream, events)
@@ -39,3 +37,12 @@ class Elsewhere:
 async def event_log(server, clock):  # noqa: F811
     async with opened(server.url, wall=clock) as there, opened(server.url, wall=clock) as here:
         yield Elsewhere(there, here)
+
+
+async def test_requests_count_among_the_bytes_of_the_log(event_log):  # type: ignore[no-redef]
+    """Among those of the process that has them in memory."""
+    await event_log.create("st_1", request=b"x" * 300_000)
+    assert b"x" * 300_000 == await event_log.request("st_1")
+
+    assert 300_000 < event_log._there._entries._size
+    assert 0 == event_log._here._entries._size

@@ -359,3 +359,24 @@ async def test_unknown_key_does_not_wait_after_a_short_break(server, wire):  # n
         wire.mend()
 
         assert "st_1" == (await first.create("st_1", key="key", digest="d")).stream
+
+
+@pytest.mark.parametrize("lost", ["FLUSHALL", "DEL seseragi:{st_1}:log"])
+async def test_request_is_written_again_to_a_redis_that_lost_it(server, lost):  # noqa: F811
+    async with opened(server.url) as first, opened(server.url) as second:
+        await first.create("st_1", request=b"asked")
+        await first.append("st_1", [START])
+        assert b"asked" == await second.request("st_1")
+        server.ask(*lost.split())  # which nobody is told of
+        await first.append("st_1", deltas("a"))
+        await first.append("st_1", [END])
+
+        assert b"asked" == await second.request("st_1")
+        assert [START, *deltas("a"), END] == await read_all(second, "st_1")
+
+
+async def test_log_that_has_a_request_and_no_event_expires_by_itself(server):  # noqa: F811
+    async with opened(server.url) as first:
+        await first.create("st_1", request=b"asked")
+
+        assert b":-1" not in server.ask("PTTL", "seseragi:{st_1}:log")

@@ -357,7 +357,10 @@ async def test_file_of_the_first_version_is_read_and_brought_up(path):
     async with opened(path) as event_log:
         await filled(event_log, [START, END])
     for statement in (
-        *(f"DROP TABLE {table}" for table in ("names", "processes", "notes", "attended")),
+        *(
+            f"DROP TABLE {table}"
+            for table in ("names", "processes", "notes", "attended", "requests")
+        ),
         "DROP INDEX streams_running",
         "ALTER TABLE streams DROP COLUMN process",
     ):
@@ -766,3 +769,20 @@ async def test_start_of_a_stream_with_a_key_outlasts_a_loss_of_power(path, clock
         await append("st_2", [START])
 
         assert [(2, 1), (1, 4), (1, 1)] == levels  # FULL and NORMAL
+
+
+async def test_request_survives_a_restart_and_counts_after_it(path, clock):
+    async with opened(path, clock) as event_log:
+        for stream, end in (("st_1", [END]), ("st_2", [])):  # which the restart ends
+            await event_log.create(stream, request=b"x" * 1000)
+            await event_log.append(stream, [START, *end])
+    async with opened(path, clock) as event_log:
+        for stream in ("st_1", "st_2"):
+            assert b"x" * 1000 == await event_log.request(stream)
+        assert 2000 < event_log._size < 3000
+        await event_log.delete("st_1")
+        await event_log.delete("st_2")
+        assert 0 == event_log._size
+        await event_log.sweep()
+
+        assert 0 == await on_file(event_log, "SELECT count(*) FROM requests")

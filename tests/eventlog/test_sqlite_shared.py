@@ -42,10 +42,8 @@ class Elsewhere:
         self._there = there
         self._here = here
 
-    async def create(
-        self, stream: str, *, key: str | None = None, digest: str = "", over: str | None = None
-    ) -> Claim:
-        return await self._there.create(stream, key=key, digest=digest, over=over)
+    async def create(self, stream: str, **how) -> Claim:
+        return await self._there.create(stream, **how)
 
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         await self._there.append(stream, events)

@@ -10,6 +10,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -25,6 +26,7 @@ from app.eventlog.redis.pages import Pages
 from app.eventlog.redis.scripts import (
     ASK_STOP,
     DELETE,
+    REQUEST_ID,
     TELL,
     claim_key,
     inbox_key,
@@ -170,11 +172,17 @@ class RedisLog:
     # Streams
 
     async def create(
-        self, stream: str, *, key: str | None = None, digest: str = "", over: str | None = None
+        self,
+        stream: str,
+        *,
+        key: str | None = None,
+        digest: str = "",
+        over: str | None = None,
+        request: bytes = b"",
     ) -> Claim:
         claim = Claim(stream, digest)
         if key is None:
-            await self._create(stream)
+            await self._create(stream, request=request)
             return claim
         if await self._may_lack_keys():
             bound = await self.claimed(key)
@@ -183,7 +191,8 @@ class RedisLog:
             return bound
         value, replaced, old = " ".join(claim), "", ""
         for _ in range(TAKEOVERS):
-            found = await self._create(stream, key=key, value=value, over=replaced, old=old)
+            bond = {"key": key, "value": value, "over": replaced, "old": old}
+            found = await self._create(stream, request=request, **bond)
             if found == value:
                 break
             bound = _claim(found)
@@ -197,8 +206,8 @@ class RedisLog:
             raise _unsettled()
         return claim
 
-    async def _create(self, stream: str, **claim: str) -> str:
-        return await asked(self._owner.create(stream, **claim))
+    async def _create(self, stream: str, *, request: bytes, **claim: str) -> str:
+        return await asked(self._owner.create(stream, request=request, **claim))
 
     async def _may_lack_keys(self) -> bool:
         """Tell whether owners may be about to write keys again that Redis has lost."""
@@ -226,6 +235,16 @@ class RedisLog:
         found: bytes | None = await asked(self._link.send("GET", claim_key(key)))
         claim = None if found is None else _claim(found.decode())
         return claim if claim is not None and await self._is_kept(claim.stream) else None
+
+    async def request(self, stream: str) -> bytes:
+        entry = self._find(stream)
+        if entry is not None:
+            return entry.request
+        await self._pages.ask(stream, 0, 0)
+        found: list[Any] = await asked(
+            self._link.send("XRANGE", log_key(stream), REQUEST_ID, REQUEST_ID)
+        )
+        return bytes(found[0][1][1]) if found else b""
 
     async def name(self, name: str, stream: str) -> None:
         await self.state(stream)

@@ -150,7 +150,14 @@ class Owner:
     # Streams
 
     async def create(
-        self, stream: str, *, key: str = "", value: str = "", over: str = "", old: str = ""
+        self,
+        stream: str,
+        *,
+        key: str = "",
+        value: str = "",
+        over: str = "",
+        old: str = "",
+        request: bytes = b"",
     ) -> str:
         """Open a stream in Redis and in memory, and let a claim lead to it, if there is one.
 
@@ -160,7 +167,7 @@ class Owner:
         """
         if self._link.away:
             raise Away
-        run = Run(stream, self._entries.create(stream), pledged=bool(key))
+        run = Run(stream, self._entries.create(stream, request=request), pledged=bool(key))
         keys, parts = [], []
         if key:
             run.keys[claim_key(key)] = value
@@ -189,7 +196,8 @@ class Owner:
     ) -> "asyncio.Future[int | bytes]":
         lease = self._lease
         started = repr(run.entry.started_at)
-        parts: list[Part] = [lease.owner, EPOCH, started, lease.ms, lease.running_ms, *claim]
+        parts: list[Part] = [lease.owner, EPOCH, started, lease.ms, lease.running_ms]
+        parts += [lease.running_log_ms, run.entry.request, *claim]
         return self._link.run(CREATE, [meta_key(run.stream), log_key(run.stream), *keys], *parts)
 
     def abandon(self, run: Run) -> None:
@@ -387,6 +395,8 @@ class Owner:
         elif what == BEHIND:
             log.warning("Redis has lost events", stream=run.stream, last=number)
             run.acked = number
+            if number == 0 and run.entry.request:  # the log is gone, with what comes first in it
+                await self._create(run)
             self._again(run)
         elif what == MISSING and run.pledged:
             self.abandon(run)

@@ -1,7 +1,8 @@
 """What Redis does in one step: the scripts, and the keys that they work on.
 
 A stream has two keys, both in the slot of its id: `log`, a Redis Stream whose entries have
-the ids `<event number>-0` and the event's JSON in the field `e`; and `meta`, a hash of
+the ids `<event number>-0` and the event's JSON in the field `e`, after an entry `0-1` whose
+field `r` has what is kept of the request, where something is; and `meta`, a hash of
 
 - `owner`, `epoch`: who may append. Whoever ends a lost stream takes the next epoch;
 - `lease`: until when the owner need not be asked whether it lives, in ms of Redis's clock;
@@ -46,6 +47,10 @@ def log_key(stream: str) -> str:
     return f"{PREFIX}{{{stream}}}:log"
 
 
+REQUEST_ID = "0-1"
+"""The id of the entry of a log that is no event: what is kept of the request."""
+
+
 def inbox_key(owner: str) -> str:
     """Where a process is told which of its streams to stop."""
     return f"{PREFIX}inbox:{owner}"
@@ -76,28 +81,34 @@ CREATE = _script(
     _NOW
     + """
 -- KEYS: meta, log; where a key is to lead to the stream its claim; and where that leads to
--- another, which is gone or has ended, its meta. ARGV: owner, epoch, started, lease ms, ttl ms;
--- the claim's value; the value it replaces, ttl ms of the mark that is left of that stream.
+-- another, which is gone or has ended, its meta. ARGV: owner, epoch, started, lease ms, ttl ms,
+-- ttl ms of a log that runs, what it keeps of the request or ''; the claim's value; the value it
+-- replaces, ttl ms of the mark that is left of that stream.
 -- 1 if it is ours now, and the claim with it; what the claim says if that leads to a stream
 -- that may be kept; 0 if there was such a stream, or is.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'gone')
 if is[2] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
 local bound = KEYS[3] and redis.call('GET', KEYS[3])
-if bound and bound ~= ARGV[6] then
-  if bound ~= ARGV[7] then return bound end
+if bound and bound ~= ARGV[8] then
+  if bound ~= ARGV[9] then return bound end
   local old = redis.call('HMGET', KEYS[4], 'owner', 'ended', 'gone')
   if old[1] and not old[2] and not old[3] then return bound end
   if not old[1] and not old[3] then
     redis.call('HSET', KEYS[4], 'gone', 1)
-    redis.call('PEXPIRE', KEYS[4], ARGV[8])
+    redis.call('PEXPIRE', KEYS[4], ARGV[10])
   end
 end
-if KEYS[3] then redis.call('SET', KEYS[3], ARGV[6], 'PX', ARGV[5]) end
-if is[1] then return 1 end
-redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', ARGV[2], 'started', ARGV[3],
-  'last', 0, 'lease', now + ARGV[4])
-redis.call('DEL', KEYS[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[5])
+if KEYS[3] then redis.call('SET', KEYS[3], ARGV[8], 'PX', ARGV[5]) end
+if not is[1] then
+  redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', ARGV[2], 'started', ARGV[3],
+    'last', 0, 'lease', now + ARGV[4])
+  redis.call('DEL', KEYS[2])
+  redis.call('PEXPIRE', KEYS[1], ARGV[5])
+end
+if ARGV[7] ~= '' and redis.call('EXISTS', KEYS[2]) == 0 then
+  redis.call('XADD', KEYS[2], '0-1', 'r', ARGV[7])
+  redis.call('PEXPIRE', KEYS[2], ARGV[6])
+end
 return 1
 """
 )

@@ -142,7 +142,8 @@ class Tails:
         }
         inbox = inbox_key(self._lease.owner)
         self._blocked = True
-        cursors = [f"{tail.last}-0" for _, tail in tails.values()]
+        # The entry "0-1", which is no event, comes before the first one.
+        cursors = [f"{tail.last}-1" for _, tail in tails.values()]
         read = self._link.send(*XREAD, "STREAMS", inbox, *tails, self._inbox_at, *cursors)
         try:
             found = await read
