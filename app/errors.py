@@ -27,6 +27,7 @@ CODES: dict[str, CodeInfo] = {
     "unauthenticated": CodeInfo(401, "Credentials are missing or wrong"),
     "forbidden": CodeInfo(403, "Not allowed"),
     "not_found": CodeInfo(404, "There is nothing here"),
+    "previous_response_not_found": CodeInfo(400, "The response to go on from is not kept"),
     "model_not_found": CodeInfo(404, "There is no such model"),
     "method_not_allowed": CodeInfo(405, "The method is not allowed here"),
     "conflict": CodeInfo(409, "The request does not fit the state of the stream"),

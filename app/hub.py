@@ -80,8 +80,10 @@ class Terms(msgspec.Struct, frozen=True):
     """What its `stream.start` is to say."""
     name: str | None = None
     """What it is found by."""
-    name_of: Callable[[str], str] | None = None
+    names_of: Sequence[Callable[[str], str]] = ()
     """The same, where it is made of the stream's id."""
+    request: bytes = b""
+    """What it keeps of the request."""
     origin: Origin = Origin()
     memory: RequestMemory | None = None
     """What is taken for the request; the stream that it starts keeps and releases it."""
@@ -232,7 +234,7 @@ class Hub:
         else:
             claim = None
             try:
-                claim = await self._claim(stream, key, digest)
+                claim = await self._claim(stream, key, digest, request=terms.request)
             finally:
                 if claim is None or claim.stream != stream:
                     self.admission.leave(address)
@@ -264,14 +266,15 @@ class Hub:
                     return outcome_of(event)
             after = cursor_after(after, events)
 
-    async def _claim(self, stream: str, key: str | None, digest: str) -> Claim:
+    async def _claim(self, stream: str, key: str | None, digest: str, *, request: bytes) -> Claim:
         """Open a stream, unless the key leads to one already, and that to an answer."""
-        claim = await self._log.create(stream, key=key, digest=digest)
+        create = partial(self._log.create, stream, key=key, digest=digest, request=request)
+        claim = await create()
         for _ in range(TRIES):
             _check_digest(claim, key, digest)
             if claim.stream == stream or not await self._may_try_again(claim.stream):
                 return claim
-            claim = await self._log.create(stream, key=key, digest=digest, over=claim.stream)
+            claim = await create(over=claim.stream)
         _check_digest(claim, key, digest)
         return claim
 
@@ -319,9 +322,9 @@ class Hub:
     ) -> Opened:
         """Run a stream that has been opened and counted."""
         origin = terms.origin
-        name = terms.name if terms.name_of is None else terms.name_of(stream)
+        names = [make(stream) for make in terms.names_of]
         try:
-            if name is not None:
+            for name in names if terms.name is None else [*names, terms.name]:
                 await self._log.name(name, stream)
             if self.stopping.is_set():
                 raise _shutting_down()
@@ -414,6 +417,14 @@ class Hub:
             RequestError: `not_found` or `stream_expired`.
         """
         return await read_all(self._log, stream)
+
+    async def request(self, stream: str) -> bytes:
+        """Return what a stream keeps of its request; nothing where it keeps none.
+
+        Raises:
+            RequestError: `not_found` or `stream_expired`.
+        """
+        return await self._log.request(stream)
 
     async def state(self, stream: str) -> LogState:
         """Tell how far a stream is.

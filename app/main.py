@@ -199,6 +199,7 @@ def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:
         retry_ms=settings.retry_ms,
         linger_s=settings.linger_s,
         max_request_bytes=settings.max_request_bytes,
+        retention_s=settings.retention_s,
     )
     return [
         *chat.routes(hub, policy),

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,6 +33,14 @@ class _Way(NamedTuple):
     unknown_s: float | None
     """The same for a client that leaves before it knows the stream's id, which can come back
     by its key only; None for what the stream was started with."""
+
+
+class Kept(NamedTuple):
+    """What a stream is to keep of the request for it."""
+
+    request: bytes
+    name_of: Callable[[str], str]
+    """What it is found by too, made of its id."""
 
 
 class Generation:
@@ -99,14 +108,16 @@ class Generation:
         key: str | None,
     ) -> tuple[Opened, "_Way"]:
         """Start what a body asks for; nothing of it is kept here, for as long as it runs."""
-        asked = self._front.parse_request(body)
+        asked, kept = await self._parse(body, memory)
         chat = asked.chat
+        names_of = (self._front.name_of, kept.name_of if kept else None)
         respond_async = _prefers_async(request)
         terms = Terms(
             self._linger_s(asked, can_return=chat.streams or respond_async or bool(key)),
             labels=asked.labels,
             name=asked.name,
-            name_of=self._front.name_of,
+            names_of=[name_of for name_of in names_of if name_of is not None],
+            request=kept.request if kept else b"",
             origin=origin,
             memory=memory,
         )
@@ -118,6 +129,10 @@ class Generation:
             seconds=chat.on_disconnect if isinstance(chat.on_disconnect, float | int) else 0,
             unknown_s=None if key or chat.on_disconnect is not None else 0,
         )
+
+    async def _parse(self, body: bytes, memory: RequestMemory) -> tuple[Asked, Kept | None]:
+        """Read what a body asks for, which may take of the memory for requests."""
+        return self._front.parse_request(body), None
 
     def _digest(self, request: Request, body: bytes) -> str:
         """Hash all that says which answer is wanted: the dialect, headers of it, the body."""

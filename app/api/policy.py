@@ -14,6 +14,8 @@ class Policy(msgspec.Struct, frozen=True):
     linger_s: float = 60
     max_request_bytes: int = 4 * 2**20
     body_timeout_s: float = 30
+    retention_s: float = 900
+    """How long the log keeps what has ended."""
 
     def retry(self, *, spread: bool, least_s: float = 0) -> int:
         """Give the milliseconds that a client is told to wait before it reconnects.

@@ -1,27 +1,57 @@
 """OpenAI's endpoints for responses: `/v1/responses`, and each response by its id."""
 
+import re
 from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.admission import address_of
-from app.api.generation import Generation
+from app.admission import RequestMemory, address_of
+from app.api.generation import Generation, Kept
 from app.api.policy import Policy
 from app.api.problems import failure
 from app.api.query import read_query
 from app.api.response import read_from
+from app.api.stored import StoredResponses
+from app.dialects.front import Asked
 from app.dialects.openai_responses.front import FRONT
-from app.dialects.openai_responses.result import BACKGROUND, is_response_id, name_of, render_result
+from app.dialects.openai_responses.result import (
+    BACKGROUND,
+    ECHO,
+    is_response_id,
+    name_of,
+    render_result,
+)
+from app.dialects.openai_responses.stored import (
+    Item,
+    name_of_items,
+    show_item,
+)
 from app.errors import RelayError, RequestError
 from app.events import Event, StreamStart
 from app.hub import Hub, Opened
 
+PAGE: Final = 20
+MAX_PAGE: Final = 100
+"""How many items a list has, unless told otherwise, and at most."""
+
 
 class Create(Generation):
     """Starts responses; one in the background is not waited for."""
+
+    def __init__(self, hub: Hub, policy: Policy) -> None:
+        super().__init__(hub, policy, FRONT)
+        self._stored = StoredResponses(hub, policy)
+
+    async def _parse(self, body: bytes, memory: RequestMemory) -> tuple[Asked, Kept | None]:
+        resolved = await self._stored.resolve(body, memory)
+        asked = FRONT.parse_request(resolved.body)
+        if resolved.previous is not None:
+            asked = _tell_previous(asked, resolved.previous)
+        return asked, Kept(resolved.stored, name_of_items) if resolved.stored else None
 
     async def _result(
         self, request: Request, opened: Opened, *, linger_s: float | None
@@ -40,6 +70,7 @@ class Responses:
     def __init__(self, hub: Hub, policy: Policy) -> None:
         self._hub = hub
         self._policy = policy
+        self._stored = StoredResponses(hub, policy)
 
     async def retrieve(self, request: Request) -> Response:
         """Tell of a response, or stream it after a sequence number, or from its beginning."""
@@ -50,7 +81,20 @@ class Responses:
                 after = _cursor(last)
                 return await self._events(await self._find(request), after, address)
             stream = await self._find(request)
-            return _show(stream, await self._hub.events(stream))
+            result = render_result(stream, await self._hub.events(stream))
+            if result["store"] is False and not result["background"]:
+                raise _not_found(request)
+            return _json(result, stream=stream)
+        except RelayError as error:
+            return failure(FRONT, error, request)
+
+    async def list_input(self, request: Request) -> Response:
+        """List the items that a response was made from, those of the turns before first of all."""
+        try:
+            items = await self._stored.list_input(await self._find(request))
+            if items is None:
+                raise _not_found(request)
+            return _json(_page(items, request))
         except RelayError as error:
             return failure(FRONT, error, request)
 
@@ -81,7 +125,7 @@ class Responses:
         response = request.path_params["response"]
         stream = await self._hub.find(name_of(response)) if is_response_id(response) else None
         if stream is None:
-            raise RequestError("not_found", f"there is no response {response[:80]!r}")
+            raise _not_found(request)
         return stream
 
     async def _events(self, stream: str, after: int, address: str) -> Response:
@@ -92,6 +136,50 @@ class Responses:
             # The official clients take no answer without a body for a stream.
             return Response(media_type="text/event-stream", headers=dict(response.headers))
         return response
+
+
+def _tell_previous(asked: Asked, response: str) -> Asked:
+    """Have the response say which one it goes on from."""
+    said = msgspec.json.decode(asked.labels.get(ECHO, "{}")) | {"previous_response_id": response}
+    labels = {**asked.labels, ECHO: msgspec.json.encode(said).decode()}
+    return msgspec.structs.replace(asked, labels=labels)
+
+
+def _not_found(request: Request) -> RequestError:
+    response = request.path_params["response"]
+    return RequestError("not_found", f"Response with id {response[:80]!r} not found.")
+
+
+def _page(items: list[Item], request: Request) -> dict[str, Any]:
+    """Give the part of the items that the query asks for, the last ones first by default.
+
+    Raises:
+        RequestError: `invalid_request`, the query cannot be understood.
+    """
+    limit = read_query(request, "limit", str(PAGE))
+    if not re.fullmatch(r"0*[1-9][0-9]{0,2}", limit, re.ASCII) or int(limit) > MAX_PAGE:
+        raise RequestError(
+            "invalid_request", f"limit: {limit[:20]!r} is no number from 1 to {MAX_PAGE}"
+        )
+    order = read_query(request, "order", "desc")
+    if order not in ("asc", "desc"):
+        raise RequestError("invalid_request", f"order: {order[:20]!r} is neither 'asc' nor 'desc'")
+    listed = items if order == "asc" else items[::-1]
+    begin, after = 0, read_query(request, "after")
+    if after:
+        places = {item.id: place for place, item in enumerate(listed)}
+        if after not in places:
+            raise RequestError("invalid_request", f"after: there is no item {after[:80]!r}")
+        begin = places[after] + 1
+    end = begin + int(limit)
+    data = [show_item(item) for item in listed[begin:end]]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+        "has_more": end < len(listed),
+    }
 
 
 def _cursor(sequence_number: str | None) -> int:
@@ -124,8 +212,9 @@ def routes(hub: Hub, policy: Policy) -> list[Route]:
     responses = Responses(hub, policy)
     path = "/v1/responses/{response}"
     return [
-        Route("/v1/responses", Create(hub, policy, FRONT).post, methods=["POST"]),
+        Route("/v1/responses", Create(hub, policy).post, methods=["POST"]),
         Route(path, responses.retrieve, methods=["GET"]),
         Route(path, responses.delete, methods=["DELETE"]),
+        Route(f"{path}/input_items", responses.list_input, methods=["GET"]),
         Route(f"{path}/cancel", responses.cancel, methods=["POST"]),
     ]

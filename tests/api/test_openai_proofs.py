@@ -96,3 +96,21 @@ async def test_responses_brings_it_back():
         await client.responses.create(**usual, input=turns)
 
         assert SENT_BACK == upstream.calls[-1].json["messages"][1]
+
+
+async def test_stored_response_brings_it_back():
+    """The relay itself, to those who name the response or its items."""
+    async with serve() as (upstream, client):
+        usual: dict[str, Any] = {
+            "model": "openai/m",
+            "tools": [{"type": "function", "strict": False, **FUNCTION}],
+        }
+        first = await client.responses.create(**usual, input=[ASK])
+        upstream.script = ANTHROPIC
+        result: Any = {"type": "function_call_output", "call_id": "t1", "output": "12:00"}
+        await client.responses.create(**usual, input=[result], previous_response_id=first.id)
+        assert SENT_BACK == upstream.calls[-1].json["messages"][1]
+        items: Any = [{"type": "item_reference", "id": item.id} for item in first.output]
+        await client.responses.create(**usual, input=[ASK, *items, result])
+
+        assert SENT_BACK == upstream.calls[-1].json["messages"][1]

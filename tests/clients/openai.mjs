@@ -69,4 +69,9 @@ found.retrieved = (await client.responses.retrieve(background.id)).status;
 found.cancelled = (await client.responses.cancel(background.id)).status;
 found.empty = (await gather(await client.responses.retrieve(background.id, { stream: true, starting_after: seen.length - 1 }))).length;
 
+const next = await client.responses.create({ model, input: 'more', previous_response_id: response.id });
+const listed = await gather(client.responses.inputItems.list(next.id, { order: 'asc', limit: 1 }));
+found.stored = [next.previous_response_id === response.id, listed.map(({ role, content }) => `${role}: ${content[0].text}`)];
+found.gone = await failure(client.responses.create({ model, input: 'more', previous_response_id: 'resp_none' }));
+
 console.log(JSON.stringify(found));

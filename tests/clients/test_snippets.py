@@ -30,7 +30,12 @@ SNIPPETS = {
 }
 """How many answers each writes."""
 
-ELSEWHERE = {("anthropic.md", "environment"), ("ai-sdk.md", "usechat")}
+ELSEWHERE = {
+    ("anthropic.md", "environment"),
+    ("ai-sdk.md", "usechat"),
+    ("ai-sdk.md", "provider"),
+    ("openai.md", "stored"),
+}
 
 
 def code(document: str, name: str, relay: Relay) -> str:
@@ -84,6 +89,30 @@ async def test_environment_leads_anthropics_client_to_the_relay():
         names = await run(["sh", "-c", f'{exports}exec "$0" -c "$1"', sys.executable, ask])
 
     assert "demo" in names.split()
+
+
+async def test_conversation_goes_on_from_a_stored_response():
+    async with serve_relay() as relay:
+        written = await run(python(code("openai.md", "stored", relay)))
+
+    assert ["user", "assistant", "user"] == written.split()
+
+
+async def test_ai_sdk_with_the_openai_provider_answers():
+    folder = ROOT / "tests" / "clients" / "ai_sdk"
+    package = file(folder / "node_modules" / "openai7", how=f"run npm ci --prefix {folder}")
+    ask = """
+        const { generateText } = await import(process.argv[1]);
+        console.log((await generateText({ model, prompt: 'Hi' })).text.length);
+    """
+    async with serve_relay() as relay:
+        snippet = code("ai-sdk.md", "provider", relay)
+        snippet = snippet.replace("@ai-sdk/openai", f"{package}/dist/index.js")
+        ai = f"{package.with_name('ai7')}/dist/index.js"
+        node = [program("node"), "--input-type=module", "--eval", snippet + ask, ai]
+        written = await run(node)
+
+    assert int(written) > 100
 
 
 def test_every_code_block_of_the_clients_is_run():

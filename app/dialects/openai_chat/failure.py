@@ -53,5 +53,7 @@ def _type_of(code: str) -> str:
 def _param_of(error: ErrorInfo) -> str | None:
     if error.code == "model_not_found":
         return "model"
+    if error.code == "previous_response_not_found":
+        return "previous_response_id"
     match = _PARAM.match(error.message) if error.code == "invalid_request" else None
     return (match[1] or match[2]) if match else None

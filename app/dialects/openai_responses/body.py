@@ -39,10 +39,10 @@ from app.requests import (
 
 _LOGPROBS: Final = "message.output_text.logprobs"
 
-_NOT_KEPT: Final = "the relay keeps no conversations; send the items of all turns as input"
 REFUSED: Final = {
-    "previous_response_id": _NOT_KEPT,
-    "conversation": _NOT_KEPT,
+    # It is resolved before, where a response can go on from another one.
+    "previous_response_id": "send the items of all turns as input here",
+    "conversation": "the relay keeps none; send previous_response_id, or the items of all turns",
     "prompt": "the relay keeps no prompts; send it as instructions and input",
 }
 """The fields that are known and not taken, and why."""

@@ -71,7 +71,7 @@ class Output:
         self.items: list[dict[str, Any]] = []
         self.called: Mapping[str, Called] = {}
         """The client's tools that are no plain functions, by the names of their calls."""
-        self._token = public_token(stream, "openai_responses.items")
+        self._token = item_token(stream)
         self._message: _Item | None = None
         self._reasoning: _Item | None = None
         self._calls: dict[int, _Item] = {}
@@ -393,6 +393,11 @@ class Output:
                 given = {"input": call.item["input"]}
                 yield "response.custom_tool_call_input.done", {**call.place, **given}
             yield self._done(call, status)
+
+
+def item_token(stream: str) -> str:
+    """Return what the ids of all items of a stream have in common."""
+    return public_token(stream, "openai_responses.items")
 
 
 def _copy(item: dict[str, Any]) -> dict[str, Any]:
