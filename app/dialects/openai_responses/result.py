@@ -111,10 +111,17 @@ class Response:
             "incomplete_details": {"reason": reason} if reason else None,
             "model": self._model,
             "output": self.output.items,
-            "usage": _usage(end.usage) if end and end.usage else None,
+            "usage": self._usage(),
             **UNSAID,
             **self._echo,
         }
+
+    def _usage(self) -> dict[str, Any] | None:
+        """Return the counts; zeros where an answer has none, since clients require them then."""
+        end = self._end
+        if end is None or (end.usage is None and self._status in ("failed", "cancelled")):
+            return None
+        return _usage(end.usage or TokenCounts())
 
 
 def response_id(stream: str) -> str:

@@ -180,7 +180,7 @@ class Conversation:
                 said = convert_body(item, CompactionItem, place=place)
                 self._parts.append(OpaquePart(COMPACTION, said.encrypted_content))
             case "item_reference":
-                what = f"{kind!r} is not taken; the relay keeps no items: send the item itself"
+                what = f"{kind!r} was not recognised; write its name without escapes"
                 raise RequestError("invalid_request", f"{place}.type: {what}")
             case _:
                 self._take_other(kind, item, place=place)

@@ -239,7 +239,7 @@ def test_parts_of_a_users_message():
         *(({name: "x"}, name, "it is not taken") for name in REFUSED),
         ({"input": []}, "input", "it is empty"),
         ({"input": 7}, "input", "expected"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "send the item"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "without escapes"),
         ({"input": [{"type": []}]}, "input[0].type", "not taken"),
         ({"input": [{"role": "user"}]}, "input[0]", "content"),
         (
