@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from app.admission import LOCAL, Admission, RequestMemory, Shares
+from app.asking import Asking
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, Follower, LogState, cursor_after, read_all
 from app.events import Event, StreamEnd, StreamTarget
@@ -176,6 +177,8 @@ class Hub:
         self._capacity = capacity
         self._runs: dict[str, _Run] = {}
         self._readers: dict[str, int] = {}
+        self._asked = 0
+        """What is done that makes no stream."""
         self.stopping = asyncio.Event()
         """Set once nothing is waited for any more."""
         self._drained = asyncio.Event()
@@ -341,10 +344,7 @@ class Hub:
             event_log=self._log,
             limits=self._limits,
             labels=terms.labels,
-            headers={
-                "via": f"{origin.via}, 1.1 {self._pseudonym}".removeprefix(", "),
-                "cdn-loop": ", ".join((*origin.relays, self._pseudonym)),
-            },
+            headers=self._headers(origin),
             memory=terms.memory,
             keyed=keyed,
         )
@@ -359,6 +359,40 @@ class Hub:
                 opened.reader.leave()
                 raise
         return opened
+
+    def _headers(self, origin: Origin) -> dict[str, str]:
+        """Give the headers by which a call can be known that comes back."""
+        return {
+            "via": f"{origin.via}, 1.1 {self._pseudonym}".removeprefix(", "),
+            "cdn-loop": ", ".join((*origin.relays, self._pseudonym)),
+        }
+
+    async def ask(self, work: Callable[[Asking], Coroutine[Any, Any, T]], *, origin: Origin) -> T:
+        """Do what makes no stream; while it lasts it counts as one.
+
+        Raises:
+            ServiceError: `overloaded`, there are too many streams, or the relay stops;
+                `rate_limited`, the client has its share.
+            RelayError: what the work raises.
+        """
+        self._check_running()
+        self.admission.enter(origin.address)
+        self._asked += 1
+        headers = self._headers(origin)
+        asking = Asking(self.upstreams, self._client, limits=self._limits, headers=headers)
+        working = asyncio.ensure_future(work(asking))
+        stopped = asyncio.ensure_future(self.stopping.wait())
+        try:
+            await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise _shutting_down()
+            return working.result()
+        finally:
+            working.cancel()
+            stopped.cancel()
+            self.admission.leave(origin.address)
+            self._asked -= 1
+            self._check_drained()
 
     async def _await_start(self, run: _Run) -> None:
         """Wait until a stream is sure to be found again by its key.
@@ -477,7 +511,7 @@ class Hub:
         """Take no new streams, let the running ones end, stop those that have not in time."""
         self.draining = True
         log.info("draining", streams=len(self._runs), drain_s=drain_s)
-        if self._runs:
+        if self._runs or self._asked:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(drain_s):
                     await self._drained.wait()
@@ -572,7 +606,10 @@ class Hub:
         self.admission.leave(run.address)
         if run.timer is not None:
             run.timer.cancel()
-        if self.draining and not self._runs:
+        self._check_drained()
+
+    def _check_drained(self) -> None:
+        if self.draining and not (self._runs or self._asked):
             self._drained.set()
 
 

@@ -16,7 +16,18 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 import app
 from app.admission import Shares
-from app.api import chat, health, messages, models, page, problems, responses, streams, ui
+from app.api import (
+    chat,
+    counting,
+    health,
+    messages,
+    models,
+    page,
+    problems,
+    responses,
+    streams,
+    ui,
+)
 from app.api.guard import LOCAL_ORIGINS, Guard
 from app.api.hosts import HostNames, is_loopback
 from app.api.middleware import CommonHeaders
@@ -37,7 +48,8 @@ from app.upstreams.routes import Upstreams
 EXPOSED_HEADERS = (
     *("stream-id", "content-location", "location", "etag"),
     # What official clients look at before they send a request again.
-    *("retry-after", "x-should-retry", "x-request-id"),
+    *("retry-after", "x-should-retry", "x-request-id", "request-id"),
+    "seseragi-estimated",
 )
 
 
@@ -203,6 +215,7 @@ def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:
     )
     return [
         *chat.routes(hub, policy),
+        *counting.routes(hub, policy),
         *messages.routes(hub, policy),
         *responses.routes(hub, policy),
         *streams.routes(hub, policy),

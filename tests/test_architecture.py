@@ -14,7 +14,7 @@ LAYERS = [
     ("app.connection",),
     ("app.api", "app.settings"),
     ("app.hub",),
-    ("app.relay", "app.attempt", "app.watch"),
+    ("app.relay", "app.attempt", "app.watch", "app.asking"),
     ("app.upstreams", "app.eventlog", "app.demo"),
     ("app.dialects",),
     ("app.framing", "app.retry", "app.limits", "app.admission", "app.peers", "app.telemetry"),

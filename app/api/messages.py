@@ -1,4 +1,4 @@
-"""Anthropic's endpoints: `/v1/messages`, and what its clients ask beside it."""
+"""Anthropic's endpoint: `/v1/messages`."""
 
 from functools import partial
 
@@ -8,16 +8,14 @@ from starlette.routing import Route
 
 from app.api.generation import Generation
 from app.api.policy import Policy
-from app.api.problems import failure
 from app.dialects.anthropic.body import parse_request
 from app.dialects.anthropic.front import FRONT
 from app.dialects.anthropic.original import BETA
-from app.errors import RequestError
 from app.hub import Hub
 
 
 class Messages:
-    """The endpoints; they hold what all their requests share."""
+    """The endpoint; it holds what all its requests share."""
 
     def __init__(self, hub: Hub, policy: Policy) -> None:
         self._hub = hub
@@ -30,13 +28,6 @@ class Messages:
         response = await Generation(self._hub, self._policy, front).post(request)
         return _named(response, request)
 
-    async def count_tokens(self, request: Request) -> Response:
-        """Say that nobody here can count: only the provider knows its tokens."""
-        error = RequestError(
-            "not_found", "the relay cannot count tokens; the usage of an answer tells them"
-        )
-        return _named(failure(FRONT, error, request), request)
-
 
 def _named(response: Response, request: Request) -> Response:
     """Give the request's id where Anthropic's SDKs look for it."""
@@ -48,5 +39,4 @@ def routes(hub: Hub, policy: Policy) -> list[Route]:
     messages = Messages(hub, policy)
     return [
         Route("/v1/messages", messages.post, methods=["POST"]),
-        Route("/v1/messages/count_tokens", messages.count_tokens, methods=["POST"]),
     ]

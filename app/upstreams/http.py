@@ -1,4 +1,4 @@
-"""The HTTP side of a call: opening a stream, and what its failures mean."""
+"""The HTTP side of a call: opening a stream, fetching a document, and what failures mean."""
 
 import asyncio
 import contextlib
@@ -49,6 +49,37 @@ async def open_stream(client: Client, call: Call, *, upstream: str) -> Body | As
         await reply.body.aclose()
         raise
     return reply.body
+
+
+async def fetch(client: Client, call: Call, *, upstream: str, max_bytes: int) -> bytes:
+    """Make a call whose answer is one document; give it whole.
+
+    Raises:
+        UpstreamError: the upstream refused, has nothing there (`upstream_not_found`), or
+            answered with something else or too much.
+        FAILURES: the connection failed before an answer came.
+    """
+    reply = await _send(client, call)
+    body = bytearray()
+    try:
+        if reply.status in (405, 501):
+            raise UpstreamError(
+                "upstream_not_found", f"upstream {upstream!r} has no such call at its base URL"
+            )
+        await _check(reply, upstream)
+        try:
+            async for piece in reply.body:
+                body += piece
+                if len(body) > max_bytes:
+                    raise UpstreamError(
+                        "upstream_invalid_response",
+                        f"upstream {upstream!r} answered with more than {max_bytes} bytes",
+                    )
+        except FAILURES as failure:
+            raise explain(failure, upstream=upstream, answered=True) from failure
+    finally:
+        await reply.body.aclose()
+    return bytes(body)
 
 
 async def _send(client: Client, call: Call) -> Reply:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
+from app.dialects.count import Count
 from app.dialects.dialect import MODEL, Dialect
 from app.dialects.table import DIALECTS
 from app.errors import RequestError
@@ -99,6 +100,33 @@ class Target(msgspec.Struct, frozen=True):
             own = call.headers.get(name)
             call.headers[name] = f"{own},{value}" if own else value
         return call._replace(connect_timeout_s=connect_timeout_s)
+
+    async def build_count(self, chat: ChatRequest, count: Count) -> Call:
+        """Build the call that counts the tokens of a chat request.
+
+        Raises:
+            RequestError: the dialect cannot say what the request does.
+            UpstreamError: `upstream_auth`, there are no credentials to be had.
+        """
+        told, headers = self._tell(chat)
+        body = self.dialect.render_request(told, model=self.model, quirks=self.upstream.quirks)
+        self._check_urls(body)
+        asked = count.render(body, model=self.model, base_url=self.upstream.base_url)
+        call = await self.build_json(count.path, asked)
+        call.headers.update(headers)
+        return call
+
+    async def build_json(self, path: str, body: Mapping[str, Any]) -> Call:
+        """Build a call of this dialect, at a path that may hold `MODEL`, whose answer is JSON.
+
+        Raises:
+            RequestError: `model_not_found`, the model's name is none that a path can hold.
+            UpstreamError: `upstream_auth`, there are no credentials to be had.
+        """
+        url = f"{self.upstream.base_url}/{path}".replace(MODEL, _as_segment(self.model))
+        call = await build(self.upstream, "POST", url, content=msgspec.json.encode(body))
+        call.headers["accept"] = "application/json"
+        return call
 
     def _tell(self, chat: ChatRequest) -> tuple[ChatRequest, Mapping[str, str]]:
         """Give the request as the dialect is told it, and headers that go with it.

@@ -1,0 +1,70 @@
+"""How many tokens a request takes, in the words of Anthropic and of OpenAI's Responses."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from app.api.asked import ESTIMATED, Asked, Work, document
+from app.api.policy import Policy
+from app.asking import Asking
+from app.dialects.anthropic.body import parse_request as parse_messages
+from app.dialects.anthropic.front import FRONT as ANTHROPIC
+from app.dialects.anthropic.original import BETA
+from app.dialects.front import Asked as Parsed
+from app.dialects.openai_responses.front import FRONT as RESPONSES
+from app.hub import Hub
+from app.requests import parse_body
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Counting:
+    """The endpoints; they hold what all their requests share."""
+
+    def __init__(self, hub: Hub, policy: Policy) -> None:
+        self._messages = Asked(hub, policy, ANTHROPIC)
+        self._responses = Asked(hub, policy, RESPONSES)
+
+    async def messages(self, request: Request) -> Response:
+        """Count what a request for a message would take, which need not say `max_tokens`."""
+        betas = ",".join(request.headers.getlist(BETA))
+        parse = partial(parse_messages, betas=betas)
+        return await self._messages.answer(request, partial(_count, parse, {"max_tokens": b"1"}))
+
+    async def responses(self, request: Request) -> Response:
+        """Count what a request for a response would take, which need not say `input`."""
+        given = {"input": b'""'}
+        parse = RESPONSES.parse_request
+        count = partial(_count, parse, given, object="response.input_tokens")
+        return await self._responses.answer(request, count)
+
+
+def _count(
+    parse: Callable[[bytes], Parsed], defaults: dict[str, bytes], body: bytes, **fields: str
+) -> Work:
+    """Read a request that may leave out what its endpoint needs and its tokens do not."""
+    given = parse_body(body, _fields, example='{"model": "demo", ...}')
+    missing = {name: msgspec.Raw(text) for name, text in defaults.items()}
+    said = {name: value for name, value in given.items() if bytes(value) != b"null"}
+    chat = parse(msgspec.json.encode({**missing, **said})).chat
+
+    async def work(asking: Asking) -> Response:
+        counted = await asking.count(chat)
+        headers = {ESTIMATED: "true"} if counted.estimated else {}
+        answer: dict[str, Any] = {**fields, "input_tokens": counted.tokens}
+        return document(answer, headers=headers)
+
+    return work
+
+
+def routes(hub: Hub, policy: Policy) -> list[Route]:
+    counting = Counting(hub, policy)
+    return [
+        Route("/v1/messages/count_tokens", counting.messages, methods=["POST"]),
+        Route("/v1/responses/input_tokens", counting.responses, methods=["POST"]),
+    ]

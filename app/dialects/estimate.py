@@ -1,0 +1,121 @@
+"""How many tokens a request may take, where nobody who knows is to be asked. No I/O.
+
+It is a guess, in proportion to what is said: a token is four characters of ASCII, two of the
+alphabets that UTF-8 writes in two bytes, one of Chinese, Japanese or Korean, and half an
+emoji. Tokenizers differ from it by a third either way in prose, and by more in code. Pictures
+are counted as the largest that Anthropic does not shrink, files by their size.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from app.requests import (
+    AssistantMessage,
+    AudioPart,
+    ChatRequest,
+    FilePart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    Tool,
+)
+
+REQUEST: Final = 3
+"""What stands before the answer."""
+MESSAGE: Final = 4
+"""What says whose a message is, and where it ends."""
+TOOL: Final = 12
+"""What a tool, a call or a result takes beside its words."""
+TOOLS: Final = 300
+"""What providers tell the model about tools, once there is one."""
+IMAGE: Final = 1_600
+SMALL_IMAGE: Final = 85
+"""An image of low detail."""
+STORED_FILE: Final = 2_000
+"""A file that is named only, or that is small: a page."""
+
+_FILE_BYTES: Final = 40
+"""Of a PDF, a token: a page is some 80 KB and 2,000 tokens."""
+_AUDIO_BYTES: Final = 1_000
+"""Of a sound, a token: 32 KB and 32 tokens a second."""
+
+_ASCII: Final = bytes(range(0x80))
+_TAILS: Final = bytes(range(0x80, 0xC0))
+_TWO: Final = bytes(range(0xC0, 0xE0))
+_FOUR: Final = bytes(range(0xF0, 0x100))
+
+
+def estimate_tokens(chat: ChatRequest) -> int:
+    """Estimate the tokens that a request gives to the model; never none."""
+    total = REQUEST + sum(MESSAGE + _message(message) for message in chat.messages)
+    if chat.tools:
+        total += TOOLS + sum(_tool(tool) for tool in chat.tools)
+    if chat.response_format is not None:
+        total += estimate_text(msgspec.json.encode(chat.response_format))
+    return total
+
+
+def estimate_text(text: str | bytes) -> int:
+    """Estimate the tokens of a text: 1 ns a byte."""
+    data = text.encode(errors="replace") if isinstance(text, str) else text
+    if data.isascii():
+        return -(-len(data) // 4)
+    heads = data.translate(None, _TAILS)
+    others = heads.translate(None, _ASCII)
+    two = len(others) - len(others.translate(None, _TWO))
+    four = len(others) - len(others.translate(None, _FOUR))
+    three = len(others) - two - four
+    return -(-(len(heads) - len(others) + 2 * two + 4 * three + 8 * four) // 4)
+
+
+def _message(message: Message) -> int:
+    content = message.content
+    total = estimate_text(content) if isinstance(content, str) else _parts(content or ())
+    if name := getattr(message, "name", None):
+        total += estimate_text(name)
+    if isinstance(message, AssistantMessage):
+        total += estimate_text(message.refusal or "")
+        total += estimate_text(message.reasoning_content or "")
+        for call in message.tool_calls or ():
+            function = call.function
+            total += TOOL + estimate_text(function.name) + estimate_text(function.arguments)
+    return total
+
+
+def _parts(parts: Iterable[Any]) -> int:
+    return sum(map(_part, parts))
+
+
+def _part(part: Any) -> int:
+    match part:
+        case TextPart() | ReasoningPart():
+            return estimate_text(part.text)
+        case RefusalPart():
+            return estimate_text(part.refusal)
+        case ImagePart():
+            return SMALL_IMAGE if part.image_url.detail == "low" else IMAGE
+        case AudioPart():
+            return max(1, len(part.input_audio.data) * 3 // 4 // _AUDIO_BYTES)
+        case FilePart():
+            return _file(part.file.file_data or "")
+        case OpaquePart():
+            return estimate_text(part.data)
+        case _:
+            return estimate_text(msgspec.json.encode(part))
+
+
+def _file(data: str) -> int:
+    head, _, coded = data.partition(",")
+    size = len(coded or head) * 3 // 4
+    if head.startswith("data:text/"):
+        return -(-size // 4)
+    return max(STORED_FILE, size // _FILE_BYTES)
+
+
+def _tool(tool: Tool) -> int:
+    return TOOL + estimate_text(msgspec.json.encode(tool))
