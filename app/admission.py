@@ -291,6 +291,10 @@ class RequestMemory:
         self._admission.grow(self._address, size - self._size)
         self._size = size
 
+    def add(self, size: int) -> None:
+        """Take so many bytes more; see `resize`."""
+        self.resize(self._size + size)
+
     def expect(self, body: bytes) -> None:
         """Take what a body will take that has come whole; it is being received no longer."""
         self.resize(estimate_memory(body))

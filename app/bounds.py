@@ -31,7 +31,7 @@ _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 """To 1 and, as a signed byte, -1."""
 
 
-def check_json(body: bytes) -> None:
+def check_json(body: bytes, *, max_values: int = MAX_VALUES) -> None:
     """Refuse JSON that would become too many objects, before it becomes any.
 
     Raises:
@@ -39,7 +39,7 @@ def check_json(body: bytes) -> None:
     """
     if _is_small(body):
         return
-    if (reason := Budget().refuse(body)) is not None:
+    if (reason := Budget(max_values).refuse(body)) is not None:
         raise RequestError("invalid_request", f"the body {reason}")
 
 
@@ -74,8 +74,8 @@ def check_texts(texts: Collection[str], *, place: str) -> None:
 class Budget:
     """How many values may still be read from the JSON texts of one request."""
 
-    def __init__(self) -> None:
-        self._left = MAX_VALUES
+    def __init__(self, most: int = MAX_VALUES) -> None:
+        self._most = self._left = most
 
     def refuse(self, text: bytes) -> str | None:
         """Return why a text must not be read, or None: then its values are spent.
@@ -88,7 +88,7 @@ class Budget:
             return None
         values, depth = _measure(text, most=self._left)
         if values > self._left:
-            return f"has more than {MAX_VALUES} values; send fewer"
+            return f"has more than {self._most} values; send fewer"
         if depth > MAX_DEPTH:
             return f"is nested too deeply: more than {MAX_DEPTH} levels"
         self._left -= values

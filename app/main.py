@@ -19,6 +19,7 @@ from app.admission import Shares
 from app.api import (
     chat,
     counting,
+    embeddings,
     health,
     messages,
     models,
@@ -49,7 +50,7 @@ EXPOSED_HEADERS = (
     *("stream-id", "content-location", "location", "etag"),
     # What official clients look at before they send a request again.
     *("retry-after", "x-should-retry", "x-request-id", "request-id"),
-    "seseragi-estimated",
+    *("seseragi-estimated", "seseragi-ignored"),
 )
 
 
@@ -216,6 +217,7 @@ def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:
     return [
         *chat.routes(hub, policy),
         *counting.routes(hub, policy),
+        *embeddings.routes(hub, policy),
         *messages.routes(hub, policy),
         *responses.routes(hub, policy),
         *streams.routes(hub, policy),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from app.bounds import MAX_MESSAGES, MAX_TOOLS, check_json, check_parts, check_texts
+from app.bounds import MAX_MESSAGES, MAX_TOOLS, MAX_VALUES, check_json, check_parts, check_texts
 from app.errors import RequestError
 
 
@@ -292,7 +292,9 @@ def check_chat(request: ChatRequest) -> None:
     check_texts(texts, place="messages: the arguments of a tool call, or a part's data")
 
 
-def parse_body(body: bytes, decoder: msgspec.json.Decoder[T], *, example: str) -> T:
+def parse_body(
+    body: bytes, decoder: msgspec.json.Decoder[T], *, example: str, max_values: int = MAX_VALUES
+) -> T:
     """Read a request of any dialect from JSON; `example` is what an empty one is told.
 
     Raises:
@@ -300,7 +302,7 @@ def parse_body(body: bytes, decoder: msgspec.json.Decoder[T], *, example: str) -
     """
     if not body.strip():
         raise RequestError("invalid_request", f"the body is empty; send JSON such as {example}")
-    check_json(body)
+    check_json(body, max_values=max_values)
     if not body.isascii():
         # A decoder does not look into the fields that it passes over.
         try:

@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from app.admission import address_of
+from app.admission import RequestMemory, address_of
 from app.api.body import read_json
 from app.api.passed import parse_passed
 from app.api.policy import Policy
@@ -22,7 +22,11 @@ from app.hub import Hub, Origin
 ESTIMATED: Final = "seseragi-estimated"
 """The header of an answer whose number of tokens nobody has counted."""
 
-Work = Callable[[Asking], Coroutine[Any, Any, Response]]
+IGNORED: Final = "seseragi-ignored"
+"""The header that names the fields of a request which its upstream was not told."""
+
+Work = Callable[[Asking, RequestMemory], Coroutine[Any, Any, Response]]
+"""What a request asks for; what it takes of the memory is given back when it is done."""
 
 T = TypeVar("T")
 
@@ -61,7 +65,8 @@ class Asked:
             work = parse(body)
             del body
             origin = Origin(address, via=passed.via, relays=passed.relays)
-            return await _while_there(request, hub.ask(work, origin=origin))
+            asked = hub.ask(lambda asking: work(asking, memory), origin=origin)
+            return await _while_there(request, asked)
 
 
 async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:

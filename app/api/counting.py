@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.admission import RequestMemory
 from app.api.asked import ESTIMATED, Asked, Work, document
 from app.api.policy import Policy
 from app.asking import Asking
@@ -53,7 +54,7 @@ def _count(
     said = {name: value for name, value in given.items() if bytes(value) != b"null"}
     chat = parse(msgspec.json.encode({**missing, **said})).chat
 
-    async def work(asking: Asking) -> Response:
+    async def work(asking: Asking, _: RequestMemory) -> Response:
         counted = await asking.count(chat)
         headers = {ESTIMATED: "true"} if counted.estimated else {}
         answer: dict[str, Any] = {**fields, "input_tokens": counted.tokens}

@@ -6,12 +6,14 @@ the same bytes: nothing here reads a clock or a random number.
 
     request     the JSON body that a provider reads, and the errors it answers with
     answers     what each model says: the list of models is here
+    embeddings  what `demo-embedding` says
     english, japanese, phrases, samples     the material of the answers
     wire        answers to bytes, with the pauses and the awkward cuts of a network
     transport   the httpx2 transport: mount it and use the client as with any provider
 """
 
 from app.demo.answers import MODELS
+from app.demo.embeddings import MODEL as EMBEDDING_MODEL
 from app.demo.transport import DemoTransport
 
-__all__ = ["MODELS", "DemoTransport"]
+__all__ = ["EMBEDDING_MODEL", "MODELS", "DemoTransport"]

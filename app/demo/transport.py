@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterable
 import httpx2
 
 from app.demo.answers import answers
+from app.demo.embeddings import render_embeddings
 from app.demo.request import ApiError, parse_request
 from app.demo.wire import Step, drops, render_completion, render_models, render_stream
 
@@ -19,7 +20,7 @@ _EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-cont
 
 
 class DemoTransport(httpx2.AsyncBaseTransport):
-    """Answers `POST /v1/chat/completions` and `GET /v1/models`, on any host.
+    """Answers chat completions, embeddings and the list of models, on any host.
 
     `pace` is the time of one token in seconds; the pauses of all models scale with it,
     and with 0 there are none.
@@ -42,7 +43,9 @@ class DemoTransport(httpx2.AsyncBaseTransport):
                 return self._respond(200, _JSON, [Step(0, render_models())])
             case "POST", "/v1/chat/completions":
                 return self._complete(body)
-            case _, "/v1/models" | "/v1/chat/completions":
+            case "POST", "/v1/embeddings":
+                return self._respond(200, _JSON, render_embeddings(body))
+            case _, "/v1/models" | "/v1/chat/completions" | "/v1/embeddings":
                 raise ApiError(405, f"Not allowed to {method} on {path}")
             case _:
                 raise ApiError(404, f"Invalid URL ({method} {path})")

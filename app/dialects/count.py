@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from app.dialects.untyped import count, mapping
+from app.dialects.untyped import count, decode, mapping
 
 GOOGLES: Final = "/publishers/"
 """What the base URLs of Vertex AI have, and those of Google's other API have not."""
@@ -37,9 +37,12 @@ class Count(NamedTuple):
     field: str
     """Where the answer says the number."""
 
-    def read(self, document: object) -> int | None:
+    def read(self, answer: bytes) -> int | None:
         """Read the answer; None if it says no number."""
-        return count(mapping(document).get(self.field))
+        try:
+            return count(mapping(decode(answer.decode())).get(self.field))
+        except ValueError:
+            return None
 
 
 def _some(body: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

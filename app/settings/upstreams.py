@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from app.demo import MODELS
+from app.demo import EMBEDDING_MODEL, MODELS
 from app.dialects.dialect import Quirks
 from app.dialects.table import DIALECTS
 from app.settings.failure import SettingsError, reason, suggest
@@ -16,7 +16,7 @@ from app.settings.tables import UpstreamTable, read_upstream_table
 from app.upstreams.endpoints import Upstream
 from app.upstreams.presets import PRESETS, Preset
 
-DEMO = Upstream("demo", "http://demo/v1", models=tuple(MODELS), prefixed=False)
+DEMO = Upstream("demo", "http://demo/v1", models=(*MODELS, EMBEDDING_MODEL), prefixed=False)
 """The built-in models, which answer in this process."""
 
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import aiohttp
 import httpx2
@@ -51,8 +51,17 @@ async def open_stream(client: Client, call: Call, *, upstream: str) -> Body | As
     return reply.body
 
 
-async def fetch(client: Client, call: Call, *, upstream: str, max_bytes: int) -> bytes:
+async def fetch(
+    client: Client,
+    call: Call,
+    *,
+    upstream: str,
+    max_bytes: int,
+    take: Callable[[int], None] = lambda _: None,
+) -> bytes:
     """Make a call whose answer is one document; give it whole.
+
+    `take` is told of the bytes as they come; what it raises ends the call.
 
     Raises:
         UpstreamError: the upstream refused, has nothing there (`upstream_not_found`), or
@@ -69,6 +78,7 @@ async def fetch(client: Client, call: Call, *, upstream: str, max_bytes: int) ->
         await _check(reply, upstream)
         try:
             async for piece in reply.body:
+                take(len(piece))
                 body += piece
                 if len(body) > max_bytes:
                     raise UpstreamError(

@@ -203,6 +203,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
             "send_reasoning": "thinking",
             "files": "document_url",
             "bare_audio": True,
+            "dimensions_field": "output_dimension",
             "plain": True,
             "left_out": ["user"],
         },

@@ -116,6 +116,20 @@ class Target(msgspec.Struct, frozen=True):
         call.headers.update(headers)
         return call
 
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Refuse provider options that the upstream is not set to take from clients.
+
+        Raises:
+            RequestError: `invalid_request`, with the first of them.
+        """
+        refused = self._list_refused(options)
+        if refused:
+            raise self._refuse(f"provider_options.{next(iter(refused.values()))}")
+
+    def list_refused(self, fields: Mapping[str, Any]) -> list[str]:
+        """List the fields of its own that the upstream is not set to take from clients."""
+        return sorted(self._list_refused(fields))
+
     async def build_json(self, path: str, body: Mapping[str, Any]) -> Call:
         """Build a call of this dialect, at a path that may hold `MODEL`, whose answer is JSON.
 
@@ -138,9 +152,7 @@ class Target(msgspec.Struct, frozen=True):
                 is not set to take from clients.
         """
         if chat.provider_options:
-            refused = self._list_refused(chat.provider_options)
-            if refused:
-                raise self._refuse(f"provider_options.{next(iter(refused.values()))}")
+            self.check_options(chat.provider_options)
         original = _original(chat)
         if original is None:
             return chat, {}

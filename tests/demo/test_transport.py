@@ -311,7 +311,7 @@ async def test_an_unknown_model_is_not_found():
     assert "demo-drop" in response.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(("path", "status"), [("/v1/embeddings", 404), ("/v1/models", 405)])
+@pytest.mark.parametrize(("path", "status"), [("/v1/files", 404), ("/v1/models", 405)])
 async def test_other_paths_and_methods_are_refused(path, status):
     response = await post(asked(), path)
 

@@ -66,6 +66,8 @@ class Quirks(CommonQuirks, frozen=True):
     """How a message says that a file belongs to it."""
     names: Literal["all", "user", "none"] = "all"
     """Whose messages may have a `name`: Groq refuses any, xAI those of others than the user."""
+    dimensions_field: Literal["dimensions", "output_dimension"] = "dimensions"
+    """Of embeddings."""
     bare_audio: bool = False
     """Whether a sound is its base64 text, and no object with the format too."""
     developer: bool = True

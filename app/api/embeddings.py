@@ -1,0 +1,42 @@
+"""`POST /v1/embeddings`, in OpenAI's words whoever makes the vectors."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from app.admission import RequestMemory
+from app.api.asked import ESTIMATED, IGNORED, Asked, Work, document
+from app.api.policy import Policy
+from app.asking import Asking
+from app.dialects.embeddings import parse_request, render_answer
+from app.dialects.estimate import estimate_text
+from app.dialects.openai_chat.front import FRONT
+from app.hub import Hub
+
+
+def routes(hub: Hub, policy: Policy) -> list[Route]:
+    asked = Asked(hub, policy, FRONT)
+
+    async def embeddings(request: Request) -> Response:
+        return await asked.answer(request, _embed)
+
+    return [Route("/v1/embeddings", embeddings, methods=["POST"])]
+
+
+def _embed(body: bytes) -> Work:
+    """Read a request for embeddings."""
+    request = parse_request(body)
+
+    async def work(asking: Asking, memory: RequestMemory) -> Response:
+        found = await asking.embed(request, memory.add)
+        tokens, headers = found.tokens, {}
+        if tokens is None:
+            inputs = request.inputs
+            tokens = sum(len(i) if isinstance(i, list) else estimate_text(i) for i in inputs)
+            headers[ESTIMATED] = "true"
+        if found.ignored:
+            headers[IGNORED] = ", ".join(found.ignored).encode("ascii", "replace").decode()
+        answer = render_answer(found.vectors, model=found.model, tokens=tokens)
+        return document(answer, headers=headers)
+
+    return work

@@ -1,0 +1,112 @@
+"""The demo's vectors: texts that share words, or pieces of words, lie near each other.
+
+A vector is the sum of a fixed direction for each word and each run of three letters, at unit
+length. The same text always has the same one.
+"""
+
+import base64
+import hashlib
+import math
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.demo.request import ApiError
+from app.demo.wire import Step
+
+MODEL: Final = "demo-embedding"
+ABOUT: Final = "Turns texts into vectors, for `POST /v1/embeddings`"
+
+DIMENSIONS: Final = 256
+MAX_TEXTS: Final = 1_000
+MAX_FEATURES: Final = 300
+"""Different words and pieces of a text that count: each takes some microseconds."""
+
+MAX_TOKENS: Final = 10_000
+"""Of one text that comes as tokens."""
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_LONG: Final = 20_000
+"""Characters of a text that are looked at."""
+_MOMENT: Final = 1e-6
+"""A pause in which others have their turn."""
+
+
+class _Request(msgspec.Struct, frozen=True):
+    model: str
+    input: str | Annotated[list[str | int | list[int]], Meta(min_length=1, max_length=MAX_TOKENS)]
+    dimensions: Annotated[int, Meta(ge=1, le=1024)] = DIMENSIONS
+    encoding_format: Literal["float", "base64"] = "float"
+
+
+_decoder = msgspec.json.Decoder(_Request)
+
+
+def render_embeddings(body: bytes) -> Iterator[Step]:
+    """Answer a request for embeddings, a vector at a time.
+
+    Raises:
+        ApiError: it is none, or asks for another model.
+    """
+    try:
+        request = _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise ApiError(400, str(error)) from None
+    if request.model != MODEL:
+        reason = f"The model {request.model!r} makes no embeddings; {MODEL!r} does"
+        raise ApiError(404, reason, param="model", code="model_not_found")
+    given = request.input
+    one = isinstance(given, str) or isinstance(given[0], int)
+    texts = [_text(item) for item in ([given] if one else given)]
+    if len(texts) > MAX_TEXTS:
+        raise ApiError(400, f"{MODEL} takes {MAX_TEXTS} texts at once", param="input")
+    return _steps(texts, request)
+
+
+def _steps(texts: list[str], request: _Request) -> Iterator[Step]:
+    yield Step(0, b'{"object":"list","data":[')
+    for index, text in enumerate(texts):
+        vector = _form(embed(text, dimensions=request.dimensions), request)
+        row = {"object": "embedding", "index": index, "embedding": vector}
+        yield Step(_MOMENT, b"," * bool(index) + msgspec.json.encode(row))
+    tokens = sum(-(-len(text.encode(errors="replace")) // 4) for text in texts)
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    rest = msgspec.json.encode({"model": MODEL, "usage": usage})
+    yield Step(0, b"]," + rest.removeprefix(b"{"))
+
+
+def _text(item: Any) -> str:
+    """Give a text, or tokens as one: they mean nothing here, but the same ones the same."""
+    return item if isinstance(item, str) else " ".join(map(str, item))
+
+
+def _form(vector: "array[float]", request: _Request) -> object:
+    if request.encoding_format == "base64":
+        return base64.b64encode(vector.tobytes()).decode()
+    return vector.tolist()
+
+
+def embed(text: str, *, dimensions: int = DIMENSIONS) -> "array[float]":
+    """Give the vector of a text, of length 1."""
+    words = _WORD.findall(text[:_LONG].casefold()) or [text[:_LONG] or " "]
+    features: Counter[str] = Counter()
+    for word in words:
+        features[word] += 3  # the whole says more than its pieces
+        padded = f"<{word}>"
+        features.update(padded[at : at + 3] for at in range(len(padded) - 2))
+    sums = [0.0] * dimensions
+    for feature, times in list(features.items())[:MAX_FEATURES]:
+        weight = math.sqrt(times)
+        digest = hashlib.shake_128(feature.encode(errors="replace")).digest(16)
+        for at in range(0, 16, 2):
+            place = int.from_bytes(digest[at : at + 2])
+            sums[(place >> 1) % dimensions] += weight if place & 1 else -weight
+    length = math.sqrt(sum(value * value for value in sums))
+    if not length:
+        sums[0] = length = 1.0
+    return array("f", [value / length for value in sums])

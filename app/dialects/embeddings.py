@@ -1,0 +1,434 @@
+"""Embeddings: OpenAI's request and answer, and those of the formats of upstreams. No I/O."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta, Raw
+
+from app.dialects.count import GOOGLES
+from app.dialects.untyped import count, short
+from app.errors import RequestError
+from app.requests import convert_body, parse_body
+
+MAX_INPUTS: Final = 2048
+"""OpenAI's."""
+MAX_VALUES: Final = 400_000
+"""Values in a request: OpenAI takes 300,000 tokens, each of which may be one."""
+
+SAFE: Final = frozenset(
+    (
+        *("input_type", "task", "task_type", "title", "instruction", "prompt_name"),
+        *("truncate", "truncation", "truncate_prompt_tokens", "normalize", "late_chunking"),
+        *("dimensions", "output_dimension", "output_dimensionality"),
+    )
+)
+"""The fields of providers that only shape the vectors: clients may always set them."""
+
+_EXAMPLE: Final = '{"model": "demo-embedding", "input": "Hi"}'
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What a client asks."""
+
+    model: str | None
+    input: Raw
+    """As it came."""
+    inputs: Sequence[str | list[int]]
+    dimensions: int | None = None
+    base64: bool = False
+    user: str | None = None
+    extras: Mapping[str, Any] = {}
+    """The fields that OpenAI's own request does not have."""
+    provider_options: Mapping[str, Any] = {}
+
+    @property
+    def texts(self) -> bool:
+        """Whether it is texts that are embedded, and not tokens."""
+        return isinstance(self.inputs[0], str)
+
+
+class _Body(msgspec.Struct, frozen=True):
+    input: Raw
+    model: str | None = None
+    dimensions: Annotated[int, Meta(ge=1, le=65_536)] | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    user: str | None = None
+    provider_options: dict[str, Any] | None = None
+
+
+_decoder = msgspec.json.Decoder(_Body)
+_raw_fields = msgspec.json.Decoder(dict[str, Raw])
+
+
+def parse_request(body: bytes) -> Request:
+    """Read a request.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
+    said = parse_body(body, _decoder, example=_EXAMPLE, max_values=MAX_VALUES)
+    rest = {
+        name: msgspec.json.decode(raw)
+        for name, raw in _raw_fields.decode(body).items()
+        if name not in _Body.__struct_fields__
+    }
+    return Request(
+        said.model,
+        said.input.copy(),
+        _inputs(bytes(said.input)),
+        dimensions=said.dimensions,
+        base64=said.encoding_format == "base64",
+        user=said.user,
+        extras={name: value for name, value in rest.items() if value is not None},
+        provider_options=said.provider_options or {},
+    )
+
+
+def _inputs(raw: bytes) -> Sequence[str | list[int]]:
+    """Read one text, texts, the tokens of one, or those of several."""
+    kind: Any = str
+    if raw[:1] == b"[":
+        match raw[1:].lstrip()[:1]:
+            case b'"':
+                kind = list[str]
+            case b"[":
+                kind = list[list[int]]
+            case b"]":
+                raise RequestError("invalid_request", "input: there is nothing in it")
+            case _:
+                kind = list[int]
+    found = convert_body(msgspec.json.decode(raw), kind, place="input")
+    inputs = [found] if kind in (str, list[int]) else found
+    if len(inputs) > MAX_INPUTS:
+        raise RequestError(
+            "invalid_request", f"input: it has {len(inputs)} texts; send at most {MAX_INPUTS}"
+        )
+    return inputs
+
+
+class Parsed(NamedTuple):
+    """What one call was answered with."""
+
+    vectors: Sequence[Raw]
+    tokens: int | None = None
+    model: str | None = None
+
+
+class Format(NamedTuple):
+    """One way to ask for embeddings."""
+
+    path: str
+    """Appended to the base URL; may hold `MODEL`."""
+    render: Callable[..., dict[str, Any]]
+    """(request, inputs, *, model, dimensions_field) to the body of the call."""
+    parse: Callable[[bytes], Parsed]
+    """Raises MsgspecError: the answer is none."""
+    most: int = MAX_INPUTS
+    """Inputs in one call."""
+    takes_tokens: bool = False
+    fields: frozenset[str] | None = frozenset()
+    """Those of a request's `extras` that it has a place for; None for any."""
+
+
+def format_of(dialect: str, *, model: str, base_url: str) -> Format | None:
+    """Give the way to ask for a model's embeddings; None if the dialect has none."""
+    match dialect:
+        case "openai_chat" | "openai_responses":
+            return _OPENAI
+        case "gemini":
+            return _VERTEX if GOOGLES in base_url else _GEMINI
+        case "cohere":
+            return _COHERE
+        case "ollama":
+            return _OLLAMA
+        case "bedrock_converse" | "bedrock_anthropic" if "cohere.embed" in model:
+            return _BEDROCK_COHERE
+        case "bedrock_converse" | "bedrock_anthropic" if "titan-embed" in model:
+            return _TITAN
+        case _:
+            return None
+
+
+def _set(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+# OpenAI, and all who are compatible with it.
+
+
+class _OpenAIRow(msgspec.Struct):
+    embedding: Raw
+    index: int | None = None
+
+
+class _OpenAIUsage(msgspec.Struct):
+    prompt_tokens: Any = None
+    total_tokens: Any = None
+
+
+class _OpenAIAnswer(msgspec.Struct):
+    data: list[_OpenAIRow]
+    model: Any = None
+    usage: _OpenAIUsage | None = None
+
+
+_openai = msgspec.json.Decoder(_OpenAIAnswer)
+
+
+def _render_openai(
+    request: Request, inputs: object, *, model: str, dimensions_field: str = "dimensions"
+) -> dict[str, Any]:
+    dimensions = {} if request.dimensions is None else {dimensions_field: request.dimensions}
+    return {
+        "input": request.input,
+        **dimensions,
+        "encoding_format": "base64" if request.base64 else "float",
+        **_set(user=request.user),
+        **request.extras,
+        **request.provider_options,
+        "model": model,
+    }
+
+
+def _parse_openai(body: bytes) -> Parsed:
+    answer = _openai.decode(body)
+    rows = answer.data
+    if all(row.index is not None for row in rows):
+        rows = sorted(rows, key=lambda row: row.index or 0)
+    usage = answer.usage or _OpenAIUsage()
+    tokens = count(usage.prompt_tokens)
+    tokens = count(usage.total_tokens) if tokens is None else tokens
+    return Parsed([row.embedding for row in rows], tokens, short(answer.model))
+
+
+_OPENAI: Final = Format("embeddings", _render_openai, _parse_openai, takes_tokens=True, fields=None)
+
+
+# Google's API, and Vertex AI's for the same models.
+
+
+class _Values(msgspec.Struct):
+    values: Raw
+
+
+class _GeminiUsage(msgspec.Struct, rename="camel"):
+    prompt_token_count: Any = None
+
+
+class _GeminiAnswer(msgspec.Struct, rename="camel"):
+    embeddings: list[_Values]
+    usage_metadata: _GeminiUsage | None = None
+
+
+_gemini = msgspec.json.Decoder(_GeminiAnswer)
+
+
+def _render_gemini(
+    request: Request, inputs: Sequence[str], *, model: str, **_: object
+) -> dict[str, Any]:
+    shared = {
+        "model": f"models/{model}",
+        **_set(
+            outputDimensionality=request.dimensions,
+            taskType=request.extras.get("task_type"),
+            title=request.extras.get("title"),
+        ),
+        **request.provider_options,
+    }
+    return {"requests": [{**shared, "content": {"parts": [{"text": text}]}} for text in inputs]}
+
+
+def _parse_gemini(body: bytes) -> Parsed:
+    answer = _gemini.decode(body)
+    usage = answer.usage_metadata or _GeminiUsage()
+    return Parsed([row.values for row in answer.embeddings], count(usage.prompt_token_count))
+
+
+_GEMINI: Final = Format(
+    "models/{model}:batchEmbedContents",
+    _render_gemini,
+    _parse_gemini,
+    most=100,
+    fields=frozenset(("task_type", "title")),
+)
+
+
+class _Statistics(msgspec.Struct):
+    token_count: Any = None
+
+
+class _Embeddings(msgspec.Struct):
+    values: Raw
+    statistics: _Statistics | None = None
+
+
+class _Prediction(msgspec.Struct):
+    embeddings: _Embeddings
+
+
+class _VertexAnswer(msgspec.Struct):
+    predictions: list[_Prediction]
+
+
+_vertex = msgspec.json.Decoder(_VertexAnswer)
+
+
+def _render_vertex(
+    request: Request, inputs: Sequence[str], *, model: str, **_: object
+) -> dict[str, Any]:
+    extras = request.extras
+    about = _set(task_type=extras.get("task_type"), title=extras.get("title"))
+    parameters = {**_set(outputDimensionality=request.dimensions), **request.provider_options}
+    instances = [{"content": text, **about} for text in inputs]
+    return {"instances": instances, **({"parameters": parameters} if parameters else {})}
+
+
+def _parse_vertex(body: bytes) -> Parsed:
+    found = [one.embeddings for one in _vertex.decode(body).predictions]
+    tokens = [count((one.statistics or _Statistics()).token_count) for one in found]
+    return Parsed([one.values for one in found], _sum(tokens))
+
+
+_VERTEX: Final = Format(
+    "models/{model}:predict",
+    _render_vertex,
+    _parse_vertex,
+    most=1,  # all that gemini-embedding-001 takes
+    fields=frozenset(("task_type", "title")),
+)
+
+
+# Cohere, at its own API and through Bedrock.
+
+
+class _CohereVectors(msgspec.Struct):
+    float: list[Raw]
+
+
+class _Billed(msgspec.Struct):
+    input_tokens: Any = None
+
+
+class _CohereMeta(msgspec.Struct):
+    billed_units: _Billed | None = None
+
+
+class _CohereAnswer(msgspec.Struct):
+    embeddings: _CohereVectors
+    meta: _CohereMeta | None = None
+
+
+_cohere = msgspec.json.Decoder(_CohereAnswer)
+
+
+def _render_cohere(
+    request: Request, inputs: Sequence[str], *, model: str, **_: object
+) -> dict[str, Any]:
+    return {**_render_bedrock_cohere(request, inputs), "model": model}
+
+
+def _render_bedrock_cohere(request: Request, inputs: Sequence[str], **_: object) -> dict[str, Any]:
+    return {
+        "texts": inputs,
+        # Needed there, and not to be told from OpenAI's request.
+        "input_type": request.extras.get("input_type") or "search_document",
+        **_set(output_dimension=request.dimensions, truncate=request.extras.get("truncate")),
+        **request.provider_options,
+        "embedding_types": ["float"],
+    }
+
+
+def _parse_cohere(body: bytes) -> Parsed:
+    answer = _cohere.decode(body)
+    billed = (answer.meta and answer.meta.billed_units) or _Billed()
+    return Parsed(answer.embeddings.float, count(billed.input_tokens))
+
+
+_COHERE_FIELDS: Final = frozenset(("input_type", "truncate"))
+_COHERE: Final = Format("v2/embed", _render_cohere, _parse_cohere, most=96, fields=_COHERE_FIELDS)
+_BEDROCK_COHERE: Final = Format(
+    "model/{model}/invoke", _render_bedrock_cohere, _parse_cohere, most=96, fields=_COHERE_FIELDS
+)
+
+
+# Amazon's own.
+
+
+class _TitanAnswer(msgspec.Struct, rename="camel"):
+    embedding: Raw
+    input_text_token_count: Any = None
+
+
+_titan = msgspec.json.Decoder(_TitanAnswer)
+
+
+def _render_titan(request: Request, inputs: Sequence[str], **_: object) -> dict[str, Any]:
+    more = _set(dimensions=request.dimensions, normalize=request.extras.get("normalize"))
+    return {"inputText": inputs[0], **more, **request.provider_options}
+
+
+def _parse_titan(body: bytes) -> Parsed:
+    answer = _titan.decode(body)
+    return Parsed([answer.embedding], count(answer.input_text_token_count))
+
+
+_TITAN: Final = Format(
+    "model/{model}/invoke",
+    _render_titan,
+    _parse_titan,
+    most=1,
+    fields=frozenset(("normalize",)),
+)
+
+
+# Ollama.
+
+
+class _OllamaAnswer(msgspec.Struct):
+    embeddings: list[Raw]
+    prompt_eval_count: Any = None
+    model: Any = None
+
+
+_ollama = msgspec.json.Decoder(_OllamaAnswer)
+
+
+def _render_ollama(
+    request: Request, inputs: Sequence[str], *, model: str, **_: object
+) -> dict[str, Any]:
+    more = _set(dimensions=request.dimensions, truncate=request.extras.get("truncate"))
+    return {"input": inputs, **more, **request.provider_options, "model": model}
+
+
+def _parse_ollama(body: bytes) -> Parsed:
+    answer = _ollama.decode(body)
+    return Parsed(answer.embeddings, count(answer.prompt_eval_count), short(answer.model))
+
+
+_OLLAMA: Final = Format("api/embed", _render_ollama, _parse_ollama, fields=frozenset(("truncate",)))
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    """Add counts up; None if one is not known."""
+    known = [one for one in counts if one is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def join(parts: Sequence[Parsed]) -> Parsed:
+    """Join the answers of several calls."""
+    vectors = [vector for part in parts for vector in part.vectors]
+    return Parsed(vectors, _sum([part.tokens for part in parts]), parts[0].model)
+
+
+def render_answer(vectors: Sequence[bytes], *, model: str, tokens: int) -> dict[str, Any]:
+    """Give OpenAI's answer."""
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": index, "embedding": Raw(vector)}
+            for index, vector in enumerate(vectors)
+        ],
+        "model": model,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }

@@ -1,0 +1,394 @@
+"""`POST /v1/embeddings`: one schema, whoever makes the vectors."""
+
+import asyncio
+import base64
+import json
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import openai
+import pytest
+
+from app.dialects.vectors import as_base64, as_numbers
+from tests.serving import Relay, serve_relay
+from tests.upstream import Call, Hold, Step, head, reply, send, serve_upstream
+
+PATH = "/v1/embeddings"
+VECTORS = [[0.5, -0.25], [1.0, 0.0], [0.0, 2.0]]
+
+
+def client(relay: Relay, **fields: Any) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(api_key="k", base_url=f"{relay.url}/v1", max_retries=0, **fields)
+
+
+def packed(vector: list[float]) -> str:
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
+def dot(one: list[float], other: list[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def answer(body: Any) -> list[Step]:
+    return reply("200 OK", json.dumps(body))
+
+
+def openai_answer(*vectors: Any, **fields: Any) -> list[Step]:
+    rows = [{"object": "embedding", "index": i, "embedding": v} for i, v in enumerate(vectors)]
+    usage = {"prompt_tokens": 9, "total_tokens": 9}
+    return answer({"object": "list", "data": rows, "model": "e-1", "usage": usage, **fields})
+
+
+async def test_the_demo_makes_vectors_that_mean_something() -> None:
+    texts = ["the cat sat on the mat", "a cat sits on a mat", "interest rates rose in March"]
+    async with serve_relay() as relay, client(relay) as sdk:
+        coded = await sdk.embeddings.create(model="demo-embedding", input=texts)
+        plain = await sdk.embeddings.create(
+            model="demo-embedding", input=texts, encoding_format="float"
+        )
+        short = await sdk.embeddings.create(model="demo-embedding", input="x", dimensions=64)
+        listed = [model.id async for model in await sdk.models.list()]
+        tokens = await sdk.embeddings.create(model="demo-embedding", input=[[1, 2, 3], [4]])
+
+    cat, cats, rates = (row.embedding for row in coded.data)
+    assert 1 == pytest.approx(math.hypot(*cat), abs=1e-6)
+    assert dot(cat, cats) > 0.4 > 0.2 > abs(dot(cat, rates))
+    assert [row.embedding for row in plain.data] == [row.embedding for row in coded.data]
+    assert coded.usage.total_tokens == coded.usage.prompt_tokens > 5
+    assert coded._request_id
+    assert 64 == len(short.data[0].embedding)
+    assert "demo-embedding" in listed
+    assert 2 == len(tokens.data)
+
+
+FORMATS: dict[str, tuple[str, Callable[[Call], list[Step]], str, dict[str, Any]]] = {
+    "openai_chat": (
+        "e-1",
+        lambda _: openai_answer(*VECTORS),
+        "/v1/embeddings",
+        {"model": "e-1", "input": ["a", "b", "c"], "dimensions": 2, "encoding_format": "float"},
+    ),
+    "openai_responses": (
+        "e-1",
+        lambda _: openai_answer(*VECTORS),
+        "/v1/embeddings",
+        {"model": "e-1", "input": ["a", "b", "c"], "dimensions": 2, "encoding_format": "float"},
+    ),
+    "gemini": (
+        "gemini-embedding-001",
+        lambda _: answer(
+            {
+                "embeddings": [{"values": v} for v in VECTORS],
+                "usageMetadata": {"promptTokenCount": 9},
+            }
+        ),
+        "/v1/models/gemini-embedding-001:batchEmbedContents",
+        {
+            "requests": [
+                {
+                    "model": "models/gemini-embedding-001",
+                    "outputDimensionality": 2,
+                    "content": {"parts": [{"text": text}]},
+                }
+                for text in "abc"
+            ]
+        },
+    ),
+    "cohere": (
+        "embed-v4.0",
+        lambda _: answer(
+            {"embeddings": {"float": VECTORS}, "meta": {"billed_units": {"input_tokens": 9}}}
+        ),
+        "/v1/v2/embed",
+        {
+            "model": "embed-v4.0",
+            "texts": ["a", "b", "c"],
+            "input_type": "search_document",
+            "output_dimension": 2,
+            "embedding_types": ["float"],
+        },
+    ),
+    "ollama": (
+        "nomic-embed-text",
+        lambda _: answer({"embeddings": VECTORS, "prompt_eval_count": 9}),
+        "/v1/api/embed",
+        {"model": "nomic-embed-text", "input": ["a", "b", "c"], "dimensions": 2},
+    ),
+    "bedrock_converse": (
+        "cohere.embed-v4:0",
+        lambda _: answer({"embeddings": {"float": VECTORS}}),
+        "/v1/model/cohere.embed-v4%3A0/invoke",
+        {
+            "texts": ["a", "b", "c"],
+            "input_type": "search_document",
+            "output_dimension": 2,
+            "embedding_types": ["float"],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("dialect", FORMATS)
+async def test_every_format_of_an_upstream_gives_the_same(dialect: str) -> None:
+    model, script, path, body = FORMATS[dialect]
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, dialect=dialect) as relay,
+        client(relay) as sdk,
+    ):
+        upstream.choose = script
+        plain = await sdk.embeddings.create(
+            model=f"openai/{model}", input=list("abc"), dimensions=2, encoding_format="float"
+        )
+        coded = await sdk.embeddings.create(model=f"openai/{model}", input=list("abc"))
+
+    assert VECTORS == [row.embedding for row in plain.data] == [r.embedding for r in coded.data]
+    assert [0, 1, 2] == [row.index for row in plain.data]
+    assert plain.usage.prompt_tokens == (1 * 3 if dialect == "bedrock_converse" else 9)
+    assert (path, body) == (upstream.calls[0].path, upstream.calls[0].json)
+    assert "via" in upstream.calls[0].headers
+
+
+async def test_titan_is_asked_for_one_text_after_the_other() -> None:
+    def vector(call: Call) -> list[Step]:
+        place = "abcdefgh".index(call.json["inputText"])
+        return answer({"embedding": [float(place)], "inputTextTokenCount": place})
+
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, dialect="bedrock_converse") as relay,
+        client(relay) as sdk,
+    ):
+        upstream.choose = vector
+        found = await sdk.embeddings.create(
+            model="openai/amazon.titan-embed-text-v2:0", input=list("abcdefgh")
+        )
+
+    assert [[float(n)] for n in range(8)] == [row.embedding for row in found.data]
+    assert sum(range(8)) == found.usage.prompt_tokens
+    assert 8 == len(upstream.calls)
+    assert "/v1/model/amazon.titan-embed-text-v2%3A0/invoke" == upstream.calls[0].path
+
+
+@pytest.mark.parametrize(
+    "given", [VECTORS, [packed(v) for v in VECTORS]], ids=["numbers", "base64"]
+)
+async def test_what_was_asked_for_is_given_whatever_comes(given: Any) -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = openai_answer(*given)
+        body = {"model": "openai/e", "input": ["a", "b", "c"]}
+        plain = (await relay.client.post(PATH, json=body)).json()
+        coded = (await relay.client.post(PATH, json={**body, "encoding_format": "base64"})).json()
+
+    assert VECTORS == [row["embedding"] for row in plain["data"]]
+    assert [packed(v) for v in VECTORS] == [row["embedding"] for row in coded["data"]]
+    assert "base64" == upstream.calls[1].json["encoding_format"]
+    assert {"object": "list", "model": "e-1", "usage": {"prompt_tokens": 9, "total_tokens": 9}} == {
+        name: value for name, value in plain.items() if name != "data"
+    }
+
+
+async def test_tokens_go_where_they_are_taken_and_nowhere_else() -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = openai_answer([1.0])
+        # What LangChain sends: as many tokens as OpenAI takes in a request.
+        many = [[*range(10, 40)] * 10] * 1000
+        upstream.script = openai_answer(*([1.0],) * 1000)
+        taken = await relay.client.post(PATH, json={"model": "openai/e", "input": many})
+        await relay.client.post(PATH, json={"model": "openai/e", "input": [1, 2, 3]})
+    async with serve_upstream() as other, serve_relay(other, dialect="gemini") as relay:
+        refused = await relay.client.post(PATH, json={"model": "openai/e", "input": [[1], [2]]})
+
+    assert 200 == taken.status_code, taken.text[:500]
+    assert many == upstream.calls[0].json["input"]
+    assert [1, 2, 3] == upstream.calls[1].json["input"]
+    assert 400 == refused.status_code
+    assert "check_embedding_ctx_length=False" in refused.json()["error"]["message"]
+    assert not other.calls
+
+
+async def test_an_upstream_without_embeddings_says_so() -> None:
+    for dialect in ("anthropic", "bedrock_converse"):
+        async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:
+            response = await relay.client.post(PATH, json={"model": "openai/c", "input": "a"})
+
+        assert 400 == response.status_code
+        assert "has no embeddings" in response.json()["error"]["message"]
+        assert not upstream.calls
+
+
+async def test_other_fields_go_where_they_are_known() -> None:
+    body = {"model": "openai/e", "input": "a", "input_type": "search_query", "user": "u", "odd": 1}
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = openai_answer([1.0])
+        kept = await relay.client.post(PATH, json={**body, "api_base": "http://evil.test"})
+        refused = await relay.client.post(
+            PATH, json={**body, "provider_options": {"api_base": "x"}}
+        )
+    async with serve_upstream() as cohere, serve_relay(cohere, dialect="cohere") as relay:
+        cohere.script = answer({"embeddings": {"float": [[1.0]]}})
+        fitted = await relay.client.post(PATH, json=body)
+
+    assert {"input_type": "search_query", "user": "u", "odd": 1}.items() <= upstream.calls[
+        0
+    ].json.items()
+    assert "api_base" not in upstream.calls[0].json
+    assert "api_base" == kept.headers["seseragi-ignored"]
+    assert 400 == refused.status_code
+    assert "provider_options.api_base" in refused.json()["error"]["message"]
+    assert "search_query" == cohere.calls[0].json["input_type"]
+    assert {"odd", "user"}.isdisjoint(cohere.calls[0].json)
+    assert "odd" == fitted.headers["seseragi-ignored"]
+    assert "true" == fitted.headers["seseragi-estimated"]
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "code"),
+    [
+        (reply("429 Slow", "{}", retry_after="7"), 429, "upstream_rate_limited"),
+        (
+            reply("401 No", '{"error":{"message":"bad key sk-test-0123456789"}}'),
+            502,
+            "upstream_auth",
+        ),
+        (
+            reply("400 Bad", '{"error":{"message":"sk-test-0123456789 odd"}}'),
+            400,
+            "upstream_invalid_request",
+        ),
+        (reply("404 No", "{}"), 502, "upstream_not_found"),
+        (reply("200 OK", "[]"), 502, "upstream_invalid_response"),
+        (reply("200 OK", "{"), 502, "upstream_invalid_response"),
+        (openai_answer([1.0], [2.0]), 502, "upstream_invalid_response"),
+        (openai_answer(["x"]), 502, "upstream_invalid_response"),
+        (openai_answer([[1.0]]), 502, "upstream_invalid_response"),
+        (openai_answer({"a": 1}), 502, "upstream_invalid_response"),
+        (openai_answer("!!"), 502, "upstream_invalid_response"),
+        (
+            [head(content_type="application/json", content_length="9"), send("{")],
+            502,
+            "upstream_truncated",
+        ),
+        ([], 502, "upstream_unavailable"),
+    ],
+)
+async def test_a_failure_is_told_in_openais_words(script: Any, status: int, code: str) -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = script
+        response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
+
+    assert (status, code) == (response.status_code, response.json()["error"]["code"])
+    assert "sk-test" not in response.text
+    assert (code == "upstream_rate_limited") == ("retry-after" in response.headers)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"input": []}, "input"),
+        ({"input": {"a": 1}}, "input"),
+        ({"input": [1, "a"]}, "input"),
+        ({"input": ["a"] * 2049}, "2048"),
+        ({"input": None}, "input"),
+        ({"dimensions": 0}, "dimensions"),
+        ({"encoding_format": "int8"}, "encoding_format"),
+    ],
+)
+async def test_what_is_no_request_is_refused_with_its_place(fields: Any, told: str) -> None:
+    async with serve_relay() as relay:
+        body = {"model": "demo-embedding", "input": "a", **fields}
+        response = await relay.client.post(PATH, json=body)
+
+    assert (400, "invalid_request") == (response.status_code, response.json()["error"]["code"])
+    assert told in response.json()["error"]["message"]
+
+
+async def test_a_route_falls_back_and_its_breaker_learns(tmp_path: Any, monkeypatch: Any) -> None:
+    async with serve_upstream() as first, serve_upstream() as second:
+        first.script = reply("503 Busy", "{}")
+        second.script = openai_answer([1.0])
+        (tmp_path / "seseragi.toml").write_text(
+            f"""
+            [upstream.one]
+            base_url = "{first.base_url}"
+            key_env = "KEY"
+            [upstream.two]
+            base_url = "{second.base_url}"
+            key_env = "KEY"
+            [[route]]
+            name = "vectors"
+            targets = ["one/e", "two/e"]
+            """
+        )
+        monkeypatch.chdir(tmp_path)
+        async with serve_relay(environ={"KEY": "sk-a"}) as relay, client(relay) as sdk:
+            found = [await sdk.embeddings.create(model="vectors", input="a") for _ in range(5)]
+            health = (await relay.client.get("/readyz?verbose")).json()["targets"]
+
+    assert all([1.0] == one.data[0].embedding for one in found)
+    assert 5 == len(second.calls)
+    assert 3 == len(first.calls), "it is passed over after three failures"
+    assert "open" == {row["target"]: row["state"] for row in health}["one/e"]
+
+
+async def test_it_is_asked_again_as_often_as_attempts_say() -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream, attempts=2) as relay:
+        scripts = [reply("503 Busy", "{}"), openai_answer([1.0])]
+        upstream.choose = lambda _: scripts[len(upstream.calls) - 1]
+        response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
+
+    assert 200 == response.status_code
+
+
+async def test_a_client_that_goes_ends_the_call() -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(content_type="application/json"), send("{"), Hold()]
+        asking = asyncio.create_task(
+            relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
+        )
+        await asyncio.wait_for(upstream.called.wait(), 5)
+        asking.cancel()
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 5)
+
+
+async def test_a_silent_upstream_is_a_timeout() -> None:
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, first_event_timeout_s=0.1) as relay,
+    ):
+        upstream.script = [Hold()]
+        response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
+
+    assert (504, "upstream_timeout") == (response.status_code, response.json()["error"]["code"])
+
+
+async def test_the_memory_of_an_answer_is_bounded() -> None:
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, max_requests_bytes=1_000_000) as relay,
+    ):
+        upstream.script = openai_answer([0.123456789] * 200_000)
+        response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
+        left = relay.hub.admission.bytes
+
+    assert (413, "request_too_large") == (response.status_code, response.json()["error"]["code"])
+    assert 0 == left
+
+
+@pytest.mark.parametrize("text", ["[1,2,-0.5e3]", f'"{packed([1, 2, -500])}"'])
+def test_a_vector_is_the_same_in_both_forms(text: str) -> None:
+    assert [1, 2, -500] == json.loads(as_numbers(text.encode()))
+    assert packed([1, 2, -500]) == json.loads(as_base64(text.encode()))
+
+
+@pytest.mark.parametrize(
+    "text", ['"AAA="', '{"a":1}', "[[1]]", '["1"]', "[null]", '"é"', "1", "[1"]
+)
+def test_what_is_no_vector_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        as_base64(text.encode())
+    if text != "[1":  # no decoder would have given it
+        with pytest.raises(ValueError):  # noqa: PT011
+            as_numbers(text.encode())
