@@ -57,7 +57,7 @@ class Guard:
         if error is None:
             await self._app(scope, receive, send)
         else:
-            response = failure(front_of(scope["path"]), error, Request(scope))
+            response = failure(front_of(scope["path"], scope["headers"]), error, Request(scope))
             await response(scope, receive, send)
 
     def _check(self, scope: Scope) -> RequestError | None:

@@ -25,14 +25,7 @@ class Messages:
         """Start a generation; the betas that the client names are part of what it says."""
         betas = ",".join(request.headers.getlist(BETA))
         front = FRONT._replace(parse_request=partial(parse_request, betas=betas))
-        response = await Generation(self._hub, self._policy, front).post(request)
-        return _named(response, request)
-
-
-def _named(response: Response, request: Request) -> Response:
-    """Give the request's id where Anthropic's SDKs look for it."""
-    response.headers["request-id"] = request.scope["request_id"]
-    return response
+        return await Generation(self._hub, self._policy, front).post(request)
 
 
 def routes(hub: Hub, policy: Policy) -> list[Route]:

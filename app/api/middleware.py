@@ -7,6 +7,8 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 NAME = b"x-request-id"
+ANTHROPICS = b"request-id"
+"""Where Anthropic's SDKs look for it."""
 REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 
 
@@ -35,6 +37,7 @@ class CommonHeaders:
                 message["headers"] = [
                     *message["headers"],
                     (NAME, request_id),
+                    (ANTHROPICS, request_id),
                     (b"x-content-type-options", b"nosniff"),
                     # Where CORS is asked, as by fetch, EventSource and import, CORS decides.
                     (b"cross-origin-resource-policy", b"same-origin"),

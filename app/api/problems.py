@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.dialects.front import Front
-from app.dialects.fronts import front_of
+from app.dialects.fronts import front_of, mend_path
 from app.errors import RelayError, RequestError, ServiceError
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
@@ -35,7 +35,7 @@ def failure(
 
 async def on_relay_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RelayError)  # noqa: S101  (registered for it)
-    return failure(front_of(request.url.path), error, request)
+    return failure(_front_of(request), error, request)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -46,15 +46,25 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     match code:
         case "not_found":
-            detail = f"there is nothing at {path!r}"
+            detail = f"there is nothing at {path[:200]!r}{_advise(path)}"
         case "method_not_allowed":
             allowed = _methods_at(request) or headers.get("Allow", "")
             headers["Allow"] = allowed
             detail = f"{method} is not allowed at {path!r}; use {allowed}"
         case _:
             detail = error.detail
-    front = front_of(path)
-    return failure(front, RequestError(code, detail), request, headers=headers)
+    return failure(_front_of(request), RequestError(code, detail), request, headers=headers)
+
+
+def _advise(path: str) -> str:
+    """Say what is likely to be wrong with a path that is nowhere."""
+    if path.rstrip("/") == "/v1":
+        return "; it is where the paths of clients begin: GET /v1/models lists the models"
+    if path.startswith("/v1/v1/"):
+        return "; take '/v1' off the end of the client's base URL"
+    if mend_path(path) != path:
+        return "; add '/v1' to the end of the client's base URL"
+    return ""
 
 
 def _methods_at(request: Request) -> str:
@@ -69,4 +79,8 @@ def _methods_at(request: Request) -> str:
 
 async def on_bug(request: Request, error: Exception) -> Response:
     bug = ServiceError("internal", "the relay failed; its log tells more")
-    return failure(front_of(request.url.path), bug, request)
+    return failure(_front_of(request), bug, request)
+
+
+def _front_of(request: Request) -> Front:
+    return front_of(request.url.path, request.scope["headers"])

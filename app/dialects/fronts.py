@@ -1,6 +1,7 @@
 """The dialects that clients may speak, by the names that `?format=` has for them."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -49,7 +50,44 @@ FRONTS: Final[Mapping[str, Front]] = MappingProxyType(
 )
 
 
-def front_of(path: str) -> Front:
-    """Give the dialect of a client that asks for a path, the native one if it may be any."""
+OPENAIS: Final = (
+    *("assistants", "audio", "batches", "chat", "completions", "containers", "conversations"),
+    *("embeddings", "engines", "evals", "files", "fine_tuning", "images", "models"),
+    *("moderations", "organization", "realtime", "threads", "uploads", "vector_stores", "videos"),
+)
+"""What OpenAI has below /v1/, and its clients ask for."""
+
+_BELOW_V1: Final = re.compile(r"/v1/(\w+)(?:/|$)")
+_WITHOUT_V1: Final = re.compile(
+    r"/(?:chat/completions|completions|embeddings|messages|models|responses)(?:/|$)"
+)
+_OPENAIS_CLIENT: Final = re.compile(rb"(?:Async)?(?:Azure)?OpenAI/")
+
+
+def front_of(path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> Front:
+    """Give the dialect of a client that asks for a path, by that or by what it says of itself.
+
+    The headers have names in lower case. It is the native one if it may be any.
+    """
+    path = mend_path(path)
     fronts = sorted(FRONTS.values(), key=lambda front: -len(front.path))
-    return next((f for f in fronts if f"{path}/".startswith(f"{f.path}/")), NATIVE)
+    front = next((f for f in fronts if f"{path}/".startswith(f"{f.path}/")), None)
+    below = _BELOW_V1.match(path)
+    if front is not None or below is None or below[1] == "streams":
+        return front or NATIVE
+    agent = b""
+    for name, value in headers:
+        if name == b"anthropic-version":
+            return ANTHROPIC
+        if name == b"user-agent":
+            agent = value
+    if below[1] in OPENAIS or _OPENAIS_CLIENT.match(agent):
+        return OPENAI_CHAT
+    return NATIVE
+
+
+def mend_path(path: str) -> str:
+    """Give the path that was meant where a base URL has a "/v1" too many, or too few."""
+    if path.startswith("/v1/v1/"):
+        return path.removeprefix("/v1")
+    return f"/v1{path}" if _WITHOUT_V1.match(path) else path
