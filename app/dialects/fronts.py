@@ -12,6 +12,7 @@ from app.dialects.ag_ui.front import FRONT as AG_UI
 from app.dialects.anthropic.front import FRONT as ANTHROPIC
 from app.dialects.front import Asked, Failure, Front
 from app.dialects.openai_chat.front import FRONT as OPENAI_CHAT
+from app.dialects.openai_completions.front import FRONT as OPENAI_COMPLETIONS
 from app.dialects.openai_responses.front import FRONT as OPENAI_RESPONSES
 from app.dialects.ui.front import FRONT as UI
 from app.errors import RelayError
@@ -46,7 +47,13 @@ NATIVE: Final = Front(
 )
 
 FRONTS: Final[Mapping[str, Front]] = MappingProxyType(
-    {front.name: front for front in (NATIVE, OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, UI, AG_UI)}
+    {
+        front.name: front
+        for front in (
+            *(NATIVE, OPENAI_CHAT, OPENAI_RESPONSES, OPENAI_COMPLETIONS),
+            *(ANTHROPIC, UI, AG_UI),
+        )
+    }
 )
 
 

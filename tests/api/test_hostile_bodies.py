@@ -44,6 +44,12 @@ PLACES: dict[str, list[str]] = {
         '{"model": "demo", "input": "a", "metadata": {"a": @}}',
         '{"model": "demo", "input": "a", "zzz": @}',
     ],
+    "openai_completions": [
+        '{"model": "demo", "prompt": @}',
+        '{"model": "demo", "prompt": [@]}',
+        '{"model": "demo", "prompt": "a", "logit_bias": {"a": @}}',
+        '{"model": "demo", "prompt": "a", "zzz": @}',
+    ],
     "anthropic": [
         '{"model": "demo", "max_tokens": 9, "messages": [{"role": "user", "content": @}]}',
         '{"model": "demo", "max_tokens": 9, "messages": [{"role": "user", "content": "a"}], "zzz": @}',

@@ -92,6 +92,26 @@ def read_chat(messages: list[Message]) -> Read:
     return Read(text, reasoning, found, usage, ended and not failed)
 
 
+def read_completions(messages: list[Message]) -> Read:
+    text = ""
+    usage = None
+    ended, failed = False, False
+    for message in messages:
+        if message.data == "[DONE]":
+            continue
+        chunk = json.loads(message.data)
+        if "error" in chunk:
+            failed = True
+            continue
+        if chunk.get("usage"):
+            usage = (chunk["usage"]["prompt_tokens"], chunk["usage"]["completion_tokens"])
+        for choice in chunk["choices"]:
+            if not choice["index"]:
+                text += choice["text"]
+                ended = ended or choice["finish_reason"] is not None
+    return Read(text, "", [], usage, ended and not failed)
+
+
 def read_responses(messages: list[Message]) -> Read:
     text = reasoning = ""
     calls: dict[int, list[str]] = {}
@@ -213,6 +233,7 @@ def read_ag_ui(messages: list[Message]) -> Read:
 READERS: dict[str, Callable[[list[Message]], Read]] = {
     "openai_chat": read_chat,
     "openai_responses": read_responses,
+    "openai_completions": read_completions,
     "anthropic": read_anthropic,
     "ui": read_ui,
     "ag_ui": read_ag_ui,
@@ -231,19 +252,24 @@ REFUSES = ("openai_chat", "openai_responses")
 """The dialects that tell a refusal apart; in the others it is text."""
 
 
+TEXTS = ("openai_completions",)
+"""The dialects that have nothing but text."""
+
+
 def expected(events: list[Event], front: str) -> Read:
     """What the events say, of choice 0."""
     said = TextDelta if front in REFUSES else TextDelta | RefusalDelta
+    whole = front not in TEXTS
     names = {e.block: e.name for e in events if isinstance(e, ToolCallStart) and not e.choice}
     end = events[-1]
     assert isinstance(end, StreamEnd)
     return Read(
         "".join(e.text for e in events if isinstance(e, said) and not e.choice),
-        "".join(e.text for e in events if isinstance(e, ReasoningDelta) and not e.choice),
+        "".join(e.text for e in events if whole and isinstance(e, ReasoningDelta) and not e.choice),
         [
             (names[e.block], arguments(e.arguments))
             for e in events
-            if isinstance(e, ToolCallEnd) and not e.choice
+            if whole and isinstance(e, ToolCallEnd) and not e.choice
         ],
         (end.usage.input_tokens, end.usage.output_tokens) if end.usage else None,
         end.status == "completed",

@@ -1,0 +1,1 @@
+"""OpenAI's older Completions, towards clients only: a text in, a text out."""
