@@ -23,7 +23,7 @@ from app.limits import Limits
 from app.relay import Relay, outcome_of, shut_down
 from app.requests import ChatRequest
 from app.upstreams.client import Client
-from app.upstreams.routes import Health, Route, Upstreams
+from app.upstreams.routes import Health, Listed, Route, Upstreams
 
 BATCH = 256
 """How many events a reader that catches up is given at once."""
@@ -503,8 +503,8 @@ class Hub:
         await self.cancel(stream)
         await self._log.delete(stream)
 
-    async def models(self) -> list[tuple[str, str]]:
-        """List the public model names, each with its upstream's name, the default first."""
+    async def models(self) -> list[Listed]:
+        """List the models that clients may name, the default first."""
         return await self.upstreams.models(self._client)
 
     async def drain(self, drain_s: float) -> None:

@@ -20,6 +20,12 @@ DROP_AFTER: Final = 40
 """How many tokens of each choice `demo-drop` sends before it loses the connection."""
 CYCLE: Final = 16
 """Of so many events three are cut or joined; each of the others is one read."""
+CONTEXT_LENGTH: Final = 128_000
+"""What the list of models says; nothing is counted."""
+SUPPORTED: Final = (
+    *("max_tokens", "max_completion_tokens", "n", "response_format", "seed", "stop"),
+    *("tool_choice", "tools", "parallel_tool_calls"),
+)
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _KEEP_ALIVE_EVERY: Final = 40.0
 _NEW_YEAR: Final = 1_767_225_600
@@ -58,7 +64,12 @@ def drops(request: DemoRequest) -> bool:
 def render_models() -> bytes:
     """Write the answer of `GET /v1/models`."""
     data = [
-        {"id": name, "object": "model", "created": _NEW_YEAR, "owned_by": "seseragi"}
+        {
+            **{"id": name, "object": "model", "created": _NEW_YEAR, "owned_by": "seseragi"},
+            "context_length": CONTEXT_LENGTH,
+            "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+            "supported_parameters": SUPPORTED,
+        }
         for name in MODELS
     ]
     return to_json({"object": "list", "data": data})

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-import msgspec
-
+from app.dialects.about import About, parse_list
 from app.dialects.dialect import MODEL
 from app.dialects.table import DIALECTS
 from app.errors import RelayError
@@ -28,10 +27,10 @@ class ModelLists:
     """The lists of the upstreams that were asked for theirs."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[float, Sequence[str]]] = {}
+        self._asked: dict[str, tuple[float, Mapping[str, About]]] = {}
         self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def ask(self, client: Client, upstream: Upstream) -> Sequence[str]:
+    async def ask(self, client: Client, upstream: Upstream) -> Mapping[str, About]:
         """Ask an upstream for its models, unless its last answer is still believed.
 
         One that does not answer has those of its last answer, or none.
@@ -39,8 +38,8 @@ class ModelLists:
         async with self._asking[upstream.name]:  # who waits has the answer too
             return await self._ask(client, upstream)
 
-    async def _ask(self, client: Client, upstream: Upstream) -> Sequence[str]:
-        believed_until, models = self._asked.get(upstream.name, (0.0, ()))
+    async def _ask(self, client: Client, upstream: Upstream) -> Mapping[str, About]:
+        believed_until, models = self._asked.get(upstream.name, (0.0, {}))
         now = asyncio.get_running_loop().time()
         lists = upstream.lists_models and DIALECTS[upstream.dialect].models_path is not None
         if now < believed_until or MODEL in upstream.base_url or not lists:
@@ -55,7 +54,7 @@ class ModelLists:
         return models
 
 
-async def _fetch(client: Client, upstream: Upstream) -> tuple[str, ...]:
+async def _fetch(client: Client, upstream: Upstream) -> dict[str, About]:
     """Fetch an upstream's list of models, in OpenAI's form or Google's.
 
     Raises:
@@ -76,16 +75,4 @@ async def _fetch(client: Client, upstream: Upstream) -> tuple[str, ...]:
                 raise ValueError("the list of models is too long")
     finally:
         await reply.body.aclose()
-    found = msgspec.json.decode(body, type=_ModelList)
-    names = (model.id or model.name.removeprefix("models/") for model in found.data + found.models)
-    return tuple(sorted(filter(None, names)))
-
-
-class _Model(msgspec.Struct):
-    id: str = ""
-    name: str = ""
-
-
-class _ModelList(msgspec.Struct):
-    data: list[_Model] = []
-    models: list[_Model] = []
+    return parse_list(bytes(body))

@@ -8,13 +8,16 @@ pass through.
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from app.dialects.about import NOTHING, About, least, merge
 from app.errors import RequestError
 from app.limits import Limits
 from app.retry import Breaker, Choice, Plan, Rules, State, arrange
+from app.upstreams.catalog import look_up
 from app.upstreams.client import Client
 from app.upstreams.endpoints import Upstream
 from app.upstreams.models import ModelLists
@@ -49,6 +52,14 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     state: State
     retry_after_s: float | None = None
     """How long it is passed over yet."""
+
+
+class Listed(NamedTuple):
+    """A model that clients may name."""
+
+    name: str
+    owner: str
+    about: About
 
 
 class Breakers:
@@ -157,24 +168,45 @@ class Upstreams:
             for breaker in (self.breakers.named(name),)
         ]
 
-    async def models(self, client: Client) -> list[tuple[str, str]]:
-        """List the model names, each with its owner's name, the default first.
+    async def models(self, client: Client) -> list[Listed]:
+        """List the models with what is known of them, the default first.
 
         An upstream that lists none in the settings is asked; one that does not answer has
-        none here, but still takes `upstream/model`.
+        none here, but still takes `upstream/model`. The targets of routes are asked for what
+        is known of their models.
         """
-        names = dict.fromkeys(self.routes, OWNER)
-        names |= {name: upstream.name for name, (upstream, _) in self._listed.items()}
+        lists = await self._ask_all(client)
+        rows = {
+            name: _Row(OWNER, [(t.upstream, t.model) for t in route.targets])
+            for name, route in self.routes.items()
+        }
+        rows |= {name: _Row(place[0].name, [place]) for name, place in self._listed.items()}
         if self._passthrough:
-            asked = [upstream for upstream in self.all if not upstream.models]
-            answers = await asyncio.gather(*(self._lists.ask(client, one) for one in asked))
-            for upstream, models in zip(asked, answers, strict=True):
-                names |= {upstream.public_name(model): upstream.name for model in models}
+            for upstream in self.all:
+                if not upstream.models:
+                    for model in lists.get(upstream.name, {}):
+                        row = _Row(upstream.name, [(upstream, model)])
+                        rows[upstream.public_name(model)] = row
         if self.default_model is not None:
             default = self.resolve(None)
-            owner = names.get(default.name, default.targets[0].upstream.name)
-            names = {default.name: owner, **names}
-        return list(names.items())
+            places = [(target.upstream, target.model) for target in default.targets]
+            first = rows.get(default.name) or _Row(places[0][0].name, places)
+            rows = {default.name: first, **rows}
+        # In a thread, for the catalog is large where there is one.
+        return await asyncio.to_thread(_tell, rows, lists)
+
+    async def _ask_all(self, client: Client) -> dict[str, Mapping[str, About]]:
+        """Ask those upstreams for their models who know more of them than the settings say."""
+        of_routes = {t.upstream.name for route in self.routes.values() for t in route.targets}
+        asked = [
+            upstream
+            for upstream in self.all
+            if upstream.name in of_routes
+            or (self._passthrough and not upstream.models)
+            or not upstream.prefixed
+        ]
+        answers = await asyncio.gather(*(self._lists.ask(client, one) for one in asked))
+        return {one.name: found for one, found in zip(asked, answers, strict=True)}
 
     def _find(self, name: str) -> tuple[Upstream, str]:
         """Find the upstream of a name that nobody listed, and the model's name there."""
@@ -206,3 +238,24 @@ class Upstreams:
         if self._passthrough:
             names += [repr(f"{one.name}/...") for one in self.all if one.prefixed]
         return ", ".join(names)
+
+
+class _Row(NamedTuple):
+    """A model to be listed, and what it stands for."""
+
+    owner: str
+    places: Sequence[tuple[Upstream, str]]
+
+
+def _tell(rows: Mapping[str, _Row], lists: Mapping[str, Mapping[str, About]]) -> list[Listed]:
+    """Say what is known of each."""
+    found = []
+    for name, (owner, places) in rows.items():
+        abouts = []
+        for upstream, model in places:
+            about = lists.get(upstream.name, {}).get(model, NOTHING)
+            if about.context_length is None:
+                about = merge(about, look_up(model, upstream.base_url))
+            abouts.append(about)
+        found.append(Listed(name, owner, least(abouts) if owner == OWNER else abouts[0]))
+    return found

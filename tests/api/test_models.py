@@ -1,9 +1,15 @@
 """Model names: the list, what it does when an upstream misbehaves, and where names lead."""
 
 import asyncio
+import json
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
+import anthropic
 import pytest
 
+from app.upstreams.catalog import look_up
 from tests.serving import HELLO, serve_relay
 from tests.upstream import DONE, FINISH, head, reply, send, serve_upstream, text, wait
 
@@ -121,3 +127,183 @@ async def test_cookies_of_one_call_do_not_go_out_with_the_next():
             await relay.client.post("/v1/chat", json=HELLO)
 
         assert [None, None] == [call.headers.get("cookie") for call in upstream.calls]
+
+
+async def row(relay: Any, name: str) -> dict[str, Any]:
+    response = await relay.client.get(f"/v1/models/{name}")
+    assert 200 == response.status_code
+    found: dict[str, Any] = response.json()
+    return found
+
+
+OPENROUTERS = {
+    "id": "a/b",
+    "name": "A: B",
+    "created": 1_760_000_000,
+    "context_length": 200_000,
+    "architecture": {"input_modalities": ["text", "image"], "output_modalities": ["text"]},
+    "top_provider": {"context_length": 200_000, "max_completion_tokens": 32_000},
+    "supported_parameters": ["tools", "reasoning", "seed"],
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (OPENROUTERS, {k: v for k, v in OPENROUTERS.items() if k != "id"}),
+        (
+            {"id": "a/b", "created": 7, "max_model_len": 4096},
+            {"created": 7, "context_length": 4096},
+        ),
+        (
+            {
+                "id": "a/b",
+                "max_context_length": 131_072,
+                "capabilities": {"function_calling": True, "vision": True},
+            },
+            {
+                "context_length": 131_072,
+                "supported_parameters": ["tools"],
+                "architecture": {"input_modalities": ["text", "image"]},
+            },
+        ),
+        ({"id": "a/b", "context_window": 8192}, {"context_length": 8192}),
+        ({"id": "a/b", "meta": {"n_ctx": 2048}}, {"context_length": 2048}),
+        ({"id": "a/b", "created": 1_760_000_000_000}, {"created": 1_760_000_000}),
+        ({"id": "a/b", "created": "x", "context_length": -1, "name": 1}, {"created": 0}),
+        (
+            {"id": "a/b", "capabilities": [], "architecture": 3, "supported_parameters": [1]},
+            {},
+        ),
+    ],
+    ids=["OpenRouter", "vLLM", "Mistral", "Groq", "llama.cpp", "ms", "odd", "odder"],
+)
+async def test_what_an_upstream_says_of_its_models_is_told(given: Any, expected: Any) -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.models = reply("200 OK", json.dumps({"data": [given]}))
+        found = await row(relay, "openai/a/b")
+
+    shown = {"created": 0, **expected}
+    if "top_provider" in shown:
+        shown["top_provider"] = {"context_length": 200_000, "max_completion_tokens": 32_000}
+    assert {"id": "openai/a/b", "object": "model", "owned_by": "openai", **shown} == found
+
+
+async def test_googles_list_is_told_too() -> None:
+    given = {
+        "name": "models/g-1",
+        "displayName": "G 1",
+        "inputTokenLimit": 1_048_576,
+        "outputTokenLimit": 65_536,
+        "thinking": True,
+    }
+    async with serve_upstream() as upstream, serve_relay(upstream, dialect="gemini") as relay:
+        upstream.models = reply("200 OK", json.dumps({"models": [given]}))
+        found = await row(relay, "openai/g-1")
+
+    assert ("G 1", 1_048_576, 65_536) == (
+        found["name"],
+        found["context_length"],
+        found["top_provider"]["max_completion_tokens"],
+    )
+    assert ["reasoning"] == found["supported_parameters"]
+
+
+async def test_anthropics_clients_are_told_what_anthropic_says() -> None:
+    given = {
+        "type": "model",
+        "id": "claude-x",
+        "display_name": "Claude X",
+        "created_at": "2026-02-03T04:05:06Z",
+        "max_input_tokens": 200_000,
+        "max_tokens": 64_000,
+        "capabilities": {"image_input": {"supported": True}, "thinking": {"supported": True}},
+    }
+    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
+        upstream.models = reply("200 OK", json.dumps({"data": [given], "has_more": False}))
+        async with anthropic.AsyncAnthropic(api_key="k", base_url=relay.url) as sdk:
+            listed = [model async for model in await sdk.models.list()]
+            found = await sdk.models.retrieve("openai/claude-x")
+            demo = await sdk.models.retrieve("demo")
+        openais = await row(relay, "openai/claude-x")
+
+    assert found in listed
+    assert ("Claude X", 200_000, 64_000) == (
+        found.display_name,
+        found.max_input_tokens,
+        found.max_tokens,
+    )
+    assert "2026-02-03T04:05:06+00:00" == found.created_at.isoformat()
+    assert found.capabilities is not None
+    assert found.capabilities.image_input.supported
+    assert 2026 == demo.created_at.year
+    assert ["tools", "reasoning"] == openais["supported_parameters"]
+    assert {"input_modalities": ["text", "image"]} == openais["architecture"]
+
+
+async def test_a_route_says_the_least_of_its_targets(tmp_path: Any, monkeypatch: Any) -> None:
+    async with serve_upstream() as one, serve_upstream() as two:
+        one.models = reply("200 OK", json.dumps({"data": [OPENROUTERS]}))
+        less = {**OPENROUTERS, "context_length": 100_000, "supported_parameters": ["seed", "tools"]}
+        less |= {"top_provider": {}, "created": 1_750_000_000}
+        two.models = reply("200 OK", json.dumps({"data": [less]}))
+        (tmp_path / "seseragi.toml").write_text(
+            f"""
+            passthrough = false
+            [upstream.one]
+            base_url = "{one.base_url}"
+            key_env = "KEY"
+            [upstream.two]
+            base_url = "{two.base_url}"
+            key_env = "KEY"
+            [[route]]
+            name = "both"
+            targets = ["one/a/b", "two/a/b"]
+            [[route]]
+            name = "unknown"
+            targets = ["one/a/b", "two/c"]
+            """
+        )
+        monkeypatch.chdir(tmp_path)
+        async with serve_relay(environ={"KEY": "k"}) as relay:
+            both, unknown = await row(relay, "both"), await row(relay, "unknown")
+            listed = await names(relay)
+
+    assert {
+        "id": "both",
+        "object": "model",
+        "created": 1_750_000_000,
+        "owned_by": "seseragi",
+        "context_length": 100_000,
+        "architecture": {"input_modalities": ["text", "image"], "output_modalities": ["text"]},
+        "supported_parameters": ["tools", "seed"],
+    } == both
+    assert {"id", "object", "created", "owned_by"} == set(unknown)
+    assert not [name for name in listed if "/" in name]
+
+
+async def test_the_catalog_is_asked_where_the_host_does_not_say(monkeypatch: Any) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    class Snapshot:
+        def find_provider_model(self, *given: Any) -> Any:
+            asked.append(given)
+            if given[0] != "b":
+                raise LookupError(given[0])
+            return None, SimpleNamespace(name="B", context_window=1000)
+
+    module = ModuleType("genai_prices.data_snapshot")
+    module.get_snapshot = Snapshot  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "genai_prices", ModuleType("genai_prices"))
+    monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", module)
+    look_up.cache_clear()
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.models = reply("200 OK", '{"data":[{"id":"b"},{"id":"c","context_length":5}]}')
+        known, said = await row(relay, "openai/b"), await row(relay, "openai/c")
+        base_url = upstream.base_url
+    look_up.cache_clear()
+
+    assert ("B", 1000) == (known["name"], known["context_length"])
+    assert 5 == said["context_length"]
+    assert ("b", None, None, base_url) in asked
+    assert "c" not in [given[0] for given in asked]
