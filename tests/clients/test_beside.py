@@ -1,0 +1,39 @@
+"""The official Node clients beside their generations: vectors, counts, models, failures."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.needs import file, program
+from tests.serving import serve_relay
+
+ROOT = Path(__file__).parents[2]
+
+
+async def test_the_node_clients_find_all_that_is_beside_an_answer() -> None:
+    node = program("node")
+    for package in ("openai", "@anthropic-ai/sdk"):
+        file(ROOT / "node_modules" / package / "package.json", how="run npm ci")
+    async with serve_relay() as relay:
+        process = await asyncio.create_subprocess_exec(
+            node,
+            str(ROOT / "tests" / "clients" / "beside.mjs"),
+            relay.url,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert 0 == process.returncode
+    found = json.loads(out)
+
+    assert [256, 256] == found["vectors"]
+    assert 1 == pytest.approx(found["length"], abs=1e-5)
+    assert found["completion"] == found["streamed"] != ""
+    assert 128_000 == found["models"]
+    assert found["input"] > 0 < found["counted"]
+    assert ["demo", "2026-01-01T00:00:00Z"] in found["claudes"]
+    assert ["NotFoundError", "NotFoundError"] == [name for name, _ in found["failures"]]
+    assert all(
+        one.startswith("req_") for one in found["ids"] + [one for _, one in found["failures"]]
+    )
