@@ -329,6 +329,15 @@ def parse_fields(body: bytes) -> dict[str, Any]:
         raise
 
 
+def parse_part(part: msgspec.Raw, *, place: str) -> Any:
+    """Read a field that a decoder has passed over; `place` is where it stands.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
+    return _decode(part, _any, place=place)
+
+
 def convert_body(value: object, kind: type[T], *, place: str) -> T:
     """Read a part of a request that was decoded already; `place` is where it stands.
 

@@ -9,7 +9,7 @@ from msgspec import Meta, Raw
 from app.dialects.count import GOOGLES
 from app.dialects.untyped import count, short
 from app.errors import RequestError
-from app.requests import convert_body, parse_body
+from app.requests import convert_body, parse_body, parse_part
 
 MAX_INPUTS: Final = 2048
 """OpenAI's."""
@@ -68,9 +68,10 @@ def parse_request(body: bytes) -> Request:
         RequestError: `invalid_request`, with the place and the reason.
     """
     said = parse_body(body, _decoder, example=_EXAMPLE, max_values=MAX_VALUES)
+    fields = parse_body(body, _raw_fields, example=_EXAMPLE, max_values=MAX_VALUES)
     rest = {
-        name: msgspec.json.decode(raw)
-        for name, raw in _raw_fields.decode(body).items()
+        name: parse_part(raw, place=name[:80])
+        for name, raw in fields.items()
         if name not in _Body.__struct_fields__
     }
     return Request(
@@ -98,7 +99,7 @@ def _inputs(raw: bytes) -> Sequence[str | list[int]]:
                 raise RequestError("invalid_request", "input: there is nothing in it")
             case _:
                 kind = list[int]
-    found = convert_body(msgspec.json.decode(raw), kind, place="input")
+    found = convert_body(parse_part(Raw(raw), place="input"), kind, place="input")
     inputs = [found] if kind in (str, list[int]) else found
     if len(inputs) > MAX_INPUTS:
         raise RequestError(

@@ -305,6 +305,30 @@ async def test_what_is_no_request_is_refused_with_its_place(fields: Any, told: s
     assert told in response.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "value", [rb'"\ud800"', b"1e999", b"9" * 5000, b"[" * 800 + b"]" * 800, b"\xff"]
+)
+@pytest.mark.parametrize(
+    "place",
+    [
+        b'"input": @',
+        b'"input": [@]',
+        b'"input": "a", "odd": @',
+        b'"input": "a", "provider_options": {"a": @}',
+        b'"input": "a", "dimensions": @',
+    ],
+)
+async def test_no_value_is_a_failure_of_the_relay(place: bytes, value: bytes) -> None:
+    body = b'{"model": "demo-embedding", ' + place.replace(b"@", value) + b"}"
+    async with serve_relay() as relay:
+        response = await relay.client.post(
+            PATH, content=body, headers={"content-type": "application/json"}
+        )
+
+    assert (400, "invalid_request") == (response.status_code, response.json()["error"]["code"])
+    assert len(response.text) < 1000
+
+
 async def test_a_route_falls_back_and_its_breaker_learns(tmp_path: Any, monkeypatch: Any) -> None:
     async with serve_upstream() as first, serve_upstream() as second:
         first.script = reply("503 Busy", "{}")
