@@ -12,6 +12,7 @@ from starlette.routing import Route
 from app.admission import RequestMemory
 from app.api.asked import ESTIMATED, Asked, Work, document
 from app.api.policy import Policy
+from app.api.stored import StoredResponses
 from app.asking import Asking
 from app.dialects.anthropic.body import parse_request as parse_messages
 from app.dialects.anthropic.front import FRONT as ANTHROPIC
@@ -30,6 +31,7 @@ class Counting:
     def __init__(self, hub: Hub, policy: Policy) -> None:
         self._messages = Asked(hub, policy, ANTHROPIC)
         self._responses = Asked(hub, policy, RESPONSES)
+        self._stored = StoredResponses(hub, policy)
 
     async def messages(self, request: Request) -> Response:
         """Count what a request for a message would take, which need not say `max_tokens`."""
@@ -39,20 +41,22 @@ class Counting:
 
     async def responses(self, request: Request) -> Response:
         """Count what a request for a response would take, which need not say `input`."""
-        given = {"input": b'""'}
-        parse = RESPONSES.parse_request
-        count = partial(_count, parse, given, object="response.input_tokens")
-        return await self._responses.answer(request, count)
+        return await self._responses.answer(request, self._count_response)
+
+    def _count_response(self, body: bytes) -> Work:
+        async def work(asking: Asking, memory: RequestMemory) -> Response:
+            whole = (await self._stored.resolve(_default(body, {"input": b'""'}), memory)).body
+            count = _count(RESPONSES.parse_request, {}, whole, object="response.input_tokens")
+            return await count(asking, memory)
+
+        return work
 
 
 def _count(
     parse: Callable[[bytes], Parsed], defaults: dict[str, bytes], body: bytes, **fields: str
 ) -> Work:
     """Read a request that may leave out what its endpoint needs and its tokens do not."""
-    given = parse_body(body, _fields, example='{"model": "demo", ...}')
-    missing = {name: msgspec.Raw(text) for name, text in defaults.items()}
-    said = {name: value for name, value in given.items() if bytes(value) != b"null"}
-    chat = parse(msgspec.json.encode({**missing, **said})).chat
+    chat = parse(_default(body, defaults)).chat
 
     async def work(asking: Asking, _: RequestMemory) -> Response:
         counted = await asking.count(chat)
@@ -61,6 +65,14 @@ def _count(
         return document(answer, headers=headers)
 
     return work
+
+
+def _default(body: bytes, defaults: dict[str, bytes]) -> bytes:
+    """Say in a request what it leaves out."""
+    given = parse_body(body, _fields, example='{"model": "demo", ...}')
+    missing = {name: msgspec.Raw(text) for name, text in defaults.items()}
+    said = {name: value for name, value in given.items() if bytes(value) != b"null"}
+    return msgspec.json.encode({**missing, **said})
 
 
 def routes(hub: Hub, policy: Policy) -> list[Route]:

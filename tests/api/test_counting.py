@@ -103,6 +103,17 @@ async def test_openais_clients_count_too() -> None:
     assert guessed.parse().input_tokens > 0
 
 
+async def test_what_a_stored_response_said_is_counted_too() -> None:
+    async with serve_relay() as relay, gpt(relay) as sdk:
+        first = await sdk.responses.create(model="demo", input="Tell me a story of the sea.")
+        alone = await sdk.responses.input_tokens.count(model="demo", input="And?")
+        after = await sdk.responses.input_tokens.count(
+            model="demo", input="And?", previous_response_id=first.id
+        )
+
+    assert after.input_tokens > alone.input_tokens + 10
+
+
 async def test_where_nobody_counts_it_is_estimated_and_said() -> None:
     async with serve_relay() as relay, claude(relay) as sdk:
         raw = sdk.messages.with_raw_response
