@@ -18,17 +18,26 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """A JSON object of a request."""
 
 
+class CacheControl(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A mark: what stands before its end is worth a place in the provider's cache."""
+
+    type: str
+    ttl: str | None = None
+
+
 class TextPart(Body, frozen=True, tag_field="type", tag="text"):
     text: str
+    cache_control: CacheControl | None = None
 
 
 class ImageUrl(Body, frozen=True):
     url: str
-    detail: Literal["auto", "low", "high"] | None = None
+    detail: Literal["auto", "low", "high", "original"] | None = None
 
 
 class ImagePart(Body, frozen=True, tag_field="type", tag="image_url"):
     image_url: ImageUrl
+    cache_control: CacheControl | None = None
 
 
 class InputAudio(Body, frozen=True):
@@ -38,6 +47,7 @@ class InputAudio(Body, frozen=True):
 
 class AudioPart(Body, frozen=True, tag_field="type", tag="input_audio"):
     input_audio: InputAudio
+    cache_control: CacheControl | None = None
 
 
 class FileData(Body, frozen=True):
@@ -48,6 +58,7 @@ class FileData(Body, frozen=True):
 
 class FilePart(Body, frozen=True, tag_field="type", tag="file"):
     file: FileData
+    cache_control: CacheControl | None = None
 
 
 class RefusalPart(Body, frozen=True, tag_field="type", tag="refusal"):
@@ -95,16 +106,19 @@ class ToolCall(Body, frozen=True):
 class SystemMessage(Body, frozen=True, tag_field="role", tag="system"):
     content: TextContent
     name: str | None = None
+    cache_control: CacheControl | None = None
 
 
 class DeveloperMessage(Body, frozen=True, tag_field="role", tag="developer"):
     content: TextContent
     name: str | None = None
+    cache_control: CacheControl | None = None
 
 
 class UserMessage(Body, frozen=True, tag_field="role", tag="user"):
     content: str | list[TextPart | ImagePart | AudioPart | FilePart]
     name: str | None = None
+    cache_control: CacheControl | None = None
 
 
 class AssistantMessage(Body, frozen=True, tag_field="role", tag="assistant"):
@@ -115,6 +129,7 @@ class AssistantMessage(Body, frozen=True, tag_field="role", tag="assistant"):
     name: str | None = None
     reasoning_content: str | None = None
     """What the model thought, where nothing proves it; else a `reasoning` part says it."""
+    cache_control: CacheControl | None = None
 
 
 class ToolMessage(Body, frozen=True, tag_field="role", tag="tool"):
@@ -122,6 +137,7 @@ class ToolMessage(Body, frozen=True, tag_field="role", tag="tool"):
     tool_call_id: str
     is_error: bool | None = None
     """Whether the call failed, for formats that can say so."""
+    cache_control: CacheControl | None = None
 
 
 Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
@@ -138,6 +154,7 @@ class Function(Body, frozen=True):
 class Tool(Body, frozen=True):
     function: Function
     type: Literal["function"] = "function"
+    cache_control: CacheControl | None = None
 
 
 class ToolChoiceFunction(Body, frozen=True):
@@ -201,6 +218,24 @@ class ChatRequest(Body, frozen=True):
     reasoning_effort: str | None = None
     metadata: dict[str, str] | None = None
     user: str | None = None
+    allowed_tools: Annotated[list[str], Meta(min_length=1, max_length=MAX_TOOLS)] | None = None
+    """The names of those of `tools` that may be called now."""
+    verbosity: str | None = None
+    reasoning_summary: str | None = None
+    """How much the provider tells of what the model thought, where it does not tell all."""
+    service_tier: str | None = None
+    """What of the provider's capacity is used, and at which price."""
+    store: bool | None = None
+    """Whether the provider keeps the answer."""
+    truncation: str | None = None
+    """Whether the provider shortens a conversation that is too long: "auto" or "disabled"."""
+    max_tool_calls: Natural | None = None
+    """Of the provider's own tools."""
+    cache_control: CacheControl | None = None
+    """A mark at the end of the conversation."""
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    safety_identifier: str | None = None
     provider_options: dict[str, Any] | None = None
     on_disconnect: Literal["continue", "cancel"] | Linger | None = None
     """When the last reader leaves: go on, stop, or stop after so many seconds."""
@@ -221,6 +256,11 @@ class ChatRequest(Body, frozen=True):
         """The stop sequences, one or more, as a list."""
         return [self.stop] if isinstance(self.stop, str) else self.stop
 
+    @property
+    def tier(self) -> str | None:
+        """The service tier, if it is another than the usual one."""
+        return None if self.service_tier in ("auto", "default") else self.service_tier
+
 
 class Original(msgspec.Struct, frozen=True):
     """A request in the words that it came in, for upstreams that speak them too."""
@@ -240,6 +280,10 @@ class TranslatedRequest(ChatRequest, frozen=True):
     """A request that came in the words of another dialect."""
 
     original: Original | None = None
+    extras: dict[str, Any] | None = None
+    """What it says in fields of Chat Completions that the chat request does not have."""
+    left_out: tuple[str, ...] = ()
+    """The paths of what it says besides, which goes to nobody."""
 
 
 T = TypeVar("T")
@@ -300,6 +344,16 @@ def parse_body(
     Raises:
         RequestError: `invalid_request`, with the place and the reason.
     """
+    check_body(body, example=example, max_values=max_values)
+    return _decode(body, decoder)
+
+
+def check_body(body: bytes, *, example: str, max_values: int = MAX_VALUES) -> None:
+    """Refuse a body that is not worth decoding, since it is empty, too much, or not UTF-8.
+
+    Raises:
+        RequestError: `invalid_request`, with the reason.
+    """
     if not body.strip():
         raise RequestError("invalid_request", f"the body is empty; send JSON such as {example}")
     check_json(body, max_values=max_values)
@@ -311,7 +365,6 @@ def parse_body(
             raise RequestError(
                 "invalid_request", f"the body is not UTF-8: bad byte at position {error.start}"
             ) from None
-    return _decode(body, decoder)
 
 
 def parse_fields(body: bytes) -> dict[str, Any]:

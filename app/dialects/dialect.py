@@ -91,6 +91,10 @@ def _host_nothing(kind: str, request: ChatRequest) -> dict[str, Any] | None:
     return None
 
 
+def _place_nowhere(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | None:
+    return None
+
+
 class Passed(NamedTuple):
     """What is sent of a request that came in the upstream's own words."""
 
@@ -121,6 +125,9 @@ class Dialect(NamedTuple):
     hosted: Callable[[str, ChatRequest], dict[str, Any] | None] = _host_nothing
     """The tool of the provider's own, in `tools` of a body, that is what OpenAI's of a type is;
     None if there is none that goes with the request."""
+    place_extra: Callable[..., dict[str, Any] | None] = _place_nowhere
+    """(name, value, *, quirks) of a field of Chat Completions that the chat request does not
+    have, to the fields of this format that say it, or None."""
     passes: Mapping[str, Callable[..., Passed]] = {}
     """By the name of the dialect that a client spoke: how its requests, (original, *, quirks),
     are sent on in their own words, rather than through ours."""

@@ -126,12 +126,14 @@ SAFE: Final[Mapping[str, str]] = {
         " audio prediction parse_tool_calls parallel_tool_calls tool_choice tools.function"
         " tools.custom continue_final_message add_generation_prompt"
         " stream_options.include_obfuscation return_images return_related_questions"
-        " search_*_filter safe_prompt safety_identifier user metadata"
+        " search_*_filter safe_prompt safety_identifier user metadata prompt_cache_key"
+        " prompt_cache_options prompt_cache_retention usage.include"
     ),
     "openai_responses": (
         "temperature top_p top_k top_logprobs max_output_tokens seed reasoning text include"
         " truncation tool_choice parallel_tool_calls tools.function tools.custom"
-        " stream_options.include_obfuscation safety_identifier user metadata"
+        " stream_options.include_obfuscation safety_identifier user metadata prompt_cache_key"
+        " prompt_cache_options prompt_cache_retention"
     ),
     "anthropic": f"{_ANTHROPIC_OWN} {_ANTHROPIC_SAFE}",
     "vertex_anthropic": f"{_ANTHROPIC_OWN} {_ANTHROPIC_SAFE}",

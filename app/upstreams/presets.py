@@ -56,6 +56,15 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _OPENAI = {"max_tokens_field": "max_completion_tokens"}
+_OPENAI_EXTRAS = (
+    *("audio", "logit_bias", "modalities", "moderation", "prediction", "prompt_cache_options"),
+    "web_search_options",
+)
+_OPENAI_ITSELF = _OPENAI | {"allowed_tools": True, "extras": _OPENAI_EXTRAS}
+_NEWER = ("verbosity", "prompt_cache_key", "prompt_cache_retention", "safety_identifier")
+_OPENAIS_OWN = (*_NEWER, "service_tier", "store")
+"""What hosts refuse that are strict about fields which OpenAI alone has."""
+_GATEWAY = {"cache_control": True}
 _GOOGLE = "https://{location_host}/v1/projects/{project}/locations/{location}/publishers"
 _AZURE = "https://{resource}.openai.azure.com/openai"
 _BEDROCK = "https://bedrock-runtime.{region}.amazonaws.com"
@@ -67,7 +76,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         base_url_env="OPENAI_BASE_URL",
         key_env=("OPENAI_API_KEY",),
         added_by="key or URL",
-        quirks=_OPENAI,
+        quirks=_OPENAI_ITSELF,
         default_model="gpt-6-luna",
         page="openai",
     ),
@@ -89,7 +98,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("AZURE_OPENAI_API_KEY",),
         auth="api-key",
         added_by="key and URL",
-        quirks=_OPENAI,
+        quirks=_OPENAI_ITSELF,
         lists_models=False,
         page="azure",
     ),
@@ -113,7 +122,8 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("AZURE_OPENAI_API_KEY",),
         auth="api-key",
         added_by="table",
-        quirks=_OPENAI,
+        # Of a version of the API from before these.
+        quirks=_OPENAI | {"extras": _OPENAI_EXTRAS, "left_out": _OPENAIS_OWN},
         query={"api-version": "2024-10-21"},
         lists_models=False,
         page="azure",
@@ -205,7 +215,11 @@ PRESETS: Final[Mapping[str, Preset]] = {
             "bare_audio": True,
             "dimensions_field": "output_dimension",
             "plain": True,
-            "left_out": ["user"],
+            "left_out": ["user", *_OPENAIS_OWN],
+            "extras": [
+                *("min_tokens", "repetition_penalty", "top_k", "prompt_logprobs", "prediction"),
+                *("top_prompt_logprobs", "prompt_mode", "guardrails", "safe_prompt"),
+            ],
         },
         default_model="mistral-medium-latest",
         page="mistral",
@@ -231,7 +245,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         title="OpenRouter",
         base_url="https://openrouter.ai/api/v1",
         key_env=("OPENROUTER_API_KEY",),
-        quirks={"send_reasoning": "reasoning_details", "effort_field": "reasoning"},
+        quirks=_GATEWAY | {"send_reasoning": "reasoning_details", "effort_field": "reasoning"},
         default_model="openrouter/auto",
         page="openrouter",
     ),
@@ -241,7 +255,16 @@ PRESETS: Final[Mapping[str, Preset]] = {
         base_url_env="GROQ_BASE_URL",
         base_url_suffix="/openai/v1",
         key_env=("GROQ_API_KEY",),
-        quirks=_OPENAI | {"left_out": ["logprobs", "top_logprobs"], "names": "none"},
+        quirks=_OPENAI
+        | {
+            "left_out": ["logprobs", "top_logprobs", *_NEWER],
+            "names": "none",
+            "extras": [
+                *("citation_options", "compound_custom", "disable_tool_validation", "documents"),
+                *("exclude_domains", "include_domains", "include_reasoning", "logit_bias"),
+                *("reasoning_format", "search_settings"),
+            ],
+        },
         default_model="openai/gpt-oss-120b",
         page="groq",
     ),
@@ -265,7 +288,10 @@ PRESETS: Final[Mapping[str, Preset]] = {
         title="Fireworks",
         base_url="https://api.fireworks.ai/inference/v1",
         key_env=("FIREWORKS_API_KEY",),
-        quirks={"send_reasoning": "reasoning_content"},
+        quirks={
+            "send_reasoning": "reasoning_content",
+            "left_out": ["verbosity", "prompt_cache_retention", "safety_identifier", "store"],
+        },
         page="fireworks",
     ),
     "perplexity": Preset(
@@ -274,7 +300,9 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("PERPLEXITY_API_KEY", "PPLX_API_KEY"),
         quirks={
             "stream_options": False,
-            "left_out": ["seed", "logprobs", "top_logprobs", "parallel_tool_calls"],
+            "left_out": [
+                *("seed", "logprobs", "top_logprobs", "parallel_tool_calls", *_OPENAIS_OWN),
+            ],
         },
         lists_models=False,
         default_model="sonar",
@@ -289,7 +317,14 @@ PRESETS: Final[Mapping[str, Preset]] = {
         quirks=_OPENAI
         | {
             "send_reasoning": "reasoning",
-            "left_out": ["frequency_penalty", "presence_penalty"],
+            "left_out": [
+                *("frequency_penalty", "presence_penalty", "verbosity", "store"),
+                *("prompt_cache_retention", "safety_identifier"),
+            ],
+            "extras": [
+                *("clear_thinking", "disable_reasoning", "logit_bias", "min_completion_tokens"),
+                *("min_tokens", "prediction", "reasoning_format"),
+            ],
         },
         default_model="gpt-oss-120b",
         page="cerebras",
@@ -303,6 +338,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         title="NVIDIA",
         base_url="https://integrate.api.nvidia.com/v1",
         key_env=("NVIDIA_API_KEY",),
+        quirks={"left_out": _OPENAIS_OWN},
         added_by="table",
     ),
     "deepinfra": Preset(
@@ -333,7 +369,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         title="Vercel AI Gateway",
         base_url="https://ai-gateway.vercel.sh/v1",
         key_env=("AI_GATEWAY_API_KEY",),
-        quirks={"send_reasoning": "reasoning_details", "effort_field": "reasoning"},
+        quirks=_GATEWAY | {"send_reasoning": "reasoning_details", "effort_field": "reasoning"},
         page="vercel",
     ),
     "databricks": Preset(
@@ -342,6 +378,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         base_url_suffix="/serving-endpoints",
         port=443,
         key_env=("DATABRICKS_TOKEN",),
+        quirks={"left_out": _OPENAIS_OWN},
         added_by="table",
         lists_models=False,
         page="databricks",
@@ -350,6 +387,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         title="Snowflake Cortex",
         base_url="https://{account}.snowflakecomputing.com/api/v2/cortex/v1",
         key_env=("SNOWFLAKE_PAT",),
+        quirks={"left_out": _OPENAIS_OWN},
         added_by="table",
         lists_models=False,
         page="snowflake",
@@ -360,7 +398,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         base_url_env="LITELLM_PROXY_API_BASE",
         key_env=("LITELLM_PROXY_API_KEY",),
         added_by="URL",
-        quirks={"send_reasoning": "thinking_blocks"},
+        quirks=_GATEWAY | {"send_reasoning": "thinking_blocks"},
         page="litellm",
     ),
     "ollama": Preset(

@@ -1,6 +1,6 @@
 """An upstream and one of its models, and the request that asks it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
@@ -10,6 +10,7 @@ import msgspec
 
 from app.dialects.count import Count
 from app.dialects.dialect import MODEL, Dialect
+from app.dialects.marks import is_marked
 from app.dialects.table import DIALECTS
 from app.errors import RequestError
 from app.events import Notice
@@ -17,15 +18,21 @@ from app.limits import Limits
 from app.requests import ChatRequest, Original, TranslatedRequest, UserMessage
 from app.retry import Choice
 from app.upstreams.endpoints import Upstream
+from app.upstreams.extras import Fitted, fit_extras, refuse
 from app.upstreams.media import find_foreign
-from app.upstreams.options import RELAYS, options_of, own_of
+from app.upstreams.options import options_of, own_of
 from app.upstreams.transport import Call
 
 _ANYWAY: Final[Mapping[str, object]] = {
     **{"n": 1, "logprobs": False, "top_logprobs": 0, "metadata": {}},
     **{"frequency_penalty": 0, "presence_penalty": 0, "parallel_tool_calls": True},
+    **{"store": False, "truncation": "disabled", "verbosity": "medium"},
 }
 """What holds of a field whether it is said or not."""
+
+
+_MAX_NAMED: Final = 20
+"""Names of fields in a notice."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -62,18 +69,26 @@ class Target(msgspec.Struct, frozen=True):
         """Tell what the request says that the dialect has no place for, or would be refused."""
         quirks = self.upstream.quirks or self.dialect.quirks()
         ignored = sorted(self.dialect.ignored | {*quirks.ignored})
-        fields = [field for field in ignored if _is_said(chat, field)]
         original = _original(chat)
+        lost = _list_lost(original, chat) if original else []
+        hosted = self._host(chat).keys()
         notices: list[str] = []
-        if original and original.front in self.dialect.passes:
+        passes = original is not None and original.front in self.dialect.passes
+        dropped = _list_left_out(chat)
+        if not passes:
+            chat, unknown, untaken = self._fit(chat)
+            dropped += unknown
+            if untaken:
+                notices.append(f"is not set to take {_list(untaken)} from clients: left out")
+        fields = [field for field in ignored if is_said(chat, field)]
+        if original and passes:
             if dropped := self._list_dropped(original):
                 notices.append(f"is not set to take {', '.join(dropped)} from clients: left out")
         else:
-            others = original.ignored if original else ()
-            fields = sorted({*fields, *others} - self._host(chat).keys())
+            fields = sorted({*fields, *({*lost, *dropped} - hosted)})
             notices += self.dialect.list_changes(chat, model=self.model, quirks=quirks)
         if fields:
-            notices.append(f"knows no {', '.join(fields)}: left out")
+            notices.append(f"knows no {_list(fields)}: left out")
         name = self.upstream.name
         return [Notice("field_ignored", f"upstream {name!r} {notice}") for notice in notices]
 
@@ -155,7 +170,7 @@ class Target(msgspec.Struct, frozen=True):
             self.check_options(chat.provider_options)
         original = _original(chat)
         if original is None:
-            return chat, {}
+            return self._fit(chat).chat, {}
         passes = self.dialect.passes.get(original.front)
         if passes is not None:
             quirks = self.upstream.quirks or self.dialect.quirks()
@@ -177,8 +192,33 @@ class Target(msgspec.Struct, frozen=True):
                 f"{original.beyond[0]} cannot be sent to upstream {self.upstream.name!r}, "
                 f"which speaks {self.upstream.dialect} and not {original.front}",
             )
-        said = {name: getattr(chat, name) for name in ChatRequest.__struct_fields__}
-        return ChatRequest(**said), {}
+        return self._fit(chat).chat, {}
+
+    def _fit(self, chat: ChatRequest) -> Fitted:
+        """Give the request in the fields that every dialect knows, without what the upstream
+        is not set to take.
+
+        Raises:
+            RequestError: it says what the upstream is not set to take and what cannot be left out.
+        """
+        fitted = Fitted(chat)
+        if isinstance(chat, TranslatedRequest):
+            fitted = fit_extras(chat, upstream=self.upstream, dialect=self.dialect)
+            chat = fitted.chat
+        if chat.store is None and chat.service_tier is None:
+            return fitted
+        said = {"service_tier": chat.tier, "store": chat.store or None}
+        refused = self._list_refused({n: v for n, v in said.items() if self._knows(n)})
+        if "service_tier" in refused:
+            raise self._refuse("service_tier")
+        if "store" in refused:
+            chat = msgspec.structs.replace(chat, store=None)
+            fitted = fitted._replace(chat=chat, untaken=[*fitted.untaken, "store"])
+        return fitted
+
+    def _knows(self, field: str) -> bool:
+        quirks = self.upstream.quirks or self.dialect.quirks()
+        return field not in self.dialect.ignored and field not in quirks.ignored
 
     def _host(self, chat: ChatRequest) -> dict[str, dict[str, Any]]:
         """Give the provider's own tools for those of OpenAI's that a request has, by their paths,
@@ -236,13 +276,7 @@ class Target(msgspec.Struct, frozen=True):
         return found
 
     def _refuse(self, path: str) -> RequestError:
-        name, field = self.upstream.name, path[:120]
-        if path.rpartition(".")[2].lower().replace("_", "") in RELAYS:
-            why = "only the request itself says that, and not the options of a provider"
-        else:
-            why = f"upstream {name!r} does not take it from clients"
-            why += f"; options in [upstream.{name}] of the relay's settings can allow it"
-        return RequestError("invalid_request", f"{field}: {why}")
+        return refuse(path, self.upstream)
 
     def _check_urls(self, body: dict[str, Any]) -> None:
         """Refuse a URL that the provider would read with rights that the client has not."""
@@ -262,7 +296,31 @@ def _original(chat: ChatRequest) -> Original | None:
     return chat.original if isinstance(chat, TranslatedRequest) else None
 
 
-def _is_said(chat: ChatRequest, field: str) -> bool:
+def _list_left_out(chat: ChatRequest) -> list[str]:
+    return list(chat.left_out) if isinstance(chat, TranslatedRequest) else []
+
+
+def _list_lost(original: Original, chat: ChatRequest) -> list[str]:
+    """List what a request in other words says, and the chat request that is made of it does not."""
+    extras = (chat.extras if isinstance(chat, TranslatedRequest) else None) or {}
+    return [
+        name
+        for name in original.ignored
+        if name not in extras and getattr(chat, name, None) is None
+    ]
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = ", ".join(name[:80] for name in names[:_MAX_NAMED])
+    return f"{shown} and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else shown
+
+
+def is_said(chat: ChatRequest, field: str) -> bool:
+    """Return whether a request says more by a field than it would without it."""
+    if field == "cache_control":
+        return is_marked(chat)
+    if field == "service_tier":
+        return chat.tier is not None
     value = getattr(chat, field)
     return value not in (None, _ANYWAY.get(field))
 

@@ -128,8 +128,8 @@ async def test_helper_puts_choices_and_calls_together():
 @pytest.mark.parametrize(
     ("fields", "kind", "param"),
     [
-        ({"extra_body": {"flavour": 1}}, openai.BadRequestError, "flavour"),
-        ({"functions": [{"name": "f"}]}, openai.BadRequestError, "functions"),
+        ({"extra_body": {"models": ["m"]}}, openai.BadRequestError, "models"),
+        ({"functions": [{"name": 1}]}, openai.BadRequestError, "tools[0].function.name"),
     ],
 )
 async def test_client_raises_the_right_class(fields, kind, param):

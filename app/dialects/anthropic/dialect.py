@@ -7,6 +7,7 @@ from app.dialects.anthropic.request import (
     Quirks,
     host,
     list_changes,
+    place_extra,
     render_request,
     render_vertex_request,
 )
@@ -24,6 +25,7 @@ DIALECT = Dialect(
     ignored=IGNORED,
     list_changes=list_changes,
     hosted=host,
+    place_extra=place_extra,
     passes={"anthropic": pass_on},
 )
 
@@ -37,5 +39,6 @@ VERTEX = Dialect(
     ignored=IGNORED,
     list_changes=list_changes,
     hosted=host,
+    place_extra=place_extra,
     passes={"anthropic": pass_on},
 )

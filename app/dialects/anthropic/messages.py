@@ -22,6 +22,7 @@ from app.errors import RequestError
 from app.requests import (
     AssistantMessage,
     AudioPart,
+    CacheControl,
     DeveloperMessage,
     FileData,
     FilePart,
@@ -57,14 +58,30 @@ def render_messages(messages: list[Message]) -> tuple[Blocks, Blocks]:
         place = f"messages[{number}]"
         match message:
             case SystemMessage() | DeveloperMessage():
-                system += _blocks(message.content, place=place)
+                system += mark_last(_blocks(message.content, place=place), message.cache_control)
             case UserMessage():
-                turns.take("user", _blocks(message.content, place=place))
+                blocks = _blocks(message.content, place=place)
+                turns.take("user", mark_last(blocks, message.cache_control))
             case AssistantMessage():
-                turns.take("assistant", _assistant(message, place=place))
+                blocks = _assistant(message, place=place)
+                turns.take("assistant", mark_last(blocks, message.cache_control))
             case _:
-                turns.take("user", [], results=[_result(message, place=place)])
+                results = [_result(message, place=place)]
+                turns.take("user", [], results=mark_last(results, message.cache_control))
     return system, turns.end()
+
+
+def mark_last(blocks: Blocks, mark: CacheControl | None) -> Blocks:
+    """Set a mark on the last of some blocks, which thinking cannot have, and return them."""
+    if mark is not None and blocks and "thinking" not in blocks[-1]["type"]:
+        blocks[-1].setdefault("cache_control", render_mark(mark))
+    return blocks
+
+
+def render_mark(mark: CacheControl | None) -> dict[str, str] | None:
+    if mark is None:
+        return None
+    return {"type": mark.type, **({"ttl": mark.ttl} if mark.ttl else {})}
 
 
 class _Turns:
@@ -116,6 +133,10 @@ class _Blocks:
         elif text and self._blocks and self._blocks[-1]["type"] == "text":
             self._blank.append(text)
 
+    def mark(self, mark: CacheControl) -> None:
+        """Mark the last block."""
+        mark_last(self._blocks, mark)
+
     def end(self) -> Blocks:
         """Return all blocks."""
         self._end_text()
@@ -143,6 +164,8 @@ def _blocks(content: str | Sequence[Part], *, place: str) -> Blocks:
                 blocks.add(_file(part.file, place=where))
             case _:
                 raise unsupported(where, "sound", format=FORMAT)
+        if part.cache_control is not None:
+            blocks.mark(part.cache_control)
     return blocks.end()
 
 
@@ -194,6 +217,8 @@ def _assistant(message: AssistantMessage, *, place: str) -> Blocks:
         match part:
             case TextPart():
                 blocks.add_text(part.text)
+                if part.cache_control is not None:
+                    blocks.mark(part.cache_control)
             case RefusalPart():
                 blocks.add_text(part.refusal)
             case ReasoningPart() if part.signature and part.format in (None, THINKING):

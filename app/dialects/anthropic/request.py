@@ -5,16 +5,19 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from app.dialects.anthropic.messages import FORMAT, render_messages
+from app.dialects.allowed import restrict_tools
+from app.dialects.anthropic.messages import FORMAT, mark_last, render_mark, render_messages
 from app.dialects.anthropic.thinking import find_version, is_thinking, leave_out_refused
 from app.dialects.conversation import JSON_ONLY, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
+from app.dialects.extras import is_claudes
 from app.requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
 
 IGNORED: Final = frozenset(
     (
         *("seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"),
-        "metadata",
+        *("metadata", "verbosity", "service_tier", "store", "truncation", "max_tool_calls"),
+        *("prompt_cache_key", "prompt_cache_retention"),
     )
 )
 """The fields of a request that the format has no place for."""
@@ -58,7 +61,7 @@ def render_request(
         RequestError: the request asks for what the format has no words for.
     """
     return {
-        **_render(request, model=model, quirks=quirks or Quirks()),
+        **_render(request, model=model, quirks=quirks or Quirks(), automatic=True),
         "model": model,
         "stream": True,
     }
@@ -97,6 +100,13 @@ def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[st
     return _fit(request, model=model, quirks=quirks)[1]
 
 
+def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
+    """Return a field of Chat Completions that has its name from here, or the same one."""
+    if name == "top_k" or (name == "thinking" and is_claudes(value)):
+        return {name: value}
+    return None
+
+
 def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatRequest, list[str]]:
     options = request.provider_options or {}
     if "thinking" in options:
@@ -111,19 +121,27 @@ def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatReque
     return leave_out_refused(request, model=model, budgeted=budgeted)
 
 
-def _render(request: ChatRequest, *, model: str, quirks: Quirks) -> dict[str, Any]:
-    request, _ = _fit(request, model=model, quirks=quirks)
+def _render(
+    request: ChatRequest, *, model: str, quirks: Quirks, automatic: bool = False
+) -> dict[str, Any]:
+    """Give the body; `automatic`: whether the API sets a mark at the end by itself."""
+    request, _ = _fit(restrict_tools(request), model=model, quirks=quirks)
     refuse_choices(request, format=FORMAT, what="more than one answer")
     system, turns = render_messages(request.messages)
     if isinstance(request.response_format, JsonObjectFormat):
         system.append({"type": "text", "text": JSON_ONLY})
+    mark = render_mark(request.cache_control)
+    if mark and not automatic and turns:
+        mark_last(turns[-1]["content"], request.cache_control)
+    user = request.user or request.safety_identifier
     limit = request.limit or quirks.default_max_tokens
     body: dict[str, Any] = {
         "max_tokens": limit,
         "messages": turns,
         "system": system,
         "stop_sequences": request.stops,
-        "metadata": {"user_id": request.user} if request.user else None,
+        "metadata": {"user_id": user} if user else None,
+        "cache_control": mark if automatic else None,
         **_sampling(request, quirks=quirks),
         **_tools(request),
         **_output(request, limit=limit, budgeted=_is_budgeted(model, quirks)),
@@ -169,6 +187,8 @@ def _tool(tool: Tool) -> dict[str, Any]:
         rendered["description"] = function.description
     if function.strict is not None:
         rendered["strict"] = function.strict
+    if tool.cache_control is not None:
+        rendered["cache_control"] = render_mark(tool.cache_control)
     return rendered
 
 

@@ -1,7 +1,7 @@
 """The content blocks of a Converse request: texts, images, documents, calls and results."""
 
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.dialects.bedrock.opaque import SIGNATURE, render_redacted
 from app.dialects.conversation import (
@@ -11,13 +11,17 @@ from app.dialects.conversation import (
     parse_data_url,
     unsupported,
 )
+from app.dialects.marks import last_mark
 from app.requests import (
     AssistantMessage,
+    CacheControl,
+    DeveloperMessage,
     FilePart,
     ImagePart,
     OpaquePart,
     ReasoningPart,
     RefusalPart,
+    SystemMessage,
     TextPart,
     ToolMessage,
     UserMessage,
@@ -48,6 +52,23 @@ _MAX_READ: Final = 1_000
 """Characters of a client's name that are looked at."""
 
 
+class Points(NamedTuple):
+    """Where a model takes cache points, which stand after what they mark."""
+
+    known: bool
+    tools: bool
+    ttl: bool
+
+    def add(self, blocks: list[dict[str, Any]], mark: CacheControl | None) -> None:
+        """Add the point of a mark; one that nothing stands before is none, nor a second one."""
+        if mark is None or not self.known or not blocks or "cachePoint" in blocks[-1]:
+            return
+        point = {"type": "default"}
+        if mark.ttl and self.ttl:
+            point["ttl"] = mark.ttl
+        blocks.append({"cachePoint": point})
+
+
 class Names:
     """Names for the documents of one request, of the few characters that are allowed."""
 
@@ -71,11 +92,34 @@ class Names:
         return name
 
 
-def render_user(message: UserMessage, *, place: str, names: Names) -> list[dict[str, Any]]:
-    if isinstance(message.content, str):
-        return render_text(message.content)
+def render_system(
+    message: SystemMessage | DeveloperMessage, *, points: Points
+) -> list[dict[str, Any]]:
+    """Give the text of a message, in as many blocks as it has marks."""
     blocks: list[dict[str, Any]] = []
-    for index, part in enumerate(message.content):
+    if isinstance(message.content, str):
+        blocks = render_text(message.content)
+    elif points.known and last_mark(message.content) is not None:
+        held: list[TextPart] = []
+        for part in message.content:
+            held.append(part)
+            if part.cache_control is not None:
+                blocks += render_text(held)
+                points.add(blocks, part.cache_control)
+                held = []
+        blocks += render_text(held)
+    else:
+        blocks = render_text(message.content)
+    points.add(blocks, message.cache_control)
+    return blocks
+
+
+def render_user(
+    message: UserMessage, *, place: str, names: Names, points: Points
+) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    content = message.content
+    for index, part in enumerate([TextPart(content)] if isinstance(content, str) else content):
         where = f"{place}.content[{index}]"
         match part:
             case TextPart():
@@ -86,11 +130,13 @@ def render_user(message: UserMessage, *, place: str, names: Names) -> list[dict[
                 blocks.append(_render_document(part, place=where, names=names))
             case _:
                 raise unsupported(where, "sound", format=FORMAT)
+        points.add(blocks, part.cache_control)
+    points.add(blocks, message.cache_control)
     return blocks
 
 
 def render_assistant(
-    message: AssistantMessage, *, place: str, proofs: bool
+    message: AssistantMessage, *, place: str, proofs: bool, points: Points
 ) -> list[dict[str, Any]]:
     """Give the blocks of an assistant's turn; `proofs`: whether the model may take Claude's."""
     blocks: list[dict[str, Any]] = []
@@ -99,6 +145,7 @@ def render_assistant(
         match part:
             case TextPart():
                 blocks += render_text(part.text)
+                points.add(blocks, part.cache_control)
             case RefusalPart():
                 blocks += render_text(part.refusal)
             case ReasoningPart() | OpaquePart() if proofs:
@@ -114,14 +161,18 @@ def render_assistant(
             "input": parse_arguments(call.function, place=where),
         }
         blocks.append({"toolUse": use})
+    points.add(blocks, message.cache_control)
     return blocks
 
 
-def render_tool(message: ToolMessage, *, place: str) -> list[dict[str, Any]]:
+def render_tool(message: ToolMessage, *, place: str, points: Points) -> list[dict[str, Any]]:
+    """Give the block of a result; points cannot stand in it, so they follow it."""
     content: list[dict[str, Any]] = []
+    mark = message.cache_control
     if isinstance(message.content, str):
         content = render_text(message.content)
     else:
+        mark = mark or last_mark(message.content)
         for index, part in enumerate(message.content):
             if isinstance(part, TextPart):
                 content += render_text(part.text)
@@ -130,7 +181,9 @@ def render_tool(message: ToolMessage, *, place: str) -> list[dict[str, Any]]:
     result: dict[str, Any] = {"toolUseId": message.tool_call_id, "content": content}
     if message.is_error:
         result["status"] = "error"
-    return [{"toolResult": result}]
+    blocks: list[dict[str, Any]] = [{"toolResult": result}]
+    points.add(blocks, mark)
+    return blocks
 
 
 def render_text(content: object) -> list[dict[str, Any]]:

@@ -5,10 +5,11 @@ from app.dialects.anthropic.parser import Parser as AnthropicParser
 from app.dialects.anthropic.request import IGNORED as ANTHROPIC_IGNORED
 from app.dialects.anthropic.request import Quirks as AnthropicQuirks
 from app.dialects.anthropic.request import list_changes as list_anthropic_changes
+from app.dialects.anthropic.request import place_extra as place_anthropic_extra
 from app.dialects.anthropic.request import render_bedrock_request
 from app.dialects.bedrock.invoke import Decoder as InvokeDecoder
 from app.dialects.bedrock.parser import Parser
-from app.dialects.bedrock.request import IGNORED, Quirks, list_changes, render_request
+from app.dialects.bedrock.request import IGNORED, Quirks, list_changes, place_extra, render_request
 from app.dialects.dialect import Dialect
 from app.framing.eventstream import Decoder
 
@@ -22,6 +23,7 @@ CONVERSE = Dialect(
     models_path=None,
     ignored=IGNORED,
     list_changes=list_changes,
+    place_extra=place_extra,
 )
 
 INVOKE = Dialect(
@@ -34,5 +36,6 @@ INVOKE = Dialect(
     models_path=None,
     ignored=ANTHROPIC_IGNORED,
     list_changes=list_anthropic_changes,
+    place_extra=place_anthropic_extra,
     passes={"anthropic": pass_on_bedrock},
 )

@@ -4,17 +4,21 @@ from typing import Any, Final
 
 import msgspec
 
+from app.dialects.allowed import restrict_tools
 from app.dialects.anthropic.thinking import find_version, is_thinking, leave_out_refused
 from app.dialects.bedrock.content import (
     FORMAT,
     Names,
+    Points,
     render_assistant,
-    render_text,
+    render_system,
     render_tool,
     render_user,
 )
 from app.dialects.conversation import JSON_ONLY, join_options, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
+from app.dialects.extras import is_claudes, placed_at
+from app.dialects.marks import is_marked
 from app.requests import (
     AssistantMessage,
     ChatRequest,
@@ -32,7 +36,8 @@ from app.requests import (
 IGNORED: Final = frozenset(
     (
         *("seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"),
-        *("parallel_tool_calls", "user"),
+        *("parallel_tool_calls", "user", "verbosity", "reasoning_summary", "store", "truncation"),
+        *("max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
     )
 )
 """The fields of a request that Converse has no place for."""
@@ -40,6 +45,7 @@ IGNORED: Final = frozenset(
 
 _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 _HIGHEST_WITHOUT_THINKING: Final = "high"
+_TIERS: Final = ("priority", "flex", "reserved")
 
 
 class Quirks(CommonQuirks, frozen=True):
@@ -56,21 +62,23 @@ def render_request(
     Raises:
         RequestError: the format cannot say what the request does.
     """
-    request, _ = _fit(request, model=model)
+    request, _ = _fit(restrict_tools(request), model=model)
+    points = _find_points(model)
     refuse_choices(request, format=FORMAT)
     system: list[dict[str, Any]] = []
     for message in request.messages:
         if isinstance(message, SystemMessage | DeveloperMessage):
-            system += render_text(message.content)
+            system += render_system(message, points=points)
     if isinstance(request.response_format, JsonObjectFormat):
         system.append({"text": JSON_ONLY})
     body: dict[str, Any] = {
-        "messages": _render_messages(request, model=model),
+        "messages": _render_messages(request, model=model, points=points),
         "system": system,
         "inferenceConfig": _render_inference(request),
-        "toolConfig": _render_tools(request),
+        "toolConfig": _render_tools(request, points=points),
         "outputConfig": _render_output(request),
         "requestMetadata": request.metadata,
+        "serviceTier": {"type": request.tier} if request.tier in _TIERS else None,
     }
     body = {key: value for key, value in body.items() if value}
     join_options(body, request.provider_options)
@@ -80,7 +88,32 @@ def render_request(
 
 def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
     """Return what of a request is sent otherwise, since Bedrock would refuse it."""
-    return _fit(request, model=model)[1]
+    told = _fit(request, model=model)[1]
+    if request.tier is not None and request.tier not in _TIERS:
+        told.append(f"knows no service_tier {request.tier[:80]!r}: left out")
+    points = _find_points(model)
+    marked_tool = any(tool.cache_control for tool in request.tools or ())
+    if (not points.known and is_marked(request)) or (not points.tools and marked_tool):
+        told.append("takes no cache_control for this model: left out")
+    return told
+
+
+def _find_points(model: str) -> Points:
+    """Return where a model takes cache points: Bedrock refuses them for others."""
+    claude = _is_claude(model)
+    return Points(known=claude or "amazon.nova" in model, tools=claude, ttl=claude)
+
+
+_place_extra = placed_at(
+    {name: f"additionalModelRequestFields.{name}" for name in ("top_k", "thinking", "min_p")}
+)
+
+
+def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
+    """Return where a field of Chat Completions stands here: with what the model's maker has."""
+    if name == "thinking" and not is_claudes(value):
+        return None
+    return _place_extra(name, value, quirks=quirks)
 
 
 def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
@@ -119,7 +152,7 @@ def _fit_effort(request: ChatRequest, *, model: str, thinks: bool) -> tuple[Chat
     return msgspec.structs.replace(request, reasoning_effort=highest), [told]
 
 
-def _render_messages(request: ChatRequest, *, model: str) -> list[dict[str, Any]]:
+def _render_messages(request: ChatRequest, *, model: str, points: Points) -> list[dict[str, Any]]:
     """Give the turns; what follows in one role is one message."""
     rendered: list[dict[str, Any]] = []
     names = Names()
@@ -128,18 +161,21 @@ def _render_messages(request: ChatRequest, *, model: str) -> list[dict[str, Any]
         role = "user"
         match message:
             case UserMessage():
-                blocks = render_user(message, place=place, names=names)
+                blocks = render_user(message, place=place, names=names, points=points)
             case AssistantMessage():
                 role = "assistant"
-                blocks = render_assistant(message, place=place, proofs=_is_claude(model))
+                proofs = _is_claude(model)
+                blocks = render_assistant(message, place=place, proofs=proofs, points=points)
             case ToolMessage():
-                blocks = render_tool(message, place=place)
+                blocks = render_tool(message, place=place, points=points)
             case _:
                 continue
         if rendered and rendered[-1]["role"] == role:
             rendered[-1]["content"] += blocks
         elif blocks:
             rendered.append({"role": role, "content": blocks})
+    if rendered:
+        points.add(rendered[-1]["content"], request.cache_control)
     return rendered
 
 
@@ -160,7 +196,7 @@ def _render_inference(request: ChatRequest) -> dict[str, Any]:
     return {key: value for key, value in config.items() if value is not None}
 
 
-def _render_tools(request: ChatRequest) -> dict[str, Any] | None:
+def _render_tools(request: ChatRequest, *, points: Points) -> dict[str, Any] | None:
     """Give the tools. "none" has no word here: they are left out, if no call stands before."""
     if not request.tools:
         return None
@@ -169,7 +205,12 @@ def _render_tools(request: ChatRequest) -> dict[str, Any] | None:
             what = '"none" after tool calls'
             raise unsupported("tool_choice", what, format=FORMAT)
         return None
-    config: dict[str, Any] = {"tools": [_render_tool(tool) for tool in request.tools]}
+    rows: list[dict[str, Any]] = []
+    for tool in request.tools:
+        rows.append(_render_tool(tool))
+        if points.tools:
+            points.add(rows, tool.cache_control)
+    config: dict[str, Any] = {"tools": rows}
     match request.tool_choice:
         case "auto":
             config["toolChoice"] = {"auto": {}}

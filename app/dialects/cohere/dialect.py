@@ -1,7 +1,7 @@
 """Cohere's v2 chat."""
 
 from app.dialects.cohere.parser import Parser
-from app.dialects.cohere.request import IGNORED, Quirks, render_request
+from app.dialects.cohere.request import IGNORED, Quirks, place_extra, render_request
 from app.dialects.dialect import Dialect
 from app.framing.lenient import LenientDecoder
 
@@ -14,4 +14,5 @@ DIALECT = Dialect(
     # Without these it lists 20 models, of every kind.
     models_path="v1/models?endpoint=chat&page_size=1000",
     ignored=IGNORED,
+    place_extra=place_extra,
 )

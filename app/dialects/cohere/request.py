@@ -2,8 +2,10 @@
 
 from typing import Any, Final, Literal
 
+from app.dialects.allowed import restrict_tools
 from app.dialects.conversation import list_reasoning, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
+from app.dialects.extras import placed_at
 from app.requests import (
     AssistantMessage,
     ChatRequest,
@@ -23,8 +25,21 @@ from app.requests import (
 )
 
 FORMAT: Final = "Cohere's API"
-IGNORED: Final = frozenset(("top_logprobs", "parallel_tool_calls", "metadata", "user"))
+IGNORED: Final = frozenset(
+    (
+        *("top_logprobs", "parallel_tool_calls", "metadata", "user", "truncation"),
+        *("verbosity", "reasoning_summary", "service_tier", "store", "max_tool_calls"),
+        *("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "cache_control"),
+    )
+)
 """What the API has no place for; `n` is refused if it is more than 1."""
+
+place_extra: Final = placed_at(
+    {
+        "top_k": "k",
+        **{name: name for name in ("safety_mode", "documents", "citation_options")},
+    }
+)
 
 BUDGETS: Final = {"minimal": 512, "low": 1024, "medium": 4096}
 """Tokens to think with, by effort. Cohere sets no limit by itself, and so do higher efforts."""
@@ -49,6 +64,7 @@ def render_request(
         RequestError: the format cannot say what the request does.
     """
     refuse_choices(request, format=FORMAT)
+    request = restrict_tools(request)
     reasoning = (quirks or Quirks()).send_reasoning
     tools = request.tools or []
     body: dict[str, Any] = {

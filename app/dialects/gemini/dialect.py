@@ -2,7 +2,14 @@
 
 from app.dialects.dialect import Dialect
 from app.dialects.gemini.parser import Parser
-from app.dialects.gemini.request import Quirks, host, list_changes, render_request
+from app.dialects.gemini.request import (
+    IGNORED,
+    Quirks,
+    host,
+    list_changes,
+    place_extra,
+    render_request,
+)
 from app.framing.json_array import JsonArrayDecoder
 
 DIALECT = Dialect(
@@ -12,7 +19,8 @@ DIALECT = Dialect(
     render_request=render_request,
     quirks=Quirks,
     models_path="models?pageSize=1000",  # 50 otherwise
-    ignored=frozenset(("metadata", "parallel_tool_calls", "user")),
+    ignored=IGNORED,
+    place_extra=place_extra,
     list_changes=list_changes,
     hosted=host,
 )

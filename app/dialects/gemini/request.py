@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from app.bounds import Budget
+from app.dialects.allowed import restrict_tools
 from app.dialects.conversation import (
     join_options,
     join_text,
@@ -19,6 +20,7 @@ from app.dialects.conversation import (
     parse_object,
 )
 from app.dialects.dialect import Quirks as CommonQuirks
+from app.dialects.extras import placed_at
 from app.dialects.gemini.media import render_audio, render_file, render_image
 from app.errors import RequestError
 from app.requests import (
@@ -57,6 +59,15 @@ _HIGHEST_BUDGET: Final = 24_576
 _HIGHEST_WORDS: Final = ("high", "xhigh", "max")
 """The efforts that are the highest budget."""
 _LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh")
+IGNORED: Final = frozenset(
+    (
+        *("metadata", "parallel_tool_calls", "user", "verbosity", "store", "truncation"),
+        *("max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
+        "cache_control",
+    )
+)
+"""The fields of a request that the format has no place for."""
+_TIERS: Final = ("flex", "priority", "standard")
 _HIGHEST_LEVEL: Final = "high"
 """The highest that every model has."""
 
@@ -94,24 +105,36 @@ def render_request(
         RequestError: the format cannot say what the request does.
     """
     quirks = _settle(quirks or Quirks(), model)
+    if request.tool_choice != "required":
+        request = restrict_tools(request)
     body: dict[str, Any] = {"contents": _contents(request, quirks=quirks)}
     if instruction := _instruction(request.messages):
         body["systemInstruction"] = {"parts": instruction}
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
     calling = {} if request.tool_choice is None else _tool_choice(request.tool_choice)
+    if calling and request.allowed_tools:
+        calling["allowedFunctionNames"] = request.allowed_tools
     if request.tools and quirks.stream_arguments:
         calling["streamFunctionCallArguments"] = True
     if calling:
         body["toolConfig"] = {"functionCallingConfig": calling}
     if config := _config(request, quirks=quirks):
         body["generationConfig"] = config
+    if request.tier in _TIERS:
+        body["serviceTier"] = request.tier
     join_options(body, request.provider_options)
     return body
 
 
 def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
     """Return what of a request is sent otherwise, since Gemini would refuse it."""
+    tier = request.tier
+    told = [f"knows no service_tier {tier[:80]!r}: left out"] if tier not in (None, *_TIERS) else []
+    return told + _list_effort(request, model=model, quirks=quirks)
+
+
+def _list_effort(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
     effort = request.reasoning_effort
     if effort is None or effort == "none":
         return []
@@ -120,6 +143,22 @@ def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[st
         return []
     sent = repr(_HIGHEST_LEVEL) if level else f"a budget of {_HIGHEST_BUDGET} tokens"
     return [f"takes no reasoning_effort {effort[:80]!r}: {sent} was sent"]
+
+
+_place_extra = placed_at(
+    {
+        "top_k": "generationConfig.topK",
+        "modalities": "generationConfig.responseModalities",
+        "safety_settings": "safetySettings",
+    }
+)
+
+
+def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
+    """Return where a field of Chat Completions stands here."""
+    if name == "modalities" and isinstance(value, list):
+        value = [str(word).upper() for word in value]
+    return _place_extra(name, value, quirks=quirks)
 
 
 def _settle(quirks: Quirks, model: str) -> Quirks:
@@ -305,6 +344,8 @@ def _config(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:
     }
     if request.reasoning_effort is not None:
         values["thinkingConfig"] = _thinking(request.reasoning_effort, quirks=quirks)
+    elif request.reasoning_summary is not None:
+        values["thinkingConfig"] = {"includeThoughts": True}
     return {key: value for key, value in values.items() if value is not None}
 
 

@@ -2,7 +2,7 @@
 
 from app.dialects.dialect import Dialect
 from app.dialects.ollama.parser import Parser
-from app.dialects.ollama.request import IGNORED, Quirks, render_request
+from app.dialects.ollama.request import IGNORED, Quirks, place_extra, render_request
 from app.framing.ndjson import NdjsonDecoder
 
 DIALECT = Dialect(
@@ -13,4 +13,5 @@ DIALECT = Dialect(
     quirks=Quirks,
     models_path="api/tags",
     ignored=IGNORED,
+    place_extra=place_extra,
 )

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from app.dialects.allowed import restrict_tools
 from app.dialects.conversation import (
     join_text,
     list_reasoning,
@@ -14,6 +15,7 @@ from app.dialects.conversation import (
     unsupported,
 )
 from app.dialects.dialect import Quirks as CommonQuirks
+from app.dialects.extras import placed_at
 from app.requests import (
     AssistantMessage,
     ChatRequest,
@@ -31,8 +33,26 @@ from app.requests import (
 )
 
 FORMAT: Final = "Ollama's API"
-IGNORED: Final = frozenset(("parallel_tool_calls", "metadata", "user"))
+IGNORED: Final = frozenset(
+    (
+        *("parallel_tool_calls", "metadata", "user"),
+        *("verbosity", "reasoning_summary", "service_tier", "store", "max_tool_calls"),
+        *("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "cache_control"),
+    )
+)
 """What the API has no place for; `n` is refused if it is more than 1."""
+
+_OPTIONS: Final = (
+    *("top_k", "min_p", "typical_p", "tfs_z", "repeat_penalty", "repeat_last_n", "num_ctx"),
+    *("mirostat", "mirostat_tau", "mirostat_eta", "penalize_newline", "num_keep"),
+)
+place_extra: Final = placed_at(
+    {
+        **{name: f"options.{name}" for name in _OPTIONS},
+        "repetition_penalty": "options.repeat_penalty",
+        **{name: name for name in ("options", "keep_alive", "think", "format")},
+    }
+)
 
 _THINK: Final[dict[str, bool | str]] = {"none": False, "minimal": "low", "xhigh": "max"}
 """The efforts that Ollama has other words for; it knows low, medium, high and max."""
@@ -54,6 +74,7 @@ def render_request(
         RequestError: the format cannot say what the request does.
     """
     refuse_choices(request, format=FORMAT)
+    request = restrict_tools(request)
     names = name_calls(request.messages)
     body: dict[str, Any] = {
         "messages": [
@@ -65,6 +86,7 @@ def render_request(
         "think": _render_think(request.reasoning_effort),
         "logprobs": request.logprobs,
         "top_logprobs": request.top_logprobs,
+        "truncate": None if request.truncation is None else request.truncation == "auto",
         "options": _render_options(request) or None,
     }
     body = {key: value for key, value in body.items() if value is not None}

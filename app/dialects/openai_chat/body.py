@@ -1,27 +1,30 @@
 """A Chat Completions request of a client, as the one form there is.
 
 The form is nearly the same: what differs is what clients send back of an assistant's
-message, and fields that only some providers know. Those go on under their own names, as
-`provider_options` do.
+message, and fields that only some providers know, the `extras`. A request with anything
+else in it is read by way of `foreign`, which costs some more.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from app.bounds import MAX_MESSAGES
+from app.dialects.anthropic.blocks import REDACTED
 from app.dialects.front import Asked
+from app.dialects.openai_chat.foreign import translate
 from app.dialects.openai_chat.renderer import USAGE
 from app.dialects.openai_chat.request import GOOGLE_SIGNATURE
 from app.errors import RequestError
 from app.requests import (
     AssistantMessage,
     Body,
+    CacheControl,
     ChatRequest,
     DeveloperMessage,
     FunctionCall,
-    Message,
     Opaque,
     OpaquePart,
     ReasoningPart,
@@ -30,21 +33,21 @@ from app.requests import (
     TextPart,
     ToolCall,
     ToolMessage,
+    TranslatedRequest,
     UserMessage,
+    check_body,
+    convert_body,
     parse_body,
+    parse_fields,
 )
 
-PASSED_ON: Final = (
+EXTRAS: Final = (
     *("audio", "logit_bias", "modalities", "moderation", "prediction"),
-    *("service_tier", "verbosity", "web_search_options"),
+    *("prompt_cache_options", "web_search_options"),
 )
-"""The fields that go on to the provider as they are: not all providers know them."""
+"""The fields that OpenAI has and the chat request has not: not all providers know them."""
 
-_NO_MATTER: Final[dict[str, object]] = {"modalities": ["text"], "service_tier": "auto"}
-"""What clients say of such a field to say nothing."""
-
-OLDER: Final = {"functions": "tools", "function_call": "tool_choice"}
-"""The fields that are refused, and what took their place."""
+_EXAMPLE: Final = '{"model": "demo", "messages": [...]}'
 
 Part = TextPart | RefusalPart | ReasoningPart | OpaquePart
 
@@ -83,6 +86,15 @@ class Detail(msgspec.Struct, frozen=True):
     format: str | None = None
 
 
+class Thinking(msgspec.Struct, frozen=True):
+    """LiteLLM's form of Claude's thinking."""
+
+    type: str
+    thinking: str = ""
+    signature: str | None = None
+    data: str | None = None
+
+
 class Assistant(Body, frozen=True, tag_field="role", tag="assistant"):
     """An answer sent back, as the official clients dump it."""
 
@@ -96,12 +108,10 @@ class Assistant(Body, frozen=True, tag_field="role", tag="assistant"):
     annotations: Any = None
     images: Any = None
     audio: Any = None
-    function_call: Any = None
+    function_call: None = None
     parsed: Any = None
-
-
-class FunctionMessage(msgspec.Struct, frozen=True, tag_field="role", tag="function"):
-    """The older form of a tool's result, which is refused."""
+    thinking_blocks: list[Thinking] | None = None
+    cache_control: CacheControl | None = None
 
 
 class StreamOptions(Body, frozen=True):
@@ -113,32 +123,17 @@ class Request(ChatRequest, frozen=True):
     """What `POST /v1/chat/completions` takes."""
 
     messages: Annotated[  # type: ignore[assignment]  # it is turned into the base's
-        list[
-            SystemMessage
-            | DeveloperMessage
-            | UserMessage
-            | Assistant
-            | ToolMessage
-            | FunctionMessage
-        ],
+        list[SystemMessage | DeveloperMessage | UserMessage | Assistant | ToolMessage],
         Meta(min_length=1, max_length=MAX_MESSAGES),
     ]
     stream_options: StreamOptions | None = None
-    safety_identifier: str | None = None
     audio: dict[str, Any] | None = None
     logit_bias: dict[str, float] | None = None
     modalities: list[Literal["text", "audio", "image"]] | None = None
     moderation: dict[str, Any] | None = None
     prediction: dict[str, Any] | None = None
-    service_tier: str | None = None
-    verbosity: str | None = None
-    web_search_options: dict[str, Any] | None = None
-    prompt_cache_key: str | None = None
     prompt_cache_options: dict[str, Any] | None = None
-    prompt_cache_retention: str | None = None
-    store: bool | None = None
-    functions: Any = None
-    function_call: Any = None
+    web_search_options: dict[str, Any] | None = None
 
 
 _decoder = msgspec.json.Decoder(Request)
@@ -150,59 +145,55 @@ def parse_request(body: bytes) -> Asked:
     Raises:
         RequestError: `invalid_request`, with the place and the reason.
     """
-    request = parse_body(body, _decoder, example='{"model": "demo", "messages": [...]}')
-    for name, newer in OLDER.items():
-        if getattr(request, name) is not None:
-            raise RequestError(
-                "invalid_request", f"{name}: the older form of {newer} is not taken; use {newer}"
-            )
+    check_body(body, example=_EXAMPLE)
+    try:
+        request, foreign = _decoder.decode(body), None
+    except msgspec.ValidationError:
+        foreign = translate(parse_fields(body), known=Request.__struct_fields__)
+        request = convert_body(foreign.fields, Request, place="")
+    except (msgspec.DecodeError, RecursionError):
+        return _refuse(body)
     fields = {name: getattr(request, name) for name in ChatRequest.__struct_fields__}
-    fields |= {
-        "messages": [
-            _parse_message(m, place=f"messages[{i}]") for i, m in enumerate(request.messages)
-        ],
-        "stream": request.stream is True,
-        "user": request.user or request.safety_identifier,
-        "provider_options": _pass_on(request) or None,
-    }
+    fields["messages"] = [
+        _parse_assistant(message, place=f"messages[{number}]")
+        if isinstance(message, Assistant)
+        else message
+        for number, message in enumerate(request.messages)
+    ]
+    fields["stream"] = request.stream is True
     options = request.stream_options
     labels = {USAGE: "1"} if options is not None and options.include_usage else {}
-    return Asked(ChatRequest(**fields), labels)
+    extras = _list_extras(request)
+    if foreign is not None:
+        extras |= foreign.extras
+        labels |= foreign.labels
+    left_out = foreign.left_out if foreign is not None else ()
+    if extras or left_out:
+        chat: ChatRequest = TranslatedRequest(**fields, extras=extras or None, left_out=left_out)
+    else:
+        chat = ChatRequest(**fields)
+    return Asked(chat, labels)
 
 
-def _pass_on(request: Request) -> dict[str, Any]:
-    found = {name: getattr(request, name) for name in PASSED_ON}
-    said = {
-        name: value
-        for name, value in found.items()
-        if value is not None and value != _NO_MATTER.get(name)
-    }
-    return {**said, **(request.provider_options or {})}
+def _refuse(body: bytes) -> Asked:
+    parse_body(body, _decoder, example=_EXAMPLE)
+    raise AssertionError("it was read at last")
 
 
-def _parse_message(message: Any, *, place: str) -> Message:
-    match message:
-        case FunctionMessage():
-            raise RequestError(
-                "invalid_request", f"{place}.role: 'function' is not taken; use 'tool'"
-            )
-        case Assistant():
-            return _parse_assistant(message, place=place)
-        case _:
-            known: Message = message
-            return known
+def _list_extras(request: Request) -> dict[str, Any]:
+    found = {name: getattr(request, name) for name in EXTRAS}
+    if found["modalities"] == ["text"]:
+        del found["modalities"]  # as without it
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _parse_assistant(message: Assistant, *, place: str) -> AssistantMessage:
-    if message.function_call is not None:
-        raise RequestError(
-            "invalid_request", f"{place}.function_call: it is not taken; use tool_calls"
-        )
     if message.audio is not None and not message.content:
         raise RequestError(
             "invalid_request", f"{place}.audio: it cannot be sent back; send its transcript"
         )
     proofs = _parse_details(message.reasoning_details or ())
+    proofs = proofs or _parse_thinking(message.thinking_blocks or ())
     content: str | list[Part] | None = message.content
     if proofs:
         said = [TextPart(content)] if isinstance(content, str) and content else content or []
@@ -213,7 +204,19 @@ def _parse_assistant(message: Assistant, *, place: str) -> AssistantMessage:
         tool_calls=[_parse_call(call) for call in message.tool_calls or ()] or None,
         name=message.name,
         reasoning_content=None if proofs else message.reasoning_content or message.reasoning,
+        cache_control=message.cache_control,
     )
+
+
+def _parse_thinking(blocks: Iterable[Thinking]) -> list[Part]:
+    """Read `thinking_blocks`, whose signatures are Claude's."""
+    parts: list[Part] = []
+    for block in blocks:
+        if block.data:
+            parts.append(OpaquePart(REDACTED, block.data))
+        elif block.thinking or block.signature:
+            parts.append(ReasoningPart(block.thinking, block.signature))
+    return parts
 
 
 def _parse_details(details: Any) -> list[Part]:

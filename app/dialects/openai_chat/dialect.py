@@ -2,7 +2,13 @@
 
 from app.dialects.dialect import Dialect
 from app.dialects.openai_chat.parser import Parser
-from app.dialects.openai_chat.request import Quirks, list_changes, render_request
+from app.dialects.openai_chat.request import (
+    IGNORED,
+    Quirks,
+    list_changes,
+    place_extra,
+    render_request,
+)
 from app.framing.lenient import LenientDecoder
 
 DIALECT = Dialect(
@@ -11,5 +17,7 @@ DIALECT = Dialect(
     parser=Parser,
     render_request=render_request,
     quirks=Quirks,
+    ignored=IGNORED,
     list_changes=list_changes,
+    place_extra=place_extra,
 )

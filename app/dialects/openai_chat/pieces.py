@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
+from app.dialects.conversation import parse_object
+from app.dialects.openai_chat.foreign import CUSTOM, FUNCTIONS, INPUT
 from app.dialects.openai_chat.request import GOOGLE_SIGNATURE
 from app.dialects.public_ids import public_token
-from app.dialects.untyped import mappings
+from app.dialects.untyped import decode, mappings
 from app.events import (
     ChoiceEnd,
     Event,
@@ -40,7 +42,7 @@ EXTRA: Final = "seseragi"
 
 _SIGNATURES: Final = (GOOGLE_SIGNATURE, "gemini.thought_signature")
 
-Finish = Literal["stop", "length", "tool_calls", "content_filter"]
+Finish = Literal["stop", "length", "tool_calls", "function_call", "content_filter"]
 FINISH: Final[dict[FinishReason, Finish]] = {
     "stop": "stop",
     "length": "length",
@@ -90,6 +92,10 @@ class Pieces:
         """Of a text's block: where it begins in the content."""
         self._thoughts: dict[int, list[str]] = {}
         self._refusals: set[int] = set()
+        self._custom: set[str] = set()
+        """The names of tools that take a text."""
+        self._odd: dict[int, Literal["custom", "older", "unsaid"]] = {}
+        """The calls, by their block, that are in another form than a tool's."""
 
     @property
     def id(self) -> str:
@@ -109,10 +115,14 @@ class Pieces:
             case ToolCallDelta():
                 index, _ = self._calls[event.block]
                 self._calls[event.block] = (index, True)
+                if event.block in self._odd:
+                    return self._odd_delta(event)
                 return (self._call(event, index, {"arguments": event.arguments}),)
             case StreamStart():
                 self.created, self.model = event.created, event.model
                 self.labels = event.labels or {}
+                if CUSTOM in self.labels:
+                    self._custom = {str(name) for name in decode(self.labels[CUSTOM])}
             case StreamTarget():
                 self.model = event.model
             case StreamEnd():
@@ -145,14 +155,20 @@ class Pieces:
                 self._refusals.add(event.block)
             case ToolCallStart():
                 self._calls[event.block] = (state.calls, False)
+                if FUNCTIONS in self.labels or event.name in self._custom:
+                    return self._odd_start(event, state)
                 function = {"name": event.name, "arguments": ""}
                 start = self._call(event, state.calls, function, id=event.id, type="function")
                 state.calls += 1
                 return (start,)
+            case ToolCallEnd() if event.block in self._odd:
+                return self._odd_end(event)
             case ToolCallEnd():
                 index, spoken = self._calls[event.block]
                 if not spoken and event.arguments:
                     return (self._call(event, index, {"arguments": event.arguments}),)
+            case Opaque() if event.block in self._odd:
+                return self._odd_proof(event)
             case Opaque() if event.block in self._calls:
                 index, _ = self._calls[event.block]
                 # A helper of the official clients fails at a delta without a function.
@@ -181,6 +197,43 @@ class Pieces:
         call = {"index": index, **fields, "function": function}
         return Piece(event.choice, {"tool_calls": [call]})
 
+    def _odd_start(self, event: ToolCallStart, state: _Choice) -> Iterable[Piece]:
+        """Begin a call in the form from before there were tools, or of a tool that takes a text."""
+        index = state.calls
+        state.calls += 1
+        if FUNCTIONS not in self.labels:
+            self._odd[event.block] = "custom"
+            custom = {"name": event.name, "input": ""}
+            call = {"index": index, "id": event.id, "type": "custom", "custom": custom}
+            return (Piece(event.choice, {"tool_calls": [call]}),)
+        self._odd[event.block] = "unsaid" if index else "older"  # there is room for one
+        function = {"name": event.name, "arguments": ""}
+        return () if index else (Piece(event.choice, {"function_call": function}),)
+
+    def _odd_delta(self, event: ToolCallDelta) -> Iterable[Piece]:
+        if self._odd[event.block] != "older":
+            return ()
+        return (Piece(event.choice, {"function_call": {"arguments": event.arguments}}),)
+
+    def _odd_end(self, event: ToolCallEnd) -> Iterable[Piece]:
+        index, spoken = self._calls[event.block]
+        match self._odd[event.block]:
+            case "custom":
+                custom = {"input": _input_of(event.arguments)}
+                call = {"index": index, "custom": custom}
+                return (Piece(event.choice, {"tool_calls": [call]}),)
+            case "older" if not spoken and event.arguments:
+                return (Piece(event.choice, {"function_call": {"arguments": event.arguments}}),)
+            case _:
+                return ()
+
+    def _odd_proof(self, event: Opaque) -> Iterable[Piece]:
+        if event.block is None or self._odd[event.block] != "custom":
+            return ()
+        index, _ = self._calls[event.block]
+        call = {"index": index, "custom": {"input": ""}, "extra_content": _extra(event)}
+        return (Piece(event.choice, {"tool_calls": [call]}),)
+
     def _media(self, event: Media, state: _Choice) -> Iterable[Piece]:
         if event.media_type.startswith("audio/") and event.data:
             audio = {"id": f"audio_{self._token}_{event.choice}", "data": event.data}
@@ -206,7 +259,15 @@ class Pieces:
             said = {name: _numbered(rows) for name, rows in lists.items() if rows}
             if said:
                 yield Piece(choice, said)
-            yield Piece(choice, {}, FINISH[state.finish or end.finish_reason])
+            finish = FINISH[state.finish or end.finish_reason]
+            older = finish == "tool_calls" and FUNCTIONS in self.labels
+            yield Piece(choice, {}, "function_call" if older else finish)
+
+
+def _input_of(arguments: str) -> str:
+    """Return the text that a call of a tool is; a model may have said it alone."""
+    found = (parse_object(arguments) or {}).get(INPUT)
+    return found if isinstance(found, str) else arguments
 
 
 def _numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from app.dialects.allowed import restrict_tools
 from app.dialects.conversation import list_reasoning, parse_data_url
 from app.dialects.dialect import Quirks as CommonQuirks
 from app.requests import (
@@ -33,8 +34,17 @@ Tuning = Literal[
     "reasoning_effort",
     "metadata",
     "user",
+    "verbosity",
+    "service_tier",
+    "store",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
 ]
 """The fields of a request without which its answer is still one to it."""
+
+IGNORED: Final = frozenset(("truncation", "max_tool_calls"))
+"""The fields of a request that the format has no place for."""
 
 _NO_PARAMETERS: Final = {"type": "object", "properties": {}}
 
@@ -78,10 +88,19 @@ class Quirks(CommonQuirks, frozen=True):
     without parameters has an empty schema."""
     left_out: tuple[Tuning, ...] = ()
     """What the vendor refuses, though it may be left out."""
+    extras: tuple[str, ...] | None = None
+    """The fields beyond those of a chat request that the vendor takes from clients; None is
+    for those who pass over what they do not know."""
+    cache_control: bool = False
+    """Whether parts and tools may have marks, as gateways to Claude take them."""
+    allowed_tools: bool = False
+    """Whether the tool choice may be a list; else no other tools are sent."""
 
     @property
     def ignored(self) -> tuple[str, ...]:
-        return self.left_out
+        marks = () if self.cache_control else ("cache_control",)
+        summary = () if self.effort_field == "reasoning" else ("reasoning_summary",)
+        return (*self.left_out, *marks, *summary)
 
 
 def render_request(
@@ -90,21 +109,25 @@ def render_request(
     """Give the body that asks an upstream for `model` as a stream.
 
     `provider_options` overrules all but the model and that it is a stream.
+
+    Raises:
+        RequestError: none of the tools may be called.
     """
     quirks = quirks or Quirks()
+    if not quirks.allowed_tools:
+        request = restrict_tools(request)
+    if request.user is None and "safety_identifier" in quirks.left_out:
+        request = msgspec.structs.replace(request, user=request.safety_identifier)
     body: dict[str, Any] = msgspec.to_builtins(request)
     options = body.pop("provider_options", {})
     body.pop("on_disconnect", None)
-    for name in quirks.left_out:
-        body.pop(name, None)
+    _edit_fields(request, body, quirks=quirks)
     body.pop("max_completion_tokens", None)
     body.pop("max_tokens", None)
     if request.limit is not None:
         body[quirks.max_tokens_field] = request.limit
     if "seed" in body:
         body[quirks.seed_field] = body.pop("seed")
-    if quirks.effort_field == "reasoning" and "reasoning_effort" in body:
-        body["reasoning"] = {"effort": body.pop("reasoning_effort")}
     for message, rendered in zip(request.messages, body["messages"], strict=True):
         _edit_message(rendered, quirks=quirks)
         if "name" in rendered and not _takes_name(message, quirks=quirks):
@@ -115,6 +138,32 @@ def render_request(
     if quirks.stream_options:
         body["stream_options"] = {"include_usage": True}
     return {**body, **options, "model": model, "stream": True}
+
+
+def _edit_fields(request: ChatRequest, body: dict[str, Any], *, quirks: Quirks) -> None:
+    """Say the fields beside the conversation as the vendor wants them."""
+    for name in IGNORED:
+        body.pop(name, None)
+    for name in quirks.left_out:
+        body.pop(name, None)
+    if request.tier is None:
+        body.pop("service_tier", None)
+    if not request.store:
+        body.pop("store", None)
+    summary = body.pop("reasoning_summary", None)
+    if quirks.effort_field == "reasoning":
+        reasoning = {"effort": body.pop("reasoning_effort", None), "summary": summary}
+        reasoning = {name: value for name, value in reasoning.items() if value is not None}
+        if reasoning:
+            body["reasoning"] = reasoning
+    mark = body.pop("cache_control", None)
+    if mark is not None and quirks.cache_control:
+        body["messages"][-1].setdefault("cache_control", mark)
+
+
+def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
+    """Return a field under its own name, if the vendor knows it."""
+    return {name: value} if quirks.extras is None or name in quirks.extras else None
 
 
 def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
@@ -140,8 +189,15 @@ def _edit_tools(body: dict[str, Any], *, quirks: Quirks) -> None:
         tool["type"] = "function"
         if quirks.plain:
             tool["function"].setdefault("parameters", _NO_PARAMETERS)
+        if not quirks.cache_control:
+            tool.pop("cache_control", None)
     choice = body.get("tool_choice")
-    if isinstance(choice, dict):
+    allowed = body.pop("allowed_tools", None)
+    if allowed is not None and not isinstance(choice, dict):
+        tools = [{"type": "function", "function": {"name": name}} for name in allowed]
+        listed = {"mode": "required" if choice == "required" else "auto", "tools": tools}
+        body["tool_choice"] = {"type": "allowed_tools", "allowed_tools": listed}
+    elif isinstance(choice, dict):
         choice["type"] = "function"
     elif choice == "required":
         body["tool_choice"] = quirks.required_word
@@ -151,12 +207,27 @@ def _edit_message(rendered: dict[str, Any], *, quirks: Quirks) -> None:
     rendered.pop("is_error", None)  # the format has no word for it
     if rendered["role"] == "developer" and (quirks.plain or not quirks.developer):
         rendered["role"] = "system"
+    mark = rendered.pop("cache_control", None)
     content = rendered.get("content")
+    if mark is not None and quirks.cache_control:
+        content = rendered["content"] = _mark(content, mark)
     if isinstance(content, list):
         rendered["content"] = [_edit_part(part, quirks=quirks) for part in content]
 
 
+def _mark(content: Any, mark: dict[str, Any]) -> Any:
+    """Give a content whose last text has the mark: gateways look for it there."""
+    if isinstance(content, str) and content:
+        return [{"type": "text", "text": content, "cache_control": mark}]
+    texts = [part for part in content or () if part["type"] == "text"]
+    if texts:
+        texts[-1].setdefault("cache_control", mark)
+    return content
+
+
 def _edit_part(part: dict[str, Any], *, quirks: Quirks) -> dict[str, Any]:
+    if not quirks.cache_control:
+        part.pop("cache_control", None)
     match part["type"]:
         case "input_audio" if quirks.bare_audio:
             return {"type": "input_audio", "input_audio": part["input_audio"]["data"]}

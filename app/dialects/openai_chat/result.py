@@ -49,6 +49,8 @@ class _Sum:
         self._audio: list[str] = []
         self._audio_id = ""
         self._logprobs: dict[str, list[Any]] = {}
+        self._older: dict[str, list[str]] = {}
+        """The pieces of a call in the form from before there were tools."""
         self._finish: str | None = None
 
     def add(self, piece: Piece) -> None:
@@ -59,6 +61,9 @@ class _Sum:
             match name, value:
                 case "tool_calls", [call]:
                     self._call(call)
+                case "function_call", dict(call):
+                    for key, text in call.items():
+                        self._older.setdefault(key, []).append(text)
                 case "audio", {"id": str(id), "data": str(data)}:
                     self._audio_id = id
                     self._audio.append(data)
@@ -68,13 +73,15 @@ class _Sum:
                     self._lists[name] = value
 
     def _call(self, delta: dict[str, Any]) -> None:
+        kind = "custom" if "custom" in delta else "function"
         if delta["index"] == len(self._calls):
-            function = {**delta["function"]}
-            self._calls.append({"id": delta["id"], "type": "function", "function": function})
+            called = {**delta[kind]}
+            self._calls.append({"id": delta["id"], "type": kind, kind: called})
             self._arguments.append([])
             return
         call = self._calls[delta["index"]]
-        self._arguments[delta["index"]].append(delta["function"]["arguments"])
+        said = delta[kind]["input" if kind == "custom" else "arguments"]
+        self._arguments[delta["index"]].append(said)
         if "extra_content" in delta:
             call.setdefault("extra_content", {}).update(delta["extra_content"])
 
@@ -89,8 +96,14 @@ class _Sum:
         }
         if self._calls:
             for call, pieces in zip(self._calls, self._arguments, strict=True):
-                call["function"]["arguments"] = "".join(pieces)
+                if call["type"] == "custom":
+                    call["custom"]["input"] = "".join(pieces)
+                else:
+                    call["function"]["arguments"] = "".join(pieces)
             message["tool_calls"] = self._calls
+        elif self._older:
+            older = {name: "".join(pieces) for name, pieces in self._older.items()}
+            message["function_call"] = older
         elif message["content"] is None and message["refusal"] is None:
             message["content"] = ""
         if self._audio:

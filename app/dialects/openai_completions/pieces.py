@@ -54,7 +54,9 @@ class Pieces:
                 echo = self.labels.get(ECHO, "")
                 self._offsets[said.choice] = len(echo)
                 text = echo + text
-            finish = "stop" if said.finish_reason == "tool_calls" else said.finish_reason
+            finish = said.finish_reason
+            if finish in ("tool_calls", "function_call"):
+                finish = "stop"
             logprobs = self._logprobs(said.choice, said.logprobs) if said.logprobs else None
             if text or finish or logprobs:
                 yield Piece(said.choice, text, finish, logprobs)

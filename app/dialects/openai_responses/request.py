@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from app.dialects.conversation import join_text, parse_object, refuse_choices, unsupported
+from app.dialects.extras import placed_at
 from app.dialects.openai_responses.items import (
     COMPACTION,
     CUSTOM,
@@ -45,7 +46,11 @@ Part = TextPart | ImagePart | AudioPart | FilePart
 Answered = TextPart | RefusalPart | ReasoningPart | OpaquePart
 
 FORMAT: Final = "OpenAI Responses"
-IGNORED: Final = frozenset(("seed", "frequency_penalty", "presence_penalty"))
+IGNORED: Final = frozenset(("seed", "frequency_penalty", "presence_penalty", "cache_control"))
+place_extra: Final = placed_at(
+    {"moderation": "moderation", "prompt_cache_options": "prompt_cache_options"}
+)
+
 _LOGPROBS: Final = "message.output_text.logprobs"
 
 
@@ -70,14 +75,22 @@ def render_request(
         "top_p": request.top_p,
         "top_logprobs": request.top_logprobs,
         "tools": [_render_tool(tool.function) for tool in request.tools or ()] or None,
-        "tool_choice": _render_choice(request.tool_choice),
+        "tool_choice": _render_choice(request),
         "parallel_tool_calls": request.parallel_tool_calls,
-        "text": _render_format(request),
+        "text": _render_text(request),
         "reasoning": _render_reasoning(request, quirks=quirks),
         "metadata": request.metadata and dict(request.metadata),
-        quirks.user_field: request.user,
-        "store": quirks.store,
+        "safety_identifier": request.safety_identifier,
+        "service_tier": request.tier,
+        "truncation": request.truncation,
+        "max_tool_calls": request.max_tool_calls,
+        "prompt_cache_key": request.prompt_cache_key,
+        "prompt_cache_retention": request.prompt_cache_retention,
+        "store": request.store or quirks.store,
     }
+    if request.user is not None:
+        body.setdefault(quirks.user_field, None)
+        body[quirks.user_field] = body[quirks.user_field] or request.user
     body["include"] = _list_includes(request, body["input"], quirks=quirks) or None
     sent = {key: value for key, value in body.items() if value is not None}
     options = msgspec.to_builtins(request.provider_options or {})
@@ -85,7 +98,8 @@ def render_request(
 
 
 def _list_includes(request: ChatRequest, items: Any, *, quirks: Quirks) -> list[str]:
-    reasons = request.reasoning_effort or any(item.get("type") == "reasoning" for item in items)
+    asks = request.reasoning_effort or request.reasoning_summary
+    reasons = asks or any(item.get("type") == "reasoning" for item in items)
     wanted = quirks.encrypted_reasoning
     found = []
     if wanted == "always" or (wanted == "auto" and reasons):
@@ -96,12 +110,11 @@ def _list_includes(request: ChatRequest, items: Any, *, quirks: Quirks) -> list[
 
 
 def _render_reasoning(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any] | None:
-    if request.reasoning_effort is None:
-        return None
-    reasoning = {"effort": request.reasoning_effort}
-    if quirks.reasoning_summary and request.reasoning_effort != "none":
-        reasoning["summary"] = quirks.reasoning_summary
-    return reasoning
+    effort, summary = request.reasoning_effort, request.reasoning_summary
+    if summary is None and effort not in (None, "none"):
+        summary = quirks.reasoning_summary
+    reasoning = {"effort": effort, "summary": summary}
+    return {name: value for name, value in reasoning.items() if value is not None} or None
 
 
 def _render_tool(function: Function) -> dict[str, Any]:
@@ -115,10 +128,22 @@ def _render_tool(function: Function) -> dict[str, Any]:
     return msgspec.to_builtins(tool)  # type: ignore[no-any-return]  # a dict of a dict
 
 
-def _render_choice(choice: str | ToolChoice | None) -> Any:
+def _render_choice(request: ChatRequest) -> Any:
+    choice = request.tool_choice
     if isinstance(choice, ToolChoice):
         return {"type": "function", "name": choice.function.name}
-    return choice
+    if request.allowed_tools is None:
+        return choice
+    mode = "required" if choice == "required" else "auto"
+    tools = [{"type": "function", "name": name} for name in request.allowed_tools]
+    return {"type": "allowed_tools", "mode": mode, "tools": tools}
+
+
+def _render_text(request: ChatRequest) -> dict[str, Any] | None:
+    said = _render_format(request) or {}
+    if request.verbosity is not None:
+        said["verbosity"] = request.verbosity
+    return said or None
 
 
 def _render_format(request: ChatRequest) -> dict[str, Any] | None:

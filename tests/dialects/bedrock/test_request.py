@@ -79,6 +79,14 @@ def test_what_only_tunes_is_left_out_and_listed() -> None:
         "top_logprobs": 2,
         "parallel_tool_calls": False,
         "user": "u",
+        "verbosity": "low",
+        "reasoning_summary": "auto",
+        "store": True,
+        "truncation": "auto",
+        "max_tool_calls": 3,
+        "prompt_cache_key": "k",
+        "prompt_cache_retention": "24h",
+        "safety_identifier": "s",
     }
 
     assert render({**request, "n": 1, "stream": False, "on_disconnect": 5}) == render({})

@@ -59,9 +59,17 @@ def test_what_is_ours_or_has_no_place_is_not_sent() -> None:
         "metadata": {"a": "b"},
         "user": "u",
         "parallel_tool_calls": False,
+        "verbosity": "low",
+        "store": True,
+        "truncation": "auto",
+        "max_tool_calls": 3,
+        "prompt_cache_key": "k",
+        "prompt_cache_retention": "24h",
+        "safety_identifier": "s",
+        "cache_control": {"type": "ephemeral"},
     }
     assert render(request) == {"contents": CONTENTS}
-    assert DIALECTS["gemini"].ignored == {"metadata", "user", "parallel_tool_calls"}
+    assert DIALECTS["gemini"].ignored == request.keys() - {"model", "stream", "on_disconnect"}
 
 
 def test_instructions_stand_beside_the_conversation() -> None:

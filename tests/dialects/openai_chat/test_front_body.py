@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
-from app.dialects.openai_chat.body import PASSED_ON, parse_request
+from app.dialects.openai_chat.body import EXTRAS, parse_request
 from app.dialects.openai_chat.failure import render_failure
 from app.dialects.openai_chat.result import render_result
 from app.errors import CODES, RelayError, RequestError
@@ -49,17 +49,17 @@ def chat(**fields: Any) -> dict[str, Any]:
     [
         ({}, {}),
         ({"max_tokens": 5, "seed": 1, "user": "u"}, {"max_tokens": 5, "seed": 1, "user": "u"}),
-        ({"safety_identifier": "s"}, {"user": "s"}),
-        ({"safety_identifier": "s", "user": "u"}, {"user": "u"}),
-        ({"verbosity": "low"}, {"provider_options": {"verbosity": "low"}}),
-        (
-            {"verbosity": "low", "provider_options": {"verbosity": "high", "x": 1}},
-            {"provider_options": {"verbosity": "high", "x": 1}},
-        ),
-        ({"service_tier": "auto", "modalities": ["text"]}, {}),
-        ({"service_tier": "flex"}, {"provider_options": {"service_tier": "flex"}}),
-        ({"logit_bias": {"50256": -100}}, {"provider_options": {"logit_bias": {"50256": -100.0}}}),
-        ({"store": True, "prompt_cache_key": "k", "prompt_cache_retention": "24h"}, {}),
+        ({"safety_identifier": "s", "user": "u"}, {"safety_identifier": "s", "user": "u"}),
+        ({"verbosity": "low"}, {"verbosity": "low"}),
+        ({"provider_options": {"verbosity": "high"}}, {"provider_options": {"verbosity": "high"}}),
+        ({"modalities": ["text"]}, {}),
+        ({"service_tier": "flex"}, {"service_tier": "flex"}),
+        ({"logit_bias": {"50256": -100}}, {"extras": {"logit_bias": {"50256": -100.0}}}),
+        ({"top_k": 3, "min_p": None}, {"extras": {"top_k": 3}}),
+        ({"store": True, "prompt_cache_key": "k"}, {"store": True, "prompt_cache_key": "k"}),
+        ({"prompt_cache_retention": "24h"}, {"prompt_cache_retention": "24h"}),
+        ({"stop": []}, {}),
+        ({"client_metadata": {"a": "b"}}, {"left_out": ("client_metadata",)}),
         ({"stream_options": {"include_obfuscation": False}}, {}),
         ({"on_disconnect": "continue"}, {"on_disconnect": "continue"}),
     ],
@@ -89,18 +89,13 @@ def test_usage_is_asked_for_by_a_label():
 @pytest.mark.parametrize(
     ("fields", "param", "words"),
     [
-        ({"functions": []}, "functions", "use tools"),
-        ({"function_call": "auto"}, "function_call", "use tool_choice"),
-        ({"flavour": 1}, "flavour", "unknown field"),
+        ({"functions": 1}, "tools", "array"),
+        ({f"f{i}": 1 for i in range(101)}, None, "at most 100"),
         ({"messages": []}, "messages", "length"),
-        ({"messages": [{"role": "function", "name": "f", "content": "1"}]}, "messages[0].role", "use 'tool'"),
-        (
-            {"messages": [{"role": "assistant", "function_call": {"name": "f", "arguments": ""}}]},
-            "messages[0].function_call",
-            "use tool_calls",
-        ),
+        ({"messages": [{"role": "function", "content": "1"}]}, "messages[0].role", "'function'"),
         ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, "messages[0].audio", "transcript"),
-        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type", "'custom'"),
+        ({"tools": [{"type": "custom", "custom": {"name": 1}}]}, "tools[0].type", "'custom'"),
+        ({"tools": [{"type": "custom", "custom": {"name": "f" * 5000}}]}, "tools", "characters"),
         ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.type", "'allowed_tools'"),
         ({"temperature": 3}, "temperature", "<= 2"),
     ],
@@ -233,7 +228,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
-FIELDS = [*ChatRequest.__struct_fields__, *PASSED_ON, "stream_options", "functions", "store"]
+FIELDS = [*ChatRequest.__struct_fields__, *EXTRAS, "stream_options", "functions", "store"]
 MESSAGES = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "tool", "system", "function"])},
     optional=dict.fromkeys(

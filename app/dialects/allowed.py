@@ -1,0 +1,22 @@
+"""`allowed_tools`, for formats in which a tool that is there may be called."""
+
+import msgspec
+
+from app.errors import RequestError
+from app.requests import ChatRequest
+
+
+def restrict_tools(request: ChatRequest) -> ChatRequest:
+    """Return a request that has no other tools than the allowed ones.
+
+    Raises:
+        RequestError: none of the tools is allowed.
+    """
+    if request.allowed_tools is None:
+        return request
+    allowed = {*request.allowed_tools}
+    tools = [tool for tool in request.tools or () if tool.function.name in allowed]
+    if not tools:
+        what = f"allowed_tools: {request.allowed_tools[0][:80]!r} is none of the tools"
+        raise RequestError("invalid_request", what)
+    return msgspec.structs.replace(request, tools=tools, allowed_tools=None)

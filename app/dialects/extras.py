@@ -1,0 +1,80 @@
+"""Fields of Chat Completions that the chat request does not have, in other dialects' words.
+
+Providers have added them, and clients send them to whoever answers: each dialect says where
+it has a place for one. What they say of thinking is said to all by an effort.
+"""
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+BUDGETS: Final = ((4096, "low"), (16_384, "medium"))
+"""The efforts that come near a budget of tokens below; any other is "high"."""
+
+MATTERS: Final = (
+    *("modalities", "audio", "web_search_options", "structured_outputs", "guided_*"),
+    *("grammar", "json_schema"),
+)
+"""The fields without which the answer would be another one than was asked for."""
+
+
+def matters(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in MATTERS)
+
+
+def placed_at(paths: Mapping[str, str]) -> Callable[..., dict[str, Any] | None]:
+    """Return what puts extras at these paths, whose steps are parted by dots."""
+    steps = {name: tuple(path.split(".")) for name, path in paths.items()}
+
+    def place(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | None:
+        if name not in steps:
+            return None
+        for step in reversed(steps[name]):
+            value = {step: value}
+        return value  # type: ignore[no-any-return]  # there is a step
+
+    return place
+
+
+def is_claudes(thinking: Any) -> bool:
+    """Return whether `thinking` is in Claude's words; others have the name without a budget."""
+    match thinking:
+        case {"type": "disabled" | "adaptive"} | {"budget_tokens": int()}:
+            return True
+        case _:
+            return False
+
+
+def find_effort(name: str, value: Any, *, words_only: bool) -> str | None:
+    """Return the effort that an extra comes to; `words_only`: as far as it is one."""
+    match name, value:
+        case "reasoning", {"effort": str(effort)}:
+            return effort
+        case _ if words_only:
+            return None
+        case "reasoning" | "thinking", {"max_tokens": int(budget)} | {"budget_tokens": int(budget)}:
+            return _effort_of(budget)
+        case "reasoning", {"enabled": bool(on)}:
+            return _switch(on)
+        case "thinking", {"type": "enabled" | "adaptive" | "disabled" as word}:
+            return _switch(word != "disabled")
+        case "enable_thinking" | "think", bool(on):
+            return _switch(on)
+        case "think", str(effort):
+            return effort
+        case "thinking_budget", int(budget):
+            return _effort_of(budget)
+        case "chat_template_kwargs", {"enable_thinking": bool(on)} | {"thinking": bool(on)}:
+            return _switch(on)
+        case _:
+            return None
+
+
+def _switch(on: bool) -> str:
+    return "medium" if on else "none"
+
+
+def _effort_of(budget: int) -> str:
+    if budget <= 0:
+        return "none" if budget == 0 else "medium"
+    return next((word for below, word in BUDGETS if budget < below), "high")

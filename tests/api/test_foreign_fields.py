@@ -1,0 +1,177 @@
+"""Clients of Chat Completions other than OpenAI's newest, over real sockets."""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.serving import Relay, serve_relay
+from tests.upstream import DONE, FINISH, Upstream, event, head, reply, send, serve_upstream, text
+
+ANSWER = [head(), send(text("a") + FINISH + DONE)]
+ASK: dict[str, Any] = {"model": "r", "messages": [{"role": "user", "content": "hi"}]}
+CHAT = "/v1/chat/completions"
+
+
+@contextlib.asynccontextmanager
+async def routed(
+    folder: Path, *upstreams: tuple[str, str]
+) -> AsyncIterator[tuple[Relay, list[Upstream]]]:
+    """Serve a relay with a route over upstreams: for each its dialect, and lines of its table."""
+    async with contextlib.AsyncExitStack() as stack:
+        served = [await stack.enter_async_context(serve_upstream()) for _ in upstreams]
+        table = []
+        for number, ((dialect, lines), upstream) in enumerate(zip(upstreams, served, strict=True)):
+            upstream.script = ANSWER
+            url = upstream.base_url.removesuffix("/v1")
+            table.append(
+                f'[upstream.u{number}]\nbase_url = "{url}"\ndialect = "{dialect}"\n{lines}'
+            )
+        targets = [f"u{number}/m" for number in range(len(served))]
+        table.append(f'[[route]]\nname = "r"\ntargets = {json.dumps(targets)}\n')
+        config = folder / "seseragi.toml"
+        config.write_text("\n".join(table))
+        environ = {"SESERAGI_CONFIG": str(config)}
+        yield await stack.enter_async_context(serve_relay(environ=environ)), served
+
+
+def openai_client(relay: Relay) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=f"{relay.url}/v1", api_key="x", max_retries=0)
+
+
+async def notices(relay: Relay, body: dict[str, Any]) -> list[str]:
+    answer = await relay.client.post(CHAT, json={**body, "stream": True})
+    assert answer.status_code == 200, answer.text
+    events = await relay.client.get(f"/v1/streams/{answer.headers['stream-id']}/events")
+    found = [json.loads(line[6:]) for line in events.text.splitlines() if line.startswith("data: ")]
+    return [event["message"] for event in found if event["type"] == "notice"]
+
+
+async def test_what_has_no_place_is_left_out_with_a_notice(tmp_path: Path) -> None:
+    messages = [
+        *ASK["messages"],
+        {"role": "assistant", "content": "a", "provider_specific_fields": {"x": 1}, "id": "m1"},
+        {"role": "user", "content": [{"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}}]},
+    ]  # fmt: skip
+    async with routed(tmp_path, ("openai_chat", "")) as (relay, (upstream,)):
+        body = {**ASK, "messages": messages, "client_metadata": {"a": "b"}, "temprature": 0.5}
+        unset, unknown = sorted(await notices(relay, body))
+
+    assert "upstream 'u0' is not set to take temprature from clients: left out" == unset
+    assert (
+        "upstream 'u0' knows no cache_control, client_metadata, messages[].id, "
+        "messages[].provider_specific_fields: left out" == unknown
+    )
+    sent = upstream.calls[0].json
+    assert {"role": "assistant", "content": "a"} == sent["messages"][1]
+    assert "client_metadata" not in sent
+
+
+async def test_extras_are_in_the_words_of_whoever_answers(tmp_path: Path) -> None:
+    extras = {"top_k": 5, "min_p": 0.1, "verbosity": "low", "prompt_cache_key": "k"}
+    route = (("openai_chat", ""), ("ollama", ""), ("anthropic", ""))
+    async with routed(tmp_path, *route) as (relay, (chat, ollama, anthropic)):
+        chat.script = ollama.script = reply("503 Service Unavailable", "{}")
+        answer = await relay.client.post(CHAT, json={**ASK, **extras})
+
+    assert answer.status_code != 400
+    assert extras.items() <= chat.calls[0].json.items()
+    assert {"top_k": 5, "min_p": 0.1} == ollama.calls[0].json["options"]
+    assert 5 == anthropic.calls[0].json["top_k"]
+    assert not {"min_p", "verbosity", "prompt_cache_key"} & anthropic.calls[0].json.keys()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"models": ["x"]}, {"service_tier": "priority"}, {"provider": {"only": ["x"]}}],
+)
+async def test_what_an_operator_has_not_allowed_is_refused(
+    fields: dict[str, Any], tmp_path: Path
+) -> None:
+    async with routed(tmp_path, ("openai_chat", "")) as (relay, (upstream,)):
+        answer = await relay.client.post(CHAT, json={**ASK, **fields})
+
+    assert 400 == answer.status_code
+    (name,) = fields
+    assert answer.json()["error"]["message"].startswith(f"{name}: upstream 'u0' does not take it")
+    assert [] == upstream.calls
+
+
+async def test_what_an_operator_has_allowed_is_sent(tmp_path: Path) -> None:
+    line = 'options = ["safe", "models", "service_tier", "store"]'
+    fields = {"models": ["x"], "service_tier": "priority", "store": True}
+    async with routed(tmp_path, ("openai_chat", line)) as (relay, (upstream,)):
+        answer = await relay.client.post(CHAT, json={**ASK, **fields})
+
+    assert 200 == answer.status_code
+    assert fields.items() <= upstream.calls[0].json.items()
+
+
+CALLS = [
+    head(),
+    send(event({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "f", "arguments": ""}}]})),
+    send(event({"tool_calls": [{"index": 0, "function": {"arguments": '{"input":"x y"}'}}]})),
+    send(event(finish_reason="tool_calls") + DONE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_functions_of_old_are_asked_and_answered_in_their_form(
+    streams: bool, tmp_path: Path
+) -> None:
+    history: Any = [
+        *ASK["messages"],
+        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+        {"role": "function", "name": "f", "content": "1"},
+    ]
+    function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+    async with routed(tmp_path, ("openai_chat", "")) as (relay, (upstream,)):
+        upstream.script = CALLS
+        asked: Any = {"model": "r", "messages": history, "functions": [function]}
+        async with openai_client(relay) as client:
+            answer: Any = await client.chat.completions.create(
+                **asked, function_call="auto", stream=streams
+            )
+            if streams:
+                choices = [chunk.choices[0] async for chunk in answer]
+                said = [c.delta.function_call for c in choices if c.delta.function_call]
+                found = (said[0].name, "".join(call.arguments for call in said))
+            else:
+                choices = answer.choices
+                called = choices[0].message.function_call
+                found = (called.name, called.arguments)
+
+    assert ("f", '{"input":"x y"}') == found
+    assert "function_call" == choices[-1].finish_reason
+    sent = upstream.calls[0].json
+    assert [{"type": "function", "function": function}] == sent["tools"]
+    assert ("assistant", "tool") == tuple(message["role"] for message in sent["messages"][1:])
+    assert not {"functions", "function_call"} & sent.keys()
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_custom_tools_are_answered_with_their_text(streams: bool, tmp_path: Path) -> None:
+    tool: Any = {"type": "custom", "custom": {"name": "f"}}
+    async with routed(tmp_path, ("openai_chat", "")) as (relay, (upstream,)):
+        upstream.script = CALLS
+        async with openai_client(relay) as client:
+            if streams:
+                async with client.chat.completions.stream(**ASK, tools=[tool]) as stream:
+                    raw = [chunk.chunk async for chunk in stream if chunk.type == "chunk"]
+                calls = [c for chunk in raw for c in chunk.choices[0].delta.tool_calls or ()]
+                extra: list[Any] = [
+                    (c.model_extra or {}).get("custom") or c.model_dump().get("custom")
+                    for c in calls
+                ]
+                found = (extra[0]["name"], "".join(e["input"] for e in extra))
+            else:
+                answer: Any = await client.chat.completions.create(**ASK, tools=[tool])
+                (call,) = answer.choices[0].message.tool_calls
+                assert "custom" == call.type
+                found = (call.custom.name, call.custom.input)
+
+    assert ("f", "x y") == found

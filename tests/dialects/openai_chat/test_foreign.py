@@ -1,0 +1,327 @@
+"""What other clients than OpenAI's newest send: each shape is one that a client was seen to send."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.dialects.front import Asked
+from app.dialects.openai_chat.body import parse_request
+from app.dialects.openai_chat.renderer import Renderer
+from app.dialects.openai_chat.result import render_result
+from app.events import (
+    ChoiceEnd,
+    Event,
+    Opaque,
+    StreamEnd,
+    StreamStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+
+USER = {"role": "user", "content": "hi"}
+
+
+def ask(*messages: Any, **fields: Any) -> Asked:
+    body = {"model": "m", "messages": [*(messages or (USER,))], **fields}
+    return parse_request(json.dumps(body).encode())
+
+
+def said(*messages: Any, **fields: Any) -> Any:
+    return msgspec.to_builtins(ask(*messages, **fields).chat)
+
+
+def left_out(*messages: Any, **fields: Any) -> tuple[str, ...]:
+    chat: Any = ask(*messages, **fields).chat
+    return chat.left_out
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+MESSAGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
+    "LangChain.js, the result of a tool": (
+        {"role": "tool", "content": "r", "name": "f", "tool_call_id": "c1"},
+        {"role": "tool", "content": "r", "tool_call_id": "c1"},
+        ["messages[].name"],
+    ),
+    "OpenAI Agents JS, the message in its part": (
+        {
+            "role": "assistant",
+            "content": [
+                *({"type": "text", "text": "ok", "role": "assistant", "refusal": None, "annotations": []},)
+            ],
+        },
+        {"role": "assistant", "content": [{"type": "text", "text": "ok"}]},
+        ["messages[].content[].role"],
+    ),
+    "LiteLLM, its own message": (
+        {
+            "role": "assistant",
+            "content": "ok",
+            "provider_specific_fields": {"refusal": None},
+            "annotations": [],
+        },
+        {"role": "assistant", "content": "ok"},
+        [],
+    ),
+    "LiteLLM, Claude's thinking": (
+        {
+            "role": "assistant",
+            "content": "ok",
+            "provider_specific_fields": {"citations": [1]},
+            "thinking_blocks": [
+                {"type": "thinking", "thinking": "t", "signature": "s"},
+                {"type": "redacted_thinking", "data": "d"},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "reasoning", "text": "t", "signature": "s"},
+                {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "d"},
+                {"type": "text", "text": "ok"},
+            ],
+        },
+        ["messages[].provider_specific_fields"],
+    ),
+    "an id, and null for what is not there": (
+        {"role": "user", "content": "hi", "id": "msg_1", "tool_calls": None, "function_call": None},
+        USER,
+        ["messages[].id"],
+    ),
+    "the newest detail": (
+        {
+            "role": "user",
+            "content": [
+                {"type": "image_url", "image_url": {"url": "https://x/a", "detail": "original"}}
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "image_url", "image_url": {"url": "https://x/a", "detail": "original"}}
+            ],
+        },
+        [],
+    ),
+    "Mistral, an image that is its URL": (
+        {"role": "user", "content": [{"type": "image_url", "image_url": "https://x/a"}, {"type": "input_text", "text": "a"}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "image_url", "image_url": {"url": "https://x/a"}},
+                {"type": "text", "text": "a"},
+            ],
+        },
+        [],
+    ),
+    "Claude's blocks of thinking": (
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "t", "signature": "s"},
+                {"type": "text", "text": "ok"},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "reasoning", "text": "t", "signature": "s"},
+                {"type": "text", "text": "ok"},
+            ],
+        },
+        [],
+    ),
+    "marks": (
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}],
+            "cache_control": {"type": "ephemeral", "ttl": "1h"},
+        },
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}],
+            "cache_control": {"type": "ephemeral", "ttl": "1h"},
+        },
+        [],
+    ),
+    "a call with more than a call": (
+        {"role": "assistant", "tool_calls": [{**CALL, "provider_specific_fields": {"a": 1}, "index": 0}]},
+        {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}]},
+        ["messages[].tool_calls[].provider_specific_fields"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_is_taken_and_what_has_no_place_is_noted(name: str) -> None:
+    given, taken, noted = MESSAGES[name]
+    chat = ask(given).chat
+
+    assert [taken] == msgspec.to_builtins(chat)["messages"]
+    assert noted == list(getattr(chat, "left_out", ()))
+
+
+FUNCTION = {"name": "f", "parameters": {"type": "object"}}
+TOOL = {"type": "function", "function": FUNCTION}
+
+
+def test_fields_of_tools_and_formats_that_are_not_known_are_noted() -> None:
+    found = left_out(
+        tools=[{**TOOL, "eager": True, "function": {**FUNCTION, "examples": [1]}}],
+        tool_choice={"type": "function", "function": {"name": "f", "x": 1}},
+        response_format={"type": "json_schema", "json_schema": {"name": "n", "x": 1}},
+        stream_options={"include_usage": True, "chunk_size": 5},
+    )
+
+    assert {
+        *("tools[].eager", "tools[].function.examples", "tool_choice.function.x"),
+        *("response_format.json_schema.x", "stream_options.chunk_size"),
+    } == {*found}
+
+
+def test_a_mark_in_a_function_is_one_of_its_tool() -> None:
+    tool = {"type": "function", "function": {**FUNCTION, "cache_control": {"type": "ephemeral"}}}
+
+    (found,) = said(tools=[tool])["tools"]
+    assert {"function": FUNCTION, "cache_control": {"type": "ephemeral"}} == found
+
+
+def test_no_more_is_noted_than_a_notice_can_say() -> None:
+    assert 50 == len(left_out({**USER, **{f"f{i}": 1 for i in range(1000)}}))
+    assert 120 == max(map(len, left_out({**USER, "f" * 1000: 1})))
+
+
+@pytest.mark.parametrize(
+    ("mode", "choice"), [("auto", "auto"), ("required", "required"), (None, "auto")]
+)
+def test_allowed_tools_are_a_choice_among_the_tools(mode: str | None, choice: str) -> None:
+    tools = [{"type": "function", "function": {"name": name}} for name in ("f", "g")]
+    listed = {"mode": mode, "tools": [tools[1]]}
+    found = said(tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": listed})
+
+    assert (choice, ["g"], 2) == (
+        found["tool_choice"],
+        found["allowed_tools"],
+        len(found["tools"]),
+    )
+
+
+def test_functions_of_old_are_tools() -> None:
+    asked = ask(
+        USER,
+        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"a":1}'}},
+        {"role": "function", "name": "f", "content": "1"},
+        {"role": "function", "name": "g", "content": None},
+        functions=[FUNCTION],
+        function_call={"name": "f"},
+    )  # fmt: skip
+    found = msgspec.to_builtins(asked.chat)
+
+    assert {"functions": "1"} == asked.labels
+    assert [{"function": FUNCTION}] == found["tools"]
+    assert {"function": {"name": "f"}} == found["tool_choice"]
+    assert found["parallel_tool_calls"] is False
+    assert [
+        {"id": "call_0", "function": {"name": "f", "arguments": '{"a":1}'}},
+        {"id": "call_1", "function": {"name": "g", "arguments": "{}"}},
+    ] == [call for message in found["messages"] for call in message.get("tool_calls", ())]
+    assert [("call_0", "1"), ("call_1", "")] == [
+        (message["tool_call_id"], message["content"])
+        for message in found["messages"]
+        if message["role"] == "tool"
+    ]
+
+
+def test_custom_tools_are_functions_with_a_text() -> None:
+    grammar = {"syntax": "lark", "definition": "start: /a/"}
+    custom = {"name": "g", "description": "d", "format": {"type": "grammar", "grammar": grammar}}
+    call = {"id": "c1", "type": "custom", "custom": {"name": "g", "input": "a"}}
+    asked = ask(
+        USER,
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "r"},
+        tools=[{"type": "custom", "custom": custom}],
+        tool_choice={"type": "custom", "custom": {"name": "g"}},
+    )
+    found = msgspec.to_builtins(asked.chat)
+    (tool,) = found["tools"]
+
+    assert {"custom_tools": '["g"]'} == asked.labels
+    assert ["input"] == tool["function"]["parameters"]["required"]
+    assert "start: /a/" in tool["function"]["description"]
+    assert {"function": {"name": "g"}} == found["tool_choice"]
+    assert '{"input":"a"}' == found["messages"][1]["tool_calls"][0]["function"]["arguments"]
+
+
+def answer(*calls: Event, **labels: str) -> list[Event]:
+    start = StreamStart("st_1", "m", 1, labels=labels)
+    end: list[Event] = [ChoiceEnd("tool_calls"), StreamEnd("completed", "tool_calls")]
+    return [start, *calls, *end]
+
+
+def call_events(block: int, name: str, *pieces: str) -> list[Event]:
+    return [
+        ToolCallStart(block, f"c{block}", name),
+        Opaque("google.thought_signature", "goo", block),
+        *(ToolCallDelta(block, piece) for piece in pieces),
+        ToolCallEnd(block, "".join(pieces) or "{}"),
+    ]
+
+
+def deltas(events: list[Event]) -> tuple[list[Any], str]:
+    """Give what the chunks say of calls, and the finish reason."""
+    renderer = Renderer("st_1")
+    frames = [frame for event in events for frame in renderer.feed(event)]
+    chunks = [json.loads(frame.data) for frame in frames if frame.data != b"[DONE]"]
+    choices = [chunk["choices"][0] for chunk in chunks]
+    found = [choice["delta"] for choice in choices]
+    names = ("function_call", "tool_calls")
+    return [d[n] for d in found for n in names if n in d], choices[-1]["finish_reason"]
+
+
+@pytest.mark.parametrize("pieces", [('{"a"', ":1}"), ()])
+def test_answer_to_functions_of_old_is_in_their_form(pieces: tuple[str, ...]) -> None:
+    calls = [*call_events(0, "f", *pieces), *call_events(1, "g", "{}")]
+    events = answer(*calls, functions="1")
+    found, reason = deltas(events)
+    arguments = "".join(pieces) or "{}"
+
+    assert {"name": "f", "arguments": ""} == found[0]
+    assert arguments == "".join(call["arguments"] for call in found)
+    assert "function_call" == reason
+    (choice,) = render_result("st_1", events)["choices"]
+    assert {"name": "f", "arguments": arguments} == choice["message"]["function_call"]
+    assert "tool_calls" not in choice["message"]
+    assert "function_call" == choice["finish_reason"]
+
+
+@pytest.mark.parametrize(("said", "text"), [('{"input": "a\\nb"}', "a\nb"), ("a b", "a b")])
+def test_call_of_a_custom_tool_is_its_text(said: str, text: str) -> None:
+    calls = [*call_events(0, "g", said[:4], said[4:]), *call_events(1, "f", "{}")]
+    events = answer(*calls, custom_tools='["g"]')
+    found, reason = deltas(events)
+
+    first = found[0][0]
+    assert ("custom", "g", 0) == (first["type"], first["custom"]["name"], first["index"])
+    assert text == "".join(c["custom"]["input"] for (c,) in found if "custom" in c)
+    assert "tool_calls" == reason
+    (choice,) = render_result("st_1", events)["choices"]
+    custom, function = choice["message"]["tool_calls"]
+    assert {"name": "g", "input": text} == custom["custom"]
+    assert {"google": {"thought_signature": "goo"}} == custom["extra_content"]
+    assert "f" == function["function"]["name"]
+
+
+def test_a_plain_request_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is usual costs what it did: the way by `foreign` reads a body three times."""
+    monkeypatch.setattr("app.dialects.openai_chat.body.translate", None)
+    tools = [TOOL]
+    plain = [
+        ask(USER, tools=tools, verbosity="low", stream_options={"include_usage": True}),
+        ask(USER, {"role": "assistant", "content": "a", "refusal": None, "annotations": []}, USER),
+        ask({"role": "tool", "content": "r", "tool_call_id": "c1"}),
+    ]
+
+    assert ["ChatRequest"] * 3 == [type(asked.chat).__name__ for asked in plain]

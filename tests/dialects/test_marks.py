@@ -1,0 +1,151 @@
+"""`cache_control`: what becomes of a mark, by the dialect, the model and the vendor."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.dialects.fronts import FRONTS
+from app.dialects.openai_chat.request import Quirks
+from app.dialects.table import DIALECTS
+from app.requests import ChatRequest, parse_chat_request
+
+MARK = {"type": "ephemeral"}
+HOUR = {"type": "ephemeral", "ttl": "1h"}
+TOOL = {"type": "function", "function": {"name": "f"}, "cache_control": MARK}
+CONVERSATION: dict[str, Any] = {
+    "messages": [
+        {"role": "system", "content": [{"type": "text", "text": "s", "cache_control": HOUR}, {"type": "text", "text": "t"}]},
+        {"role": "user", "content": "u", "cache_control": MARK},
+        {"role": "assistant", "content": "a", "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}], "cache_control": MARK},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "r", "cache_control": MARK}]},
+        {"role": "user", "content": [{"type": "text", "text": "v"}]},
+    ],
+    "tools": [{"type": "function", "function": {"name": "g"}}, TOOL],
+    "cache_control": MARK,
+}  # fmt: skip
+
+
+def chat(body: dict[str, Any]) -> ChatRequest:
+    return parse_chat_request(json.dumps(body).encode())
+
+
+def render(dialect: str, *, model: str = "claude-x", quirks: Any = None) -> Any:
+    request = chat(CONVERSATION)
+    return msgspec.to_builtins(
+        DIALECTS[dialect].render_request(request, model=model, quirks=quirks)
+    )
+
+
+def marks(value: Any, name: str) -> int:
+    return json.dumps(value).count(f'"{name}"')
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "vertex_anthropic", "bedrock_anthropic"])
+def test_claude_has_every_mark(dialect: str) -> None:
+    body = render(dialect)
+    user, assistant, result = body["messages"]
+
+    assert HOUR == body["system"][0]["cache_control"]
+    assert "cache_control" not in body["system"][1]
+    assert MARK == user["content"][-1]["cache_control"]
+    assert ("tool_use", MARK) == (
+        assistant["content"][-1]["type"],
+        assistant["content"][-1]["cache_control"],
+    )
+    assert MARK == result["content"][0]["content"][0]["cache_control"]
+    assert [None, MARK] == [tool.get("cache_control") for tool in body["tools"]]
+    # Only Anthropic's own API puts one at the end by itself.
+    at_the_end = result["content"][-1].get("cache_control")
+    expected = (MARK, None) if dialect == "anthropic" else (None, MARK)
+    assert expected == (body.get("cache_control"), at_the_end)
+
+
+def test_bedrock_has_points_after_what_is_marked() -> None:
+    body = render("bedrock_converse", model="anthropic.claude-x")
+    hour, point = ({"cachePoint": {"type": "default", **more}} for more in ({"ttl": "1h"}, {}))
+    user, assistant, last = (turn["content"] for turn in body["messages"])
+
+    assert [{"text": "s"}, hour, {"text": "t"}] == body["system"]
+    assert [{"text": "u"}, point] == user
+    assert point == assistant[-1]
+    assert ["toolResult", "cachePoint", "text", "cachePoint"] == [next(iter(b)) for b in last]
+    assert ["toolSpec", "toolSpec", "cachePoint"] == [
+        next(iter(tool)) for tool in body["toolConfig"]["tools"]
+    ]
+
+
+def told(dialect: str, model: str) -> list[str]:
+    row = DIALECTS[dialect]
+    return list(row.list_changes(chat(CONVERSATION), model=model, quirks=row.quirks()))
+
+
+def test_bedrocks_other_models_are_sent_what_they_take() -> None:
+    nova = render("bedrock_converse", model="us.amazon.nova-pro-v1:0")
+    llama = render("bedrock_converse", model="meta.llama3-1-8b-instruct-v1:0")
+
+    assert 0 == marks(nova["toolConfig"], "cachePoint") == marks(nova, "ttl")
+    assert 5 == marks(nova, "cachePoint")
+    assert 0 == marks(llama, "cachePoint")
+    assert [] == told("bedrock_converse", "anthropic.claude-x")
+    said = ["takes no cache_control for this model: left out"]
+    assert said == told("bedrock_converse", "us.amazon.nova-pro-v1:0")
+    assert said == told("bedrock_converse", "meta.llama3-1-8b-instruct-v1:0")
+
+
+def test_a_gateway_has_them_on_texts_and_tools() -> None:
+    body = render("openai_chat", quirks=Quirks(cache_control=True))
+    system, user, assistant, result, last = (m["content"] for m in body["messages"])
+
+    assert [HOUR, None] == [part.get("cache_control") for part in system]
+    for content in (user, assistant, result, last):
+        assert MARK == content[-1]["cache_control"]
+    assert [None, MARK] == [tool.get("cache_control") for tool in body["tools"]]
+    assert not any("cache_control" in message for message in body["messages"])
+    assert "cache_control" not in body
+
+
+@pytest.mark.parametrize("dialect", [d for d, row in DIALECTS.items() if "cache_control" in {*row.ignored, *row.quirks().ignored}])  # fmt: skip
+def test_nobody_else_is_sent_a_mark(dialect: str) -> None:
+    assert 0 == marks(render(dialect, model="m"), "cache_control")
+
+
+@pytest.mark.parametrize("dialect", ["bedrock_converse", "openai_chat"])
+def test_marks_of_anthropics_clients_reach_others(dialect: str) -> None:
+    """As Claude Code sets them: of the system, of the last tool, of the last blocks."""
+    body = {
+        "model": "m",
+        "max_tokens": 5,
+        "system": [{"type": "text", "text": "s", "cache_control": {**HOUR, "scope": "global"}}],
+        "tools": [{"name": "f", "input_schema": {"type": "object"}, "cache_control": MARK}],
+        "messages": [
+            {"role": "user", "content": "u"},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "c1",
+                        "content": "r",
+                        "cache_control": MARK,
+                    },
+                    {"type": "text", "text": "v", "cache_control": MARK},
+                ],
+            },
+        ],
+    }
+    request = FRONTS["anthropic"].parse_request(json.dumps(body).encode()).chat
+    fields = {name: getattr(request, name) for name in ChatRequest.__struct_fields__}
+    quirks = Quirks(cache_control=True) if dialect == "openai_chat" else None
+    render = DIALECTS[dialect].render_request
+    found = render(ChatRequest(**fields), model="anthropic.claude-x", quirks=quirks)
+
+    name = "cache_control" if dialect == "openai_chat" else "cachePoint"
+    assert 4 == marks(found, name)
+    assert 1 == marks(found, "ttl")
+    assert 0 == marks(found, "scope")
