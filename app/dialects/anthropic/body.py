@@ -18,6 +18,7 @@ from app.dialects.anthropic.errors import ThreadRefused
 from app.dialects.anthropic.history import Content, History, Turn
 from app.dialects.anthropic.original import BETA
 from app.dialects.front import Asked
+from app.dialects.marks import parse_mark
 from app.errors import RequestError
 from app.requests import (
     Function,
@@ -83,6 +84,7 @@ class _CustomTool(msgspec.Struct, frozen=True):
     description: str | None = None
     strict: bool | None = None
     allowed_callers: list[str] | None = None
+    cache_control: Any = None
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -102,6 +104,7 @@ class _Body(msgspec.Struct, frozen=True):
     output_config: _Output | None = None
     output_format: _Format | None = None
     """What `output_config.format` was called in a beta."""
+    cache_control: Any = None
     provider_options: dict[str, Any] | None = None
     on_disconnect: Literal["continue", "cancel"] | Linger | None = None
 
@@ -158,7 +161,9 @@ def parse_request(data: bytes, *, betas: str = "") -> Asked:
         response_format=_format(body),
         provider_options=body.provider_options,
         on_disconnect=body.on_disconnect,
+        cache_control=parse_mark(body.cache_control),
         original=original,
+        extras=None if body.top_k is None else {"top_k": body.top_k},
         **tools,
     )
     return Asked(chat)
@@ -216,7 +221,8 @@ def _tools(body: _Body, beyond: list[str]) -> dict[str, Any]:
         if tool.allowed_callers and "direct" not in tool.allowed_callers:
             beyond.append(f"{place}: a tool for Anthropic's tools")
             continue
-        tools.append(Tool(Function(tool.name, tool.description, tool.input_schema, tool.strict)))
+        function = Function(tool.name, tool.description, tool.input_schema, tool.strict)
+        tools.append(Tool(function, cache_control=parse_mark(tool.cache_control)))
     if not tools:
         return {}
     choice = body.tool_choice

@@ -10,6 +10,7 @@ import msgspec
 
 from app.dialects.anthropic.blocks import REDACTED, THINKING
 from app.dialects.call_ids import CallIds
+from app.dialects.marks import last_mark, parse_mark
 from app.dialects.packed import Proof, unpack
 from app.requests import (
     AssistantMessage,
@@ -47,6 +48,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
 class _Text(msgspec.Struct, frozen=True):
     text: str
+    cache_control: Any = None
 
 
 class _Source(msgspec.Struct, frozen=True):
@@ -58,24 +60,28 @@ class _Source(msgspec.Struct, frozen=True):
 
 class _Image(msgspec.Struct, frozen=True):
     source: _Source
+    cache_control: Any = None
 
 
 class _Document(msgspec.Struct, frozen=True):
     source: _Source
     title: str | None = None
     context: str | None = None
+    cache_control: Any = None
 
 
 class _ToolUse(msgspec.Struct, frozen=True):
     id: str
     name: str
     input: dict[str, Any]
+    cache_control: Any = None
 
 
 class _ToolResult(msgspec.Struct, frozen=True):
     tool_use_id: str
     content: Content | None = None
     is_error: bool | None = None
+    cache_control: Any = None
 
 
 class _Thinking(msgspec.Struct, frozen=True):
@@ -140,7 +146,8 @@ class History:
             else:
                 parts.append(part)
         told = self._ids.tell(result.tool_use_id)
-        self.messages.append(ToolMessage(_simply(parts), told, result.is_error or None))
+        mark = parse_mark(result.cache_control)
+        self.messages.append(ToolMessage(_simply(parts), told, result.is_error or None, mark))
 
     def _shown(self, content: Content, *, place: str) -> list[Shown]:
         return [
@@ -153,13 +160,14 @@ class History:
         """Give the parts of a block that shows something."""
         match _kind(block, place):
             case "text":
-                text = convert_body(block, _Text, place=place).text
-                return [TextPart(text)] if text else []
+                said = convert_body(block, _Text, place=place)
+                return [TextPart(said.text, parse_mark(said.cache_control))] if said.text else []
             case "image":
-                source = convert_body(block, _Image, place=place).source
+                image = convert_body(block, _Image, place=place)
+                source = image.source
                 url = _url(source)
                 if url is not None:
-                    return [ImagePart(ImageUrl(url))]
+                    return [ImagePart(ImageUrl(url), parse_mark(image.cache_control))]
                 self.beyond.append(f"{place}: an image by {source.type[:60]!r}")
             case "document":
                 return self._document(convert_body(block, _Document, place=place), place=place)
@@ -172,10 +180,11 @@ class History:
         context = [TextPart(document.context)] if document.context else []
         if source.type == "text":
             title = [TextPart(document.title)] if document.title else []
-            return [*title, *context, TextPart(source.data)]
+            return [*title, *context, TextPart(source.data, parse_mark(document.cache_control))]
         if source.type == "base64":
             url = f"data:{source.media_type};base64,{source.data}"
-            return [*context, FilePart(FileData(file_data=url, filename=document.title))]
+            file = FileData(file_data=url, filename=document.title)
+            return [*context, FilePart(file, parse_mark(document.cache_control))]
         self.beyond.append(f"{place}: a document by {source.type[:60]!r}")
         return []
 
@@ -186,8 +195,10 @@ class History:
         for block, where in _blocks(content, place=f"{place}.content"):
             match _kind(block, where):
                 case "text":
-                    text = convert_body(block, _Text, place=where).text
-                    parts += [TextPart(text)] if text else []
+                    said = convert_body(block, _Text, place=where)
+                    parts += (
+                        [TextPart(said.text, parse_mark(said.cache_control))] if said.text else []
+                    )
                 case "thinking":
                     parts += _think(convert_body(block, _Thinking, place=where))
                 case "redacted_thinking":
@@ -199,9 +210,12 @@ class History:
                 case kind if kind not in _OWN_USES and not kind.endswith(_OWN_RESULT):
                     self.beyond.append(f"{where}: a block {kind[:60]!r}")
         calls = [self._call(use, proofs.get(use.id)) for use in uses]
-        said = _simply(parts) if parts else None
-        if said or calls:
-            self.messages.append(AssistantMessage(said, tool_calls=calls or None))
+        answer = _simply(parts) if parts else None
+        if answer or calls:
+            # The calls stand last, and so does the mark of one.
+            mark = parse_mark(last_mark(uses))
+            message = AssistantMessage(answer, tool_calls=calls or None, cache_control=mark)
+            self.messages.append(message)
 
     def _call(self, use: _ToolUse, opaque: list[Opaque] | None) -> ToolCall:
         arguments = msgspec.json.encode(use.input).decode()
@@ -213,7 +227,8 @@ def _simply(parts: list[Any]) -> Any:
     """Give text alone as a string, which every upstream takes."""
     if not parts:
         return ""
-    return parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else parts
+    alone = len(parts) == 1 and isinstance(parts[0], TextPart)
+    return parts[0].text if alone and parts[0].cache_control is None else parts
 
 
 def _blocks(content: Content, *, place: str) -> list[tuple[Block, str]]:

@@ -134,7 +134,11 @@ def test_every_field_has_its_place(name: str) -> None:
     ("system", "content"),
     [
         ("Be brief.", "Be brief."),
-        ([{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}], "a"),
+        ([{"type": "text", "text": "a", "cache_control": 1}], "a"),
+        (
+            [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}],
+            [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}],
+        ),
         (
             [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
             [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
