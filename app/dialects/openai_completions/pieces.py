@@ -55,7 +55,7 @@ class Pieces:
                 self._offsets[said.choice] = len(echo)
                 text = echo + text
             finish = said.finish_reason
-            if finish in ("tool_calls", "function_call"):
+            if finish == "tool_calls" or finish == "function_call":
                 finish = "stop"
             logprobs = self._logprobs(said.choice, said.logprobs) if said.logprobs else None
             if text or finish or logprobs:

@@ -5,7 +5,6 @@ request, and beside it the list of what that does not say. Fields that are known
 their types. The items of the conversation are in `turns`, the tools in `offered`.
 """
 
-from collections.abc import Collection
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -49,7 +48,6 @@ REFUSED: Final = {
 
 _RELAYS_OWN: Final = (
     *("model", "stream", "background", "provider_options", "on_disconnect", *REFUSED),
-    *("service_tier", "moderation"),  # see `_pass_on`
 )
 """What is for the relay, and not for an upstream."""
 
@@ -57,12 +55,14 @@ _TRANSLATED: Final = frozenset(
     (
         *("input", "instructions", "max_output_tokens", "temperature", "top_p", "top_logprobs"),
         *("tools", "tool_choice", "parallel_tool_calls", "text", "reasoning", "metadata", "user"),
-        *("safety_identifier", "include", "stream_options"),
+        *("safety_identifier", "include", "stream_options", "service_tier", "store", "truncation"),
+        *("max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
+        "moderation",
     )
 )
 """The fields that the chat request says too, or that are of no account there."""
-_ANYWAY: Final[dict[str, Collection[Any]]] = {"store": (False,), "truncation": ("disabled",)}
-"""What holds with others whether it is said or not."""
+
+_KNOWN: Final = _TRANSLATED | frozenset(_RELAYS_OWN)
 
 _MAX_LISTED: Final = 20
 _MAX_NAME: Final = 60
@@ -107,6 +107,7 @@ class Text(msgspec.Struct, frozen=True):
 class Reasoning(msgspec.Struct, frozen=True):
     effort: str | None = None
     summary: str | None = None
+    generate_summary: str | None = None
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -132,8 +133,10 @@ class Request(msgspec.Struct, frozen=True):
     moderation: dict[str, Any] | None = None
     service_tier: str | None = None
     include: list[str] | None = None
-    max_tool_calls: int | None = None
+    max_tool_calls: Natural | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
     store: bool | None = None
     truncation: str | None = None
     previous_response_id: Any = None
@@ -164,7 +167,9 @@ def parse_request(body: bytes) -> Asked:
     choice = choosing.parse(request.tool_choice)
     tools = choosing.tools
     reasoning = request.reasoning or Reasoning()
-    given = parse_fields(body)
+    given = {name: value for name, value in parse_fields(body).items() if value is not None}
+    if given.get("service_tier") in ("auto", "default"):
+        del given["service_tier"]
     if not isinstance(request.input, str):
         given["input"] = request.input  # once is enough
     if isinstance(given.get("stream_options"), dict):
@@ -173,7 +178,7 @@ def parse_request(body: bytes) -> Asked:
         given["stream_options"] = {k: options[k] for k in ("include_obfuscation",) if k in options}
     original = Original(
         NAME,
-        {k: v for k, v in given.items() if v is not None and k not in _RELAYS_OWN},
+        {k: v for k, v in given.items() if k not in _RELAYS_OWN},
         beyond=(*conversation.beyond, *choosing.beyond),
         ignored=_list_ignored(request, given, [*conversation.ignored, *_list_hosted(offered)]),
     )
@@ -192,8 +197,18 @@ def parse_request(body: bytes) -> Asked:
         response_format=_parse_format(request.text),
         reasoning_effort=reasoning.effort,
         metadata=request.metadata,
-        user=request.user or request.safety_identifier,
-        provider_options=_pass_on(request) or None,
+        user=request.user,
+        verbosity=request.text.verbosity if request.text else None,
+        reasoning_summary=_parse_summary(request),
+        service_tier=request.service_tier,
+        store=request.store,
+        truncation=request.truncation,
+        max_tool_calls=request.max_tool_calls,
+        prompt_cache_key=request.prompt_cache_key,
+        prompt_cache_retention=request.prompt_cache_retention,
+        safety_identifier=request.safety_identifier,
+        provider_options=request.provider_options,
+        extras=_list_extras(request) or None,
         on_disconnect=_parse_leaving(request),
         original=original,
     )
@@ -207,19 +222,11 @@ def _list_hosted(offered: Offered) -> list[str]:
 
 def _list_ignored(request: Request, given: dict[str, Any], more: list[str]) -> tuple[str, ...]:
     """List what others than OpenAI have no place for, though their answer is one to the request."""
-    fields = [name[:_MAX_NAME] for name, value in given.items() if _is_ignored(name, value)]
-    if request.text is not None and request.text.verbosity is not None:
-        fields.append("text.verbosity")
+    fields = [name[:_MAX_NAME] for name in given if name not in _KNOWN]
     if request.reasoning is not None:
-        extra = sorted(given["reasoning"].keys() - {"effort"})
+        extra = sorted(given["reasoning"].keys() - {"effort", "summary", "generate_summary"})
         fields += [f"reasoning.{name}"[:_MAX_NAME] for name in extra if given["reasoning"][name]]
     return (*fields[:_MAX_LISTED], *more)
-
-
-def _is_ignored(name: str, value: Any) -> bool:
-    if value is None or name in _TRANSLATED or name in _RELAYS_OWN:
-        return False
-    return value not in _ANYWAY.get(name, ())
 
 
 def _parse_leaving(request: Request) -> Literal["continue", "cancel"] | float | None:
@@ -301,14 +308,17 @@ def _parse_format(
     return JsonObjectFormat() if isinstance(form, JsonFormat) else None
 
 
-def _pass_on(request: Request) -> dict[str, Any]:
-    """Give what goes on to the provider as it is, which not all providers know."""
-    said: dict[str, Any] = {}
-    if request.service_tier not in (None, "auto", "default"):
-        said["service_tier"] = request.service_tier
-    if request.moderation is not None:
-        said["moderation"] = request.moderation
-    return {**said, **(request.provider_options or {})}
+def _parse_summary(request: Request) -> str | None:
+    if request.reasoning is None:
+        return None
+    return request.reasoning.summary or request.reasoning.generate_summary
+
+
+def _list_extras(request: Request) -> dict[str, Any]:
+    """Return what not all providers know, which has the same name in Chat Completions."""
+    names = ("moderation", "prompt_cache_options")
+    found = {name: getattr(request, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _echo(request: Request) -> dict[str, Any]:

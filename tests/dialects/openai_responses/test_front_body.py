@@ -64,7 +64,10 @@ SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "str
         ({"top_logprobs": 2}, {"top_logprobs": 2, "logprobs": True}),
         ({"include": ["message.output_text.logprobs"]}, {"logprobs": True}),
         ({"include": ["reasoning.encrypted_content"]}, {}),
-        ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
+        (
+            {"reasoning": {"effort": "low", "summary": "auto"}},
+            {"reasoning_effort": "low", "reasoning_summary": "auto"},
+        ),
         ({"text": {"format": {"type": "text"}}}, {}),
         (
             {"text": {"format": {"type": "json_object"}}},
@@ -79,7 +82,7 @@ SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "str
                 }
             },
         ),
-        ({"text": {"verbosity": "low"}}, {}),
+        ({"text": {"verbosity": "low"}}, {"verbosity": "low"}),
         (
             {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}},
             {
@@ -91,12 +94,12 @@ SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "str
         ),
         ({"tools": []}, {}),
         ({"tool_choice": "required"}, {"tool_choice": "required"}),
-        ({"user": "u", "safety_identifier": "s"}, {"user": "u"}),
-        ({"safety_identifier": "s"}, {"user": "s"}),
+        ({"user": "u", "safety_identifier": "s"}, {"user": "u", "safety_identifier": "s"}),
+        ({"safety_identifier": "s"}, {"safety_identifier": "s"}),
         ({"metadata": {"a": "b"}}, {"metadata": {"a": "b"}}),
-        ({"service_tier": "auto"}, {}),
-        ({"service_tier": "flex"}, {"provider_options": {"service_tier": "flex"}}),
-        ({"moderation": {"model": "m"}}, {"provider_options": {"moderation": {"model": "m"}}}),
+        ({"service_tier": "auto"}, {"service_tier": "auto"}),
+        ({"service_tier": "flex"}, {"service_tier": "flex"}),
+        ({"moderation": {"model": "m"}}, {"extras": {"moderation": {"model": "m"}}}),
         ({"provider_options": {"tools": []}}, {"provider_options": {"tools": []}}),
         ({"background": True}, {"on_disconnect": "continue"}),
         ({"background": True, "on_disconnect": 5}, {"on_disconnect": 5.0}),
@@ -110,7 +113,12 @@ SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "str
                 "stream_options": {"include_obfuscation": False},
                 "previous_response_id": None,
             },
-            {},
+            {
+                "store": False,
+                "truncation": "auto",
+                "max_tool_calls": 3,
+                "prompt_cache_key": "k",
+            },
         ),
     ],
 )
