@@ -22,6 +22,7 @@ from app.errors import RelayError, RequestError
 from app.requests import (
     AssistantMessage,
     AudioPart,
+    CacheControl,
     ChatRequest,
     FileData,
     FilePart,
@@ -131,6 +132,7 @@ def user(content: Any) -> dict[str, Any]:
 
 
 CHAT = ("native", "openai_chat")
+OPENAI = ("openai_chat",)
 TURN = [user("a"), {"role": "assistant", "content": "b"}]
 CALLS = {
     "role": "assistant",
@@ -214,6 +216,26 @@ SHAPES = {
     ),
     "chat tools": Shape(
         CHAT, TOOLS, lambda n: {"messages": TURN, "tools": [{"type": "function", "function": function(i)} for i in range(n)]}
+    ),
+    "foreign messages": Shape(
+        OPENAI, MESSAGES, lambda n: {"messages": [{**user("a"), "id": "m"}, {**TURN[1], "provider_specific_fields": {"a": 1}}] * n}
+    ),
+    "foreign parts": Shape(OPENAI, PARTS, lambda n: {"messages": [user([{**text_block("a"), "role": "user"}] * n)]}),
+    "foreign fields of a message": Shape(
+        OPENAI, MAX_VALUES // 10, lambda n: {"messages": [{**user("a"), **{f"f{i}": 1 for i in range(n)}}]}
+    ),
+    "foreign giant name": Shape(OPENAI, GIANT, lambda n: {"messages": [{**user("a"), "f" * n: 1}]}),
+    "foreign extras": Shape(OPENAI, 10_000, lambda n: {"messages": TURN, "logit_bias": {str(i): 1 for i in range(n)}, "top_k": 1}),
+    "functions of old": Shape(
+        OPENAI, MESSAGES, lambda n: {"messages": [{"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}] * (n // 2) + [{"role": "function", "name": "f", "content": "r"}] * (n // 2)}
+    ),
+    "functions without calls": Shape(OPENAI, MESSAGES, lambda n: {"messages": [user("a")] + [{"role": "function", "name": "f", "content": "r"}] * n}),
+    "custom calls": Shape(
+        OPENAI, PARTS, lambda n: {"messages": [user("a"), {"role": "assistant", "tool_calls": [{"id": f"c{i}", "type": "custom", "custom": {"name": "f", "input": "a"}} for i in range(n)]}]}
+    ),
+    "custom tools": Shape(OPENAI, TOOLS // 2, lambda n: {"messages": TURN, "tools": [{"type": "custom", "custom": {"name": f"{i}"}} for i in range(n)]}),
+    "allowed tools": Shape(
+        OPENAI, TOOLS, lambda n: {"messages": TURN, "tools": [{"type": "function", "function": function(i)} for i in range(n)], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": f"f{i}"}} for i in range(n)]}}}
     ),
     "chat giant text": Shape(CHAT, GIANT, lambda n: {"messages": [user("a" * n)]}),
     "chat giant escapes": Shape(CHAT, GIANT // 2, lambda n: {"messages": [user("\n" * n)]}),
@@ -415,6 +437,15 @@ REQUESTS: dict[str, tuple[int, Build]] = {
     "files of texts": (PARTS, lambda n: given(*[file(data_url("text/plain"), "a.txt")] * n)),
     "images": (PARTS, lambda n: given(*[ImagePart(ImageUrl(data_url("image/png")))] * n)),
     "sounds": (PARTS, lambda n: given(*[AudioPart(InputAudio("AAAA", "mp3"))] * n)),
+    "marks": (PARTS, lambda n: given(*[TextPart("a", CacheControl("ephemeral"))] * n)),
+    "marks of the system": (
+        PARTS,
+        lambda n: ChatRequest([SystemMessage([TextPart("a", CacheControl("ephemeral"))] * n), UserMessage("a")]),
+    ),
+    "allowed tools": (
+        TOOLS,
+        lambda n: ChatRequest([UserMessage("a")], tools=[Tool(Function(f"f{i}")) for i in range(n)], allowed_tools=[f"f{i}" for i in range(n)]),
+    ),
     "giant text": (GIANT, lambda n: given(TextPart("a" * n))),
     "giant name": (GIANT, lambda n: given(file(data_url("application/pdf"), ".a" * (n // 2)))),
     "giant data": (GIANT, lambda n: given(ImagePart(ImageUrl(data_url("image/png", n))))),
@@ -445,7 +476,10 @@ BUILDERS: dict[str, tuple[str, Any]] = {
             plain=True, files="document_url", send_reasoning="thinking", stream_options=False
         ),
     ),
-    "openrouter": ("openai_chat", ChatQuirks(send_reasoning="reasoning_details")),
+    "openrouter": (
+        "openai_chat",
+        ChatQuirks(send_reasoning="reasoning_details", cache_control=True, allowed_tools=True),
+    ),
 }
 
 

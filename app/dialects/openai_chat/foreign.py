@@ -5,6 +5,7 @@ are older and newer forms of one thing. What says the same is said in our words;
 the top level may be a provider's; the rest is left out, and its path noted.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -257,7 +258,7 @@ class _OlderCalls:
 
     def __init__(self) -> None:
         self._count = 0
-        self._open: dict[str, list[str]] = {}
+        self._open: dict[str, deque[str]] = {}
         """The ids of calls without results yet, by the function's name."""
 
     def take(self, message: Fields, before: list[Any]) -> Fields:
@@ -272,14 +273,14 @@ class _OlderCalls:
                     before.append({"role": "assistant", "tool_calls": [self._call(name, "{}")]})
                 rest = {k: v for k, v in message.items() if k not in ("role", "name")}
                 content = "" if rest.get("content") is None else rest["content"]
-                call_id = self._open[name].pop(0)
+                call_id = self._open[name].popleft()
                 return {**rest, "role": "tool", "tool_call_id": call_id, "content": content}
         return message
 
     def _call(self, name: str, arguments: Any) -> Fields:
         call_id = f"call_{self._count}"
         self._count += 1
-        self._open.setdefault(name, []).append(call_id)
+        self._open.setdefault(name, deque()).append(call_id)
         function = {"name": name, "arguments": "" if arguments is None else arguments}
         return {"id": call_id, "type": "function", "function": function}
 
