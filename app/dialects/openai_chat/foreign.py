@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from app.dialects.anthropic.blocks import REDACTED
-from app.dialects.untyped import string
+from app.dialects.untyped import mappings, string
 from app.errors import RequestError
 
 FUNCTIONS: Final = "functions"
@@ -209,7 +209,9 @@ class _Translation:
                 part = {**part, "type": "text"}
             case {"type": "image_url", "image_url": str(url)}:
                 part = {**part, "image_url": {"url": url}}
-            case {"type": "thinking", "thinking": str(text)}:
+            case {"type": "thinking", "thinking": str() | list() as thought}:
+                texts = [thought] if isinstance(thought, str) else _texts(thought)
+                text = "".join(texts)
                 proof = {"signature": part["signature"]} if part.get("signature") else {}
                 return {"type": "reasoning", "text": text, **proof}
             case {"type": "redacted_thinking", "data": str(data)}:
@@ -302,6 +304,11 @@ def _as_function(name: str, custom: Fields) -> Fields:
     schema = {"type": "object", "properties": properties, "required": [INPUT]}
     told = "\n\n".join(text for text in said if text)
     return {"name": name, **({"description": told} if told else {}), "parameters": schema}
+
+
+def _texts(parts: list[Any]) -> list[str]:
+    """Return the texts of parts, which is what a thought is in Mistral's form."""
+    return [string(part.get("text")) for part in mappings(parts)]
 
 
 def _name_of(tool: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from app.dialects.allowed import restrict_tools
+from app.dialects.anthropic.blocks import REDACTED
 from app.dialects.conversation import list_reasoning, parse_data_url
 from app.dialects.dialect import Quirks as CommonQuirks
 from app.requests import (
@@ -308,9 +309,9 @@ def _thinking_blocks(message: AssistantMessage) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for part in message.content if isinstance(message.content, list) else ():
         match part:
-            case ReasoningPart(signature=str(signed)) if part.format == LITELLM:
+            case ReasoningPart(signature=str(signed)) if part.format in (None, LITELLM):
                 blocks.append({"type": "thinking", "thinking": part.text, "signature": signed})
-            case OpaquePart(format=format) if format == LITELLM_REDACTED:
+            case OpaquePart(format=format) if format in (REDACTED, LITELLM_REDACTED):
                 blocks.append({"type": "redacted_thinking", "data": part.data})
             case OpaquePart(format=format) if format == LITELLM:  # a signature without a text
                 blocks.append({"type": "thinking", "thinking": "", "signature": part.data})

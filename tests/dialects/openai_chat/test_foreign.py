@@ -9,6 +9,7 @@ import pytest
 from app.dialects.front import Asked
 from app.dialects.openai_chat.body import parse_request
 from app.dialects.openai_chat.renderer import Renderer
+from app.dialects.openai_chat.request import Quirks, render_request
 from app.dialects.openai_chat.result import render_result
 from app.events import (
     ChoiceEnd,
@@ -133,6 +134,14 @@ MESSAGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         },
         [],
     ),
+    "Mistral's part that is a thought": (
+        {
+            "role": "assistant",
+            "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "t"}]}],
+        },
+        {"role": "assistant", "content": [{"type": "reasoning", "text": "t"}]},
+        [],
+    ),
     "marks": (
         {
             "role": "user",
@@ -165,6 +174,17 @@ def test_a_message_is_taken_and_what_has_no_place_is_noted(name: str) -> None:
 
 FUNCTION = {"name": "f", "parameters": {"type": "object"}}
 TOOL = {"type": "function", "function": FUNCTION}
+
+
+def test_claudes_thinking_goes_back_through_litellm_as_it_came() -> None:
+    blocks = [
+        {"type": "thinking", "thinking": "t", "signature": "s"},
+        {"type": "redacted_thinking", "data": "d"},
+    ]
+    chat = ask(USER, {"role": "assistant", "content": "ok", "thinking_blocks": blocks}, USER).chat
+    body = render_request(chat, model="m", quirks=Quirks(send_reasoning="thinking_blocks"))
+
+    assert blocks == body["messages"][1]["thinking_blocks"]
 
 
 def test_fields_of_tools_and_formats_that_are_not_known_are_noted() -> None:
