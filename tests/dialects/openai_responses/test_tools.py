@@ -168,8 +168,8 @@ def test_fields_that_are_not_known_are_left_out_and_told() -> None:
     )
 
     assert {
-        *("client_metadata", "novel", "prompt_cache_key", "context_management"),
-        *("reasoning.context", "reasoning.mode", "text.verbosity"),
+        *("client_metadata", "novel", "context_management"),
+        *("reasoning.context", "reasoning.mode"),
     } == {*asked.chat.original.ignored}
     assert "low" == asked.chat.reasoning_effort
 
