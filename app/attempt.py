@@ -168,7 +168,7 @@ class Attempt:
     async def _open(self) -> Body | AsyncGenerator[bytes]:
         request = self._request
         call = await self.target.build_call(
-            request.chat, connect_timeout_s=self._limits.connect_timeout_s
+            request.chat, connect_timeout_s=self._limits.connect_timeout_s, last=self._is_last
         )
         call.headers.update(self._headers)  # after signing: a provider need not believe them
         self._ignored = self.target.list_ignored(request.chat)

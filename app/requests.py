@@ -274,6 +274,10 @@ class Original(msgspec.Struct, frozen=True):
     """What the chat request cannot say of it, each with its place: others refuse it."""
     ignored: tuple[str, ...] = ()
     """What the chat request leaves out of it, though others can do without."""
+    foreign: tuple[str, ...] = ()
+    """What only a speaker of its dialect can do: others are asked last, and without it."""
+    shortened: tuple[str, ...] = ()
+    """The kinds of what stands in its history and became a text for others."""
 
 
 class TranslatedRequest(ChatRequest, frozen=True):

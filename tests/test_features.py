@@ -71,6 +71,17 @@ FEATURES: dict[str, dict[str, Any]] = {
         ],
         "tools": [NOW],
     },
+    "calls without a result": {
+        "messages": [
+            ASK,
+            {"role": "assistant", "tool_calls": [call("call_1", "now", "{}")]},
+            ASK,
+        ],
+        "tools": [NOW],
+    },
+    "an assistant's message last": {
+        "messages": [ASK, {"role": "assistant", "content": "Once upon"}],
+    },
     "`response_format`: JSON": TURNS["json-object"],
     "`response_format`: a schema": asked(
         response_format={

@@ -7,6 +7,7 @@ silence: an answer to half a question looks like an answer.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
@@ -47,6 +48,16 @@ def refuse_choices(
     """
     if request.n is not None and request.n > 1:
         raise unsupported("n", what, format=format)
+
+
+def fit_user(user: str | None, *, longest: int) -> str | None:
+    """Return the name of a user, or its SHA-256 in hex where it is longer than a provider takes.
+
+    So the provider can still tell users apart, which is what it is asked to be told for.
+    """
+    if user is None or len(user) <= longest:
+        return user
+    return sha256(user.encode(errors="replace")).hexdigest()
 
 
 def join_options(body: dict[str, Any], options: Mapping[str, Any] | None) -> None:

@@ -26,6 +26,7 @@ from app.dialects.bounds import (
     MAX_WORD,
     Excess,
 )
+from app.dialects.call_ids import make_call_id
 from app.dialects.calls import Call
 from app.dialects.choices import REASONING, REFUSAL, TEXT, Block, Choice, Kind
 from app.dialects.finish import parse_finish
@@ -226,9 +227,9 @@ class Shape:
         self.end_text(choice)
         self.release(call.held)
         call.block = block = self._number()
-        call.id = call.id or f"call_{block}"
+        call.id = call.id or make_call_id(block)
         # Clients and providers know a call by its id: they take no two with the same.
-        shown = f"call_{block}" if call.id in state.calls.ids else call.id
+        shown = make_call_id(block) if call.id in state.calls.ids else call.id
         state.calls.ids.add(call.id)
         state.calls.told[block] = call
         self._events.append(ToolCallStart(block, shown, call.name, choice))

@@ -110,7 +110,7 @@ def _build(
         credentials=build_credentials(table, preset, environ, place=place, needed=needed),
         query=check_query({**preset.query, **table.query}, f"{place}.query"),
         headers=check_headers(table.headers, f"{place}.headers"),
-        quirks=_quirks(table, preset, dialect=dialect, place=place),
+        quirks=_quirks(table, preset, dialect=dialect, own_host=own_host, place=place),
         models=table.models,
         default_model=table.default_model or (None if table.models else preset.default_model),
         lists_models=preset.lists_models,
@@ -119,9 +119,13 @@ def _build(
     )
 
 
-def _quirks(table: UpstreamTable, preset: Preset, *, dialect: str, place: str) -> Quirks | None:
+def _quirks(
+    table: UpstreamTable, preset: Preset, *, dialect: str, own_host: bool, place: str
+) -> Quirks | None:
     """Read the quirks as the dialect's own; those that are not given stay the preset's."""
-    known = preset.quirks if preset.dialect == dialect else {}
+    known: Mapping[str, object] = {}
+    if preset.dialect == dialect:
+        known = {**preset.quirks, **(preset.host_quirks if own_host else {})}
     kind = DIALECTS[dialect].quirks
     for key in table.quirks:
         if key not in kind.__struct_fields__:

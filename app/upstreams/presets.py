@@ -44,6 +44,8 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str = "openai_chat"
     quirks: Mapping[str, object] = {}
     """Fields of the dialect's own type."""
+    host_quirks: Mapping[str, object] = {}
+    """Those of the provider's own host, and not of others that are put in its place."""
     query: Mapping[str, str] = {}
     defaults: Mapping[str, str] = {}
     """Of `PLACES`."""
@@ -65,6 +67,7 @@ _NEWER = ("verbosity", "prompt_cache_key", "prompt_cache_retention", "safety_ide
 _OPENAIS_OWN = (*_NEWER, "service_tier", "store")
 """What hosts refuse that are strict about fields which OpenAI alone has."""
 _GATEWAY = {"cache_control": True}
+_SHORT_IDS = {"call_ids": "40"}
 _GOOGLE = "https://{location_host}/v1/projects/{project}/locations/{location}/publishers"
 _AZURE = "https://{resource}.openai.azure.com/openai"
 _BEDROCK = "https://bedrock-runtime.{region}.amazonaws.com"
@@ -77,6 +80,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("OPENAI_API_KEY",),
         added_by="key or URL",
         quirks=_OPENAI_ITSELF,
+        host_quirks=_SHORT_IDS,
         default_model="gpt-6-luna",
         page="openai",
     ),
@@ -98,7 +102,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("AZURE_OPENAI_API_KEY",),
         auth="api-key",
         added_by="key and URL",
-        quirks=_OPENAI_ITSELF,
+        quirks=_OPENAI_ITSELF | _SHORT_IDS,
         lists_models=False,
         page="azure",
     ),
@@ -123,7 +127,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         auth="api-key",
         added_by="table",
         # Of a version of the API from before these.
-        quirks=_OPENAI | {"extras": _OPENAI_EXTRAS, "left_out": _OPENAIS_OWN},
+        quirks=_OPENAI | _SHORT_IDS | {"extras": _OPENAI_EXTRAS, "left_out": _OPENAIS_OWN},
         query={"api-version": "2024-10-21"},
         lists_models=False,
         page="azure",
@@ -215,6 +219,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
             "bare_audio": True,
             "dimensions_field": "output_dimension",
             "plain": True,
+            "call_ids": "nine",
             "left_out": ["user", *_OPENAIS_OWN],
             "extras": [
                 *("min_tokens", "repetition_penalty", "top_k", "prompt_logprobs", "prediction"),

@@ -87,19 +87,28 @@ class Target(msgspec.Struct, frozen=True):
         else:
             fields = sorted({*fields, *({*lost, *dropped} - hosted)})
             notices += self.dialect.list_changes(chat, model=self.model, quirks=quirks)
+            if original and original.foreign:
+                notices.append(f"has nothing for {', '.join(original.foreign[:10])}: left out")
+            if original and original.shortened:
+                kinds = ", ".join(map(repr, original.shortened))
+                notices.append(f"knows no block {kinds} of {original.front}: sent as text")
         if fields:
             notices.append(f"knows no {_list(fields)}: left out")
         name = self.upstream.name
         return [Notice("field_ignored", f"upstream {name!r} {notice}") for notice in notices]
 
-    async def build_call(self, chat: ChatRequest, *, connect_timeout_s: float) -> Call:
+    async def build_call(
+        self, chat: ChatRequest, *, connect_timeout_s: float, last: bool = True
+    ) -> Call:
         """Build the streaming call that answers a chat request.
+
+        Unless it is the `last` target that can be asked, it has to do all that is asked for.
 
         Raises:
             RequestError: the dialect cannot say what the request does.
             UpstreamError: `upstream_auth`, there are no credentials to be had.
         """
-        told, headers = self._tell(chat)
+        told, headers = self._tell(chat, last=last)
         body = self.dialect.render_request(told, model=self.model, quirks=self.upstream.quirks)
         if hosted := self._host(chat):
             body["tools"] = [*body.get("tools", ()), *hosted.values()]
@@ -157,7 +166,9 @@ class Target(msgspec.Struct, frozen=True):
         call.headers["accept"] = "application/json"
         return call
 
-    def _tell(self, chat: ChatRequest) -> tuple[ChatRequest, Mapping[str, str]]:
+    def _tell(
+        self, chat: ChatRequest, *, last: bool = True
+    ) -> tuple[ChatRequest, Mapping[str, str]]:
         """Give the request as the dialect is told it, and headers that go with it.
 
         A client that speaks the upstream's own words is sent on in them.
@@ -186,10 +197,10 @@ class Target(msgspec.Struct, frozen=True):
                 ]
             options = {**kept, **(chat.provider_options or {})}
             return ChatRequest([UserMessage("")], provider_options=options), passed.headers
-        if original.beyond:
+        if beyond := original.beyond or (() if last else original.foreign):
             raise RequestError(
                 "invalid_request",
-                f"{original.beyond[0]} cannot be sent to upstream {self.upstream.name!r}, "
+                f"{beyond[0]} cannot be sent to upstream {self.upstream.name!r}, "
                 f"which speaks {self.upstream.dialect} and not {original.front}",
             )
         return self._fit(chat).chat, {}

@@ -11,6 +11,7 @@ import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 
+from tests.dialects.anthropic.messages_protocol import without_unknown
 from tests.needs import file, program
 from tests.serving import HELLO, Relay, chat, serve_relay
 from tests.upstream import (
@@ -66,7 +67,7 @@ def client(relay: Relay) -> AsyncAnthropic:
 
 def said(message: Any) -> dict[str, Any]:
     """Give a message without its id, and without what is not there."""
-    found: dict[str, Any] = message.model_dump(exclude_none=True)
+    found: dict[str, Any] = without_unknown(message.model_dump(exclude_none=True))
     assert found.pop("id").startswith("msg_")
     return found
 
@@ -246,25 +247,53 @@ ANTHROPIC = of_anthropic(
 )
 
 
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"novel": 1}, "novel: this field cannot be sent to upstream 'openai'"),
-        (
-            {"tools": [{"type": "web_search_20260318", "name": "web_search"}]},
-            "tools[0]: Anthropic's tool 'web_search_20260318' cannot be sent to upstream 'openai'",
-        ),
-    ],
-)
-async def test_what_only_anthropic_knows_is_refused_by_others(
-    fields: dict[str, Any], reason: str
-) -> None:
+async def test_what_only_anthropic_knows_is_left_out_for_others_and_noted() -> None:
+    found = {"type": "web_search_result", "title": "T", "url": "https://a.example/t"}
+    history = [
+        *ASK["messages"],
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+                {"type": "web_search_tool_result", "tool_use_id": "s", "content": [found]},
+            ],
+        },
+        {"role": "user", "content": "and now?"},
+    ]
+    fields = {
+        "messages": history,
+        "novel": 1,
+        "container": "c",
+        "tools": [WEATHER, {"type": "web_search_20260318", "name": "web_search"}],
+        "tool_choice": {"type": "tool", "name": "web_search"},
+        "stream": True,
+    }
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = PLAIN
         reply = await relay.client.post("/v1/messages", json={**ASK, **fields})
+        again = await relay.client.get(f"/v1/streams/{reply.headers['stream-id']}/events")
+
+    body = upstream.calls[0].json
+    assert reply.status_code == 200
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["get_weather"]
+    assert "tool_choice" not in body
+    assert "https://a.example/t" in json.dumps(body["messages"][1]["content"])
+    for told in (
+        "knows no novel: left out",
+        "has nothing for container, tools[1]: Anthropic's tool 'web_search_20260318': left out",
+        "knows no block 'server_tool_use', 'web_search_tool_result' of anthropic: sent as text",
+    ):
+        assert told in again.text
+
+
+@pytest.mark.parametrize("field", [{"inference_geo": "eu"}, {"max_tokens": 0}])
+async def test_what_a_client_relies_on_is_refused_by_others(field: dict[str, Any]) -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        reply = await relay.client.post("/v1/messages", json={**ASK, **field})
 
     assert reply.status_code == 400
     assert reply.json()["error"]["type"] == "invalid_request_error"
-    assert reply.json()["error"]["message"].startswith(reason)
+    assert reply.json()["error"]["message"].startswith(next(iter(field)))
     assert upstream.calls == []
 
 
@@ -314,7 +343,7 @@ async def test_the_settings_of_an_upstream_hold_for_what_is_sent_on(tmp_path: Pa
             headers={"anthropic-beta": "a-1"},
         )
 
-    assert reply.json()["content"] == [{"type": "text", "text": "Hi"}]
+    assert reply.json()["content"] == [{"type": "text", "text": "Hi", "citations": None}]
     kept = {name: value for name, value in RICH.items() if name != "temperature"}
     assert claude.calls[0].json == {**kept, "model": "c", "stream": True, "top_k": 3}
     assert claude.calls[0].headers["anthropic-beta"] == "own-1,a-1"
@@ -431,10 +460,9 @@ async def test_the_node_client_makes_one_message_of_it(node: Any, beta: bool) ->
 
     for one in found:
         message = one["message"]
-        kept = {name: value for name, value in message.items() if value is not None}
+        kept = {k: v for k, v in without_unknown(message).items() if v is not None}
         assert kept.pop("id").startswith("msg_")
-        content = [{k: v for k, v in b.items() if v is not None} for b in kept.pop("content")]
-        assert {**kept, "content": content} == WHOLE
+        assert kept == WHOLE
     assert found[0]["seen"][0] == "message_start"
     assert found[0]["seen"][-1] == "message_stop"
 

@@ -201,7 +201,6 @@ CUSTOM = {"name": "f", "input_schema": {"type": "object"}}
         ({"container": "c"}, "container"),
         ({"tools": [CUSTOM, {"type": "web_search_20260318"}]}, "tools.web_search_20260318"),
         ({"inference_geo": "us"}, "inference_geo"),
-        ({"novel": 1}, "novel"),
     ],
 )
 async def test_the_list_holds_for_a_request_in_the_upstreams_own_words(
@@ -219,7 +218,7 @@ async def test_what_changes_nothing_of_the_answer_is_left_out_and_told(tmp_path:
     fields = {
         **{"service_tier": "auto", "speed": "fast", "fallbacks": [{"model": "x"}]},
         **{"tools": [CUSTOM, {"type": "bash_20250124", "name": "bash"}], "top_k": 3},
-        **{"mcp_servers": [], "cache_control": {"type": "ephemeral"}},
+        **{"mcp_servers": [], "cache_control": {"type": "ephemeral"}, "novel": 1},
     }
     async with configured(tmp_path, dialect="anthropic") as (relay, upstream):
         upstream.script = [
@@ -234,8 +233,8 @@ async def test_what_changes_nothing_of_the_answer_is_left_out_and_told(tmp_path:
 
         sent = upstream.calls[0].json
         assert {"tools", "top_k", "cache_control"} <= sent.keys()
-        assert not {"service_tier", "speed", "fallbacks"} & sent.keys()
-        assert "is not set to take fallbacks, service_tier, speed from clients" in events
+        assert not {"service_tier", "speed", "fallbacks", "novel"} & sent.keys()
+        assert "is not set to take fallbacks, novel, service_tier, speed from clients" in events
 
 
 def part(kind: str, url: str) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def common(row: dict[str, Any]) -> dict[str, Any]:
         if row["format"] == "ollama":
             # Calls may have no id.
             choice["tool_calls"] = [
-                {**call, "id": call["id"] or f"call_{call['index']}"}
+                {**call, "id": call["id"] or f"seseragi_{call['index']}"}
                 for call in choice["tool_calls"]
             ]
     if isinstance(truth["error"], str):

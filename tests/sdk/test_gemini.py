@@ -7,7 +7,8 @@ To its own API and to Vertex AI alike. The two may differ only in what means the
 - the SDK sends an empty `generationConfig` (`plain`);
 - a conversation that has calls without signatures is sent without the mark that another
   model made them (the quirk `unsigned_calls`), which no user of the SDK would have set;
-- ids such as `call_1` are ours and are not sent, so the SDK is given none.
+- ids that the relay made are not sent, so the SDK is given none: those of these
+  conversations are replaced by such.
 
 The SDK calls Gemini's API in version v1. The version is part of the base URL, so it is the
 configuration's.
@@ -301,7 +302,7 @@ def camel(name: str) -> str:
 
 
 def we_send(request: dict[str, Any], *, model: str) -> Any:
-    parsed = parse_chat_request(json.dumps(request).encode())
+    parsed = parse_chat_request(json.dumps(request).replace('"call_', '"seseragi_').encode())
     quirks = Quirks(unsigned_calls="send")
     return json.loads(json.dumps(render_request(parsed, model=model, quirks=quirks)))
 

@@ -22,7 +22,6 @@ from app.dialects.ag_ui.messages import (
     User,
 )
 from app.dialects.attachments import attach
-from app.dialects.call_ids import CallIds
 from app.dialects.front import Asked
 from app.dialects.options import OPTIONS, build_chat
 from app.dialects.proof import parse_proof
@@ -138,7 +137,6 @@ class Conversation:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
-        self._ids = CallIds()
         self._answered = {
             message.tool_call_id for message in messages if isinstance(message, ToolResult)
         }
@@ -177,21 +175,20 @@ class Conversation:
             if call.id in self._answered:
                 opaque = parse_proof(call.encrypted_value).opaque
                 function = FunctionCall(call.function.name, call.function.arguments)
-                told = self._ids.tell(call.id)
-                self._turn.add_call(ToolCall(told, function, opaque=opaque))
+                self._turn.add_call(ToolCall(call.id, function, opaque=opaque))
 
     def _read_result(self, message: ToolResult, *, place: str) -> ToolMessage:
         content = _read_content(message.content, place=place)
-        told = self._ids.tell(message.tool_call_id)
+        call = message.tool_call_id
         if isinstance(content, str):
             failed = message.error is not None or None
-            return ToolMessage(content or message.error or "", told, failed)
+            return ToolMessage(content or message.error or "", call, failed)
         parts = [part for part in content if isinstance(part, TextPart | ImagePart)]
         if len(parts) < len(content):
             raise RequestError(
                 "invalid_request", f"{place}.content: a tool may give text and images only"
             )
-        return ToolMessage(parts, told, message.error is not None or None)
+        return ToolMessage(parts, call, message.error is not None or None)
 
 
 def _read_content(content: str | list[ContentPart], *, place: str) -> str | list[Part]:

@@ -2,8 +2,8 @@
 
 An upstream that speaks Anthropic's words is sent them as they came. For all others there is
 the chat request, and beside it the list of what that does not say. Fields that are known
-have to have their types; those that are not are Anthropic's business, and refused only
-where it is another provider who is asked.
+have to have their types; those that are not are Anthropic's business, and left out where it
+is another provider who is asked.
 """
 
 import re
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from app.bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
+from app.dialects.anthropic.client_tools import find_client_tool
 from app.dialects.anthropic.errors import ThreadRefused
 from app.dialects.anthropic.history import Content, History, Turn
 from app.dialects.anthropic.original import BETA
@@ -49,6 +50,15 @@ _IGNORED: Final = frozenset(
     )
 )
 """Fields without which the answer is no other one."""
+
+_FOREIGN: Final = ("container", "mcp_servers")
+"""What an answer may need, though it is none the less one without."""
+
+_BINDING: Final = ("inference_geo",)
+"""What a client has to be able to rely on."""
+
+_MAX_IGNORED: Final = 20
+"""How many fields that nobody knows are named."""
 
 _BETA: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -125,7 +135,8 @@ def parse_request(data: bytes, *, betas: str = "") -> Asked:
         raise ThreadRefused
     known = set(_Body.__struct_fields__)
     check_parts(_lists(body), place="messages")
-    beyond = [f"{name[:80]}: this field" for name in given if name not in known | _IGNORED]
+    beyond = [f"{name}: this field" for name in _BINDING if name in given]
+    foreign = [name for name in _FOREIGN if given.get(name)]
     if body.max_tokens == 0:
         beyond.append("max_tokens: 0, which only fills a cache,")
     history = History()
@@ -133,11 +144,13 @@ def parse_request(data: bytes, *, betas: str = "") -> Asked:
         history.system(body.system)
     for number, turn in enumerate(body.messages):
         history.turn(turn, place=f"messages[{number}]")
-    tools = _tools(body, beyond)
-    beyond += history.beyond
-    if not history.messages and not beyond:
+    tools = _tools(body, foreign)
+    if not history.messages:
         raise RequestError("invalid_request", "messages: there is nothing in them")
-    ignored = sorted(_IGNORED & given.keys())
+    unknown = given.keys() - known - {*_FOREIGN, *_BINDING} - _IGNORED
+    ignored = sorted(_IGNORED & given.keys()) + [n[:80] for n in sorted(unknown)[:_MAX_IGNORED]]
+    if body.output_config is not None:
+        ignored += _list_unknown(given["output_config"])
     thinks = body.thinking
     if thinks is not None and thinks.type == "disabled":
         ignored.append("thinking")
@@ -147,6 +160,8 @@ def parse_request(data: bytes, *, betas: str = "") -> Asked:
         _headers(betas),
         tuple(beyond),
         tuple(ignored),
+        tuple(foreign),
+        tuple(history.shortened),
     )
     chat = TranslatedRequest(
         history.messages,
@@ -167,6 +182,12 @@ def parse_request(data: bytes, *, betas: str = "") -> Asked:
         **tools,
     )
     return Asked(chat)
+
+
+def _list_unknown(output: dict[str, Any]) -> list[str]:
+    """List what is said of the output that the chat request does not say."""
+    names = sorted(output.keys() - {*_Output.__struct_fields__})
+    return [f"output_config.{name[:60]}" for name in names[:_MAX_IGNORED]]
 
 
 def _lists(body: _Body) -> Iterator[object]:
@@ -209,17 +230,22 @@ def _format(body: _Body) -> JsonSchemaFormat | None:
     return JsonSchemaFormat(JsonSchema("answer", wanted.schema, strict=True))
 
 
-def _tools(body: _Body, beyond: list[str]) -> dict[str, Any]:
-    """Give the fields about tools; Anthropic's own tools are beyond other providers."""
+def _tools(body: _Body, foreign: list[str]) -> dict[str, Any]:
+    """Give the fields about tools; Anthropic's own tools are foreign to other providers."""
     tools = []
     for number, given in enumerate(body.tools or ()):
         place = f"tools[{number}]"
-        if given.get("type") not in (None, "custom"):
-            beyond.append(f"{place}: Anthropic's tool {str(given['type'])[:60]!r}")
+        kind = given.get("type")
+        if kind not in (None, "custom"):
+            known = find_client_tool(str(kind), str(given.get("name"))[:128])
+            if known is None:
+                foreign.append(f"{place}: Anthropic's tool {str(kind)[:60]!r}")
+            else:
+                tools.append(known)
             continue
         tool = convert_body(given, _CustomTool, place=place)
         if tool.allowed_callers and "direct" not in tool.allowed_callers:
-            beyond.append(f"{place}: a tool for Anthropic's tools")
+            foreign.append(f"{place}: a tool for Anthropic's tools")
             continue
         function = Function(tool.name, tool.description, tool.input_schema, tool.strict)
         tools.append(Tool(function, cache_control=parse_mark(tool.cache_control)))
@@ -227,16 +253,18 @@ def _tools(body: _Body, beyond: list[str]) -> dict[str, Any]:
         return {}
     choice = body.tool_choice
     parallel = False if choice and choice.disable_parallel_tool_use else None
-    return {"tools": tools, "tool_choice": _choice(choice), "parallel_tool_calls": parallel}
+    names = {tool.function.name for tool in tools}
+    return {"tools": tools, "tool_choice": _choice(choice, names), "parallel_tool_calls": parallel}
 
 
-def _choice(choice: _ToolChoice | None) -> Any:
+def _choice(choice: _ToolChoice | None, names: set[str]) -> Any:
     match choice:
         case None:
             return None
         case _ToolChoice("any"):
             return "required"
         case _ToolChoice("tool", name):
-            return ChatToolChoice(ToolChoiceFunction(name))
+            # A tool that was left out can be no choice.
+            return ChatToolChoice(ToolChoiceFunction(name)) if name in names else None
         case _:
             return choice.type

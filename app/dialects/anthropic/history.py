@@ -1,7 +1,8 @@
 """The messages that a client of Anthropic sends, as those of the chat request.
 
-What the chat request has no words for is listed with its place and not refused here: an
-upstream that speaks Anthropic's own words is sent the request as it came.
+What the chat request has no words for becomes a short text, and its kind is noted: one such
+block in a history must not end a session with another provider. An upstream that speaks
+Anthropic's own words is sent the request as it came.
 """
 
 from typing import Any, Final, Literal
@@ -9,7 +10,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from app.dialects.anthropic.blocks import REDACTED, THINKING
-from app.dialects.call_ids import CallIds
+from app.dialects.anthropic.gist import render_gist
+from app.dialects.call_ids import unpack_id
 from app.dialects.marks import last_mark, parse_mark
 from app.dialects.packed import Proof, unpack
 from app.requests import (
@@ -56,6 +58,7 @@ class _Source(msgspec.Struct, frozen=True):
     media_type: str = ""
     data: str = ""
     url: str = ""
+    content: Content = ""
 
 
 class _Image(msgspec.Struct, frozen=True):
@@ -96,24 +99,25 @@ class _Redacted(msgspec.Struct, frozen=True):
 Shown = TextPart | ImagePart | FilePart
 Answered = TextPart | ReasoningPart | OpaquePart
 
-_OWN_USES: Final = ("server_tool_use", "mcp_tool_use")
-_OWN_RESULT: Final = "_tool_result"
+_UNTOLD: Final = ("fallback",)
+"""Kinds of blocks that say nothing to any model."""
+_MAX_KINDS: Final = 10
 
 
 class History:
-    """Takes messages, and gives those of the chat request; `beyond` is what it could not."""
+    """Takes messages, and gives those of the chat request."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self.beyond: list[str] = []
-        self._ids = CallIds()
+        self.shortened: dict[str, None] = {}
+        """The kinds of blocks that became texts, in their order."""
 
     def system(self, content: Content, *, place: str = "system") -> None:
         """Take what the system says."""
-        shown = self._shown(content, place=place)
-        found = [part for part in shown if isinstance(part, TextPart)]
-        if len(found) < len(shown):
-            self.beyond.append(f"{place}: what is no text")
+        found = [
+            part if isinstance(part, TextPart) else self._shorten("media of the system", {})
+            for part in self._shown(content, place=place)
+        ]
         if found:
             self.messages.append(SystemMessage(_simply(found)))
 
@@ -132,22 +136,27 @@ class History:
         shown: list[Shown] = []
         for block, where in _blocks(content, place=f"{place}.content"):
             if _kind(block, where) == "tool_result":
-                self._result(convert_body(block, _ToolResult, place=where), place=where)
+                shown += self._result(convert_body(block, _ToolResult, place=where), place=where)
             else:
                 shown += self._show(block, place=where)
         if shown:
             self.messages.append(UserMessage(_simply(shown)))
 
-    def _result(self, result: _ToolResult, *, place: str) -> None:
+    def _result(self, result: _ToolResult, *, place: str) -> list[Shown]:
+        """Take a result; give its files, which stand beside it: no other format has them in."""
         parts: list[TextPart | ImagePart] = []
+        files: list[Shown] = []
         for part in self._shown(result.content or "", place=f"{place}.content"):
             if isinstance(part, FilePart):
-                self.beyond.append(f"{place}: a document in a tool's result")
+                files.append(part)
+                name = part.file.filename
+                parts.append(self._shorten("document", {"title": name} if name else {}))
             else:
                 parts.append(part)
-        told = self._ids.tell(result.tool_use_id)
+        call = unpack_id(result.tool_use_id)
         mark = parse_mark(result.cache_control)
-        self.messages.append(ToolMessage(_simply(parts), told, result.is_error or None, mark))
+        self.messages.append(ToolMessage(_simply(parts), call, result.is_error or None, mark))
+        return files
 
     def _shown(self, content: Content, *, place: str) -> list[Shown]:
         return [
@@ -168,14 +177,20 @@ class History:
                 url = _url(source)
                 if url is not None:
                     return [ImagePart(ImageUrl(url), parse_mark(image.cache_control))]
-                self.beyond.append(f"{place}: an image by {source.type[:60]!r}")
+                return [self._shorten("image", block["source"])]
             case "document":
-                return self._document(convert_body(block, _Document, place=place), place=place)
+                return self._document(block, place=place)
             case kind:
-                self.beyond.append(f"{place}: a block {kind[:60]!r}")
-        return []
+                return [self._shorten(kind, block)]
 
-    def _document(self, document: _Document, *, place: str) -> list[Shown]:
+    def _shorten(self, kind: str, block: Block) -> TextPart:
+        """Give the text that stands for a block."""
+        if len(self.shortened) < _MAX_KINDS:
+            self.shortened[kind[:60]] = None
+        return TextPart(render_gist(kind, block))
+
+    def _document(self, block: Block, *, place: str) -> list[Shown]:
+        document = convert_body(block, _Document, place=place)
         source = document.source
         context = [TextPart(document.context)] if document.context else []
         if source.type == "text":
@@ -185,8 +200,11 @@ class History:
             url = f"data:{source.media_type};base64,{source.data}"
             file = FileData(file_data=url, filename=document.title)
             return [*context, FilePart(file, parse_mark(document.cache_control))]
-        self.beyond.append(f"{place}: a document by {source.type[:60]!r}")
-        return []
+        if source.type == "content":
+            title = [TextPart(document.title)] if document.title else []
+            return [*title, *context, *self._shown(source.content, place=f"{place}.source.content")]
+        told = {"title": document.title, **block["source"]}
+        return [*context, self._shorten("document", told)]
 
     def _assistant(self, content: Content, *, place: str) -> None:
         parts: list[Answered] = []
@@ -207,9 +225,9 @@ class History:
                     parts += _prove(proof, proofs)
                 case "tool_use":
                     uses.append(convert_body(block, _ToolUse, place=where))
-                case kind if kind not in _OWN_USES and not kind.endswith(_OWN_RESULT):
-                    self.beyond.append(f"{where}: a block {kind[:60]!r}")
-        calls = [self._call(use, proofs.get(use.id)) for use in uses]
+                case kind if kind not in _UNTOLD:
+                    parts.append(self._shorten(kind, block))
+        calls = [_call(use, proofs.get(use.id)) for use in uses]
         answer = _simply(parts) if parts else None
         if answer or calls:
             # The calls stand last, and so does the mark of one.
@@ -217,10 +235,10 @@ class History:
             message = AssistantMessage(answer, tool_calls=calls or None, cache_control=mark)
             self.messages.append(message)
 
-    def _call(self, use: _ToolUse, opaque: list[Opaque] | None) -> ToolCall:
-        arguments = msgspec.json.encode(use.input).decode()
-        function = FunctionCall(use.name, arguments)
-        return ToolCall(self._ids.tell(use.id), function, opaque=opaque)
+
+def _call(use: _ToolUse, opaque: list[Opaque] | None) -> ToolCall:
+    arguments = msgspec.json.encode(use.input).decode()
+    return ToolCall(unpack_id(use.id), FunctionCall(use.name, arguments), opaque=opaque)
 
 
 def _simply(parts: list[Any]) -> Any:

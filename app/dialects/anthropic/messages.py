@@ -7,7 +7,6 @@ refuses text blocks without text, so there are none.
 
 import base64
 import binascii
-import string
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -38,9 +37,6 @@ from app.requests import (
 )
 
 FORMAT: Final = "Anthropic Messages"
-
-_LETTERS: Final = (string.ascii_letters + string.digits + "-").encode()
-_IDS: Final = bytes(byte if byte in _LETTERS else ord("_") for byte in range(256))
 
 Blocks = list[dict[str, Any]]
 Part = TextPart | ImagePart | AudioPart | FilePart
@@ -235,7 +231,7 @@ def _assistant(message: AssistantMessage, *, place: str) -> Blocks:
         blocks.add(
             {
                 "type": "tool_use",
-                "id": _id(call.id),
+                "id": call.id,
                 "name": call.function.name,
                 "input": parse_arguments(call.function, place=where),
             }
@@ -258,12 +254,7 @@ def _result(message: ToolMessage, *, place: str) -> dict[str, Any]:
     content = message.content
     return {
         "type": "tool_result",
-        "tool_use_id": _id(message.tool_call_id),
+        "tool_use_id": message.tool_call_id,
         "content": content if isinstance(content, str) else _blocks(content, place=place),
         **({"is_error": True} if message.is_error else {}),
     }
-
-
-def _id(id: str) -> str:
-    """Give a call's id in the letters that the API takes; other providers use more."""
-    return id.encode("ascii", "replace").translate(_IDS).decode()

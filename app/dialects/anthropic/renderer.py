@@ -5,7 +5,6 @@ one before it has ended. An answer that did not complete ends with `error`, and 
 `message_stop`.
 """
 
-import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ import msgspec
 
 from app.dialects.anthropic.blocks import COMPACTION, REDACTED, THINKING
 from app.dialects.anthropic.errors import render_error
-from app.dialects.call_ids import show_call
+from app.dialects.call_ids import pack_id, show_call
 from app.dialects.ending import parse_end
 from app.dialects.front import Frame
 from app.dialects.packed import Proof, pack
@@ -55,6 +54,22 @@ _STOP_REASONS: Final = {
     "refusal": "refusal",
     "pause": "pause_turn",
 }
+_OF_MESSAGES: Final = dict.fromkeys(("container", "context_management", "diagnostics"))
+_OF_STOPS: Final = dict.fromkeys(("container", "stop_details"))
+_OF_DELTAS: Final = dict.fromkeys(
+    (
+        *("input_tokens", "output_tokens", "output_tokens_details", "server_tool_use"),
+        *("cache_creation_input_tokens", "cache_read_input_tokens"),
+        *("fallback_credit", "iterations"),
+    )
+)
+_OF_USAGE: Final = _OF_DELTAS | dict.fromkeys(
+    ("cache_creation", "inference_geo", "service_tier", "speed")
+)
+"""The members that Anthropic's types ask for, of which null says that nothing is known."""
+_CALLER: Final = {"type": "direct"}
+"""Who calls a tool: the model itself."""
+
 _KEPT: Final = ("model_context_window_exceeded", "compaction")
 """The words of Anthropic's that ours are less exact than."""
 
@@ -64,8 +79,6 @@ _SERVER_TOOLS: Final = frozenset(
         *("text_editor_code_execution", "tool_search_tool_regex", "tool_search_tool_bm25"),
     )
 )
-
-_ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Renderer:
@@ -149,18 +162,17 @@ class Payloads:
                 piece = {"type": "input_json_delta", "partial_json": event.arguments}
                 self._delta(event.block, piece)
             case TextStart():
-                self._start(event.block, {"type": "text", "text": ""})
+                self._start(event.block, {"type": "text", "text": "", "citations": None})
             case RefusalStart():
                 self._refused = True
-                self._start(event.block, {"type": "text", "text": ""})
+                self._start(event.block, {"type": "text", "text": "", "citations": None})
             case ReasoningStart():
                 self._start(event.block, {"type": "thinking", "thinking": "", "signature": ""})
             case ToolCallStart():
-                shown = show_call(self._stream, event.id)
-                call = self._calls[event.block] = _ODD.sub("_", shown)
+                call = self._calls[event.block] = pack_id(show_call(self._stream, event.id))
                 self._names[event.block] = event.name
                 use = {"type": "tool_use", "id": call, "name": event.name, "input": {}}
-                self._start(event.block, use)
+                self._start(event.block, use | {"caller": _CALLER})
             case ToolCallEnd():
                 self._stop(event.block)
                 if self._broken is None and not _is_object(event.arguments):
@@ -168,8 +180,9 @@ class Payloads:
             case TextEnd() | RefusalEnd():
                 self._stop(event.block)
             case ReasoningEnd():
-                if signature := _sign(event):
-                    self._delta(event.block, {"type": "signature_delta", "signature": signature})
+                # Clients wait for it, also where there is nothing in it.
+                signed = {"type": "signature_delta", "signature": _sign(event)}
+                self._delta(event.block, signed)
                 self._stop(event.block)
             case Opaque():
                 self._opaque(event)
@@ -187,8 +200,10 @@ class Payloads:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
+            "stop_details": None,
+            **_OF_MESSAGES,
             # Clients need numbers here. The counts of `message_delta` replace them.
-            "usage": {"input_tokens": 0, "output_tokens": 0},
+            "usage": _OF_USAGE | {"input_tokens": 0, "output_tokens": 0},
         }
 
     def _end(self, end: StreamEnd) -> Iterator[Payload]:
@@ -197,9 +212,14 @@ class Payloads:
             yield render_error(failed)
             return
         stop = self._choice and self._choice.stop_sequence
-        delta = {"stop_reason": self._reason(end), "stop_sequence": stop}
-        usage = render_usage(end.usage or TokenCounts())
-        yield {"type": "message_delta", "delta": delta, "usage": usage}
+        delta = {**_OF_STOPS, "stop_reason": self._reason(end), "stop_sequence": stop}
+        usage = _OF_DELTAS | render_usage(end.usage or TokenCounts())
+        yield {
+            "type": "message_delta",
+            "delta": delta,
+            "usage": usage,
+            "context_management": None,
+        }
         yield {"type": "message_stop"}
 
     def _reason(self, end: StreamEnd) -> str:
@@ -268,11 +288,11 @@ class Payloads:
         use_id = f"srvtoolu_{token}_{event.block}"
         if isinstance(event.input, dict) and event.block not in self._uses:
             self._uses.add(event.block)
-            use = {"id": use_id, "name": event.name, "input": event.input}
+            use = {"id": use_id, "name": event.name, "input": event.input, "caller": _CALLER}
             self._whole({"type": "server_tool_use", **use})
         if _is_result(event.output) and event.block in self._uses:
             kind = "tool_search" if event.name.startswith("tool_search") else event.name
-            result = {"tool_use_id": use_id, "content": event.output}
+            result = {"tool_use_id": use_id, "content": event.output, "caller": _CALLER}
             self._whole({"type": f"{kind}_tool_result", **result})
 
     def _source(self, event: Source) -> None:
@@ -289,13 +309,13 @@ class Payloads:
         self._delta(event.block, {"type": "citations_delta", "citation": citation})
 
 
-def _sign(event: ReasoningEnd) -> str | None:
-    """Give what proves the reasoning, such that it comes back with the block."""
+def _sign(event: ReasoningEnd) -> str:
+    """Return what proves the reasoning, such that it comes back with the block; "" for nothing."""
     if event.signature and event.format == THINKING and not event.encrypted:
         return event.signature
     if event.signature or event.encrypted:
         return pack(Proof(event.format, event.signature, event.encrypted))
-    return None
+    return ""
 
 
 def _parse(text: str) -> Payload:

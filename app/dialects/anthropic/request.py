@@ -1,5 +1,6 @@
 """What an upstream that speaks Anthropic Messages is sent, on any of its platforms."""
 
+import re
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -7,9 +8,16 @@ from msgspec import Meta
 
 from app.dialects.allowed import restrict_tools
 from app.dialects.anthropic.messages import FORMAT, mark_last, render_mark, render_messages
-from app.dialects.anthropic.thinking import find_version, is_thinking, leave_out_refused
-from app.dialects.conversation import JSON_ONLY, refuse_choices, unsupported
+from app.dialects.anthropic.thinking import (
+    choose_sampling,
+    find_version,
+    is_thinking,
+    leave_out_refused,
+    takes_prefill,
+)
+from app.dialects.conversation import JSON_ONLY, fit_user, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
+from app.dialects.exchange import ExchangeForm, arrange
 from app.dialects.extras import is_claudes
 from app.requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
 
@@ -24,6 +32,9 @@ IGNORED: Final = frozenset(
 
 _VERTEX_VERSION: Final = "vertex-2023-10-16"
 _BEDROCK_VERSION: Final = "bedrock-2023-05-31"
+
+_LONGEST_USER: Final = 256
+_FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_-]+"), unique=True)
 
 _BUDGETS: Final = {
     **dict.fromkeys(("minimal", "low"), 1024),
@@ -113,12 +124,18 @@ def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatReque
         thinks = is_thinking(options["thinking"])
     else:
         thinks = request.reasoning_effort not in (None, "none")
-    if not thinks:
-        return request, []
+    form = _FORM._replace(prefill=takes_prefill(model, thinks=thinks))
+    messages, changes = arrange(request.messages, form)
+    if messages is not request.messages:
+        request = msgspec.structs.replace(request, messages=messages)
     if not quirks.sampling:
         request = msgspec.structs.replace(request, temperature=None, top_p=None)
-    budgeted = _is_budgeted(model, quirks)
-    return leave_out_refused(request, model=model, budgeted=budgeted)
+    told: list[str] = []
+    if thinks:
+        budgeted = _is_budgeted(model, quirks)
+        request, told = leave_out_refused(request, model=model, budgeted=budgeted)
+    request, chosen = choose_sampling(request, model=model)
+    return request, [*changes, *told, *chosen]
 
 
 def _render(
@@ -133,8 +150,8 @@ def _render(
     mark = render_mark(request.cache_control)
     if mark and not automatic and turns:
         mark_last(turns[-1]["content"], request.cache_control)
-    user = request.user or request.safety_identifier
     limit = request.limit or quirks.default_max_tokens
+    user = fit_user(request.user or request.safety_identifier, longest=_LONGEST_USER)
     body: dict[str, Any] = {
         "max_tokens": limit,
         "messages": turns,

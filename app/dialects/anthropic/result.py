@@ -32,6 +32,7 @@ def _add(message: Payload, payload: Payload, pieces: list[list[str]]) -> None:
     match payload["type"]:
         case "message_start":
             message.update(payload["message"])
+            message["usage"] = dict(message["usage"])
         case "content_block_start":
             message["content"].append(dict(payload["content_block"]))
             pieces.append([])
@@ -40,7 +41,7 @@ def _add(message: Payload, payload: Payload, pieces: list[list[str]]) -> None:
             _extend(message["content"][number], payload["delta"], pieces[number])
         case "message_delta":
             message.update(payload["delta"])
-            message["usage"] = payload["usage"]
+            message["usage"] |= payload["usage"]
 
 
 def _extend(block: Payload, delta: Payload, pieces: list[str]) -> None:
@@ -52,7 +53,8 @@ def _extend(block: Payload, delta: Payload, pieces: list[str]) -> None:
         case "signature_delta":
             block["signature"] = delta["signature"]
         case "citations_delta":
-            block.setdefault("citations", []).append(delta["citation"])
+            block["citations"] = block["citations"] or []
+            block["citations"].append(delta["citation"])
         case _:
             pieces.append(delta["partial_json"])
 

@@ -16,6 +16,15 @@ _VERSION: Final = re.compile(r"claude-(?:[a-z]+-)?([0-9])(?:[-.]([0-9]{1,2}))?(?
 
 _LOWEST_TOP_P: Final = 0.95
 
+_ONE_OF_BOTH: Final = (4, 1)
+"""The version since which `temperature` and `top_p` are refused together."""
+
+_NEITHER: Final = (4, 7)
+"""The version since which each is refused by itself: for those there is a quirk."""
+
+_NO_PREFILL: Final = (4, 6)
+"""The version since which the last turn may not be the assistant's."""
+
 
 def find_version(model: str) -> tuple[int, int] | None:
     """Return the version in a model's name, such as (4, 5)."""
@@ -26,6 +35,28 @@ def find_version(model: str) -> tuple[int, int] | None:
 def is_thinking(config: object) -> bool:
     """Return whether a `thinking` of a request lets the model think."""
     return isinstance(config, dict) and config.get("type") in ("enabled", "adaptive")
+
+
+def takes_prefill(model: str, *, thinks: bool) -> bool:
+    """Return whether a model goes on with a last turn of its own: up to 4.5, without thinking."""
+    version = find_version(model)
+    return not thinks and version is not None and version < _NO_PREFILL
+
+
+def choose_sampling(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
+    """Return a request with one of `temperature` and `top_p`, where a model takes only one.
+
+    The one that says nothing is left out, if there is one: 1 is the default of both.
+    """
+    version = find_version(model)
+    if version is None or not _ONE_OF_BOTH <= version < _NEITHER:
+        return request, []
+    if request.temperature is None or request.top_p is None:
+        return request, []
+    field = "top_p" if request.top_p == 1 or min(request.temperature, 1) != 1 else "temperature"
+    changes: dict[str, Any] = {field: None}
+    told = f"takes only one of temperature and top_p for this model: {field} was left out"
+    return msgspec.structs.replace(request, **changes), [told]
 
 
 def leave_out_refused(

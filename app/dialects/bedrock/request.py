@@ -1,11 +1,18 @@
 """What Bedrock's ConverseStream is sent. The model stands in the path, not in the body."""
 
+import re
 from typing import Any, Final
 
 import msgspec
 
 from app.dialects.allowed import restrict_tools
-from app.dialects.anthropic.thinking import find_version, is_thinking, leave_out_refused
+from app.dialects.anthropic.thinking import (
+    choose_sampling,
+    find_version,
+    is_thinking,
+    leave_out_refused,
+    takes_prefill,
+)
 from app.dialects.bedrock.content import (
     FORMAT,
     Names,
@@ -17,6 +24,7 @@ from app.dialects.bedrock.content import (
 )
 from app.dialects.conversation import JSON_ONLY, join_options, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
+from app.dialects.exchange import ExchangeForm, arrange
 from app.dialects.extras import is_claudes, placed_at
 from app.dialects.marks import is_marked
 from app.requests import (
@@ -43,6 +51,7 @@ IGNORED: Final = frozenset(
 """The fields of a request that Converse has no place for."""
 
 
+_FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True, links=False)
 _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 _HIGHEST_WITHOUT_THINKING: Final = "high"
 _TIERS: Final = ("priority", "flex", "reserved")
@@ -117,16 +126,20 @@ def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | No
 
 
 def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
-    options = request.provider_options
-    if not options and request.reasoning_effort is None:
-        return request, []
-    config = _find_thinking(options or {})
+    config = _find_thinking(request.provider_options or {})
+    thinks = is_thinking(config)
+    claude = find_version(model) is not None
+    form = _FORM._replace(prefill=not claude or takes_prefill(model, thinks=thinks))
+    messages, arranged = arrange(request.messages, form)
+    if messages is not request.messages:
+        request = msgspec.structs.replace(request, messages=messages)
     told: list[str] = []
-    if is_thinking(config):
+    if thinks:
         budgeted = config["type"] == "enabled"
         request, told = leave_out_refused(request, model=model, budgeted=budgeted)
-    request, changes = _fit_effort(request, model=model, thinks=is_thinking(config))
-    return request, told + changes
+    request, chosen = choose_sampling(request, model=model)
+    request, changes = _fit_effort(request, model=model, thinks=thinks)
+    return request, [*arranged, *told, *chosen, *changes]
 
 
 def _find_thinking(options: dict[str, Any]) -> Any:

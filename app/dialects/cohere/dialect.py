@@ -1,7 +1,13 @@
 """Cohere's v2 chat."""
 
 from app.dialects.cohere.parser import Parser
-from app.dialects.cohere.request import IGNORED, Quirks, place_extra, render_request
+from app.dialects.cohere.request import (
+    IGNORED,
+    Quirks,
+    list_changes,
+    place_extra,
+    render_request,
+)
 from app.dialects.dialect import Dialect
 from app.framing.lenient import LenientDecoder
 
@@ -15,4 +21,5 @@ DIALECT = Dialect(
     models_path="v1/models?endpoint=chat&page_size=1000",
     ignored=IGNORED,
     place_extra=place_extra,
+    list_changes=list_changes,
 )

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 from app.dialects.allowed import restrict_tools
 from app.dialects.conversation import list_reasoning, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
+from app.dialects.exchange import Exchange, ExchangeForm, arrange
 from app.dialects.extras import placed_at
 from app.requests import (
     AssistantMessage,
@@ -70,7 +71,7 @@ def render_request(
     body: dict[str, Any] = {
         "messages": [
             _render_message(message, place=f"messages[{index}]", reasoning=reasoning)
-            for index, message in enumerate(request.messages)
+            for index, message in enumerate(_arrange(request).messages)
         ],
         "tools": [_render_tool(tool) for tool in tools] or None,
         "strict_tools": (tools and all(tool.function.strict for tool in tools)) or None,
@@ -88,6 +89,15 @@ def render_request(
     }
     body = {key: value for key, value in body.items() if value is not None}
     return {**body, **(request.provider_options or {}), "model": model, "stream": True}
+
+
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
+    """Return what of a request is sent otherwise, since Cohere would refuse it."""
+    return _arrange(request).changes
+
+
+def _arrange(request: ChatRequest) -> Exchange:
+    return arrange(request.messages, ExchangeForm(images=False))
 
 
 def _render_message(message: Message, *, place: str, reasoning: str) -> dict[str, Any]:

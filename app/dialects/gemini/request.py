@@ -12,14 +12,15 @@ import msgspec
 
 from app.bounds import Budget
 from app.dialects.allowed import restrict_tools
+from app.dialects.call_ids import is_made_up
 from app.dialects.conversation import (
     join_options,
     join_text,
-    name_calls,
     parse_arguments,
     parse_object,
 )
 from app.dialects.dialect import Quirks as CommonQuirks
+from app.dialects.exchange import Exchange, ExchangeForm, arrange
 from app.dialects.extras import placed_at
 from app.dialects.gemini.media import render_audio, render_file, render_image
 from app.errors import RequestError
@@ -51,6 +52,9 @@ PART: Final = "gemini.part"
 
 _SIGNATURES: Final = (SIGNATURE, "google.thought_signature")
 """The second is what Gemini's Chat Completions route gave; both are the same."""
+_PREFILLED: Final = re.compile(r"gemini-(?:[12](?![0-9])|3(?:\.1)?(?![.0-9]))")
+"""The models that go on with a last turn of their own; those after 3.1 refuse it."""
+_NEWEST_MAJOR: Final = 3
 _NO_SIGNATURE: Final = "skip_thought_signature_validator"
 """What Gemini 3 takes in place of the signature of a call that another model made."""
 _BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192}
@@ -107,7 +111,8 @@ def render_request(
     quirks = _settle(quirks or Quirks(), model)
     if request.tool_choice != "required":
         request = restrict_tools(request)
-    body: dict[str, Any] = {"contents": _contents(request, quirks=quirks)}
+    messages = _arrange(request, model=model).messages
+    body: dict[str, Any] = {"contents": _contents(messages, quirks=quirks)}
     if instruction := _instruction(request.messages):
         body["systemInstruction"] = {"parts": instruction}
     if request.tools:
@@ -129,9 +134,11 @@ def render_request(
 
 def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
     """Return what of a request is sent otherwise, since Gemini would refuse it."""
+    changes = list(_arrange(request, model=model).changes)
     tier = request.tier
-    told = [f"knows no service_tier {tier[:80]!r}: left out"] if tier not in (None, *_TIERS) else []
-    return told + _list_effort(request, model=model, quirks=quirks)
+    if tier not in (None, *_TIERS):
+        changes.append(f"knows no service_tier {tier[:80]!r}: left out")
+    return changes + _list_effort(request, model=model, quirks=quirks)
 
 
 def _list_effort(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
@@ -143,6 +150,19 @@ def _list_effort(request: ChatRequest, *, model: str, quirks: Quirks) -> list[st
         return []
     sent = repr(_HIGHEST_LEVEL) if level else f"a budget of {_HIGHEST_BUDGET} tokens"
     return [f"takes no reasoning_effort {effort[:80]!r}: {sent} was sent"]
+
+
+def _arrange(request: ChatRequest, *, model: str) -> Exchange:
+    prefill = _PREFILLED.search(model) is not None
+    # Results of functions hold images since Gemini 3.
+    form = ExchangeForm(prefill=prefill, images=_find_major(model) >= _NEWEST_MAJOR)
+    return arrange(request.messages, form)
+
+
+def _find_major(model: str) -> int:
+    """Return the first number of a version; a name without is taken for that of a new model."""
+    version = re.search(r"gemini-([0-9]{1,9})", model)
+    return _NEWEST_MAJOR if version is None else int(version[1])
 
 
 _place_extra = placed_at(
@@ -163,8 +183,7 @@ def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | No
 
 def _settle(quirks: Quirks, model: str) -> Quirks:
     """Decide what is "auto"; a model whose name tells no version is taken for a new one."""
-    version = re.search(r"gemini-([0-9]{1,9})", model)
-    new = version is None or int(version[1]) >= 3
+    new = _find_major(model) >= _NEWEST_MAJOR
     auto = {
         "thinking": "level" if new else "budget",
         "call_ids": "yes" if new else "no",
@@ -183,12 +202,13 @@ def _instruction(messages: list[Message]) -> list[dict[str, Any]]:
     return [{"text": text} for text in texts if text]
 
 
-def _contents(request: ChatRequest, *, quirks: Quirks) -> list[dict[str, Any]]:
+def _contents(messages: list[Message], *, quirks: Quirks) -> list[dict[str, Any]]:
     """Give the turns: what follows one another in the same role is one."""
     contents: list[dict[str, Any]] = []
-    names = name_calls(request.messages)
+    names: dict[str, str] = {}
+    """Of the functions that were called last, by the ids of the calls."""
     budget = Budget()
-    for number, message in enumerate(request.messages):
+    for number, message in enumerate(messages):
         place = f"messages[{number}]"
         role = "user"
         match message:
@@ -198,6 +218,7 @@ def _contents(request: ChatRequest, *, quirks: Quirks) -> list[dict[str, Any]]:
                 parts = _user_parts(message, place=place)
             case AssistantMessage():
                 role, parts = "model", _model_parts(message, place=place, quirks=quirks)
+                names |= {call.id: call.function.name for call in message.tool_calls or ()}
             case ToolMessage():
                 parts = [_tool_result(message, names, budget, place=place, quirks=quirks)]
         if contents and contents[-1]["role"] == role:
@@ -209,13 +230,14 @@ def _contents(request: ChatRequest, *, quirks: Quirks) -> list[dict[str, Any]]:
 
 def _user_parts(message: UserMessage, *, place: str) -> list[dict[str, Any]]:
     if isinstance(message.content, str):
-        return [{"text": message.content}]
-    parts = []
+        return [{"text": message.content}] if message.content else []
+    parts: list[dict[str, Any]] = []
     for number, part in enumerate(message.content):
         where = f"{place}.content[{number}]"
         match part:
             case TextPart():
-                parts.append({"text": part.text})
+                # An empty text is refused.
+                parts += [{"text": part.text}] if part.text else []
             case ImagePart():
                 parts.append(render_image(part, place=where))
             case AudioPart():
@@ -272,17 +294,14 @@ def _call(call: ToolCall, *, first: bool, place: str, quirks: Quirks) -> dict[st
 
 
 def _is_geminis(id: str, *, quirks: Quirks) -> bool:
-    """Whether a call's id is its maker's, and not the one that we give to a call without."""
-    return quirks.call_ids == "yes" and not re.fullmatch(r"call_[0-9]+", id)
+    """Return whether a call's id is its maker's, and not the one that the relay gave it."""
+    return quirks.call_ids == "yes" and not is_made_up(id)
 
 
 def _tool_result(
     message: ToolMessage, names: dict[str, str], budget: Budget, *, place: str, quirks: Quirks
 ) -> dict[str, Any]:
     call = message.tool_call_id
-    if call not in names:
-        what = f"{place}.tool_call_id: no call before it has the id {call[:80]!r}"
-        raise RequestError("invalid_request", what)
     response = _response(join_text(message.content), budget)
     result: dict[str, Any] = {"name": names[call], "response": response}
     if _is_geminis(call, quirks=quirks):

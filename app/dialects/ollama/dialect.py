@@ -2,7 +2,13 @@
 
 from app.dialects.dialect import Dialect
 from app.dialects.ollama.parser import Parser
-from app.dialects.ollama.request import IGNORED, Quirks, place_extra, render_request
+from app.dialects.ollama.request import (
+    IGNORED,
+    Quirks,
+    list_changes,
+    place_extra,
+    render_request,
+)
 from app.framing.ndjson import NdjsonDecoder
 
 DIALECT = Dialect(
@@ -14,4 +20,5 @@ DIALECT = Dialect(
     models_path="api/tags",
     ignored=IGNORED,
     place_extra=place_extra,
+    list_changes=list_changes,
 )

@@ -8,13 +8,13 @@ from app.dialects.allowed import restrict_tools
 from app.dialects.conversation import (
     join_text,
     list_reasoning,
-    name_calls,
     parse_arguments,
     parse_data_url,
     refuse_choices,
     unsupported,
 )
 from app.dialects.dialect import Quirks as CommonQuirks
+from app.dialects.exchange import Exchange, ExchangeForm, arrange
 from app.dialects.extras import placed_at
 from app.requests import (
     AssistantMessage,
@@ -75,11 +75,11 @@ def render_request(
     """
     refuse_choices(request, format=FORMAT)
     request = restrict_tools(request)
-    names = name_calls(request.messages)
+    names: dict[str, str] = {}
     body: dict[str, Any] = {
         "messages": [
             _render_message(message, place=f"messages[{index}]", names=names)
-            for index, message in enumerate(request.messages)
+            for index, message in enumerate(_arrange(request).messages)
         ],
         "tools": _render_tools(request),
         "format": _render_format(request),
@@ -96,11 +96,21 @@ def render_request(
     return {**body, **given, "model": model, "stream": True}
 
 
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
+    """Return what of a request is sent otherwise, since it would mean nothing."""
+    return _arrange(request).changes
+
+
+def _arrange(request: ChatRequest) -> Exchange:
+    return arrange(request.messages, ExchangeForm(links=False))
+
+
 def _render_message(message: Message, *, place: str, names: dict[str, str]) -> dict[str, Any]:
     match message:
         case SystemMessage() | DeveloperMessage():
             return {"role": "system", "content": join_text(message.content)}
         case AssistantMessage():
+            names |= {call.id: call.function.name for call in message.tool_calls or ()}
             return _render_assistant(message, place=place)
         case ToolMessage():
             tool: dict[str, Any] = {"role": "tool", **_render_content(message.content, place=place)}

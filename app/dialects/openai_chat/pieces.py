@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
+from app.dialects.call_ids import show_call
 from app.dialects.conversation import parse_object
 from app.dialects.openai_chat.foreign import CUSTOM, FUNCTIONS, INPUT
 from app.dialects.openai_chat.request import GOOGLE_SIGNATURE
@@ -84,6 +85,7 @@ class Pieces:
         self.created = 0
         self.model = ""
         self.labels: dict[str, str] = {}
+        self._stream = stream
         self._token = public_token(stream, "openai_chat")
         self._choices: dict[int, _Choice] = {}
         self._calls: dict[int, tuple[int, bool]] = {}
@@ -158,7 +160,8 @@ class Pieces:
                 if FUNCTIONS in self.labels or event.name in self._custom:
                     return self._odd_start(event, state)
                 function = {"name": event.name, "arguments": ""}
-                start = self._call(event, state.calls, function, id=event.id, type="function")
+                shown = show_call(self._stream, event.id)
+                start = self._call(event, state.calls, function, id=shown, type="function")
                 state.calls += 1
                 return (start,)
             case ToolCallEnd() if event.block in self._odd:
@@ -204,7 +207,8 @@ class Pieces:
         if FUNCTIONS not in self.labels:
             self._odd[event.block] = "custom"
             custom = {"name": event.name, "input": ""}
-            call = {"index": index, "id": event.id, "type": "custom", "custom": custom}
+            shown = show_call(self._stream, event.id)
+            call = {"index": index, "id": shown, "type": "custom", "custom": custom}
             return (Piece(event.choice, {"tool_calls": [call]}),)
         self._odd[event.block] = "unsaid" if index else "older"  # there is room for one
         function = {"name": event.name, "arguments": ""}

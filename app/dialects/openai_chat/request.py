@@ -1,13 +1,15 @@
 """What an upstream that speaks Chat Completions is sent."""
 
+import re
 from typing import Any, Final, Literal
 
 import msgspec
 
 from app.dialects.allowed import restrict_tools
 from app.dialects.anthropic.blocks import REDACTED
-from app.dialects.conversation import list_reasoning, parse_data_url
+from app.dialects.conversation import fit_user, list_reasoning, parse_data_url
 from app.dialects.dialect import Quirks as CommonQuirks
+from app.dialects.exchange import Exchange, ExchangeForm, arrange
 from app.requests import (
     AssistantMessage,
     ChatRequest,
@@ -46,6 +48,15 @@ Tuning = Literal[
 
 IGNORED: Final = frozenset(("truncation", "max_tool_calls"))
 """The fields of a request that the format has no place for."""
+_LONGEST_USER: Final = 64
+"""Characters of a `user`: OpenAI refuses more, as Claude Code's 190; others take 128 or any."""
+
+_FORMS: Final = {
+    "any": ExchangeForm(images=False),
+    "40": ExchangeForm(re.compile(r".{1,40}", re.DOTALL), images=False),
+    "nine": ExchangeForm(re.compile(r"[a-zA-Z0-9]{9}"), short=True, images=False),
+}
+"""A message of the role `tool` has text only, everywhere but on a few hosts."""
 
 _NO_PARAMETERS: Final = {"type": "object", "properties": {}}
 
@@ -79,6 +90,9 @@ class Quirks(CommonQuirks, frozen=True):
     """Whose messages may have a `name`: Groq refuses any, xAI those of others than the user."""
     dimensions_field: Literal["dimensions", "output_dimension"] = "dimensions"
     """Of embeddings."""
+    call_ids: Literal["any", "40", "nine"] = "any"
+    """Which ids of tool calls are known: OpenAI's have 40 characters at most, Mistral's nine
+    letters and digits. Others are sent as a digest."""
     bare_audio: bool = False
     """Whether a sound is its base64 text, and no object with the format too."""
     developer: bool = True
@@ -119,6 +133,9 @@ def render_request(
         request = restrict_tools(request)
     if request.user is None and "safety_identifier" in quirks.left_out:
         request = msgspec.structs.replace(request, user=request.safety_identifier)
+    messages = _arrange(request, quirks=quirks).messages
+    if messages is not request.messages:
+        request = msgspec.structs.replace(request, messages=messages)
     body: dict[str, Any] = msgspec.to_builtins(request)
     options = body.pop("provider_options", {})
     body.pop("on_disconnect", None)
@@ -127,6 +144,8 @@ def render_request(
     body.pop("max_tokens", None)
     if request.limit is not None:
         body[quirks.max_tokens_field] = request.limit
+    if "user" in body:
+        body["user"] = fit_user(request.user, longest=_LONGEST_USER)
     if "seed" in body:
         body[quirks.seed_field] = body.pop("seed")
     for message, rendered in zip(request.messages, body["messages"], strict=True):
@@ -135,6 +154,10 @@ def render_request(
             del rendered["name"]
         if isinstance(message, AssistantMessage):
             _edit_assistant(message, rendered, quirks=quirks)
+    # What is left of a turn of thoughts alone may be nothing, which no host takes.
+    body["messages"] = list(filter(_says_something, body["messages"])) or body["messages"]
+    if quirks.plain and body["messages"][-1]["role"] == "assistant":
+        body["messages"][-1]["prefix"] = True  # else Mistral refuses it as the last
     _edit_tools(body, quirks=quirks)
     if quirks.stream_options:
         body["stream_options"] = {"include_usage": True}
@@ -168,14 +191,26 @@ def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | No
 
 
 def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
-    """Return what of a request is left out, since the vendor would refuse it."""
+    """Return what of a request is sent otherwise, since the vendor would refuse it."""
+    changes = _arrange(request, quirks=quirks).changes
     if quirks.names == "all" and not quirks.plain:
-        return ()
+        return changes
     for message in request.messages:
         if getattr(message, "name", None) is not None and not _takes_name(message, quirks=quirks):
             whose = "in other messages than the user's" if quirks.names == "user" else "in messages"
-            return (f"knows no name {whose}: left out",)
-    return ()
+            return (*changes, f"knows no name {whose}: left out")
+    return changes
+
+
+def _arrange(request: ChatRequest, *, quirks: Quirks) -> Exchange:
+    return arrange(request.messages, _FORMS[quirks.call_ids])
+
+
+def _says_something(rendered: dict[str, Any]) -> bool:
+    """Return whether a message is any but an assistant's of nothing."""
+    if rendered["role"] != "assistant" or rendered["content"]:
+        return True
+    return len(rendered) > 2  # beside role and content
 
 
 def _takes_name(message: Message, *, quirks: Quirks) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from app.dialects.call_ids import show_call
 from app.dialects.conversation import parse_object
 from app.dialects.openai_responses.calls import ITEMS, Called, begin_call, read_arguments
 from app.dialects.openai_responses.free_text import FreeText
@@ -71,6 +72,7 @@ class Output:
         self.items: list[dict[str, Any]] = []
         self.called: Mapping[str, Called] = {}
         """The client's tools that are no plain functions, by the names of their calls."""
+        self._stream = stream
         self._token = item_token(stream)
         self._message: _Item | None = None
         self._reasoning: _Item | None = None
@@ -266,14 +268,14 @@ class Output:
     def _start_call(self, event: ToolCallStart) -> Iterator[Told]:
         yield from self._close_calls("completed")
         yield from self._close_text("completed")
+        call_id = self._call_ids[event.block] = show_call(self._stream, event.id)
         called = self.called.get(event.name)
-        fields = begin_call(called or Called(), id=event.id, name=event.name)
+        fields = begin_call(called or Called(), id=call_id, name=event.name)
         call, told = self._begin(*ITEMS[called.form if called else "function"], **fields)
         call.called = called
         if called is not None and called.form == "custom":
             call.text = FreeText()
         self._calls[event.block] = call
-        self._call_ids[event.block] = event.id
         yield told
 
     def _argue(self, event: ToolCallDelta) -> Iterator[Told]:

@@ -1,11 +1,19 @@
 """What an upstream that speaks Responses is sent: the conversation as a list of items."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from app.dialects.conversation import join_text, parse_object, refuse_choices, unsupported
+from app.dialects.conversation import (
+    fit_user,
+    join_text,
+    parse_object,
+    refuse_choices,
+    unsupported,
+)
+from app.dialects.exchange import Exchange, ExchangeForm, arrange
 from app.dialects.extras import placed_at
 from app.dialects.openai_responses.items import (
     COMPACTION,
@@ -51,6 +59,10 @@ place_extra: Final = placed_at(
     {"moderation": "moderation", "prompt_cache_options": "prompt_cache_options"}
 )
 
+_LONGEST_USER: Final = 64
+_FORM: Final = ExchangeForm(re.compile(r".{1,64}", re.DOTALL))
+_KEPT: Final = ("previous_response_id", "conversation")
+"""What stands for a conversation that the provider keeps, with calls that it knows."""
 _LOGPROBS: Final = "message.output_text.logprobs"
 
 
@@ -69,7 +81,7 @@ def render_request(
     if request.stop:
         raise unsupported("stop", "a stop sequence", format=FORMAT)
     body = {
-        "input": _render_input(request.messages, quirks=quirks),
+        "input": _render_input(_arrange(request).messages, quirks=quirks),
         "max_output_tokens": request.limit,
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -80,7 +92,7 @@ def render_request(
         "text": _render_text(request),
         "reasoning": _render_reasoning(request, quirks=quirks),
         "metadata": request.metadata and dict(request.metadata),
-        "safety_identifier": request.safety_identifier,
+        "safety_identifier": fit_user(request.safety_identifier, longest=_LONGEST_USER),
         "service_tier": request.tier,
         "truncation": request.truncation,
         "max_tool_calls": request.max_tool_calls,
@@ -90,11 +102,22 @@ def render_request(
     }
     if request.user is not None:
         body.setdefault(quirks.user_field, None)
-        body[quirks.user_field] = body[quirks.user_field] or request.user
+        user = fit_user(request.user, longest=_LONGEST_USER)
+        body[quirks.user_field] = body[quirks.user_field] or user
     body["include"] = _list_includes(request, body["input"], quirks=quirks) or None
     sent = {key: value for key, value in body.items() if value is not None}
     options = msgspec.to_builtins(request.provider_options or {})
     return {**sent, **options, "model": model, "stream": True}
+
+
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
+    """Return what of a request is sent otherwise, since the provider would refuse it."""
+    return _arrange(request).changes
+
+
+def _arrange(request: ChatRequest) -> Exchange:
+    kept = not (request.provider_options or {}).keys().isdisjoint(_KEPT)
+    return arrange(request.messages, _FORM._replace(astray=True) if kept else _FORM)
 
 
 def _list_includes(request: ChatRequest, items: Any, *, quirks: Quirks) -> list[str]:

@@ -12,7 +12,6 @@ from msgspec import Meta
 
 from app.bounds import MAX_MESSAGES, check_parts
 from app.dialects.attachments import attach
-from app.dialects.call_ids import CallIds
 from app.dialects.front import Asked
 from app.dialects.options import build_chat
 from app.dialects.ui.parts import File, Text, Tool
@@ -110,9 +109,6 @@ def _continued(request: UiRequest, messages: Sequence[UiMessage]) -> str | None:
 class Conversation:
     """Turns UI messages into those of a chat request."""
 
-    def __init__(self) -> None:
-        self._ids = CallIds()
-
     def read(self, messages: Iterable[UiMessage]) -> list[Message]:
         found: list[Message] = []
         for number, message in enumerate(messages):
@@ -127,11 +123,11 @@ class Conversation:
         return found
 
     def _read_assistant(self, message: UiMessage, *, place: str) -> Iterable[Message]:
-        step = _Step(self._ids)
+        step = _Step()
         for number, part in enumerate(message.parts):
             if part.get("type") == "step-start":
                 yield from step.messages()
-                step = _Step(self._ids)
+                step = _Step()
             else:
                 step.add(part, place=f"{place}.parts[{number}]")
         yield from step.messages()
@@ -140,8 +136,7 @@ class Conversation:
 class _Step:
     """One answer of the model, and what came back for its calls."""
 
-    def __init__(self, ids: CallIds) -> None:
-        self._ids = ids
+    def __init__(self) -> None:
         self._parts: list[TextPart | RefusalPart | ReasoningPart | OpaquePart] = []
         self._calls: list[ToolCall] = []
         self._results: list[ToolMessage] = []
@@ -191,11 +186,10 @@ class _Step:
             )
         if not tool.answered:
             return
-        call_id = self._ids.tell(tool.tool_call_id)
         call = FunctionCall(name, _arguments(tool))
-        self._calls.append(ToolCall(call_id, call, opaque=tool.opaque))
+        self._calls.append(ToolCall(tool.tool_call_id, call, opaque=tool.opaque))
         failed = tool.state != "output-available" or None
-        self._results.append(ToolMessage(_result(tool), call_id, failed))
+        self._results.append(ToolMessage(_result(tool), tool.tool_call_id, failed))
 
 
 def _arguments(tool: Tool) -> str:

@@ -171,9 +171,9 @@ def test_refusal_is_a_text():
 
 
 def test_made_up_ids_differ_from_one_run_to_the_next():
-    start, *_ = between(ToolCallStart(0, "call_0", "weather"), ToolCallEnd(0, "{}"))
+    start, *_ = between(ToolCallStart(0, "seseragi_0", "weather"), ToolCallEnd(0, "{}"))
 
-    assert show_call(STREAM, "call_0") == start["toolCallId"]
+    assert show_call(STREAM, "seseragi_0") == start["toolCallId"]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ PROVED: list[Event] = [
     TextDelta(1, "Hi"),
     Opaque("gemini.signature", "yy", 1),
     TextEnd(1),
-    ToolCallStart(2, "call_2", "weather"),
+    ToolCallStart(2, "i2", "weather"),
     ToolCallDelta(2, '{"a": 1}'),
     ToolCallEnd(2, '{"a": 1}'),
     Opaque("gemini.signature", "zz", 2),
@@ -240,10 +240,10 @@ def test_what_a_provider_wants_back_comes_back_by_the_client():
         OpaquePart("gemini.signature", "yy"),
     ] == answer.content
     assert answer.tool_calls
-    assert "call_0" == answer.tool_calls[0].id
+    assert "i2" == answer.tool_calls[0].id
     assert answer.tool_calls[0].opaque
     assert "zz" == answer.tool_calls[0].opaque[0].data
-    assert ToolMessage("blue", "call_0") == tool
+    assert ToolMessage("blue", "i2") == tool
 
 
 @pytest.mark.parametrize("row", recordings())

@@ -37,12 +37,15 @@ def payloads_of(events: Iterable[Event], stream: str = "st_T") -> list[dict[str,
 
 
 def accumulate(payloads: list[dict[str, Any]]) -> dict[str, Any]:
-    """Check a stream event by event; give its message, and under "error" its failure."""
+    """Check a stream event by event; give its message, and under "error" its failure.
+
+    What is null since nobody knows it is left out, and who calls, which is always the model.
+    """
     assert payloads[0]["type"] == "message_start"
     message: dict[str, Any] = payloads[0]["message"]
     assert message["id"].startswith("msg_")
     assert message["content"] == []
-    assert {*message["usage"]} == {"input_tokens", "output_tokens"}
+    assert {*known(message["usage"])} == {"input_tokens", "output_tokens"}
     content = message["content"]
     inputs: dict[int, str] = {}
     opened: dict[str, Any] | None = None
@@ -68,7 +71,7 @@ def accumulate(payloads: list[dict[str, Any]]) -> dict[str, Any]:
                 assert opened is None
                 assert payload["delta"]["stop_reason"] in REASONS
                 assert payload["usage"]["output_tokens"] >= 0
-                message |= {**payload["delta"], "usage": payload["usage"]}
+                message |= {**payload["delta"], "usage": known(payload["usage"])}
                 assert payloads[number + 1 :] == [{"type": "message_stop"}]
             case "error":
                 assert number == len(payloads) - 1
@@ -79,7 +82,24 @@ def accumulate(payloads: list[dict[str, Any]]) -> dict[str, Any]:
     assert payloads[-1]["type"] in ("message_stop", "error")
     for index, text in inputs.items():
         content[index]["input"] = text
-    return message
+    return without_unknown(message)
+
+
+def without_unknown(message: dict[str, Any]) -> dict[str, Any]:
+    """Leave out of a message what `accumulate` does."""
+    unknown = ("container", "context_management", "diagnostics", "stop_details")
+    found = {k: v for k, v in message.items() if k not in unknown or v is not None}
+    found["usage"] = known(message["usage"])
+    found["content"] = [dict(block) for block in message["content"]]
+    for block in found["content"]:
+        assert block.pop("caller", {"type": "direct"}) == {"type": "direct"}
+        if block.get("citations") is None:
+            block.pop("citations", None)
+    return found
+
+
+def known(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: member for name, member in value.items() if member is not None}
 
 
 def _extend(
@@ -91,7 +111,7 @@ def _extend(
         case "signature_delta":
             block["signature"] = delta["signature"]
         case "citations_delta":
-            block.setdefault("citations", []).append(delta["citation"])
+            block["citations"] = [*(block["citations"] or ()), delta["citation"]]
         case kind:
             field = kind.removesuffix("_delta")
             block[field] += delta[field]

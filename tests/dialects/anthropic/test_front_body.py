@@ -1,6 +1,7 @@
 """What a client of Anthropic asks, in our words and in its own."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from app.dialects.anthropic.body import parse_request
 from app.dialects.anthropic.front import FRONT
 from app.dialects.anthropic.original import pass_on, pass_on_bedrock
+from app.dialects.call_ids import pack_id
 from app.dialects.packed import Proof, pack
 from app.errors import RequestError
 from app.requests import ChatRequest, Original, TranslatedRequest
@@ -253,22 +255,22 @@ def test_an_answer_comes_back_with_its_thoughts_and_calls() -> None:
             {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "r"},
             {"type": "opaque", "format": "gemini", "data": "loose"},
             text("I look."),
+            text("[server_tool_use: web_search\n{}]"),
+            text("[web_search_tool_result]"),
         ],
         "tool_calls": [call],
     }
 
 
-def test_ids_that_the_relay_made_up_are_counted_anew() -> None:
-    shown = [f"call_4fJ9qXw0V1cT8mYbR2nZkQ_{number}" for number in (3, 0)]
-    uses = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in shown]
-    results = [
-        {"type": "tool_result", "tool_use_id": one, "content": one[-1]} for one in shown[::-1]
-    ]
-    _, answer, first, second = messages(("user", "a"), ("assistant", uses), ("user", results))
+@pytest.mark.parametrize("known", ["call_67055809", "functions.get_weather:0", "é", "seseragi-x"])
+def test_an_id_comes_back_as_the_provider_gave_it(known: str) -> None:
+    shown = pack_id(known)
+    use = {"type": "tool_use", "id": shown, "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": shown, "content": "r"}
+    _, answer, told = messages(("user", "a"), ("assistant", [use]), ("user", [result]))
 
-    assert [call["id"] for call in answer["tool_calls"]] == ["call_0", "call_1"]
-    assert (first["tool_call_id"], first["content"]) == ("call_1", "0")
-    assert (second["tool_call_id"], second["content"]) == ("call_0", "3")
+    assert re.fullmatch("[a-zA-Z0-9_-]+", shown)
+    assert answer["tool_calls"][0]["id"] == told["tool_call_id"] == known
 
 
 def test_an_answer_of_nothing_is_no_message() -> None:
@@ -278,76 +280,120 @@ def test_an_answer_of_nothing_is_no_message() -> None:
     ]
 
 
-BEYOND: dict[str, tuple[dict[str, Any], str]] = {
-    "a field that nobody knows": ({"novel": 1}, "novel: this field"),
-    "an image of the system": (
-        {"system": [{"type": "image", "source": {"type": "url", "url": "https://a.example"}}]},
-        "system: what is no text",
-    ),
-    "a container": ({"container": "c"}, "container: this field"),
-    "servers of tools": ({"mcp_servers": []}, "mcp_servers: this field"),
-    "filling a cache": ({"max_tokens": 0}, "max_tokens: 0, which only fills a cache,"),
+TOOLS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "a container": ({"container": "c"}, ("container",)),
+    "servers of tools": ({"mcp_servers": [{"type": "url"}]}, ("mcp_servers",)),
+    "no servers of tools": ({"mcp_servers": []}, ()),
     "a tool of Anthropic's": (
         {"tools": [TOOL, {"type": "web_search_20260318", "name": "web_search"}]},
-        "tools[1]: Anthropic's tool 'web_search_20260318'",
+        ("tools[1]: Anthropic's tool 'web_search_20260318'",),
     ),
     "a tool for tools": (
         {"tools": [{**TOOL, "allowed_callers": ["code_execution_20260521"]}]},
-        "tools[0]: a tool for Anthropic's tools",
+        ("tools[0]: a tool for Anthropic's tools",),
     ),
+    "a tool of the client's": ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, ()),
 }
+PDF = {"type": "base64", "media_type": "application/pdf", "data": "A"}
+FOUND = {"type": "web_search_result", "title": "T", "url": "https://a.example/t"}
 BLOCKS: dict[str, tuple[str, dict[str, Any], str]] = {
     "an image by id": (
         "user",
         {"type": "image", "source": {"type": "file", "file_id": "f"}},
-        ": an image by 'file'",
+        "[image: f]",
     ),
     "a document by URL": (
         "user",
-        {"type": "document", "source": {"type": "url", "url": "https://a.example"}},
-        ": a document by 'url'",
+        {"type": "document", "title": "T", "source": {"type": "url", "url": "https://a.example"}},
+        "[document: T\nhttps://a.example]",
     ),
-    "a document in a result": (
+    "a document by id": (
         "user",
-        {
-            "type": "tool_result",
-            "tool_use_id": "a",
-            "content": [
-                {
-                    "type": "document",
-                    "source": {"type": "base64", "media_type": "application/pdf", "data": "A"},
-                }
-            ],
-        },
-        ": a document in a tool's result",
+        {"type": "document", "source": {"type": "file", "file_id": "f"}},
+        "[document: f]",
     ),
-    "a block of a result": (
+    "a result of a search": (
         "user",
-        {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "tool_reference"}]},
-        ".content[0]: a block 'tool_reference'",
+        {"type": "search_result", "source": "s", "title": "T", "content": [{"text": "x"}]},
+        "[search_result: T\ns\nx]",
     ),
-    "an upload": (
-        "user",
-        {"type": "container_upload", "file_id": "f"},
-        ": a block 'container_upload'",
+    "an upload": ("user", {"type": "container_upload", "file_id": "f"}, "[container_upload: f]"),
+    "a search": (
+        "assistant",
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}},
+        '[server_tool_use: web_search\n{"query":"q"}]',
     ),
-    "a compaction": ("assistant", {"type": "compaction", "content": "c"}, ": a block 'compaction'"),
+    "what was found": (
+        "assistant",
+        {"type": "web_search_tool_result", "tool_use_id": "s", "content": [FOUND]},
+        "[web_search_tool_result: T\nhttps://a.example/t]",
+    ),
+    "what code printed": (
+        "assistant",
+        {"type": "code_execution_tool_result", "tool_use_id": "s", "content": {"stdout": "1\n"}},
+        "[code_execution_tool_result: 1\n]",
+    ),
+    "a compaction": ("assistant", {"type": "compaction", "content": "c"}, "[compaction: c]"),
+    "a block that nobody knows": ("assistant", {"type": "novel", "at": 1}, "[novel]"),
 }
 
 
-@pytest.mark.parametrize("name", BEYOND)
-def test_what_only_anthropic_knows_is_listed_by_its_place(name: str) -> None:
-    fields, what = BEYOND[name]
+@pytest.mark.parametrize("name", TOOLS)
+def test_what_only_anthropic_can_do_is_listed_by_its_place(name: str) -> None:
+    fields, what = TOOLS[name]
+    found = original_of(**fields)
 
-    assert original_of(**fields).beyond == (what,)
+    assert (found.foreign, found.beyond) == (what, ())
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_a_block_that_only_anthropic_knows_is_listed_by_its_place(name: str) -> None:
-    role, block, what = BLOCKS[name]
-    found = original_of(messages=[*HELLO["messages"], {"role": role, "content": [block]}])
+def test_a_block_that_only_anthropic_knows_becomes_a_text(name: str) -> None:
+    role, block, said = BLOCKS[name]
+    found = parse(messages=[*HELLO["messages"], {"role": role, "content": [block]}])
 
-    assert found.beyond == (f"messages[1].content[0]{what}",)
+    assert getattr(found.messages[1], "content", None) == said
+    assert found.original is not None
+    assert found.original.shortened == (block["type"],)
+
+
+def test_a_result_says_what_it_cannot_hold() -> None:
+    blocks = [
+        {"type": "tool_reference", "tool_name": "t"},
+        {"type": "image", "source": {"type": "url", "url": "https://a.example/i.png"}},
+        {"type": "document", "title": "T", "source": PDF},
+        {"type": "document", "source": {"type": "content", "content": "words"}},
+    ]
+    use = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": blocks}
+    _, _, told, user = messages(
+        ("user", "a"), ("assistant", [use]), ("user", [result, text("go on")])
+    )
+
+    assert told["content"] == [
+        text("[tool_reference: t]"),
+        {"type": "image_url", "image_url": {"url": "https://a.example/i.png"}},
+        text("[document: T]"),
+        text("words"),
+    ]
+    assert [part["type"] for part in user["content"]] == ["file", "text"]
+
+
+def test_a_long_block_is_shortened() -> None:
+    block = {"type": "novel", "content": [{"text": "x" * 1500}] * 1000}
+    found = parse(messages=[{"role": "assistant", "content": [block]}])
+
+    assert len(str(getattr(found.messages[0], "content", ""))) < 2100
+
+
+def test_what_the_client_relies_on_is_beyond_others() -> None:
+    assert original_of(max_tokens=0).beyond == ("max_tokens: 0, which only fills a cache,",)
+    assert original_of(inference_geo="eu").beyond == ("inference_geo: this field",)
+
+
+def test_what_nobody_knows_is_listed() -> None:
+    found = original_of(novel=1, output_config={"effort": "low", "task_budget": {}})
+
+    assert found.ignored == ("novel", "output_config.task_budget")
 
 
 def test_what_others_can_do_without_is_listed() -> None:

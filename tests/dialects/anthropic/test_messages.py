@@ -125,13 +125,6 @@ def test_a_result_may_hold_images() -> None:
     assert turn["content"] == [result("i", [text("a"), {"type": "image", "source": source}])]
 
 
-def test_ids_of_other_providers_are_said_in_letters_that_the_api_takes() -> None:
-    found = turns(assistant(tool_calls=[call("functions.add:0")]), tool("functions.add:0", "1"))
-
-    assert found[0]["content"] == [use("functions_add_0")]
-    assert found[1]["content"] == [result("functions_add_0", "1")]
-
-
 def test_what_proves_thinking_goes_back_in_its_place() -> None:
     (turn,) = turns(
         assistant(

@@ -60,7 +60,7 @@ def said(*pieces: str, block: int = 0) -> list[Event]:
 
 def called(name: str, *pieces: str, block: int = 0, id: str = "") -> list[Event]:
     return [
-        ToolCallStart(block, id or f"call_{block}", name),
+        ToolCallStart(block, id or f"seseragi_{block}", name),
         *(ToolCallDelta(block, piece) for piece in pieces),
         ToolCallEnd(block, "".join(pieces) or "{}"),
     ]
@@ -258,7 +258,11 @@ COMPLETE: list[tuple[str, list[Any], list[Event]]] = [
             *(delta(1, "input_json_delta", partial_json="]"), stop(1), last("tool_use")),
         ],
         ended(
-            [ToolCallStart(0, "i", "f"), ToolCallStart(1, "call_1", "g"), ToolCallDelta(1, "[")],
+            [
+                ToolCallStart(0, "i", "f"),
+                ToolCallStart(1, "seseragi_1", "g"),
+                ToolCallDelta(1, "["),
+            ],
             [ToolCallDelta(0, "{}"), ToolCallEnd(0, "{}"), ToolCallDelta(1, "]")],
             [ToolCallEnd(1, "[]")],
             **TOOLS,

@@ -20,6 +20,8 @@ TEMPERATURE = "takes no temperature but 1 for a model that thinks: left out"
 TOP_P = "takes no top_p below 0.95 for a model that thinks: left out"
 FORCED = "takes no forced tool_choice for a model that thinks: 'auto' was sent"
 
+ONE = "takes only one of temperature and top_p for this model: {} was left out"
+
 TOOL = {"type": "function", "function": {"name": "f"}}
 BY_NAME = {"type": "function", "function": {"name": "f"}}
 OLD, NEWER, NEW = "claude-sonnet-4-5-20250929", "claude-opus-4-6", "claude-opus-5"
@@ -48,7 +50,25 @@ ROWS: list[Row] = [
     ("forced-4.6", NEWER, {**EFFORT, "tool_choice": "required"}, {"tool_choice": "auto"}, [FORCED]),
     ("forced-5", NEW, {**EFFORT, "tool_choice": "required"}, {"tool_choice": "any"}, []),
     ("not-forced", OLD, {**EFFORT, "tool_choice": "none"}, {"tool_choice": "none"}, []),
-    ("no-thought", OLD, {"temperature": 0, "top_p": 0.5}, {"temperature": 0, "top_p": 0.5}, []),
+    ("no-thought", OLD, {"temperature": 0}, {"temperature": 0}, []),
+    ("no-thought-p", OLD, {"top_p": 0.5}, {"top_p": 0.5}, []),
+    ("both", OLD, {"temperature": 0, "top_p": 0.5}, {"temperature": 0}, [ONE.format("top_p")]),
+    (
+        *("both-4.1", "claude-opus-4-1-20250805", {"temperature": 0.2, "top_p": 1}),
+        *({"temperature": 0.2}, [ONE.format("top_p")]),
+    ),
+    (
+        "both-1",
+        NEWER,
+        {"temperature": 1, "top_p": 0.5},
+        {"top_p": 0.5},
+        [ONE.format("temperature")],
+    ),
+    (
+        *("both-4.0", "claude-sonnet-4-20250514", {"temperature": 0, "top_p": 0.5}),
+        *({"temperature": 0, "top_p": 0.5}, []),
+    ),
+    ("both-mine", "mine", {"temperature": 0, "top_p": 0.5}, {"temperature": 0, "top_p": 0.5}, []),
     (
         *("no-effort", OLD, {"reasoning_effort": "none", "temperature": 0}),
         *({"temperature": 0}, []),

@@ -237,7 +237,11 @@ def test_turns_of_one_role_are_one_message_and_blank_ones_none() -> None:
 def test_results_may_be_images_or_nothing() -> None:
     image = {"format": "png", "source": {"bytes": "YQ=="}}
     (_, _, results) = turns(
-        *CALLED[:2],
+        CALLED[0],
+        {
+            "role": "assistant",
+            "tool_calls": [*CALLED[1]["tool_calls"], {**CALLED[1]["tool_calls"][0], "id": "u"}],
+        },
         {
             "role": "tool",
             "tool_call_id": "t",

@@ -183,7 +183,6 @@ def part(role: str, **fields: Any) -> dict[str, Any]:
         ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice: the demand for one function cannot be sent in Cohere's API"),
         (part("user", type="input_audio", input_audio={"data": "x", "format": "wav"}), "messages[1].content[1]: anything but text and images cannot be sent in Cohere's API"),
         (part("user", type="file", file={"file_data": PDF}), "messages[1].content[1]: anything but text and images cannot be sent in Cohere's API"),
-        (part("tool", **IMAGE), "messages[1].content[1]: anything but text cannot be sent in Cohere's API"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_said_is_refused(given: dict[str, Any], why: str) -> None:

@@ -171,13 +171,14 @@ def test_media_that_cannot_be_sent_are_refused(part: dict[str, Any], place: str,
 
 
 def test_thoughts_are_not_sent_back() -> None:
-    (sent,) = contents(
+    (sent, _) = contents(
         assistant(
             {"type": "reasoning", "text": "t", "signature": "S", "format": "of-another"},
             {"type": "text", "text": "a"},
             {"type": "opaque", "format": "of-another", "data": "D"},
             reasoning_content="t",
-        )
+        ),
+        *HI,
     )
     assert sent == {"role": "model", "parts": [{"text": "a"}]}
 
@@ -187,7 +188,7 @@ def signature(data: str, format: str = "gemini.thought_signature") -> dict[str, 
 
 
 def test_a_signature_goes_back_with_the_text_before_it() -> None:
-    (sent,) = contents(
+    (sent, _) = contents(
         assistant(
             {"type": "reasoning", "text": "t"},
             signature("1"),
@@ -196,7 +197,8 @@ def test_a_signature_goes_back_with_the_text_before_it() -> None:
             signature("2"),
             signature("3"),
             {"type": "refusal", "refusal": "c"},
-        )
+        ),
+        *HI,
     )
     assert sent["parts"] == [
         {"text": "", "thoughtSignature": "1"},
@@ -209,12 +211,13 @@ def test_a_signature_goes_back_with_the_text_before_it() -> None:
 
 def test_parts_of_googles_tools_go_back_as_they_came() -> None:
     part = {"toolCall": {"id": "t", "toolType": "X"}, "thoughtSignature": "S"}
-    (sent,) = contents(
+    (sent, _) = contents(
         assistant(
             signature(json.dumps(part), "gemini.part"),
             signature("1"),
             {"type": "text", "text": "a"},
-        )
+        ),
+        *HI,
     )
     assert sent["parts"] == [part, {"text": "", "thoughtSignature": "1"}, {"text": "a"}]
 
@@ -260,8 +263,9 @@ def test_a_call_of_another_model_is_marked_as_one() -> None:
         ("i", "publishers/google/models/gemini-2.0-flash", "auto", False),
         ("i", "gemini-2.5-pro", "yes", True),
         ("i", "gemini-3.6-flash", "no", False),
-        ("call_0", "gemini-3.6-flash", "auto", False),
-        ("call_12", "gemini-3.6-flash", "yes", False),
+        ("seseragi_0", "gemini-3.6-flash", "auto", False),
+        ("seseragi_4fJ9qXw0V1cT8mYbR2nZkQ_12", "gemini-3.6-flash", "yes", False),
+        ("call_67055809", "gemini-3.6-flash", "auto", True),
         ("call_AbC", "gemini-3.6-flash", "auto", True),
     ],
 )
@@ -322,9 +326,10 @@ def test_the_results_of_a_turn_are_one_turn() -> None:
     ]
 
 
-def test_a_result_of_no_call_is_refused() -> None:
-    with pytest.raises(RequestError, match=r"messages\[1\].tool_call_id: no call before it has"):
-        contents(*HI, result("a", "x"))
+def test_a_result_of_no_call_is_said_by_the_user() -> None:
+    (turn,) = contents(*HI, result("a", "x"))
+
+    assert turn["parts"][1:] == [{"text": "Result of the tool call 'x':\n"}, {"text": "a"}]
 
 
 def test_arguments_that_are_no_object_are_refused() -> None:

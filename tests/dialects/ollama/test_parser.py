@@ -68,7 +68,7 @@ def thought(*pieces: str, block: int = 0) -> list[Event]:
 
 
 def called(name: str, arguments: str, block: int = 0, id: str | None = None) -> list[Event]:
-    start = ToolCallStart(block, id or f"call_{block}", name)
+    start = ToolCallStart(block, id or f"seseragi_{block}", name)
     deltas = [ToolCallDelta(block, arguments)] if arguments else []
     return [start, *deltas, ToolCallEnd(block, arguments or "{}")]
 

@@ -114,7 +114,7 @@ def test_calls_have_objects_for_arguments_and_results_name_their_tool() -> None:
         },
         {"role": "tool", "content": "r", "tool_name": "f", "tool_call_id": "i"},
         {"role": "tool", "content": "s", "images": [PNG], "tool_name": "g", "tool_call_id": "j"},
-        {"role": "tool", "content": "t", "tool_call_id": "k"},
+        {"role": "user", "content": "Result of the tool call 'k':\nt"},
     ]
 
 

@@ -8,6 +8,7 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from app.dialects.call_ids import show_call
 from app.dialects.front import Frame, Numbered
 from app.dialects.openai_chat.renderer import Renderer
 from app.dialects.openai_chat.result import render_result
@@ -467,7 +468,7 @@ def test_recorded_streams_come_out_as_their_truth_says(row):
             assert choice["refusal"] == (message.refusal or "")
             assert choice["reasoning"] == (message.model_extra or {}).get("reasoning_content", "")
             assert [
-                (call["id"], call["name"], call["arguments"])
+                (show_call(STREAM, call["id"]), call["name"], call["arguments"])
                 for call in tool_calls(played)
                 if call["choice"] == index
             ] == [

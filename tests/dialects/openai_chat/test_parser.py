@@ -96,7 +96,7 @@ def reasoning(*pieces: str, block: int = 0, **end: str) -> list[Event]:
 
 def call(name: str, *pieces: str, block: int = 0, id: str | None = None) -> list[Event]:
     return [
-        ToolCallStart(block, id or f"call_{block}", name),
+        ToolCallStart(block, id or f"seseragi_{block}", name),
         *(ToolCallDelta(block, piece) for piece in pieces),
         ToolCallEnd(block, "".join(pieces) or "{}"),
     ]
@@ -540,7 +540,7 @@ COMPLETE: list[tuple[str, list[Any], list[Event]]] = [
             chunk({}, "function_call"),
         ],
         [
-            *(ToolCallStart(0, "call_0", "f"), ToolCallDelta(0, "{}"), ToolCallEnd(0, "{}")),
+            *(ToolCallStart(0, "seseragi_0", "f"), ToolCallDelta(0, "{}"), ToolCallEnd(0, "{}")),
             *(ChoiceEnd("tool_calls", "function_call"), StreamEnd("completed", "tool_calls")),
         ],
     ),
@@ -1135,6 +1135,6 @@ def test_calls_of_one_answer_have_ids_of_their_own() -> None:
     fragments += [tool(0, "i", "f", "1}"), tool(1, "i", "g", "2}")]
     found = tool_calls(play([sse(*map(chunk, fragments), STOP)]))
 
-    assert [("i", "f", '{"a":1}'), ("call_1", "g", '{"b":2}')] == [
+    assert [("i", "f", '{"a":1}'), ("seseragi_1", "g", '{"b":2}')] == [
         (call["id"], call["name"], call["arguments"]) for call in found
     ]

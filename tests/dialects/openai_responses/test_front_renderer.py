@@ -9,6 +9,7 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from app.dialects.call_ids import show_call
 from app.dialects.front import Frame, Numbered
 from app.dialects.openai_responses.renderer import Renderer
 from app.dialects.openai_responses.result import is_response_id, render_result, response_id
@@ -478,7 +479,7 @@ def test_recorded_streams_come_out_as_their_truth_says(row):
         part["text"] for item in output if item["type"] == "reasoning" for part in item["summary"]
     )
     assert [
-        (call["id"], call["name"], call["arguments"])
+        (show_call(STREAM, call["id"]), call["name"], call["arguments"])
         for call in tool_calls(played)
         if call["choice"] == 0
     ] == [

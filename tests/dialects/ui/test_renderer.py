@@ -213,9 +213,9 @@ def test_free_text_for_a_tool_is_a_text():
 
 
 def test_made_up_ids_differ_from_one_answer_to_the_next():
-    start, *_ = between(ToolCallStart(0, "call_0", "weather"), ToolCallEnd(0, "{}"))
+    start, *_ = between(ToolCallStart(0, "seseragi_0", "weather"), ToolCallEnd(0, "{}"))
 
-    assert show_call(STREAM, "call_0") == start["toolCallId"]
+    assert show_call(STREAM, "seseragi_0") == start["toolCallId"]
 
 
 def test_tool_of_the_provider_has_its_output():
@@ -310,7 +310,7 @@ PROVED: list[Event] = [
     TextDelta(1, "Hi"),
     Opaque("gemini.signature", "yy", 1),
     TextEnd(1),
-    ToolCallStart(2, "call_2", "weather"),
+    ToolCallStart(2, "i2", "weather"),
     ToolCallEnd(2, '{"a": 1}'),
     Opaque("gemini.signature", "zz", 2),
 ]
@@ -332,14 +332,14 @@ def test_what_a_provider_wants_back_comes_back_by_the_client():
     ] == answer.content
     assert answer.tool_calls
     (call,) = answer.tool_calls
-    assert ("call_0", "weather", '{"a":1}') == (
+    assert ("i2", "weather", '{"a":1}') == (
         call.id,
         call.function.name,
         call.function.arguments,
     )
     assert call.opaque
     assert ("gemini.signature", "zz") == (call.opaque[0].format, call.opaque[0].data)
-    assert ToolMessage('{"sky":"blue"}', "call_0") == result
+    assert ToolMessage('{"sky":"blue"}', "i2") == result
 
 
 @pytest.mark.parametrize("row", recordings())

@@ -1,0 +1,289 @@
+"""Tool calls and their results, as the formats of upstreams want them.
+
+The formats agree on what follows what: after a turn that calls tools come the results of all
+its calls, at once, and no other results. Most refuse a conversation that is otherwise, such as
+that of an agent that was stopped within a call, or one whose beginning was left out. So the
+results are put after their calls, a call without a result is given one that says so, and a
+result without its call is said by the user.
+
+An id goes to the provider as the client says it, which is as the provider said it, unless
+the format cannot say it. Then it is a digest of itself: the same one in every turn.
+"""
+
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+import msgspec
+
+from app.requests import (
+    AssistantMessage,
+    AudioPart,
+    FilePart,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+
+_ANY: Final = re.compile(r".*", re.DOTALL)
+_NO_RESULT: Final = "There is no result: the call was interrupted."
+_GO_ON: Final = "Go on."
+
+
+class ExchangeForm(NamedTuple):
+    """What a format wants of calls and of the last turn."""
+
+    ids: re.Pattern[str] = _ANY
+    """The ids that it can say."""
+    short: bool = False
+    """Whether an id has nine letters and digits, as Mistral's have."""
+    unique: bool = False
+    """Whether two turns may not have calls of one id."""
+    astray: bool = False
+    """Whether a result may stand without its call, which the provider knows."""
+    images: bool = True
+    """Whether a result may hold images; else the user shows them, after the results."""
+    links: bool = True
+    """Whether an image in a result may be a URL that the provider has to fetch."""
+    prefill: bool = True
+    """Whether the last turn may be the assistant's, for the model to go on with."""
+
+
+class Exchange(NamedTuple):
+    """A conversation that a format takes, and what was changed of it."""
+
+    messages: list[Message]
+    changes: tuple[str, ...] = ()
+    """Each as the end of a sentence about the upstream."""
+
+
+_Part = TextPart | ImagePart | AudioPart | FilePart
+_Place = tuple[int, int]
+"""The number of a message, and that of a call in it."""
+
+
+def arrange(messages: list[Message], form: ExchangeForm) -> Exchange:
+    """Return a conversation as a format takes it."""
+    changes: list[str] = []
+    if not _is_arranged(messages, form):
+        messages = list(_Arranged(messages, form, changes))
+    if not form.prefill and messages and _is_said(messages[-1]):
+        messages = [*messages, UserMessage(_GO_ON)]
+        changes.append(f"takes no last message of the assistant: {_GO_ON!r} was sent after it")
+    return Exchange(messages, tuple(changes))
+
+
+def _is_arranged(messages: list[Message], form: ExchangeForm) -> bool:
+    """Return whether all calls and results are as the format takes them, as in most requests."""
+    matches, unique = form.ids.fullmatch, form.unique
+    texts_only = not (form.images and form.links)
+    waiting: set[str] = set()
+    seen: set[str] = set()
+    for message in messages:
+        kind = type(message)
+        if kind is ToolMessage:
+            if message.tool_call_id not in waiting:  # type: ignore[union-attr]  # it is one
+                return False
+            if texts_only and type(message.content) is list:
+                return False
+            waiting.remove(message.tool_call_id)  # type: ignore[union-attr]  # as above
+        elif waiting:
+            return False
+        elif kind is AssistantMessage:
+            for call in message.tool_calls or ():  # type: ignore[union-attr]  # as above
+                if call.id in waiting or (unique and call.id in seen) or not matches(call.id):
+                    return False
+                waiting.add(call.id)
+            if unique:
+                seen |= waiting
+    # Calls that nothing follows are not interrupted yet.
+    return not waiting or type(messages[-1]) is AssistantMessage
+
+
+def _is_said(message: Message) -> bool:
+    """Return whether a message is the assistant's, and asks for nothing."""
+    return isinstance(message, AssistantMessage) and not message.tool_calls
+
+
+class _Arranged:
+    """Finds the call of each result, then gives the messages in their order."""
+
+    def __init__(self, messages: list[Message], form: ExchangeForm, changes: list[str]) -> None:
+        self._messages = messages
+        self._form = form
+        self._changes = changes
+        self._results: dict[_Place, int] = {}
+        """The numbers of the messages that answer the calls."""
+        self._astray: set[int] = set()
+        self._images: list[_Part] = []
+        """Those of results, to be shown by the user."""
+        self._renamed_in: set[int] = set()
+        """The numbers of the messages with a call that is sent under another id."""
+        self._ids = self._rename()
+        self._find_results()
+
+    def __iter__(self) -> Iterator[Message]:
+        calling: list[_Place] = []
+        for number, message in enumerate(self._messages):
+            if isinstance(message, AssistantMessage):
+                if self._images:
+                    yield from self._show()
+                for index, _ in enumerate(message.tool_calls or ()):
+                    calling.append((number, index))
+                yield self._renamed(message, number) if number in self._renamed_in else message
+                continue
+            if calling:
+                yield from self._answer(calling)
+                calling = []
+            if isinstance(message, ToolMessage):
+                if number in self._astray:
+                    yield from self._say(message)
+            elif isinstance(message, UserMessage):
+                yield self._add_images(message)
+            else:
+                yield from self._show()
+                yield message
+        # Calls that nothing follows are not interrupted yet.
+        yield from self._answer(calling, every=False)
+        yield from self._show()
+
+    def _show(self) -> Iterator[Message]:
+        """Give the message of the user with the images of the results before it."""
+        images, self._images = self._images, []
+        if images:
+            yield UserMessage(images)
+
+    def _add_images(self, message: UserMessage) -> UserMessage:
+        """Give a message of the user, with the images of the results before it."""
+        images, self._images = self._images, []
+        if not images:
+            return message
+        said = message.content
+        parts = [TextPart(said)] if isinstance(said, str) else said
+        return msgspec.structs.replace(message, content=[*images, *parts])
+
+    def _take_images(self, result: ToolMessage) -> ToolMessage:
+        """Take the images out of a result, and say where they are."""
+        images = [part for part in result.content if isinstance(part, ImagePart)]
+        if not images:
+            return result
+        texts = [part for part in result.content if isinstance(part, TextPart)]
+        head = f"What the tool call {result.tool_call_id[:80]!r} shows:"
+        self._images += [TextPart(head), *images]
+        texts.append(TextPart("[Its images are in the next message.]"))
+        # As one text, which every host takes.
+        return msgspec.structs.replace(result, content="\n".join(part.text for part in texts))
+
+    def _answer(self, calling: list[_Place], *, every: bool = True) -> Iterator[Message]:
+        """Give the results of a turn's calls in their order, then those that there are not."""
+        found = sorted((self._results[place], place) for place in calling if place in self._results)
+        for number, place in found:
+            result = self._messages[number]
+            assert isinstance(result, ToolMessage)  # noqa: S101  (for mypy)
+            told = self._ids[place]
+            if told != result.tool_call_id:
+                result = msgspec.structs.replace(result, tool_call_id=told)
+            if not self._form.links:
+                result = self._name_links(result)
+            yield result if self._form.images else self._take_images(result)
+        for place in calling:
+            if place not in self._results and (every or found):
+                self._note("takes no tool call without a result: one that says so was sent")
+                yield ToolMessage(_NO_RESULT, self._ids[place], is_error=True)
+
+    def _name_links(self, result: ToolMessage) -> ToolMessage:
+        """Say the URLs of the images that the provider cannot fetch."""
+        content = result.content
+        if isinstance(content, str) or not any(map(_is_link, content)):
+            return result
+        self._note("takes no image by its URL in the result of a tool: the URL was sent")
+        parts = [_name_link(part) if _is_link(part) else part for part in content]
+        return msgspec.structs.replace(result, content=parts)
+
+    def _say(self, result: ToolMessage) -> Iterator[Message]:
+        """Give a result without its call."""
+        if self._form.astray:
+            yield result
+            return
+        self._note("takes no result without its tool call: it was sent as the user's text")
+        head = TextPart(f"Result of the tool call {result.tool_call_id[:80]!r}:\n")
+        content = result.content
+        parts = [TextPart(content)] if isinstance(content, str) else content
+        yield self._add_images(UserMessage([head, *parts]))
+
+    def _note(self, change: str) -> None:
+        if change not in self._changes:
+            self._changes.append(change)
+
+    def _find_results(self) -> None:
+        """Match results and calls: a result is that of the latest call with its id."""
+        waiting: dict[str, list[_Place]] = {}
+        for number, message in enumerate(self._messages):
+            if isinstance(message, AssistantMessage):
+                for index, call in enumerate(message.tool_calls or ()):
+                    places = waiting.setdefault(call.id, [])
+                    if places and places[0][0] != number:
+                        places.clear()
+                    places.append((number, index))
+            elif isinstance(message, ToolMessage):
+                if places := waiting.get(message.tool_call_id, []):
+                    self._results[places.pop(0)] = number
+                else:
+                    self._astray.add(number)
+
+    def _rename(self) -> dict[_Place, str]:
+        """Choose the id that each call is sent with."""
+        form = self._form
+        said = [
+            ((number, index), call.id)
+            for number, message in enumerate(self._messages)
+            if isinstance(message, AssistantMessage)
+            for index, call in enumerate(message.tool_calls or ())
+        ]
+        taken = {name for _, name in said if form.ids.fullmatch(name)}
+        counts: dict[str, int] = {}
+        """How often each id came."""
+        found: dict[_Place, str] = {}
+        sent: dict[tuple[str, int], str] = {}
+        for place, name in said:
+            nth = counts.get(name, 0) if form.unique else 0
+            counts[name] = counts.get(name, 0) + 1
+            if nth == 0 and name in taken:
+                found[place] = name
+                continue
+            if (name, nth) not in sent:
+                sent[name, nth] = _digest(name, nth, short=form.short, taken=taken)
+                taken.add(sent[name, nth])
+            found[place] = sent[name, nth]
+            self._renamed_in.add(place[0])
+        return found
+
+    def _renamed(self, message: AssistantMessage, number: int) -> AssistantMessage:
+        renamed: list[ToolCall] = [
+            msgspec.structs.replace(call, id=self._ids[number, index])
+            for index, call in enumerate(message.tool_calls or ())
+        ]
+        return msgspec.structs.replace(message, tool_calls=renamed)
+
+
+def _is_link(part: TextPart | ImagePart) -> bool:
+    return isinstance(part, ImagePart) and part.image_url.url.startswith(("https:", "http:"))
+
+
+def _name_link(part: TextPart | ImagePart) -> TextPart | ImagePart:
+    return TextPart(f"[image: {part.image_url.url}]") if isinstance(part, ImagePart) else part
+
+
+def _digest(id: str, nth: int, *, short: bool, taken: set[str]) -> str:
+    """Return an id for the nth call of an id: one that no other call has."""
+    salt = 0
+    while True:
+        digest = sha256(f"{salt} {nth} {id}".encode(errors="replace")).hexdigest()
+        told = digest[:9] if short else f"call_{digest[:32]}"
+        if told not in taken:
+            return told
+        salt += 1
