@@ -194,7 +194,8 @@ async def test_response_in_the_background_that_fails_says_so():
         upstream.script = reply("503 Busy", "{}")
         response = await client.responses.create(**ASK, background=True)
         stream = await client.responses.retrieve(response.id, stream=True)
-        assert "response.failed" == [one.type async for one in stream][-1]
+        with pytest.raises(openai.APIError, match="overloaded"):
+            [one async for one in stream]
         found = await client.responses.retrieve(response.id)
 
         assert found.error is not None
@@ -205,16 +206,17 @@ async def test_cancelled_response_keeps_what_it_said():
     async with serve() as (upstream, _, client):
         upstream.script = [head(), send(text("Hi")), Hold()]
         stream = await client.responses.create(**ASK, background=True, stream=True)
-        seen = []
-        async for one in stream:
-            seen.append(one)
-            if one.type == "response.output_text.delta":
-                cancelled = await client.responses.cancel(seen[0].response.id)
+        seen: list[Any] = []
+        with pytest.raises(openai.APIError) as stopped:
+            async for one in stream:
+                seen.append(one)
+                if one.type == "response.output_text.delta":
+                    cancelled = await client.responses.cancel(seen[0].response.id)
         again = await client.responses.cancel(cancelled.id)
 
         assert ("cancelled", "Hi") == (cancelled.status, cancelled.output_text)
         assert cancelled == again
-        assert ("response.incomplete", "cancelled") == (seen[-1].type, seen[-1].response.status)
+        assert ("cancelled", "cancelled") == (stopped.value.code, stopped.value.type)
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 2)
 
 
@@ -349,16 +351,43 @@ async def test_errors_before_the_answer_are_raised():
         assert "previous_response_id" == refused.value.param
 
 
-async def test_failure_in_the_answer_is_its_last_event():
+async def test_failure_in_the_answer_is_raised():
     async with serve() as (upstream, _, client):
         upstream.script = [head(), send(text("Hi"))]
         stream = await client.responses.create(**ASK, stream=True)
-        *_, last = [one async for one in stream]
-        assert "response.failed" == last.type
-        assert last.response.error is not None
-        assert "upstream_truncated" == last.response.error.type
+        with pytest.raises(openai.APIError) as failed:
+            [one async for one in stream]
+        assert ("server_error", "upstream_truncated") == (failed.value.code, failed.value.type)
         with pytest.raises(openai.InternalServerError):
             await client.responses.create(**ASK)
+
+
+@pytest.mark.parametrize("ending", ["failed", "incomplete"])
+async def test_error_comes_before_the_last_event_and_is_numbered(ending):
+    async with serve() as (upstream, relay, _):
+        upstream.script = [head(), send(text("Hi")), *([] if ending == "failed" else [Hold()])]
+        body = {**ASK, "background": True, "stream": True}
+        async with relay.client.stream("POST", PATH, json=body) as answer:
+            if ending == "incomplete":
+                (stream,) = relay.hub._runs
+                await relay.hub.cancel(stream)
+            sent = [json.loads(one.data) for one in await read_messages(answer)]
+        path = f"{PATH}/{sent[0]['response']['id']}"
+        for after, left in ((len(sent) - 3, 2), (len(sent) - 2, 1), (len(sent) - 1, 0)):
+            asked = {"stream": "true", "starting_after": after}
+            async with relay.client.stream("GET", path, params=asked) as answer:
+                rest = [json.loads(one.data) for one in await read_messages(answer)]
+            assert sent[len(sent) - left :] == rest
+
+        *_, error, last = sent
+        assert ("error", f"response.{ending}") == (error["type"], last["type"])
+        assert [*range(len(sent))] == [one["sequence_number"] for one in sent]
+        flat = {name: error[name] for name in ("code", "message", "param")}
+        assert {**flat, "type": error["error"]["type"]} == error["error"]
+        if ending == "failed":
+            assert {**last["response"]["error"], "param": None} == error["error"]
+        else:
+            assert ("cancelled", "cancelled") == (error["code"], last["response"]["status"])
 
 
 async def test_client_that_leaves_can_come_back():

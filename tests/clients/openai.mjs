@@ -45,7 +45,7 @@ found.cutHelper = await failure(client.chat.completions.stream({ ...usual, model
 
 const response = await client.responses.stream({ model, input: 'hello' }).finalResponse();
 found.response = [response.status, response.output_text];
-found.failed = (await client.responses.stream({ model: 'openai/cut', input: 'hello' }).finalResponse().catch((error) => ({ status: `${error}` }))).status;
+found.failed = await failure(client.responses.stream({ model: 'openai/cut', input: 'hello' }).finalResponse());
 
 const background = await client.responses.create({ model: 'openai/paced', input: 'hello', background: true });
 found.background = background.status;

@@ -1,4 +1,9 @@
-"""The events of a Responses stream, numbered from 0: one less than the number of the frame."""
+"""The events of a Responses stream, numbered from 0: one less than the number of the frame.
+
+An answer that did not complete has the event `error` before its last one, as OpenAI's own has:
+the official clients raise at nothing else, and frameworks on top of them would take the
+text so far for all of it.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,7 +11,7 @@ from typing import Any
 import msgspec
 
 from app.dialects.front import Frame
-from app.dialects.openai_responses.result import Response, settle
+from app.dialects.openai_responses.result import Response, render_error_event, settle
 from app.events import Event, StreamEnd, StreamStart, StreamTarget
 
 _encode = msgspec.json.Encoder().encode
@@ -36,6 +41,8 @@ class Renderer:
                 response.feed(event)
                 for kind, fields in settle(response):
                     yield self._frame(kind, fields)
+                if (error := render_error_event(event)) is not None:
+                    yield self._frame("error", error)
                 # There is no event of its own for a response that someone stopped.
                 cancelled = response.status == "cancelled"
                 yield self._state("incomplete" if cancelled else response.status)

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from app.dialects.ending import parse_end
 from app.dialects.openai_responses.calls import parse_label
 from app.dialects.openai_responses.output import Output
 from app.dialects.public_ids import public_token
@@ -163,6 +164,21 @@ def settle(response: Response) -> list[tuple[str, dict[str, Any]]]:
         case _:  # it failed
             response.output.abandon()
             return []
+
+
+def render_error_event(end: StreamEnd) -> dict[str, Any] | None:
+    """Return the fields of the event `error` of an answer that did not complete, else None.
+
+    OpenAI's schema has them flat, its streams have them in an object: some clients read the one,
+    some the other.
+    """
+    failed = parse_end(end)
+    if failed is None:
+        return None
+    error = {**_error(failed.info()), "param": None}
+    if _status(end) == "cancelled":
+        error["code"] = "cancelled"  # the codes of a response have no word for it
+    return {"code": error["code"], "message": error["message"], "param": None, "error": error}
 
 
 def _status(end: StreamEnd) -> Status:

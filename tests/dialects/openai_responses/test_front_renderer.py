@@ -123,6 +123,8 @@ def check(events: list[Event]) -> dict[str, Any]:
         assert items == response["output"]
     assert render_result(STREAM, events) == response
     assert response["status"] in ("completed", "incomplete", "cancelled", "failed")
+    raising = response["status"] in ("cancelled", "failed")
+    assert [len(kinds) - 2] * raising == [n for n, kind in enumerate(kinds) if kind == "error"]
     return response
 
 
@@ -330,7 +332,14 @@ def test_call_of_an_answer_that_was_cut_is_never_done():
 def test_every_code_is_an_error_of_the_format(code):
     events = [*START, StreamEnd("failed", "error", None, ErrorInfo(code, "x", False))]
 
-    assert code == check(events)["error"]["type"]
+    error = check(events)["error"]
+    told = payloads(events)[-2]
+
+    assert code == error["type"]
+    assert {**error, "param": None} == told["error"]
+    assert {"code": error["code"], "message": "x", "param": None} == {
+        name: told[name] for name in ("code", "message", "param")
+    }
 
 
 def test_stopped_answer_keeps_its_text_and_is_cancelled():
