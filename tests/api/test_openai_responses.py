@@ -207,11 +207,16 @@ async def test_cancelled_response_keeps_what_it_said():
         upstream.script = [head(), send(text("Hi")), Hold()]
         stream = await client.responses.create(**ASK, background=True, stream=True)
         seen: list[Any] = []
-        with pytest.raises(openai.APIError) as stopped:
+
+        async def stop_at_the_text() -> None:
             async for one in stream:
                 seen.append(one)
                 if one.type == "response.output_text.delta":
-                    cancelled = await client.responses.cancel(seen[0].response.id)
+                    await client.responses.cancel(seen[0].response.id)
+
+        with pytest.raises(openai.APIError) as stopped:
+            await stop_at_the_text()
+        cancelled = await client.responses.retrieve(seen[0].response.id)
         again = await client.responses.cancel(cancelled.id)
 
         assert ("cancelled", "Hi") == (cancelled.status, cancelled.output_text)
@@ -374,7 +379,7 @@ async def test_error_comes_before_the_last_event_and_is_numbered(ending):
             sent = [json.loads(one.data) for one in await read_messages(answer)]
         path = f"{PATH}/{sent[0]['response']['id']}"
         for after, left in ((len(sent) - 3, 2), (len(sent) - 2, 1), (len(sent) - 1, 0)):
-            asked = {"stream": "true", "starting_after": after}
+            asked: dict[str, Any] = {"stream": "true", "starting_after": after}
             async with relay.client.stream("GET", path, params=asked) as answer:
                 rest = [json.loads(one.data) for one in await read_messages(answer)]
             assert sent[len(sent) - left :] == rest

@@ -1,0 +1,153 @@
+"""No client takes an answer that was cut, failed, stopped or lost for a whole one.
+
+Real clients ask a real relay, and what each shows is its row in docs/clients/frameworks.md.
+Those that no environment of the tests has are asked by hand: see `probe`.
+"""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.families.probe import COLUMNS, NOTHING, probe
+from tests.needs import file, program
+from tests.serving import serve_relay
+from tests.test_docs import block
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+PAGE = "docs/clients/frameworks.md"
+PYTHON = HERE / ".venv" / "bin" / "python"
+HOW = "run .ci/run, or its lines of tests/clients/families"
+
+FAMILIES = {
+    "openai 3, Chat Completions": ("ours", "openai-chat"),
+    "openai 3, `chat.completions.stream`": ("ours", "openai-chat-helper"),
+    "openai 3, Responses": ("ours", "openai-responses"),
+    "openai 3, `responses.stream`": ("ours", "openai-responses-helper"),
+    "openai 2, Chat Completions": ("families", "openai-chat"),
+    "openai 2, Responses": ("families", "openai-responses"),
+    "openai 1, Chat Completions": ("older", "openai-chat"),
+    "openai 1, Responses": ("older", "openai-responses"),
+    "openai 1, `responses.stream`": ("older", "openai-responses-helper"),
+    "anthropic 2": ("ours", "anthropic"),
+    "anthropic 2, `messages.stream`": ("ours", "anthropic-helper"),
+    "LangChain 1, Chat Completions": ("families", "langchain-chat"),
+    "LangChain 1, Responses": ("families", "langchain-responses"),
+    "LlamaIndex 0.14, `OpenAILike`": ("families", "llama-index-chat"),
+    "LlamaIndex 0.14, `OpenAIResponses`": ("families", "llama-index-responses"),
+    "pydantic-ai 2, Chat Completions": ("families", "pydantic-ai-chat"),
+    "pydantic-ai 2, Responses": ("families", "pydantic-ai-responses"),
+    "openai for Node.js 7, Chat Completions": ("node", "openai-node-chat"),
+    "openai for Node.js 7, `chat.completions.stream`": ("node", "openai-node-chat-helper"),
+    "openai for Node.js 7, Responses": ("node", "openai-node-responses"),
+    "openai for Node.js 7, `responses.stream`": ("node", "openai-node-responses-helper"),
+    "Anthropic's for Node.js 1": ("node", "anthropic-node"),
+    "LangChain.js 1, Chat Completions": ("node", "langchain-js-chat"),
+    "LangChain.js 1, Responses": ("node", "langchain-js-responses"),
+    "AI SDK 5, OpenAI (Responses)": ("node", "ai-5-responses"),
+    "AI SDK 5, OpenAI `.chat`": ("node", "ai-5-chat"),
+    "AI SDK 5, Anthropic": ("node", "ai-5-anthropic"),
+    "AI SDK 5, `useChat`": ("node", "ai-5-ui"),
+    "AI SDK 6, OpenAI (Responses)": ("node", "ai-6-responses"),
+    "AI SDK 6, OpenAI `.chat`": ("node", "ai-6-chat"),
+    "AI SDK 6, Anthropic": ("node", "ai-6-anthropic"),
+    "AI SDK 6, `useChat`": ("node", "ai-6-ui"),
+    "AI SDK 7, OpenAI (Responses)": ("node", "ai-7-responses"),
+    "AI SDK 7, OpenAI `.chat`": ("node", "ai-7-chat"),
+    "AI SDK 7, Anthropic": ("node", "ai-7-anthropic"),
+    "AI SDK 7, `useChat`": ("node", "ai-7-ui"),
+    "AG-UI 1, `HttpAgent`": ("node", "ag-ui"),
+    "`seseragi.js`": ("node", "seseragi"),
+}
+"""The names of the rows: the environment, and the client of its program."""
+
+BY_HAND = {"agents", "agno", "haystack", "litellm", "semantic-kernel"}
+"""The examples of clients that are too large to install for every run of the tests."""
+
+SNIPPETS = [
+    *("langchain", "llamaindex", "pydantic-ai", "langchain-js", "ai-sdk"),
+    *sorted(BY_HAND),
+]
+
+
+def command(environment: str) -> tuple[list[str], dict[str, str]]:
+    """Return the program that has the clients of an environment, and its variables."""
+    match environment:
+        case "node":
+            node = program("node")
+            file(HERE / "node_modules" / "@langchain" / "openai" / "package.json", how=HOW)
+            file(ROOT / "node_modules" / "openai" / "package.json", how="run npm ci")
+            return [node, str(HERE / "ask.mjs")], {}
+        case "ours":
+            return [sys.executable, str(HERE / "ask.py")], {}
+        case "older":
+            older = file(HERE / ".venv" / "openai1" / "openai", how=HOW).parent
+            return [str(file(PYTHON, how=HOW)), str(HERE / "ask.py")], {"PYTHONPATH": str(older)}
+        case _:
+            return [str(file(PYTHON, how=HOW)), str(HERE / "ask.py")], {}
+
+
+def rows() -> dict[str, list[str]]:
+    """Return the table of what clients show, by their names."""
+    _, _, table = (ROOT / PAGE).read_text(encoding="utf-8").partition("\n| client |")
+    lines = table.partition("\n\n")[0].splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert [*COLUMNS] == cells[0]
+    return {name: rest for name, *rest in cells[2:]}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_client_shows_what_was_not_completed(name):
+    environment, client = FAMILIES[name]
+    start, environ = command(environment)
+
+    assert rows()[name] == await probe([*start, client], environ)
+
+
+def test_no_client_shows_nothing():
+    table = rows()
+
+    assert FAMILIES.keys() <= table.keys()
+    assert [] == [name for name, cells in table.items() if any(NOTHING in cell for cell in cells)]
+    assert {len(COLUMNS)} == {len(cells) for cells in table.values()}
+
+
+@pytest.mark.parametrize("name", SNIPPETS)
+async def test_example_writes_the_whole_answer(name):
+    async with serve_relay() as relay:
+        code = block(name, PAGE)
+        assert 1 == code.count("localhost:8000")
+        code = code.replace("localhost:8000", f"127.0.0.1:{relay.port}")
+        if " from '" in code:
+            (node, _), _ = command("node")
+            start = [node, "--input-type=module", "--eval", code]
+        else:
+            python = os.environ.get("FAMILIES_PYTHON") if name in BY_HAND else None
+            if name in BY_HAND and python is None:
+                pytest.skip("FAMILIES_PYTHON names no environment that has this client")
+            start = [python or command("families")[0][0], "-X", "utf8", "-W", "ignore", "-c", code]
+        inherited = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
+        process = await asyncio.create_subprocess_exec(
+            *start, cwd=HERE, env=inherited, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        out, complaints = await asyncio.wait_for(process.communicate(), 60)
+        log: Any = relay.hub._log  # the demo's answer is one to the request as the client made it
+        (stream,) = log._entries._ended
+        answer = (await relay.client.get(f"/v1/streams/{stream}")).json()
+
+    assert 0 == process.returncode, complaints.decode()[-2000:]
+    assert ("completed", out.decode().removesuffix("\n")) == (answer["status"], answer["text"])
+    assert len(answer["text"]) > 100
+
+
+def test_every_example_of_the_page_is_run():
+    page = (ROOT / PAGE).read_text(encoding="utf-8")
+    found = re.findall(r"(?m)(?:^<!-- run: ([\w-]+) -->\n)?^```\w+$", page)
+
+    assert sorted(SNIPPETS) == sorted(found)
