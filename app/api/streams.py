@@ -19,6 +19,16 @@ from app.errors import RequestError, ServiceError
 from app.events import StreamEnd
 from app.hub import Hub
 
+CURSORS: Final = (
+    "after",
+    "lastEventId",
+    "lastEventID",
+    "last-event-id",
+    "Last-Event-ID",
+    "evs_last_event_id",
+)
+"""The names of a cursor in a query: ours, and those that libraries use which set no header."""
+
 NO_STORE: Final = {"cache-control": "no-store"}
 """What somebody said is kept by no cache; a client may keep it itself, and its tag."""
 
@@ -41,9 +51,10 @@ class Streams:
         start = read_query(request, "from")
         if start not in (None, "snapshot"):
             raise RequestError("invalid_request", f"from: use 'snapshot', not {start[:40]!r}")
-        number, suffix = read_query(request, "after"), read_query(request, "suffix")
-        cursor = last_event_id(request) or number
-        after = _cursor(cursor, front, stream) if cursor else 0
+        suffix = read_query(request, "suffix")
+        given = [last_event_id(request), *(read_query(request, name) for name in CURSORS)]
+        # The newest: a client that comes back may still have in its URL where it began.
+        after = max((_cursor(text, front, stream) for text in given if text), default=None)
         if start is not None and front.letter:
             raise RequestError("invalid_request", "from=snapshot is for the native format only")
         try:
@@ -53,10 +64,10 @@ class Streams:
             return await read_from(
                 reader,
                 front,
-                after,
+                after or 0,
                 policy=self._policy,
                 retry_ms=self._policy.retry(spread=self._hub.draining),
-                snapshot=start is not None and not cursor,
+                snapshot=start is not None and after is None,
                 suffix=suffix is not None,
             )
         except ServiceError as error:

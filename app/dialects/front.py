@@ -6,6 +6,8 @@ and a reader that comes back is given those after the one that it saw last.
 
 The id of a frame is `<stream>.<letter><n>`: n counts the frames of this dialect from 1, with
 a gap where a log has one, and the native dialect, whose frames are the events, has no letter.
+It is the last line of its frame: some clients take it for their cursor as soon as they have
+read that line, and would never ask again for a frame that was cut after it.
 """
 
 import re
@@ -60,7 +62,7 @@ class Numbered:
         """How many frames there were, those that were left out too."""
         self._skipped = 0
         self._renderer = renderer
-        self._prefix = f"id: {stream}.{letter}".encode()
+        self._id = f"\nid: {stream}.{letter}".encode()
         self._after = after
         self._retry = b"retry: %d\n" % retry_ms
 
@@ -79,7 +81,7 @@ class Numbered:
             return b""
         retry, self._retry = self._retry, b""
         name = b"event: %b\n" % frame.event.encode() if frame.event else b""
-        return b"%b%b%d\n%bdata: %b\n\n" % (retry, self._prefix, number, name, frame.data)
+        return b"%b%bdata: %b%b%d\n\n" % (retry, name, frame.data, self._id, number)
 
 
 class Asked(msgspec.Struct, frozen=True):

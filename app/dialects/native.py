@@ -41,8 +41,8 @@ from app.events import (
 )
 from app.requests import AssistantMessage
 
-LINES: Final = {kind: f"\nevent: {name}\ndata: ".encode() for kind, name in TYPES.items()}
-"""What stands between the number and the data of an event's frame."""
+LINES: Final = {kind: f"event: {name}\ndata: ".encode() for kind, name in TYPES.items()}
+"""What stands before the data of an event's frame."""
 
 
 class Renderer:
@@ -63,7 +63,7 @@ class Writer:
     """
 
     def __init__(self, stream: str, *, after: int = 0, retry_ms: int) -> None:
-        self._id = f"id: {stream}.".encode()
+        self._id = f"\nid: {stream}.".encode()
         self.begin = after
         self._number = after
         self._retry = b"retry: %d\n" % retry_ms
@@ -73,7 +73,7 @@ class Writer:
         if self._retry:
             return self.frame(self._number + 1, event)
         self._number += 1  # what `frame` does, without a call
-        return b"%b%d%b%b\n\n" % (self._id, self._number, LINES[type(event)], encode(event))
+        return b"%b%b%b%d\n\n" % (LINES[type(event)], encode(event), self._id, self._number)
 
     def skip(self, count: int) -> None:
         """Leave out so many numbers: those of events that were lost."""
@@ -83,7 +83,7 @@ class Writer:
         """Give the frame of an event further on, those between being left out."""
         self._number = number
         retry, self._retry = self._retry, b""
-        return b"%b%b%d%b%b\n\n" % (retry, self._id, number, LINES[type(event)], encode(event))
+        return b"%b%b%b%b%d\n\n" % (retry, LINES[type(event)], encode(event), self._id, number)
 
 
 def event_id(stream: str, number: int) -> str:

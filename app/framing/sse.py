@@ -198,6 +198,7 @@ def encode(
 ) -> bytes:
     """Write one event, with LF line ends, so that a decoder gives the same values back.
 
+    The id comes last: see `app.dialects.front`.
     `retry` is in milliseconds; an empty event name is the same as none. `data` may hold any
     text but CR: the format has no way to carry it (JSON text, which writes it as an escape,
     never holds one).
@@ -210,10 +211,6 @@ def encode(
         if not 0 <= retry <= MAX_RETRY_MS:
             raise ValueError(f"retry must be 0 to {MAX_RETRY_MS} ms, not {retry}")
         lines.append(f"retry: {retry}")
-    if id is not None:
-        if any(character in id for character in "\r\n\0"):
-            raise ValueError(f"an id cannot hold CR, LF or NUL: {id!r}")
-        lines.append(f"id: {id}")
     if event is not None:
         if "\r" in event or "\n" in event:
             raise ValueError(f"an event name cannot hold CR or LF: {event!r}")
@@ -221,4 +218,8 @@ def encode(
     if "\r" in data:
         raise ValueError("data cannot hold CR; encode it as JSON first")
     lines.extend(f"data: {line}" for line in data.split("\n"))
+    if id is not None:
+        if any(character in id for character in "\r\n\0"):
+            raise ValueError(f"an id cannot hold CR, LF or NUL: {id!r}")
+        lines.append(f"id: {id}")
     return ("\n".join(lines) + "\n\n").encode()

@@ -48,7 +48,7 @@ async def test_stream_has_the_headers_and_frames_of_the_protocol():
             lines = frame.decode().split("\n")
             if number == 1:
                 assert "retry: 1500" == lines.pop(0)
-            identity, name, data = lines
+            name, data, identity = lines
             event = json.loads(data.removeprefix("data: "))
             assert f"id: {stream}.{number}" == identity
             assert f"event: {event['type']}" == name
@@ -131,7 +131,7 @@ async def test_gate_opens_after_its_time_and_heartbeats_keep_the_line():
         assert 0.15 < waited < 0.6
         start, rest = raw.split(b"\n\n", 1)
         assert b"event: stream.start" in start
-        beats, rest = rest.split(b"id: ", 1)
+        beats, rest = rest.split(b"event: ", 1)
         assert 2 <= beats.count(b": hb\n") <= 6
         assert b"" == beats.replace(b": hb\n", b"")
         assert "ab" == text_of(events_of(Decoder().feed(raw)))

@@ -6,6 +6,7 @@ from tests.serving import HELLO, serve_relay
 
 TWICE = [
     ("/v1/streams/STREAM/events", "after"),
+    ("/v1/streams/STREAM/events", "lastEventId"),
     ("/v1/streams/STREAM/events", "format"),
     ("/v1/streams/STREAM/events", "from"),
     ("/v1/streams/STREAM/events", "suffix"),

@@ -28,7 +28,7 @@ def split(raw: bytes) -> tuple[list[bytes], bytes]:
 
 
 def id_of(frame: bytes) -> str:
-    return frame.split(b"\n", 1)[0].removeprefix(b"id: ").decode()
+    return frame.removesuffix(b"\n\n").rpartition(b"\nid: ")[2].decode()
 
 
 async def start(relay: Relay) -> str:

@@ -60,6 +60,35 @@ async def test_cursor_gives_the_rest_at_every_place():
             assert whole[number:] == by_header == by_query == by_number
 
 
+@pytest.mark.parametrize(
+    "name", ["lastEventId", "lastEventID", "last-event-id", "Last-Event-ID", "evs_last_event_id"]
+)
+async def test_cursor_has_the_names_that_libraries_give_it(name):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        accepted = await start(relay)
+        whole = await read(relay, accepted["events_url"])
+        for cursor in (whole[2].id, "3"):
+            assert whole[3:] == await read(relay, f"{accepted['events_url']}?{name}={cursor}")
+        assert whole == await read(relay, f"{accepted['events_url']}?{name}=")
+        other = await relay.client.get(accepted["events_url"], params={name: "st_other.3"})
+        assert (400, "invalid_request") == (other.status_code, other.json()["code"])
+
+
+@pytest.mark.parametrize(
+    ("header", "query"),
+    [(4, "after=2"), (2, "after=4"), (None, "after=2&lastEventId=4"), (3, "after=1&lastEventId=4")],
+)
+async def test_newest_of_several_cursors_counts(header, query):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = SLOW
+        accepted = await start(relay)
+        whole = await read(relay, accepted["events_url"])
+        after = None if header is None else whole[header - 1].id
+
+        assert whole[4:] == await read(relay, f"{accepted['events_url']}?{query}", after=after)
+
+
 async def test_end_of_a_stream_answers_204():
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = SLOW

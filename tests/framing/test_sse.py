@@ -440,10 +440,10 @@ def test_fields_that_are_not_given_are_not_sent() -> None:
     assert encode("a") == b"data: a\n\n"
 
 
-def test_fields_come_before_the_data() -> None:
+def test_fields_come_before_the_data_and_the_id_after_it() -> None:
     wire = encode("a\nb", event="e", id="1", retry=5)
 
-    assert wire == b"retry: 5\nid: 1\nevent: e\ndata: a\ndata: b\n\n"
+    assert wire == b"retry: 5\nevent: e\ndata: a\ndata: b\nid: 1\n\n"
 
 
 def test_id_that_is_not_given_leaves_the_last_and_an_empty_one_resets_it() -> None:

@@ -15,7 +15,7 @@ const END = { type: 'stream.end', status: 'completed', finish_reason: 'stop' };
 const EVENTS = [START, { type: 'text.start', block: 0 }, { type: 'text.delta', block: 0, text: 'せせらぎ🏞️\u2028𠮷' }, { type: 'text.end', block: 0 }, END];
 
 function frame(event, n) {
-  return `${n === 1 ? 'retry: 2000\n' : ''}id: st_x.${n}\nevent: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
+  return `${n === 1 ? 'retry: 2000\n' : ''}event: ${event.type}\ndata: ${JSON.stringify(event)}\nid: st_x.${n}\n\n`;
 }
 
 function frames(events) {
@@ -166,7 +166,7 @@ test('a connection closed without an answer becomes connection_failed', async (t
 // What the server sends before it goes, and how many whole events that is.
 const CUTS = [
   ['nothing', '', 0],
-  ['half a line', frames(EVENTS.slice(0, 2)) + 'id: st_x.3\nda', 2],
+  ['half a line', frames(EVENTS.slice(0, 2)) + 'event: text.delta\nda', 2],
   ['a frame without its blank line', frames(EVENTS).slice(0, -1), 4],
   ['half a character', Buffer.from(frames(EVENTS.slice(0, 3))).subarray(0, -10), 2],
   ['whole frames', frames(EVENTS.slice(0, 3)), 3],

@@ -21,8 +21,8 @@ export const EVENTS = eventsOf('せせらぎ', '🏞️\u2028𠮷', ' ends');
 
 /** Frames of the events after the cursor, as one connection carries them. */
 export function framesOf(events, { after = 0, retryMs = 1, stream = STREAM } = {}) {
-  return events.slice(after).map((event, at) => `${at === 0 ? `retry: ${retryMs}\n` : ''}id: ${stream}.${after + at + 1}\n`
-    + `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join('');
+  return events.slice(after).map((event, at) => `${at === 0 ? `retry: ${retryMs}\n` : ''}event: ${event.type}\n`
+    + `data: ${JSON.stringify(event)}\nid: ${stream}.${after + at + 1}\n\n`).join('');
 }
 
 export function head(stream = STREAM) {

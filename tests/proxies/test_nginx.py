@@ -27,7 +27,7 @@ from tests.upstream import (
 )
 
 GZIP = "gzip on; gzip_types *; gzip_min_length 0;"
-EVENT = "id: st_1.1\nevent: stream.start\ndata: {}\n\n"
+EVENT = "event: stream.start\ndata: {}\nid: st_1.1\n\n"
 EVENTS = "/v1/streams/st_1/events"
 
 

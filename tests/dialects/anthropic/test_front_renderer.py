@@ -483,6 +483,7 @@ def test_frames_after_any_cursor_are_the_rest() -> None:
 
     whole = write(0)
     frames = whole.split(b"\n\n")[:-1]
-    assert frames[2].startswith(b"id: st_T.a3\nevent: content_block_delta\n")
+    assert frames[2].startswith(b"event: content_block_delta\ndata: ")
+    assert frames[2].endswith(b"}\nid: st_T.a3")
     for after in range(len(frames) + 1):
         assert b"".join(frame + b"\n\n" for frame in frames[after:]) == write(after)
