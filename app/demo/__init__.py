@@ -5,9 +5,10 @@ a browser can be tried without a key and without a network. The same request alw
 the same bytes: nothing here reads a clock or a random number.
 
     request     the JSON body that a provider reads, and the errors it answers with
+    tools       which of a request's tools are called
     answers     what each model says: the list of models is here
     embeddings  what `demo-embedding` says
-    english, japanese, phrases, samples     the material of the answers
+    english, japanese, phrases, samples, patterns     the material of the answers
     wire        answers to bytes, with the pauses and the awkward cuts of a network
     transport   the httpx2 transport: mount it and use the client as with any provider
 """

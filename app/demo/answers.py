@@ -5,7 +5,7 @@ and English otherwise. Which wording it is depends on the prompt alone.
 """
 
 import re
-from itertools import cycle, islice, takewhile
+from itertools import cycle, islice
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -14,13 +14,14 @@ from msgspec.json import encode as to_json
 from app.demo.english import ENGLISH
 from app.demo.japanese import JAPANESE
 from app.demo.phrases import Phrases
-from app.demo.request import ApiError, DemoRequest, ToolChoice
+from app.demo.request import ApiError, DemoRequest
 from app.demo.samples import sample_json
+from app.demo.tools import MOST, chosen
 
 MODELS: Final[dict[str, str]] = {
     "demo": "Answers with text, emoji and code, in English or Japanese",
     "demo-reasoning": "Thinks first, then answers",
-    "demo-tools": "Calls up to two of the request's tools, or get_weather twice if it has none",
+    "demo-tools": "Calls up to two of the request's harmless tools, or get_weather if it has none",
     "demo-slow": "First token after 3 seconds, then four tokens a second",
     "demo-error": "Fails with HTTP 503 before the first byte",
     "demo-drop": "Loses the connection in the middle of a character",
@@ -30,7 +31,18 @@ MODELS: Final[dict[str, str]] = {
 
 LONG_PARAGRAPHS: Final = 60
 MAX_QUOTE: Final = 60
+MAX_TITLE: Final = 30
 MAX_RESULT: Final = 200
+MAX_RESULTS: Final = 8
+AGENT_TOOLS: Final = 3
+AGENT_INSTRUCTIONS: Final = 1000
+"""So many tools, or characters of instructions: it is an agent that asks, and not a page."""
+_TITLE: Final = re.compile(r"\btitles?\b|タイトル", re.IGNORECASE)
+_WEATHER: Final = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+}
 
 _JA: Final = "ぁ-ゖゝ-ヺー-ヿ々〆〇㐀-䶿一-鿿豈-\ufaffｦ-ﾟ\U00020000-\U0003ffff"
 _JAPANESE: Final = re.compile(f"[{_JA}]")
@@ -106,17 +118,30 @@ def _answer(request: DemoRequest, phrases: Phrases, variant: int) -> Answer:
 def _text(request: DemoRequest, phrases: Phrases, variant: int, quote: str) -> str:
     form = request.response_format
     if form is not None and form.json_schema is not None:
-        return sample_json(form.json_schema.schema or {}, quote, phrases.cities[0])
+        schema = form.json_schema.schema or {}
+        return sample_json(schema, quote, phrases.cities[0], optional=True)
     if form is not None and form.type == "json_object":
         language = "ja" if phrases is JAPANESE else "en"
         return to_json({"demo": True, "language": language, "quote": quote}).decode()
-    if request.model == "demo-tools" and request.messages[-1].role == "tool":
+    if request.has_results:
         return phrases.results.replace("{results}", _results(request, phrases))
+    if not request.tools and request.instructions and _asks_for_title(request):
+        return phrases.title.replace("{quote}", _quote(request.words, MAX_TITLE, phrases) or "…")
     if request.model == "demo-slow":
         return phrases.slow.replace("{quote}", quote)
     if request.model == "demo-long":
         return _long(phrases, variant)
+    if request.model == "demo-tools" and request.tools and request.tool_choice != "none":
+        return phrases.no_tool.replace("{quote}", quote)
+    if len(request.tools or []) >= AGENT_TOOLS or request.instructions >= AGENT_INSTRUCTIONS:
+        return phrases.brief.replace("{quote}", quote)
     return _usual(request, phrases, variant, quote)
+
+
+def _asks_for_title(request: DemoRequest) -> bool:
+    """Tell whether an application wants a name for a conversation."""
+    told = next(m.text for m in request.messages if m.role in ("system", "developer") and m.text)
+    return _TITLE.search(told[:4000]) is not None
 
 
 def _usual(request: DemoRequest, phrases: Phrases, variant: int, quote: str) -> str:
@@ -141,21 +166,20 @@ def _long(phrases: Phrases, variant: int) -> str:
 
 
 def _calls(request: DemoRequest, phrases: Phrases, quote: str) -> list[Call]:
-    if request.model != "demo-tools" or request.tool_choice == "none":
-        return []
-    if request.messages[-1].role == "tool":
-        return []
-    wanted = [(tool.function.name, tool.function.parameters or {}) for tool in request.tools or []]
-    if isinstance(request.tool_choice, ToolChoice):
-        wanted = [one for one in wanted if one[0] == request.tool_choice.function.name]
-    if not wanted:
-        city = {"type": "object", "properties": {"city": {"type": "string"}}}
-        wanted = [("get_weather", city)] * 2
-    most = 1 if request.parallel_tool_calls is False else 2
+    wanted = [(tool.function.name, tool.function.parameters or {}) for tool in chosen(request)]
+    if _shows_a_call(request):
+        wanted = [("get_weather", _WEATHER)] * (1 if request.parallel_tool_calls is False else MOST)
     return [
         Call(name, tokens(sample_json(parameters, quote, city)))
-        for (name, parameters), city in zip(wanted[:most], phrases.cities, strict=False)
+        for (name, parameters), city in zip(wanted, phrases.cities, strict=False)
     ]
+
+
+def _shows_a_call(request: DemoRequest) -> bool:
+    """Tell whether it is a page that wants to see a tool call, and has no tools of its own."""
+    asks = not request.tools and request.tool_choice != "none"
+    plain = not request.instructions and request.response_format is None
+    return request.model == "demo-tools" and asks and plain and not request.has_results
 
 
 def _results(request: DemoRequest, phrases: Phrases) -> str:
@@ -166,14 +190,13 @@ def _results(request: DemoRequest, phrases: Phrases) -> str:
         for call in message.tool_calls or []
         if call.function is not None
     }
-    results = [*takewhile(lambda message: message.role == "tool", reversed(request.messages))]
     before, after = phrases.result
     return "\n".join(
         before
         + names.get(message.tool_call_id or "", "tool")[:MAX_QUOTE]
         + after
         + _quote(message.text, MAX_RESULT, phrases)
-        for message in reversed(results)
+        for message in request.results[-MAX_RESULTS:]
     )
 
 

@@ -91,6 +91,12 @@ ENGLISH = Phrases(
             closing="Write again whenever you like 💧",
         ),
     ),
+    brief="This is the built-in demo of the Seseragi relay 🌊 There is no model behind it, so it "
+    "can do no work; but your message “{quote}” came through, and so did this answer.",
+    no_tool="This is the built-in demo of the Seseragi relay 🌊 You wrote: “{quote}”. All of your "
+    "tools change something, by their names; the demo calls such a tool only if `tool_choice` "
+    "asks for one.",
+    title="Demo: {quote}",
     reasoning="The user wrote “{quote}”. First, the language: I see no kana and no kanji, so "
     "English it is. Next, who am I? A demo without a model, and it is better to say so plainly "
     "than to pretend. Whoever asks is probably building a page and wants to see whether thoughts "

@@ -27,6 +27,11 @@ class Phrases(NamedTuple):
     turn: str
     ordinal: Callable[[int], str]
     variants: tuple[Variant, ...]
+    brief: str
+    """For an application that has its own instructions and tools, and may run what it is sent."""
+    no_tool: str
+    """Where none of the tools may be called."""
+    title: str
     reasoning: str
     slow: str
     cities: tuple[str, str]

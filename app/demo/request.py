@@ -60,9 +60,14 @@ class Message(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The words of the message; images and sounds are left out."""
+        return "\n".join(self.texts)
+
+    @property
+    def texts(self) -> list[str]:
+        """The words of the message, part by part."""
         if isinstance(self.content, list):
-            return "\n".join(part.text for part in self.content if part.text)
-        return self.content or ""
+            return [part.text for part in self.content if part.text]
+        return [self.content] if self.content else []
 
 
 class Function(Struct, frozen=True):
@@ -116,9 +121,45 @@ class DemoRequest(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What the user said last."""
-        said = [message.text for message in self.messages if message.role == "user"]
-        return said[-1] if said else ""
+        """What the user said last, in one text part; not what an agent has put around it."""
+        last = ""
+        for message in reversed(self.messages):
+            if message.role != "user":
+                continue
+            for text in reversed(message.texts):
+                if (said := _said(text)) is not None:
+                    return said
+                last = last or text
+        return last
+
+    @property
+    def instructions(self) -> int:
+        """How long what the application says to the model is."""
+        return sum(
+            len(text)
+            for message in self.messages
+            if message.role in ("system", "developer")
+            for text in message.texts
+        )
+
+    @property
+    def results(self) -> list[Message]:
+        """What tools have answered since the model called them, in order.
+
+        Agents put reminders after the results, as messages of the user: they ask nothing new.
+        """
+        found: list[Message] = []
+        for message in reversed(self.messages):
+            if message.role in ("tool", "function"):
+                found.append(message)
+            elif found or message.role == "assistant":
+                break
+        return found[::-1]
+
+    @property
+    def has_results(self) -> bool:
+        """Tell whether the model is to answer what tools have said."""
+        return bool(self.results)
 
     @property
     def turn(self) -> int:
@@ -148,6 +189,28 @@ class DemoRequest(Struct, frozen=True):
     def variant(self) -> int:
         """Pick a wording by the prompt alone, so that limits cut an answer and change none."""
         return _hash((self.messages, self.seed))[0]
+
+
+_ASKING = ("task", "userrequest", "user_query", "user_message", "user-message", "feedback")
+_ASIDE = re.compile(r"\s*<([A-Za-z][\w-]{0,63})\b[^<>]{0,200}>")
+
+
+def _said(text: str) -> str | None:
+    """Take what the user wrote out of a text part; None if that is an agent's own.
+
+    Agents mark what they add: `<system-reminder>`, `<environment_details>`. Some put the
+    user's words between marks too.
+    """
+    lower = text.lower() if "</" in text else ""
+    for name in _ASKING:
+        end = lower.rfind(f"</{name}>")
+        start = lower.rfind(f"<{name}>", 0, end) if end >= 0 else -1
+        if start >= 0 and len(lower) == len(text):
+            return text[start + len(name) + 2 : end].strip()
+    aside = _ASIDE.match(text)
+    if aside is not None and text.rstrip().endswith(f"</{aside[1]}>"):
+        return None
+    return text
 
 
 def _hash(value: Any) -> bytes:

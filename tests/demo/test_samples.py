@@ -7,7 +7,7 @@ from app.demo.samples import MAX_VALUES, sample_json
 
 
 def sample(schema: Any) -> Any:
-    wrapped = {"type": "object", "properties": {"it": schema}}
+    wrapped = {"type": "object", "properties": {"it": schema}, "required": ["it"]}
     return json.loads(sample_json(wrapped, "the words", "Nara"))["it"]
 
 
@@ -36,7 +36,8 @@ def sample(schema: Any) -> Any:
         ({"type": "array", "items": {"type": "integer"}}, [3]),
         ({"type": "array"}, ["the words"]),
         ({"type": "object"}, {}),
-        ({"properties": {"city": {"type": "string"}}}, {"city": "Nara"}),
+        ({"properties": {"city": {"type": "string"}}, "required": ["city"]}, {"city": "Nara"}),
+        ({"properties": {"city": {"type": "string"}}}, {}),
         ({"anyOf": [{"type": "boolean"}, {"type": "null"}]}, True),
         ({"$ref": "#/properties/it/x", "x": {"type": "boolean"}}, True),
         ({"$ref": "#/nowhere/at/all"}, "the words"),
@@ -57,7 +58,8 @@ def test_a_schema_that_refers_to_itself_many_times_stays_small():
     properties: dict[str, Any] = {f"p{i}": {"$ref": "#"} for i in range(20)}
     properties["list"] = {"type": "array", "items": {"$ref": "#"}}
 
-    text = sample_json({"type": "object", "properties": properties}, "words", "Nara")
+    schema = {"type": "object", "properties": properties}
+    text = sample_json(schema, "words", "Nara", optional=True)
 
     assert text.count(":") < 2 * MAX_VALUES
     assert "[" in text

@@ -1,0 +1,274 @@
+"""How the models treat agents: with their tools, reminders, instructions and small requests."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.demo.answers import AGENT_INSTRUCTIONS, MAX_RESULTS
+from tests.demo.client import asked, stream
+from tests.demo.test_answers import KANA, tool
+
+REMINDER = "<system-reminder>\nAs you answer, mind this: " + "x" * 3000 + "\n</system-reminder>"
+PATH = {"type": "string", "description": "an absolute path"}
+CODING = [
+    tool("Task", description=PATH, prompt=PATH),
+    tool("Bash", command=PATH),
+    tool("Write", file_path=PATH, content=PATH),
+    tool("Edit", file_path=PATH, old_string=PATH, new_string=PATH),
+    tool("TodoWrite", todos={"type": "array", "items": {"type": "object"}}),
+    tool("WebFetch", url={"type": "string", "format": "uri"}),
+    tool("KillShell", shell_id=PATH),
+    tool("mcp__git__git_reset", repo=PATH),
+    tool("AskUserQuestion", question=PATH),
+    tool("ExitPlanMode", plan=PATH),
+    tool("Read", file_path=PATH),
+    *(tool(f"mcp__files__delete_{number}", path=PATH) for number in range(20)),
+]
+
+
+def user(*texts: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "text", "text": text} for text in texts]}
+
+
+def calling(*names: str) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": f"call_{name}",
+                "type": "function",
+                "function": {"name": name, "arguments": "{}"},
+            }
+            for name in names
+        ],
+    }
+
+
+def result(name: str, content: str = "done") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": f"call_{name}", "content": content}
+
+
+def names(streamed: Any) -> list[str]:
+    return [call["name"] for call in streamed.calls()]
+
+
+async def test_tools_that_only_look_are_called_and_no_others():
+    streamed = await stream(asked("demo-tools", tools=CODING))
+
+    assert ["WebFetch", "Read"] == names(streamed)
+    assert ["https://example.com/", "README.md"] == [
+        value for call in streamed.calls() for value in call["arguments"].values()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("offered", "called"),
+    [
+        (["search_files", "apply_diff", "read_file"], ["search_files", "read_file"]),
+        (["exec_command", "apply_patch", "update_plan", "view_image"], ["view_image"]),
+        (["runInTerminal", "grepSearch", "createFile"], ["grepSearch"]),
+        (["write_file", "replace", "list_directory"], ["list_directory"]),
+        (["bash", "edit", "glob", "todowrite", "webfetch"], ["glob"]),
+        (["get_and_delete_mail", "colour"], ["colour"]),
+        (["mcp__run__getTime"], ["mcp__run__getTime"]),
+        (["execute_command", "write_to_file", "rm"], []),
+    ],
+)
+async def test_harmless_tools_are_known_by_their_words(offered, called):
+    streamed = await stream(asked("demo-tools", tools=[tool(name) for name in offered]))
+
+    assert called == names(streamed)
+    assert bool(streamed.text()) == (not called)
+
+
+@pytest.mark.parametrize("model", ["demo", "demo-tools"])
+async def test_choice_of_the_request_counts_for_every_model(model):
+    tools = [tool("rm", path=PATH), tool("mv", path=PATH)]
+    named = {"type": "function", "function": {"name": "mv"}}
+
+    assert ["mv"] == names(await stream(asked(model, tools=tools, tool_choice=named)))
+    assert ["rm"] == names(await stream(asked(model, tools=tools, tool_choice="required")))
+    assert [] == names(await stream(asked(model, tools=tools, tool_choice="none")))
+
+
+async def test_only_what_is_required_is_filled_in():
+    parameters = {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "limit": {"type": "integer", "minimum": 0.5, "maximum": 2.5},
+            "force": {"type": "boolean"},
+        },
+        "required": ["limit"],
+    }
+    read = {"type": "function", "function": {"name": "read", "parameters": parameters}}
+    (call,) = (await stream(asked("demo-tools", tools=[read]))).calls()
+
+    assert '{"limit":2}' == call["text"]
+
+
+RESULTS = {
+    "results": [user("hello"), calling("Read"), result("Read")],
+    "a reminder after them": [user("hello"), calling("Read"), result("Read"), user(REMINDER)],
+    "words after them": [user("hello"), calling("Read"), result("Read"), user("Go on.")],
+    "a new instruction after them": [
+        user("hello"),
+        calling("Read"),
+        result("Read"),
+        {"role": "system", "content": "Mind the gap."},
+    ],
+}
+
+
+@pytest.mark.parametrize("how", RESULTS)
+async def test_no_tool_is_called_after_results(how):
+    streamed = await stream(asked("demo-tools", messages=RESULTS[how], tools=CODING))
+
+    assert [] == streamed.calls()
+    assert "- `Read`: done" in streamed.text()
+    assert ["stop"] == streamed.finish_reasons()
+
+
+async def test_next_question_is_answered_with_calls_again():
+    messages = [*RESULTS["results"], {"role": "assistant", "content": "done"}, user("and now?")]
+
+    assert ["WebFetch", "Read"] == names(
+        await stream(asked("demo-tools", messages=messages, tools=CODING))
+    )
+
+
+async def test_agent_that_wants_a_call_each_turn_is_given_an_end():
+    tools = [*CODING, tool("attempt_completion", result={"type": "string"})]
+    fields: dict[str, Any] = {"tools": tools, "tool_choice": "required"}
+    first = await stream(asked("demo-tools", **fields))
+    then = await stream(asked("demo-tools", messages=RESULTS["results"], **fields))
+
+    assert ["WebFetch", "Read"] == names(first)
+    assert ["attempt_completion"] == names(then)
+
+
+async def test_many_results_are_told_of_in_part():
+    called = [f"t{number}" for number in range(1000)]
+    messages = [user("hi"), calling(*called), *(result(name, "x" * 9999) for name in called)]
+
+    text = (await stream(asked("demo-tools", messages=messages))).text()
+
+    assert MAX_RESULTS == text.count("- `t")
+    assert "- `t999`" in text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [REMINDER, "What is a relay?"],
+        ["What is a relay?", REMINDER],
+        [REMINDER, "<context a='b'>\nfiles\n</context>", "What is a relay?", REMINDER],
+        [
+            "<task>\nWhat is a relay?\n</task>",
+            "<environment_details>\nfiles\n</environment_details>",
+        ],
+        ["<context>\nx\n</context>\n<userRequest>\nWhat is a relay?\n</userRequest>\n"],
+        ["an earlier part", "What is a relay?"],
+    ],
+)
+async def test_words_of_the_user_are_quoted_and_not_those_of_the_agent(content):
+    text = (await stream(asked(messages=[user(*content)]))).text()
+
+    assert "“What is a relay?”" in text
+
+
+async def test_message_that_is_only_a_reminder_is_passed_over():
+    messages = [user("What is a relay?"), {"role": "assistant", "content": "…"}, user(REMINDER)]
+
+    assert "“What is a relay?”" in (await stream(asked(messages=messages))).text()
+    assert (await stream(asked(messages=[user(REMINDER)]))).text()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": CODING},
+        {
+            "messages": [
+                {"role": "system", "content": "You are a coder. " + "x" * AGENT_INSTRUCTIONS},
+                user("Hello"),
+            ]
+        },
+    ],
+)
+@pytest.mark.parametrize("words", ["Hello", "こんにちは"])
+async def test_agent_is_answered_shortly_and_without_code(fields, words):
+    fields = {**fields}
+    if "messages" in fields:
+        fields["messages"] = [fields["messages"][0], user(words)]
+    text = (await stream(asked("demo", words, **fields))).text()
+
+    assert words in text
+    assert "```" not in text
+    assert len(text) < 300
+    assert bool(KANA.search(text)) == (words != "Hello")
+
+
+@pytest.mark.parametrize("model", ["demo", "demo-tools", "demo-reasoning"])
+async def test_title_is_a_short_line(model):
+    messages = [
+        {"role": "system", "content": "You are a title generator. Output only a thread title."},
+        user("Please explain how a relay between two rivers works, and why"),
+    ]
+    streamed = await stream(asked(model, messages=messages))
+
+    assert [] == streamed.calls()
+    assert 10 < len(streamed.text()) <= 40
+    assert "\n" not in streamed.text()
+
+
+@pytest.mark.parametrize("model", ["demo", "demo-tools"])
+async def test_summary_is_a_text_and_no_call(model):
+    messages = [
+        {"role": "system", "content": "You summarize conversations."},
+        user("hello"),
+        calling("Read"),
+        result("Read"),
+        {"role": "assistant", "content": "There it is."},
+        user("Write a detailed summary of the conversation so far."),
+    ]
+    streamed = await stream(asked(model, messages=messages))
+
+    assert [] == streamed.calls()
+    assert streamed.text()
+
+
+@pytest.mark.parametrize("model", ["demo", "demo-tools"])
+async def test_structured_answer_is_given_by_its_schema(model):
+    schema = {
+        "type": "object",
+        "properties": {
+            "steps": {"type": "array", "items": {"$ref": "#/$defs/step"}, "minItems": 2}
+        },
+        "required": ["steps"],
+        "$defs": {
+            "step": {
+                "type": "object",
+                "properties": {"n": {"type": "integer"}, "kind": {"enum": ["a", "b"]}},
+                "required": ["n", "kind"],
+            }
+        },
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "plan", "schema": schema}}
+    streamed = await stream(asked(model, response_format=form))
+
+    assert {"steps": [{"n": 3, "kind": "a"}] * 2} == json.loads(streamed.text())
+
+
+@pytest.mark.parametrize("mark", ["<task>", "</task>", "<a ", "<a>", "</a><task>", REMINDER])
+async def test_marks_that_do_not_belong_together_are_words(mark):
+    text = (await stream(asked(messages=[user(mark * 20_000 + "end")]))).text()
+
+    assert f"“{mark[:5].strip()}" in text
+
+
+@pytest.mark.parametrize("words", ["<b>bold</b>", "<a>", "a < b and c > d", "</task>"])
+async def test_markup_of_the_user_is_quoted(words):
+    assert f"“{words}”" in (await stream(asked(words=words))).text()
