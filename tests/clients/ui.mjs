@@ -1,8 +1,8 @@
-// Plays a scene through the AI SDK's own chat: ui.mjs PACKAGE API SCENE
+// Plays a scene through the AI SDK's own chat: ui.mjs FOLDER API SCENE
 // Prints what a page would have: the status, the error, the messages, what `onData` heard.
-const [pack, api, scene] = process.argv.slice(2);
+const [folder, api, scene] = process.argv.slice(2);
 const { AbstractChat, DefaultChatTransport, lastAssistantMessageIsCompleteWithToolCalls } =
-  await import(pack);
+  await import(`${folder}/dist/index.mjs`).catch(() => import(`${folder}/dist/index.js`));
 
 class State {
   status = "ready";
@@ -77,6 +77,12 @@ const scenes = {
   async send() {
     const chat = open({}, { body: { temperature: 0.5 } });
     await chat.sendMessage({ text: "hello" });
+    return show(chat);
+  },
+  async automatic() {
+    const chat = open({ sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
+    await chat.sendMessage({ text: "hello" });
+    await until(() => ["ready", "error"].includes(chat.status));
     return show(chat);
   },
   async regenerate() {

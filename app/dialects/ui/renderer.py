@@ -1,4 +1,4 @@
-"""Events to the chunks of a UI message stream: those only that version 6 of the SDK knows.
+"""Events to the chunks of a UI message stream: those only that version 5 of the SDK knows.
 
 One chunk of an unknown type ends a chat, so what has no chunk of its own goes into
 `data-seseragi` parts, which only a page's `onData` sees. A message is one choice: the first.
@@ -61,6 +61,9 @@ FINISH: Final[dict[FinishReason, str]] = {
 
 DONE = Frame(b"[DONE]")
 
+MAX_FAILURE: Final = 1000
+"""How many characters are told of why a provider's tool failed."""
+
 
 class _Call:
     """A tool call, until it may be acted on."""
@@ -109,6 +112,8 @@ class Renderer:
         self._sounds: dict[int, tuple[str, list[str]]] = {}
         self._ran: set[int] = set()
         """The blocks of provider's tools whose input was told."""
+        self._running: dict[int, None] = {}
+        """Those of them that have not ended."""
         self._count = 0
 
     def feed(self, event: Event) -> Iterable[Frame]:
@@ -133,7 +138,9 @@ class Renderer:
                 return self._start(event)
             case TextStart() | RefusalStart():
                 self._open[event.block] = []
-                return ({"type": "text-start", "id": f"t{event.block}"},)
+                # An answer is made of what tools have found: those that tell no result are done.
+                start = {"type": "text-start", "id": f"t{event.block}"}
+                return (*self._ended_tools({"output": None}), start)
             case TextEnd() | RefusalEnd():
                 proof = Proof(opaque=self._open.pop(event.block) or None)
                 return ({"type": "text-end", "id": f"t{event.block}", **_metadata(proof)},)
@@ -219,25 +226,35 @@ class Renderer:
         return ()
 
     def _provider_tool(self, event: ProviderTool) -> Iterable[Chunk]:
-        common = {
-            "toolCallId": f"tool_{self._token}_{event.block}",
-            "providerExecuted": True,
-            "dynamic": True,
-        }
         given = {} if event.input is msgspec.UNSET else event.input
         if event.block not in self._ran or event.input is not msgspec.UNSET:
             self._ran.add(event.block)
-            yield {
-                "type": "tool-input-available",
-                **common,
-                "toolName": event.name,
-                "input": given,
-            }
+            self._running[event.block] = None
+            names = {**self._provider_names(event.block), "toolName": event.name}
+            yield {"type": "tool-input-available", **names, "input": given}
         if event.output is not msgspec.UNSET:
-            yield {"type": "tool-output-available", **common, "output": event.output}
+            text = _failure(event.output)
+            ended = {"output": event.output} if text is None else {"errorText": text}
+            yield self._ended_tool(event.block, ended)
+
+    def _ended_tools(self, ended: Chunk) -> list[Chunk]:
+        """End the provider's tools of which no result was told, as some tell none."""
+        return [self._ended_tool(block, ended) for block in list(self._running)]
+
+    def _ended_tool(self, block: int, ended: Chunk) -> Chunk:
+        self._running.pop(block, None)
+        kind = "tool-output-error" if "errorText" in ended else "tool-output-available"
+        return {"type": kind, **self._provider_names(block), **ended}
+
+    def _provider_names(self, block: int) -> Chunk:
+        call = f"tool_{self._token}_{block}"
+        return {"toolCallId": call, "providerExecuted": True, "dynamic": True}
 
     def _end(self, event: StreamEnd) -> Iterable[Frame]:
         yield from map(_frame, self._last_files())
+        completed = event.status == "completed"
+        ended = {"output": None} if completed else {"errorText": "the answer ended before the tool"}
+        yield from map(_frame, self._ended_tools(ended))
         match event.status:
             case "completed":
                 for call in self._calls.values():
@@ -268,6 +285,21 @@ class Renderer:
     def _next(self) -> int:
         self._count += 1
         return self._count - 1
+
+
+def _failure(output: Any) -> str | None:
+    """Return what went wrong in a provider's tool, None if that gave a result."""
+    match output:
+        case {"is_error": True, "content": content}:
+            told = content
+        case {"error": error, **others} if error and not others:
+            told = error
+        case {"type": str(kind)} if kind.endswith("_error"):
+            told = output.get("error_message") or output.get("error_code") or kind
+        case _:
+            return None
+    text = told if isinstance(told, str) else msgspec.json.encode(told).decode()
+    return text[:MAX_FAILURE]
 
 
 def _frame(chunk: Chunk) -> Frame:

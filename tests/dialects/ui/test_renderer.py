@@ -233,6 +233,64 @@ def test_tool_of_the_provider_has_its_output():
     ]
 
 
+SEARCHED = {"toolCallId": f"tool_{TOKEN}_1", "providerExecuted": True, "dynamic": True}
+ENDED = {"type": "tool-output-available", **SEARCHED, "output": None}
+
+
+def test_tool_of_the_provider_that_tells_no_result_ends_before_the_answer():
+    asked: list[Event] = [
+        ProviderTool(1, "web_search"),
+        ProviderTool(1, "web_search", {"query": "sea"}),
+    ]
+    words: list[Event] = [TextStart(2), TextDelta(2, "It is wet."), TextEnd(2)]
+    kinds = ["tool-input-available"] * 2
+    texts = ["text-start", "text-delta", "text-end"]
+
+    found = between(*asked, *words)
+    assert [*kinds, ENDED["type"], *texts] == [chunk["type"] for chunk in found]
+    assert ENDED == found[2]
+    late = between(*asked, *words, ProviderTool(1, "web_search", output="found"))
+    assert {**ENDED, "output": "found"} == late[-1]
+
+
+@pytest.mark.parametrize("status", ["completed", "cancelled", "failed", "interrupted"])
+def test_tool_of_the_provider_ends_with_the_stream(status):
+    error = ErrorInfo("internal", "failed", retryable=False) if status == "failed" else None
+    end = StreamEnd(status, "unknown", None, error)
+    found = chunks([*START, ProviderTool(1, "search", {}), end])
+    (ended,) = [chunk for chunk in found if chunk["type"].startswith("tool-output")]
+
+    if status == "completed":
+        assert ENDED == ended
+    else:
+        words = {"errorText": "the answer ended before the tool"}
+        assert {"type": "tool-output-error", **SEARCHED, **words} == ended
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ({"type": "web_search_tool_result_error", "error_code": "too_many_requests"}, "too_many_requests"),
+        ({"is_error": True, "content": [{"type": "text", "text": "no"}]}, '[{"type":"text","text":"no"}]'),
+        ({"error": "the page is gone"}, "the page is gone"),
+        ({"error": {"code": 404}}, '{"code":404}'),
+    ],
+)  # fmt: skip
+def test_tool_of_the_provider_that_failed_says_why(output, words):
+    *_, last = between(ProviderTool(1, "search", {}), ProviderTool(1, "search", output=output))
+
+    assert {"type": "tool-output-error", **SEARCHED, "errorText": words} == last
+
+
+@pytest.mark.parametrize(
+    "output", [{"error": None}, {"error": "x", "text": "y"}, {"type": "x"}, ""]
+)
+def test_result_that_only_looks_like_a_failure_is_none(output):
+    *_, last = between(ProviderTool(1, "search", {}), ProviderTool(1, "search", output=output))
+
+    assert {**ENDED, "output": output} == last
+
+
 def test_source_is_a_part_that_keeps_where_it_belongs():
     url = Source("https://a.example/", None, "A", "cited", 0, 2, 0)
     document = Source(document="doc-1", block=0)

@@ -24,6 +24,7 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "tool-input-available": {"toolCallId": str, "toolName": str, "input": object},
     "tool-input-error": {"toolCallId": str, "toolName": str, "input": object, "errorText": str},
     "tool-output-available": {"toolCallId": str, "output": object},
+    "tool-output-error": {"toolCallId": str, "errorText": str},
     "source-url": {"sourceId": str, "url": str},
     "source-document": {"sourceId": str, "mediaType": str, "title": str},
     "file": {"url": str, "mediaType": str},
@@ -129,6 +130,10 @@ def read_message(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 known = tools[chunk["toolCallId"]]
                 assert known["state"] in ("input-available", "output-available")
                 known |= {"state": "output-available", "output": chunk["output"]}
+            case "tool-output-error":
+                known = tools[chunk["toolCallId"]]
+                assert known["state"] in ("input-available", "output-available")
+                known |= {"state": "output-error", "errorText": chunk["errorText"]}
             case "source-url" | "source-document" | "file":
                 parts.append(chunk)
             case "message-metadata":
