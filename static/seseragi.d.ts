@@ -145,7 +145,7 @@ export interface ResumeOptions extends ReadOptions {
 // ---- Errors -------------------------------------------------------------------------------------
 
 /** The codes that are the client's own. */
-export type ClientErrorCode = 'connection_failed' | 'connection_lost' | 'events_missing' | 'invalid_response' | 'http_error';
+export type ClientErrorCode = 'connection_failed' | 'connection_lost' | 'events_missing' | 'end_missing' | 'invalid_response' | 'http_error';
 
 /** The codes of the relay that can come before a stream begins, or instead of one. */
 export type RelayErrorCode =
@@ -213,8 +213,8 @@ export type ReadyState = 'connecting' | 'open' | 'reconnecting' | 'closed';
  * One generation, read over any number of connections. Iterating it sends the request; it can be
  * iterated once. It dispatches `statechange` whenever `readyState` has changed.
  *
- * The loop ends after `stream.end`, or when the relay says that the stream has ended and there is
- * nothing after the cursor. It throws a SeseragiError when it cannot go on, and an AbortError (or
+ * The loop ends after `stream.end` and not otherwise: where the relay says that the stream has ended
+ * and there is nothing after the cursor, it throws `end_missing`. It throws a SeseragiError when it cannot go on, and an AbortError (or
  * the reason given) after `disconnect()` or an abort of the signal.
  */
 export class ChatStream extends EventTarget implements AsyncIterable<Received> {

@@ -52,6 +52,8 @@ export const EVENT_TYPES = Object.freeze(/** @type {const} */ ([
  *     connection_failed   no answer came at all
  *     connection_lost     the body ended or broke before `stream.end`, and did not come back
  *     events_missing      a number was left out between two events
+ *     end_missing         there is nothing after the cursor, and it was not a `stream.end`: how the
+ *                         answer ended is not known here, and the stream's own JSON may say it
  *     invalid_response    an answer that is not what a relay sends
  *     http_error          an error status without a problem document, from a proxy perhaps
  *
@@ -115,6 +117,12 @@ function mayPass({ code, status }) {
 function lost(count, about) {
   const message = `the connection was lost before the end of the stream, after ${count} event${count === 1 ? '' : 's'}`;
   return new SeseragiError('connection_lost', message, { ...about, retryable: true });
+}
+
+/** @param {string|null} requestId */
+function endMissing(requestId) {
+  return new SeseragiError('end_missing', 'the stream has ended and there is nothing after the cursor, but its end was not seen',
+    { status: 204, requestId });
 }
 
 // ---- Server-sent events -------------------------------------------------------------------------
@@ -502,7 +510,6 @@ export class ChatStream extends EventTarget {
               this.#throwIfLeft();
             }
           }
-          if (this.#ended) return;
           failure = this.#lost(this.#attempt.signal.reason);
         } catch (error) {
           if (this.#left || !(error instanceof SeseragiError)) throw error;
@@ -543,21 +550,19 @@ export class ChatStream extends EventTarget {
     }
     this.requestId = response.headers.get('x-request-id');
     if (response.status === 204) {
-      this.#ended = true;
-      this.#forget();
-    } else {
-      this.#connection = new Connection(response);
+      this.#forget(); // no attempt will bring more
+      throw endMissing(this.requestId);
     }
+    this.#connection = new Connection(response);
     if (this.#opened) this.reconnects += 1;
     this.#opened = true;
-    if (!this.#ended) this.#enter('open');
+    this.#enter('open');
     this.#openedAt = performance.now();
   }
 
   /** Wait for bytes. @returns {Promise<Message[]|null>} null when there will be no more */
   async #receive() {
-    const connection = this.#connection;
-    if (!connection) return null; // 204
+    const connection = /** @type {Connection} */ (this.#connection);
     this.#throwIfLeft();
     this.#watch(this.#options.stallMs ?? STALL_MS);
     let messages;

@@ -143,12 +143,24 @@ test('a stream that another client started is read by its events_url', async (t)
 
 // ---- The answers to a GET
 
-test('204 ends the loop', async (t) => {
+test('204 where no end was seen is no end', async (t) => {
   const relay = await serveRelay(t);
   const stream = resume(STREAM, { after: LAST, streamsUrl: relay.streamsUrl });
   const { events, error } = await drain(stream);
 
-  assert.deepEqual([events, error, stream.readyState, relay.gets.length], [[], null, 'closed', 1]);
+  assert.deepEqual([events, error.code, error.status, error.retryable], [[], 'end_missing', 204, false]);
+  assert.deepEqual([stream.readyState, relay.gets.length], ['closed', 1]);
+});
+
+test('204 in the middle of an answer does not make it look whole', async () => {
+  const storage = memoryStorage();
+  const { fetch, calls } = scripted(sse(FRAMES.slice(0, first(3))), new Response(null, { status: 204 }));
+  const stream = chat(REQUEST, { fetch, storage, retryMs: 1 });
+  const { events, error } = await drain(stream);
+
+  assert.ok(error instanceof SeseragiError);
+  assert.deepEqual([error.code, events.length, calls.length, stream.readyState, stream.reconnects], ['end_missing', 3, 2, 'closed', 0]);
+  assert.equal(resumeFrom(storage), null, 'there is nothing to come back to');
 });
 
 for (const [status, code] of [[400, 'invalid_request'], [401, 'unauthenticated'], [403, 'forbidden'], [404, 'not_found'], [409, 'conflict'], [410, 'stream_expired']]) {
