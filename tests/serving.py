@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 import msgspec
+from starlette.types import ASGIApp
 
 from app.framing.sse import Decoder, Message
 from app.hub import Hub
@@ -37,11 +38,13 @@ async def serve_relay(
     key: str = "sk-test-0123456789",
     environ: Mapping[str, str] | None = None,
     dialect: str = "openai_chat",
+    watch: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     **settings: Any,
 ) -> AsyncIterator[Relay]:
     """Run the relay on a free port; `script` is its upstream, and speaks `dialect`.
 
     It asks once only, so that a script says what is asked; `attempts` allows more.
+    What is asked and answered goes through `watch`.
     """
     settings = {"attempts": 1, **settings}
     environ = {**(environ or {})} | {
@@ -62,7 +65,7 @@ async def serve_relay(
     port = listener.getsockname()[1]
     listening = asyncio.Event()
     server = Server(
-        create_app(built, hub),
+        watch(create_app(built, hub)),
         peers=Peers(
             built.max_connections or 10_000,
             each=built.max_connections_per_address,

@@ -1,7 +1,8 @@
 """The code of docs/clients runs as it stands there; only the relay's address differs.
 
 That of ai-sdk.md is a page, which tests/e2e/test_usechat.py runs; that of the README is run by
-tests/test_docs.py and tests/e2e/test_page.py, those of frameworks.md by tests/clients/families.
+tests/test_docs.py and tests/e2e/test_page.py, those of frameworks.md by tests/clients/families, and
+those of agents.md by tests/agents.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.agents import BLOCKS
 from tests.needs import file, program
 from tests.serving import Relay, chat, serve_relay, text_of
 from tests.test_docs import block
@@ -35,6 +37,7 @@ ELSEWHERE = {
     ("ai-sdk.md", "usechat"),
     ("ai-sdk.md", "provider"),
     ("openai.md", "stored"),
+    *(("agents.md", name) for name in BLOCKS),
 }
 
 

@@ -1,0 +1,136 @@
+"""Coding agents do a small task through the relay, whatever their upstream speaks."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from app.settings import load_settings
+from tests.agents.agents import (
+    AGENTS,
+    CONTENT,
+    FILE,
+    PAGE,
+    SHOWN_MODEL,
+    SHOWN_URL,
+    work,
+    write_file,
+)
+from tests.agents.programs import Done
+from tests.agents.scripted import ANSWER, CUT_AFTER, DIALECTS, Picker, Task
+from tests.agents.watched import Watch
+from tests.serving import Relay, serve_relay
+from tests.test_docs import block
+from tests.upstream import Upstream, serve_upstream
+
+MODEL = "work"
+MATRIX = [
+    *((agent, dialect) for agent in ("claude", "pi") for dialect in DIALECTS),
+    *((agent, "openai_chat") for agent in AGENTS if agent not in ("claude", "pi")),
+]
+
+
+class Stage(NamedTuple):
+    relay: Relay
+    upstream: Upstream
+    task: Task
+    watch: Watch
+
+
+@contextlib.asynccontextmanager
+async def stage(
+    dialect: str, tmp_path: Path, *, calls: Sequence[Picker] = (), cuts: int = 0
+) -> AsyncIterator[Stage]:
+    """Run the relay with one route to a scripted upstream of a dialect, under its preset."""
+    async with serve_upstream() as upstream:
+        task = Task(dialect, calls or [write_file(tmp_path / "work")], cuts=cuts)
+        upstream.choose = task.choose
+        config = tmp_path / "seseragi.toml"
+        config.write_text(
+            f"[upstream.up]\n"
+            f'preset = "{DIALECTS[dialect].preset}"\n'
+            f'base_url = "{upstream.base_url}"\n'
+            f'auth = "none"\n'
+            f"[[route]]\n"
+            f'name = "{MODEL}"\n'
+            f'targets = ["up/m"]\n',
+            encoding="utf-8",
+        )
+        watch = Watch()
+        environ = {"SESERAGI_CONFIG": str(config)}
+        async with serve_relay(environ=environ, watch=watch) as relay:
+            yield Stage(relay, upstream, task, watch)
+
+
+@pytest.mark.parametrize(("agent", "dialect"), MATRIX)
+async def test_agent_writes_a_file_and_says_so(agent, dialect, tmp_path):
+    async with stage(dialect, tmp_path) as on:
+        done = await work(agent, on.relay.url, MODEL, tmp_path=tmp_path)
+
+    assert [] == on.watch.refused
+    assert (0, 1) == (done.status, on.task.asked), done
+    assert CONTENT.strip() == (tmp_path / "work" / FILE).read_text(encoding="utf-8").strip()
+    assert ANSWER in done.output
+    # A title or a summary may be asked for beside the two.
+    assert 2 <= len(on.upstream.calls) <= 4
+
+
+@pytest.mark.parametrize("agent", ["claude", "pi-responses", "qwen"])
+async def test_agent_asks_again_where_an_answer_was_cut(agent, tmp_path):
+    async with stage("openai_chat", tmp_path, cuts=1) as on:
+        done = await work(agent, on.relay.url, MODEL, tmp_path=tmp_path)
+
+    assert (0, 2) == (done.status, on.task.told), done
+    assert ANSWER in done.output
+
+
+@pytest.mark.parametrize("agent", ["claude", "pi", "pi-messages"])
+async def test_agent_fails_where_every_answer_is_cut(agent, tmp_path):
+    async with stage("openai_chat", tmp_path, cuts=99) as on:
+        done = await work(agent, on.relay.url, MODEL, tmp_path=tmp_path)
+
+    assert done.status != 0, done
+    assert done.output.replace(CUT_AFTER, "").strip() or done.complaints
+    # It gave up: no agent asks for ever.
+    assert on.task.told <= 10
+
+
+async def test_agents_get_along_with_the_demo(tmp_path):
+    agents = ["claude", "opencode", "pi", "pi-responses", "qwen"]
+    watches = {agent: Watch() for agent in agents}
+
+    async def run(agent: str) -> Done:
+        folder = tmp_path / agent
+        folder.mkdir()
+        async with serve_relay(watch=watches[agent]) as relay:
+            return await work(agent, relay.url, SHOWN_MODEL, tmp_path=folder)
+
+    # Together, since the demo takes its time.
+    ends = await asyncio.gather(*map(run, agents))
+
+    for agent, done in zip(agents, ends, strict=True):
+        assert (0, []) == (done.status, watches[agent].refused), (agent, done)
+        assert done.output.strip(), (agent, done)
+        # A call, its results, an answer, perhaps a title: it does not call for ever.
+        assert 2 <= len(watches[agent].exchanges) <= 5, agent
+
+
+def test_settings_of_editors_lead_to_the_relay():
+    (provider,) = json.loads(block("vscode", PAGE))
+    (model,) = provider["models"]
+
+    assert f"{SHOWN_URL}/v1/chat/completions" == model["url"]
+    assert SHOWN_MODEL == model["id"]
+
+
+def test_routes_of_the_page_are_settings(tmp_path):
+    config = tmp_path / "seseragi.toml"
+    config.write_text(block("claude_routes", PAGE), encoding="utf-8")
+    keys = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GROQ_API_KEY")
+    settings = load_settings({"SESERAGI_CONFIG": str(config), **dict.fromkeys(keys, "sk-1234567")})
+
+    assert ["claude-sonnet-5", "claude-haiku-4-5"] == [route.name for route in settings.routes]
