@@ -36,7 +36,24 @@ _OPENCODE = Agent("opencode", ("run", PROMPT), ".config/opencode/opencode.json")
 _PI = Agent("pi", ("-p", PROMPT), ".pi/agent/models.json")
 _COPILOT = Agent("copilot", ("--allow-all", "-s", "-p", PROMPT), installed=False)
 
+_CODEX_FLAGS = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+
+ELSEWHERE = {
+    "codex": "codex",
+    "codex_config": f"""
+model = "{SHOWN_MODEL}"
+model_provider = "seseragi"
+
+[model_providers.seseragi]
+name = "Seseragi"
+base_url = "{SHOWN_URL}/v1"
+wire_api = "responses"
+""",
+}
+"""What stands in the page of one agent alone."""
+
 AGENTS = {
+    "codex": Agent("codex", ("exec", *_CODEX_FLAGS, PROMPT), ".codex/config.toml"),
     "claude": Agent(
         "claude",
         ("-p", "--dangerously-skip-permissions", PROMPT),
@@ -68,7 +85,7 @@ BLOCKS = {
     name
     for agent in AGENTS.values()
     for name in (agent.block, agent.config and f"{agent.block}_config")
-    if name
+    if name and name not in ELSEWHERE
 } | NOT_RUN
 
 
@@ -80,7 +97,7 @@ async def work(name: str, url: str, model: str, *, tmp_path: Path, timeout_s: fl
     folder.mkdir()
 
     def shown(name: str) -> str:
-        text = block(name, PAGE)
+        text = ELSEWHERE.get(name) or block(name, PAGE)
         for words, others in agent.instead.items():
             text = text.replace(words, others)
         return text.replace(SHOWN_URL, url).replace(SHOWN_MODEL, model)

@@ -29,8 +29,8 @@ from tests.upstream import Upstream, serve_upstream
 
 MODEL = "work"
 MATRIX = [
-    *((agent, dialect) for agent in ("claude", "pi") for dialect in DIALECTS),
-    *((agent, "openai_chat") for agent in AGENTS if agent not in ("claude", "pi")),
+    *((agent, dialect) for agent in ("claude", "codex", "pi") for dialect in DIALECTS),
+    *((agent, "openai_chat") for agent in AGENTS if agent not in ("claude", "codex", "pi")),
 ]
 
 
@@ -79,7 +79,7 @@ async def test_agent_writes_a_file_and_says_so(agent, dialect, tmp_path):
     assert 2 <= len(on.upstream.calls) <= 4
 
 
-@pytest.mark.parametrize("agent", ["claude", "pi-responses", "qwen"])
+@pytest.mark.parametrize("agent", ["claude", "codex", "pi-responses", "qwen"])
 async def test_agent_asks_again_where_an_answer_was_cut(agent, tmp_path):
     async with stage("openai_chat", tmp_path, cuts=1) as on:
         done = await work(agent, on.relay.url, MODEL, tmp_path=tmp_path)
@@ -100,7 +100,7 @@ async def test_agent_fails_where_every_answer_is_cut(agent, tmp_path):
 
 
 async def test_agents_get_along_with_the_demo(tmp_path):
-    agents = ["claude", "opencode", "pi", "pi-responses", "qwen"]
+    agents = ["claude", "codex", "opencode", "pi", "pi-responses", "qwen"]
     watches = {agent: Watch() for agent in agents}
 
     async def run(agent: str) -> Done:
