@@ -1,11 +1,12 @@
 """Coding agents do a small task through the relay, whatever their upstream speaks."""
 
 import asyncio
+import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,8 +22,9 @@ from tests.agents.agents import (
     write_file,
 )
 from tests.agents.programs import Done
-from tests.agents.scripted import ANSWER, CUT_AFTER, DIALECTS, Picker, Task
+from tests.agents.scripted import ANSWER, CUT_AFTER, DIALECTS, Picker, Task, call_id
 from tests.agents.watched import Watch
+from tests.sdk.conversations import PNG
 from tests.serving import Relay, serve_relay
 from tests.test_docs import block
 from tests.upstream import Upstream, serve_upstream
@@ -32,6 +34,11 @@ MATRIX = [
     *((agent, dialect) for agent in ("claude", "codex", "pi") for dialect in DIALECTS),
     *((agent, "openai_chat") for agent in AGENTS if agent not in ("claude", "codex", "pi")),
 ]
+PAPER = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj "
+    b"2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj "
+    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 3 3]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
+)
 
 
 class Stage(NamedTuple):
@@ -134,3 +141,33 @@ def test_routes_of_the_page_are_settings(tmp_path):
     settings = load_settings({"SESERAGI_CONFIG": str(config), **dict.fromkeys(keys, "sk-1234567")})
 
     assert ["claude-sonnet-5", "claude-haiku-4-5"] == [route.name for route in settings.routes]
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic", "gemini", "openai_responses"])
+async def test_claude_goes_on_after_pictures_documents_and_a_search_for_tools(dialect, tmp_path):
+    (tmp_path / "picture.png").write_bytes(base64.b64decode(PNG))
+    (tmp_path / "paper.pdf").write_bytes(PAPER)
+    calls = [
+        claude_calls("Read", file_path=str(tmp_path / "picture.png")),
+        claude_calls("ToolSearch", query="select:WebFetch", max_results=5),
+        claude_calls("Read", file_path=str(tmp_path / "paper.pdf")),
+        write_file(tmp_path / "work"),
+    ]
+    async with stage(dialect, tmp_path, calls=calls) as on:
+        done = await work("claude", on.relay.url, MODEL, tmp_path=tmp_path)
+
+    assert [] == on.watch.refused
+    assert (0, len(calls), 1) == (done.status, on.task.asked, on.task.told), done
+    assert ANSWER in done.output
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "pi"])
+async def test_ids_of_calls_go_back_as_they_came(agent, tmp_path):
+    async with stage("openai_chat", tmp_path) as on:
+        await work(agent, on.relay.url, MODEL, tmp_path=tmp_path)
+
+    assert [call_id(0)] == on.task.results
+
+
+def claude_calls(name: str, **arguments: Any) -> Picker:
+    return lambda offered: (name, arguments) if name in offered else None
