@@ -31,7 +31,7 @@ from app.events import (
 )
 from app.framing.sse import FramingError
 from app.limits import Deadlines, Limits
-from app.requests import ChatRequest
+from app.requests import AssistantMessage, ChatRequest
 from app.upstreams.client import Client
 from app.upstreams.http import FAILURES, explain, open_stream
 from app.upstreams.targets import Target
@@ -40,6 +40,9 @@ from app.watch import Watch
 
 REUSE_WAIT_S = 0.2
 """How long an answer that has ended may take to end its body too, to keep the connection."""
+
+KNOWN_CALLS = 1000
+"""How many of a conversation's tool calls, the latest, are known by their ids: 100 KB."""
 
 _QUERY = re.compile(r"\?[^\s'\"]+")
 """That of a URL, which may hold a key."""
@@ -93,6 +96,17 @@ class KeptRequest:
             self._memory.release()
 
 
+def _list_calls(chat: ChatRequest) -> frozenset[str]:
+    """Return the ids of the latest tool calls of a conversation."""
+    calls = [
+        call.id
+        for message in chat.messages
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls or ()
+    ]
+    return frozenset(calls[-KNOWN_CALLS:])
+
+
 class Attempt:
     """Runs one call; whatever happens to it becomes events, `stream.end` the last."""
 
@@ -112,6 +126,8 @@ class Attempt:
         self.parser: Parser = target.dialect.parser(
             upstream=target.upstream.name, choices=request.chat.n or 1
         )
+        if known := _list_calls(request.chat):
+            self.parser.know_calls(known)
         self._request = request
         self._is_last = is_last
         self._ignored: list[Notice] = []

@@ -5,6 +5,7 @@ end marker call `_complete` when it comes, the others override `finished` or `_i
 Whatever ends otherwise is a truncation. What follows the end is ignored.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from app.dialects.bounds import Excess
@@ -45,6 +46,14 @@ class Answer:
         Never in a format whose end marker always comes: without it the answer was cut.
         """
         return False
+
+    def know_calls(self, ids: Collection[str]) -> None:
+        """Take the ids of calls that the conversation has: those of this answer are others.
+
+        Some hosts count their calls from 0 in every answer. An agent that finds the result of
+        an earlier call under the id of a new one does not see that it has one.
+        """
+        self._shape.known_calls = ids
 
     def feed(self, message: Message) -> list[Event]:
         """Take the next message."""

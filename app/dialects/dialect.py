@@ -61,6 +61,9 @@ class Parser(Protocol):
     def finished(self) -> bool:
         """Whether nothing but an end marker is missing."""
 
+    def know_calls(self, ids: Collection[str]) -> None:
+        """Take the ids of calls that the conversation has: those of this answer are others."""
+
     def feed(self, message: Message) -> list[Event]:
         """Take the next message."""
 

@@ -11,6 +11,7 @@ and choice ends in `end`, so that nothing follows the end of its choice, whateve
 upstream sends after its finish reason.
 """
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 import msgspec
@@ -62,6 +63,8 @@ class Shape:
 
     def __init__(self) -> None:
         self.ended = False
+        self.known_calls: Collection[str] = ()
+        """The ids of calls in earlier answers, which this one may not have again."""
         self._events: list[Event] = []
         self._choices: dict[int, Choice] = {}
         self._blocks = 0
@@ -229,7 +232,8 @@ class Shape:
         call.block = block = self._number()
         call.id = call.id or make_call_id(block)
         # Clients and providers know a call by its id: they take no two with the same.
-        shown = make_call_id(block) if call.id in state.calls.ids else call.id
+        known = call.id in state.calls.ids or call.id in self.known_calls
+        shown = make_call_id(block) if known else call.id
         state.calls.ids.add(call.id)
         state.calls.told[block] = call
         self._events.append(ToolCallStart(block, shown, call.name, choice))

@@ -251,3 +251,21 @@ async def test_calls_without_ids_have_one_of_their_own_in_every_turn(client: str
     # Gemini, which gave none, is told none.
     assert list(told(upstream.calls[1].json)) == []
     assert (first == second) == (client == "native")
+
+
+async def test_an_id_that_the_conversation_has_already_is_none_for_a_new_call() -> None:
+    # As hosts give that count their calls from 0 in every answer.
+    call = {"id": "call_0", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    again = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_0", "content": "1"},
+    ]
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.choose = lambda _: script("openai_chat", "call_0")
+        reply = await relay.client.post(
+            "/v1/chat/completions", json={"model": "openai/m", "messages": again}
+        )
+    shown = reply.json()["choices"][0]["message"]["tool_calls"][0]["id"]
+
+    assert re.fullmatch(r"seseragi_[\w-]{22}_\d+", shown)
