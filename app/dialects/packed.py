@@ -25,6 +25,11 @@ class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
     """The id of the tool call that the data belongs to."""
 
 
+UNPROVED: Final = Proof()
+"""Of reasoning that nothing proves: clients send a block back as it came only if it has a
+signature, and some hosts, such as DeepSeek, want their reasoning back with its calls."""
+
+
 def pack(proof: Proof) -> str:
     """Give a proof as the text that stands for it."""
     return _PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(proof)).decode()

@@ -11,6 +11,7 @@ import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 
+from app.dialects.packed import UNPROVED, pack
 from tests.dialects.anthropic.messages_protocol import without_unknown
 from tests.needs import file, program
 from tests.serving import HELLO, Relay, chat, serve_relay
@@ -77,7 +78,7 @@ WHOLE = {
     "role": "assistant",
     "model": "openai/m",
     "content": [
-        {"type": "thinking", "thinking": "Hm", "signature": ""},
+        {"type": "thinking", "thinking": "Hm", "signature": pack(UNPROVED)},
         {"type": "text", "text": "こんにちは"},
         {"type": "tool_use", "id": "a", "name": "get_weather", "input": {"city": "Kyoto"}},
         {"type": "tool_use", "id": "b", "name": "get_weather", "input": {"city": "Nara"}},

@@ -13,7 +13,7 @@ from app.dialects.anthropic.blocks import REDACTED, THINKING
 from app.dialects.anthropic.gist import render_gist
 from app.dialects.call_ids import unpack_id
 from app.dialects.marks import last_mark, parse_mark
-from app.dialects.packed import Proof, unpack
+from app.dialects.packed import UNPROVED, Proof, unpack
 from app.requests import (
     AssistantMessage,
     FileData,
@@ -272,6 +272,8 @@ def _url(source: _Source) -> str | None:
 def _think(block: _Thinking) -> list[Answered]:
     """Give what was thought, with the proof of whoever proved it."""
     proof = unpack(block.signature)
+    if proof == UNPROVED and not block.thinking:
+        return []
     if proof is not None:
         return [ReasoningPart(block.thinking, proof.signature, proof.encrypted, proof.format)]
     if not block.signature:

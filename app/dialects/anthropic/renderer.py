@@ -17,7 +17,7 @@ from app.dialects.anthropic.errors import render_error
 from app.dialects.call_ids import pack_id, show_call
 from app.dialects.ending import parse_end
 from app.dialects.front import Frame
-from app.dialects.packed import Proof, pack
+from app.dialects.packed import UNPROVED, Proof, pack
 from app.dialects.public_ids import public_token
 from app.dialects.untyped import decode, mapping, mappings, string
 from app.errors import RelayError, UpstreamError
@@ -310,12 +310,12 @@ class Payloads:
 
 
 def _sign(event: ReasoningEnd) -> str:
-    """Return what proves the reasoning, such that it comes back with the block; "" for nothing."""
+    """Return what proves the reasoning, or stands for a proof, so that it comes back."""
     if event.signature and event.format == THINKING and not event.encrypted:
         return event.signature
     if event.signature or event.encrypted:
         return pack(Proof(event.format, event.signature, event.encrypted))
-    return ""
+    return pack(UNPROVED)
 
 
 def _parse(text: str) -> Payload:

@@ -22,7 +22,7 @@ from app.dialects.openai_responses.items import (
     PHASE,
     REASONING,
 )
-from app.dialects.packed import Proof, pack
+from app.dialects.packed import UNPROVED, Proof, pack
 from app.dialects.public_ids import public_token
 from app.dialects.untyped import mappings, string
 from app.events import (
@@ -379,6 +379,8 @@ class Output:
         reasoning, self._reasoning = self._reasoning, None
         if reasoning is not None:
             yield from self._end_summary(reasoning)
+            if status == "completed":
+                reasoning.item.setdefault("encrypted_content", pack(UNPROVED))
             yield self._done(reasoning, status)
 
     def _close_calls(self, status: ItemStatus, *, all: bool = False) -> Iterator[Told]:

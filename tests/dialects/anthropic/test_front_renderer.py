@@ -11,7 +11,7 @@ from app.dialects.anthropic.front import FRONT
 from app.dialects.anthropic.result import render_result
 from app.dialects.call_ids import show_call
 from app.dialects.front import Numbered
-from app.dialects.packed import Proof, is_packed, pack, unpack
+from app.dialects.packed import UNPROVED, Proof, is_packed, pack, unpack
 from app.dialects.public_ids import public_token
 from app.errors import CODES, RelayError, RequestError, UpstreamError
 from app.events import (
@@ -171,7 +171,7 @@ CONTENTS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
         thought(signature="sig", format="anthropic"),
         [thinking("Hm", "sig")],
     ),
-    "thinking that nothing proves": (thought(), [thinking("Hm")]),
+    "thinking that nothing proves": (thought(), [thinking("Hm", pack(UNPROVED))]),
     "thinking that another provider signed": (
         thought(encrypted="enc", format="openai"),
         [thinking("Hm", pack(Proof("openai", encrypted="enc")))],

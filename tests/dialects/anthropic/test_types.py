@@ -10,6 +10,7 @@ from anthropic.types.beta import BetaMessage, BetaRawMessageDeltaEvent
 from pydantic import BaseModel
 
 from app.dialects.anthropic.result import render_result
+from app.dialects.packed import UNPROVED, pack
 from app.events import (
     ChoiceEnd,
     Event,
@@ -169,5 +170,5 @@ def test_thinking_ends_with_a_signature_also_where_nothing_proves_it() -> None:
 
     assert deltas[:2] == [
         {"type": "thinking_delta", "thinking": "Hm"},
-        {"type": "signature_delta", "signature": ""},
+        {"type": "signature_delta", "signature": pack(UNPROVED)},
     ]

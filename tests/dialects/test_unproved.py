@@ -1,0 +1,63 @@
+"""Reasoning that nothing proves comes back from clients, for the hosts that want it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.dialects.fronts import FRONTS
+from app.dialects.openai_chat.request import Quirks, render_request
+from app.events import (
+    ChoiceEnd,
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+
+EVENTS: list[Event] = [
+    StreamStart("st_1", "m", 1),
+    StreamTarget("u", "m", 1),
+    ReasoningStart(0),
+    ReasoningDelta(0, "Hm"),
+    ReasoningEnd(0),
+    ToolCallStart(1, "call_1", "f"),
+    ToolCallDelta(1, "{}"),
+    ToolCallEnd(1, {}),
+    ChoiceEnd(0, "tool_calls"),
+    StreamEnd("completed", "tool_calls"),
+]
+
+
+def go_on(name: str, result: Any) -> dict[str, Any]:
+    """Return the request by which a client goes on from an answer."""
+    if name == "anthropic":
+        given = {"type": "tool_result", "tool_use_id": "call_1", "content": "1"}
+        turns = [{"role": "assistant", "content": result["content"]}]
+        return {"max_tokens": 9, "messages": [*turns, {"role": "user", "content": [given]}]}
+    given = {"type": "function_call_output", "call_id": "call_1", "output": "1"}
+    return {"input": [*result["output"], given]}
+
+
+@pytest.mark.parametrize("name", ["anthropic", "openai_responses"])
+def test_reasoning_without_a_proof_goes_back_to_hosts_that_want_it(name: str) -> None:
+    front = FRONTS[name]
+    result = json.loads(json.dumps(front.render_result("st_1", EVENTS)))
+    # Clients leave out what has no proof.
+    proofs = [
+        part.get("signature") or part.get("encrypted_content")
+        for part in result.get("content") or result.get("output")
+        if part["type"] in ("thinking", "reasoning")
+    ]
+    assert all(proofs)
+    assert len(proofs) == 1
+
+    asked = front.parse_request(json.dumps({"model": "m", **go_on(name, result)}).encode())
+    body = render_request(asked.chat, model="m", quirks=Quirks(send_reasoning="reasoning_content"))
+    assert "Hm" == body["messages"][0]["reasoning_content"]
