@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from app.errors import RequestError
+
 BUDGETS: Final = ((4096, "low"), (16_384, "medium"))
 """The efforts that come near a budget of tokens below; any other is "high"."""
 
@@ -16,6 +18,20 @@ MATTERS: Final = (
     *("grammar", "json_schema"),
 )
 """The fields without which the answer would be another one than was asked for."""
+
+
+MAX_EXTRAS: Final = 100
+
+
+def check_extras(extras: Mapping[str, Any]) -> None:
+    """Bound the fields that are not known.
+
+    Raises:
+        RequestError: `invalid_request`, there are too many.
+    """
+    if len(extras) > MAX_EXTRAS:
+        what = f"{len(extras)} fields are not known here; at most {MAX_EXTRAS} are taken"
+        raise RequestError("invalid_request", what)
 
 
 def matters(name: str) -> bool:

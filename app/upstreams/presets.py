@@ -62,12 +62,11 @@ _OPENAI_EXTRAS = (
     *("audio", "logit_bias", "modalities", "moderation", "prediction", "prompt_cache_options"),
     "web_search_options",
 )
-_OPENAI_ITSELF = _OPENAI | {"allowed_tools": True, "extras": _OPENAI_EXTRAS}
+_OPENAI_ITSELF = {"allowed_tools": True, "extras": _OPENAI_EXTRAS, "call_ids": "40"}
 _NEWER = ("verbosity", "prompt_cache_key", "prompt_cache_retention", "safety_identifier")
 _OPENAIS_OWN = (*_NEWER, "service_tier", "store")
 """What hosts refuse that are strict about fields which OpenAI alone has."""
 _GATEWAY = {"cache_control": True}
-_SHORT_IDS = {"call_ids": "40"}
 _GOOGLE = "https://{location_host}/v1/projects/{project}/locations/{location}/publishers"
 _AZURE = "https://{resource}.openai.azure.com/openai"
 _BEDROCK = "https://bedrock-runtime.{region}.amazonaws.com"
@@ -79,8 +78,8 @@ PRESETS: Final[Mapping[str, Preset]] = {
         base_url_env="OPENAI_BASE_URL",
         key_env=("OPENAI_API_KEY",),
         added_by="key or URL",
-        quirks=_OPENAI_ITSELF,
-        host_quirks=_SHORT_IDS,
+        quirks=_OPENAI,
+        host_quirks=_OPENAI_ITSELF,
         default_model="gpt-6-luna",
         page="openai",
     ),
@@ -102,7 +101,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("AZURE_OPENAI_API_KEY",),
         auth="api-key",
         added_by="key and URL",
-        quirks=_OPENAI_ITSELF | _SHORT_IDS,
+        quirks=_OPENAI | _OPENAI_ITSELF,
         lists_models=False,
         page="azure",
     ),
@@ -127,7 +126,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         auth="api-key",
         added_by="table",
         # Of a version of the API from before these.
-        quirks=_OPENAI | _SHORT_IDS | {"extras": _OPENAI_EXTRAS, "left_out": _OPENAIS_OWN},
+        quirks=_OPENAI | {"extras": _OPENAI_EXTRAS, "left_out": _OPENAIS_OWN, "call_ids": "40"},
         query={"api-version": "2024-10-21"},
         lists_models=False,
         page="azure",

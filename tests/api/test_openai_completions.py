@@ -25,6 +25,7 @@ async def test_the_official_client_streams_and_waits() -> None:
             max_tokens=20,
             stop=["END"],
             logit_bias={"50256": -100},
+            extra_body={"top_k": 3},
             stream=True,
             stream_options={"include_usage": True},
         )
@@ -47,7 +48,7 @@ async def test_the_official_client_streams_and_waits() -> None:
     assert ("m-1", "stop") == (whole.model, whole.choices[0].finish_reason)
     asked = upstream.calls[0].json
     assert [{"role": "user", "content": "Say hello"}] == asked["messages"]
-    assert {"logit_bias": {"50256": -100}, "stop": ["END"]}.items() <= asked.items()
+    assert {"logit_bias": {"50256": -100}, "top_k": 3, "stop": ["END"]}.items() <= asked.items()
     assert upstream.calls[0].path.endswith("/chat/completions")
 
 
@@ -113,9 +114,18 @@ async def test_what_no_chat_can_do_is_refused_with_its_reason(fields: Any, told:
     assert refused.value.param == told.split(":")[0].split()[0]
 
 
-async def test_what_is_unknown_is_left_out_and_told_in_the_log() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+async def test_what_has_no_place_is_left_out_and_told_in_the_log() -> None:
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, dialect="openai_responses") as relay,
+    ):
+        upstream.script = [
+            head(),
+            send('data: {"type":"response.completed","response":{"output":['),
+        ]
+        upstream.script.append(
+            send('{"type":"message","content":[{"type":"output_text","text":"a"}]}]}}\n\n')
+        )
         body = {"model": "openai/m", "prompt": "a", "odd": 1, "suffix": "", "user": None}
         response = await relay.client.post(PATH, json=body)
         url = f"/v1/streams/{response.headers['stream-id']}/events"

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from app.dialects.anthropic.blocks import REDACTED
+from app.dialects.extras import check_extras
 from app.dialects.untyped import mappings, string
 from app.errors import RequestError
 
@@ -22,7 +23,6 @@ CUSTOM: Final = "custom_tools"
 INPUT: Final = "input"
 """The argument that such a text is."""
 
-MAX_EXTRAS: Final = 100
 MAX_CUSTOM: Final = 4096
 """Characters of the names of custom tools, which are kept with the stream."""
 MAX_NOTED: Final = 50
@@ -101,9 +101,7 @@ class _Translation:
                 self._note(name, value)
             elif value is not None:
                 extras[name] = value
-        if len(extras) > MAX_EXTRAS:
-            what = f"{len(extras)} fields are not known here; at most {MAX_EXTRAS} are taken"
-            raise RequestError("invalid_request", what)
+        check_extras(extras)
         if fields.get("stop") == []:
             del fields["stop"]
         self._take_tools(fields, older)

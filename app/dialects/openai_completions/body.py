@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from app.dialects.extras import check_extras
 from app.dialects.front import Asked
 from app.dialects.openai_chat.renderer import USAGE
 from app.dialects.openai_completions.pieces import ECHO
@@ -12,7 +13,6 @@ from app.errors import RequestError
 from app.requests import (
     Linger,
     Natural,
-    Original,
     Penalty,
     TranslatedRequest,
     UserMessage,
@@ -24,9 +24,6 @@ NAME: Final = "openai_completions"
 
 MAX_ECHO: Final = 10 * 1024
 """Bytes of a prompt that is said again: it is kept with the stream."""
-
-MAX_TOLD: Final = 20
-"""How many fields are told of that were left out."""
 
 
 class _StreamOptions(msgspec.Struct, frozen=True):
@@ -69,8 +66,10 @@ def parse_request(data: bytes) -> Asked:
     prompt = _prompt(body.prompt)
     _refuse(body)
     given = {name: value for name, value in parse_fields(data).items() if value is not None}
-    unknown = given.keys() - set(_Body.__struct_fields__)
-    bias = {} if body.logit_bias is None else {"logit_bias": body.logit_bias}
+    extras = {name: given[name] for name in given.keys() - set(_Body.__struct_fields__)}
+    check_extras(extras)
+    if body.logit_bias is not None:
+        extras["logit_bias"] = body.logit_bias
     limit: Natural | None = body.max_tokens or None
     chat = TranslatedRequest(
         [UserMessage(prompt)],
@@ -87,11 +86,9 @@ def parse_request(data: bytes) -> Asked:
         logprobs=None if body.logprobs is None else True,
         top_logprobs=body.logprobs or None,
         user=body.user,
-        provider_options={**bias, **(body.provider_options or {})} or None,
+        provider_options=body.provider_options,
         on_disconnect=body.on_disconnect,
-        original=Original(
-            NAME, {}, ignored=tuple(sorted(name[:80] for name in unknown)[:MAX_TOLD])
-        ),
+        extras=extras or None,
     )
     options = body.stream_options
     labels = {USAGE: "1"} if options is not None and options.include_usage else {}
