@@ -102,7 +102,8 @@ async def fail_thrice(served: Routed) -> None:
     served.a.script, served.b.script = BUSY, answer("b")
     for _ in range(3):
         await chat(served.relay, model="fast")
-    assert "open" == (await served.states())["a/m-a"]
+    # The pauses are short here: on a slow machine one may be over.
+    assert (await served.states())["a/m-a"] in ("open", "half-open")
 
 
 async def test_requests_that_come_together_start_one_trial(routed: Any) -> None:
