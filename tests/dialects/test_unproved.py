@@ -29,8 +29,8 @@ EVENTS: list[Event] = [
     ReasoningEnd(0),
     ToolCallStart(1, "call_1", "f"),
     ToolCallDelta(1, "{}"),
-    ToolCallEnd(1, {}),
-    ChoiceEnd(0, "tool_calls"),
+    ToolCallEnd(1, "{}"),
+    ChoiceEnd("tool_calls"),
     StreamEnd("completed", "tool_calls"),
 ]
 
