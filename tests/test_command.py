@@ -81,7 +81,8 @@ def test_stop_ends_open_streams_honestly(tmp_path, sent):
             body = first + reply.read()
         _, err = process.communicate(timeout=10)
 
-        last = json.loads(body.strip().split(b"\n")[-1].removeprefix(b"data: "))
+        lines = [line for line in body.split(b"\n") if line.startswith(b"data: ")]
+        last = json.loads(lines[-1].removeprefix(b"data: "))
         assert ("stream.end", "interrupted") == (last["type"], last["status"])
         assert "producer_lost" == last["error"]["code"]
         assert 0 == process.returncode

@@ -86,7 +86,7 @@ async def test_agent_writes_a_file_and_says_so(agent, dialect, tmp_path):
     assert 2 <= len(on.upstream.calls) <= 4
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "pi-responses", "qwen"])
+@pytest.mark.parametrize("agent", ["claude", "codex", "qwen"])
 async def test_agent_asks_again_where_an_answer_was_cut(agent, tmp_path):
     async with stage("openai_chat", tmp_path, cuts=1) as on:
         done = await work(agent, on.relay.url, MODEL, tmp_path=tmp_path)

@@ -10,7 +10,7 @@ from app.dialects.openai_responses.body import MAX_ECHO
 from tests.api.test_admission import until
 from tests.redis_server import redis_server
 from tests.serving import HELLO, serve_relay
-from tests.upstream import Hold, head, send, serve_upstream, text
+from tests.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 
 RUN: dict[str, Any] = {
     "threadId": "t",
@@ -132,12 +132,15 @@ async def test_what_a_demo_says_is_not_as_long_as_what_it_was_told(body):
 
 async def test_a_field_that_is_quoted_in_an_error_is_cut():
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [head(), send(text("a") + FINISH + DONE)]
         body = {**HELLO, "model": "openai/m", "max_tokens": 5, "x" * 500_000: 1}
         reply = await relay.client.post("/v1/messages", json=body)
         unknown = await relay.client.post("/v1/chat", json={**HELLO, "x" * 500_000: 1})
+        told = await relay.client.get(f"/v1/streams/{reply.headers['stream-id']}/events")
 
-        assert (400, 400) == (reply.status_code, unknown.status_code)
-        assert len(reply.text) < 5000
+        assert (200, 400) == (reply.status_code, unknown.status_code)
+        assert "field_ignored" in told.text
+        assert len(told.text) < 5000
         assert len(unknown.text) < 5000
 
 

@@ -39,7 +39,7 @@ const helped = await client.chat.completions.stream({ ...usual, n: 2, model: 'op
 found.calls = helped.choices.map(({ message, finish_reason }) => [message.content, message.tool_calls?.[0]?.function.arguments ?? null, finish_reason]);
 
 found.busy = await failure(client.chat.completions.create({ ...usual, model: 'openai/busy' }));
-found.refused = await failure(client.chat.completions.create({ ...usual, functions: [] }));
+found.refused = await failure(client.chat.completions.create({ ...usual, temperature: 99 }));
 found.cut = await failure(client.chat.completions.create({ ...usual, model: 'openai/cut', stream: true }));
 found.cutHelper = await failure(client.chat.completions.stream({ ...usual, model: 'openai/cut' }).finalChatCompletion());
 

@@ -383,9 +383,16 @@ CODEX = {
     "stream_options": {"include_obfuscation": False},
 }
 
+OLDER = {
+    **{"model": "demo", "prompt": ["Say hello"], "suffix": "", "max_tokens": 5, "n": 2},
+    **{"best_of": 2, "echo": True, "logprobs": 2, "logit_bias": {"1": -1}, "stop": ["\n"]},
+    **{"stream": True, "stream_options": {"include_usage": True}, "top_k": 3, "user": "u"},
+}
+
 CORPORA: dict[str, list[Any]] = {
     "native": [CHAT, PLAIN],
     "openai_chat": [COMPLETIONS, PLAIN],
+    "openai_completions": [OLDER, {"model": "demo", "prompt": "a"}],
     "openai_responses": [RESPONSES, CODEX, {"model": "demo", "input": "a"}],
     "anthropic": [CLAUDE, CLAUDE_PLAIN],
     "ui": [UI],

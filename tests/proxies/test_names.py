@@ -61,8 +61,9 @@ async def test_name_that_nobody_allowed_is_refused_with_the_setting(tmp_path):
     async with serve_relay() as relay, through("nginx", tmp_path, relay.port) as client:
         reply = await client.get("/v1/models", headers={"host": NAME})
 
-    assert (403, "forbidden") == (reply.status_code, reply.json()["code"])
-    assert "allowed_hosts" in reply.json()["detail"]
+    error = reply.json()["error"]
+    assert (403, "forbidden") == (reply.status_code, error["code"])
+    assert "allowed_hosts" in error["message"]
 
 
 async def test_proxy_that_hands_on_no_name_needs_the_origins_of_its_pages(tmp_path):
