@@ -16,7 +16,7 @@ import structlog
 from app import __version__
 from app.eventlog import LogUnusable
 from app.hub import Hub
-from app.main import build_hub, create_app, prepare_log
+from app.main import build_app, build_hub, prepare_log
 from app.peers import Peers
 from app.server import Server, allow_files, bind
 from app.settings import Settings, SettingsError, load_settings
@@ -103,7 +103,7 @@ async def _serve(
                 link.send(SERVES)
 
     all_stop = asyncio.Event()
-    app = create_app(settings, hub)
+    app = build_app(settings, hub)
     # What has been made so far stays: a collection need not look at it again. 4 % of the CPU
     # of short requests, and pauses that grow with the streams only.
     gc.collect()
@@ -118,6 +118,7 @@ async def _serve(
         send_timeout_s=settings.send_timeout_s,
         min_reader_rate=settings.min_reader_rate,
         keepalive_s=settings.keepalive_s,
+        root_path=settings.root_path,
         others_answer=lambda: (
             settings.log.startswith("redis") or (link is not None and not all_stop.is_set())
         ),
@@ -133,7 +134,10 @@ async def _serve(
         await hub.open()
     except LogUnusable as error:
         fail(str(error))
-    await server.serve(sockets=[listener])
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        await hub.close()
 
 
 def _obey(link: socket.socket, server: Server, hub: Hub, all_stop: asyncio.Event) -> None:

@@ -9,8 +9,9 @@
 """
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from app.api.response import CONNECTION
+from app.api.connection import CONNECTION
 from app.dialects.fronts import front_of
 from app.errors import RelayError, RequestError
 from app.peers import Peers
@@ -80,7 +81,7 @@ class _Wait(Enum):
 
 
 class _Connection:
-    """An `api.response.Connection`: what is sent past ASGI, whose `send` costs a task switch."""
+    """An `api.connection.Connection`: what is sent past ASGI, whose `send` costs a task switch."""
 
     __slots__ = ("_transport", "cycle", "on_lost")
 
@@ -108,6 +109,16 @@ class _Connection:
     @property
     def received(self) -> bool:
         return not self.cycle.more_body
+
+    @contextlib.contextmanager
+    def watch(self, on_lost: Callable[[], object]) -> Iterator[None]:
+        if self.lost:
+            on_lost()
+        self.on_lost = on_lost
+        try:
+            yield
+        finally:
+            self.on_lost = None
 
     def lose(self) -> None:
         # uvicorn tells the latest of pipelined requests only, and the one that is being

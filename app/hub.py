@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -106,12 +106,19 @@ class _Run:
 class Reader:
     """One reader of one stream; it counts as one until `leave`."""
 
-    __slots__ = ("_log", "_on_leave", "stream")
+    __slots__ = ("_log", "_on_leave", "drain", "stream")
 
     def __init__(
-        self, stream: str, event_log: EventLog, on_leave: Callable[[str, float | None], None]
+        self,
+        stream: str,
+        event_log: EventLog,
+        on_leave: Callable[[str, float | None], None],
+        *,
+        drain: Callable[[float], Awaitable[None]],
     ) -> None:
         self.stream = stream
+        self.drain = drain
+        """`Hub.drain_once`, for a server that tells of its stop only those that it serves."""
         self._log = event_log
         self._on_leave: Callable[[str, float | None], None] | None = on_leave
 
@@ -517,6 +524,11 @@ class Hub:
                     await self._drained.wait()
         await self._stop_all()
 
+    async def drain_once(self, drain_s: float) -> None:
+        """Do what `drain` does, unless that is being done."""
+        if not self.draining:
+            await self.drain(drain_s)
+
     def hasten(self) -> None:
         """Cut a running `drain` short."""
         self._drained.set()
@@ -552,7 +564,7 @@ class Hub:
         before = self._readers.get(stream, 0)
         self._readers[stream] = before + 1
         self.admission.add_reader(address)
-        reader = Reader(stream, self._log, partial(self._detach, address))
+        reader = Reader(stream, self._log, partial(self._detach, address), drain=self.drain_once)
         run = self._runs.get(stream)
         if run is None:
             if not before:

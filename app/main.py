@@ -1,20 +1,25 @@
-"""The composition root: builds everything from the settings, and the app around it."""
+"""The composition root: builds everything from the settings, and the app around it.
 
+`app` is what ASGI servers serve. `create_app` gives one of its own settings, to be mounted.
+"""
+
+import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-import app
 from app.admission import Shares
 from app.api import (
     chat,
@@ -32,17 +37,20 @@ from app.api import (
 from app.api.guard import LOCAL_ORIGINS, Guard
 from app.api.hosts import HostNames, is_loopback
 from app.api.middleware import CommonHeaders
+from app.api.paths import path_of
 from app.api.policy import Policy
 from app.demo import DemoTransport
-from app.errors import RelayError, RequestError
-from app.eventlog import EventLog
+from app.dialects.fronts import front_of
+from app.errors import RelayError, RequestError, ServiceError
+from app.eventlog import EventLog, LogUnusable
 from app.eventlog.memory import MemoryLog
 from app.eventlog.sqlite import SqliteLog
 from app.hub import Capacity, Hub
 from app.limits import Limits
 from app.retry import Rules
-from app.settings import Settings, SettingsError
+from app.settings import Settings, SettingsError, load_settings
 from app.settings.upstreams import DEMO
+from app.telemetry.logs import configure_logs
 from app.upstreams.client import open_client
 from app.upstreams.routes import Upstreams
 
@@ -167,8 +175,66 @@ def _redis_log(url: str) -> Callable[..., EventLog]:
         raise SettingsError(f"log: the URL of Redis cannot be used: {error}") from None
 
 
-def create_app(settings: Settings, hub: Hub) -> ASGIApp:
-    """Build the app that serves a hub that is open; it closes the hub at its end."""
+class App:
+    """The relay as an ASGI app.
+
+    Its lifespan opens what the settings name and closes it. A server runs that by itself; an
+    app in which this one is mounted has to be given it: `Starlette(..., lifespan=relay.lifespan)`.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._settings = settings
+        self._served: ASGIApp | None = None
+
+    @asynccontextmanager
+    async def lifespan(self, _: object = None) -> AsyncIterator[None]:
+        """Open the relay, and close it at the end.
+
+        Without settings they are read from the environment and `seseragi.toml`.
+
+        Raises:
+            SettingsError: they cannot be used.
+            LogUnusable: the place of the log cannot be used.
+        """
+        settings = self._settings or load_settings(os.environ)
+        if not structlog.is_configured():  # else whoever mounts it has said how to log
+            configure_logs(format=settings.log_format, level=settings.log_level, libraries=False)
+        hub = build_hub(settings)
+        await hub.open()
+        self._served = build_app(settings, hub)
+        try:
+            yield
+        finally:
+            self._served = None
+            await hub.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _run_lifespan(self.lifespan(), receive, send)
+        elif self._served is None:
+            error = ServiceError(
+                "internal",
+                "the relay has not been opened: the app that it is mounted in has to run its "
+                "lifespan, as in Starlette(..., lifespan=relay.lifespan)",
+            )
+            response = problems.failure(
+                front_of(path_of(scope), scope["headers"]), error, Request(scope)
+            )
+            await response(scope, receive, send)
+        else:
+            await self._served(scope, receive, send)
+
+
+def create_app(settings: Settings | None = None) -> App:
+    """Build the relay as an ASGI app, to be served or to be mounted.
+
+    Without settings they are read from the environment and `seseragi.toml` when it is opened.
+    """
+    return App(settings)
+
+
+def build_app(settings: Settings, hub: Hub) -> ASGIApp:
+    """Build what serves a hub that is open."""
     app = Starlette(
         routes=build_routes(settings, hub),
         exception_handlers={
@@ -176,7 +242,6 @@ def create_app(settings: Settings, hub: Hub) -> ASGIApp:
             HTTPException: problems.on_http_error,
             Exception: problems.on_bug,
         },
-        lifespan=lambda _: _close_at_end(hub),
     )
     app.router.redirect_slashes = False  # an absolute URL, wrong behind a proxy
     local_origins = settings.local_origins
@@ -211,6 +276,8 @@ def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:
         heartbeat_s=settings.heartbeat_s,
         retry_ms=settings.retry_ms,
         linger_s=settings.linger_s,
+        send_timeout_s=settings.send_timeout_s,
+        drain_s=settings.drain_s,
         max_request_bytes=settings.max_request_bytes,
         retention_s=settings.retention_s,
     )
@@ -228,16 +295,27 @@ def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:
     ]
 
 
-@asynccontextmanager
-async def _close_at_end(hub: Hub) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        await hub.close()
-
-
 def static_folder() -> Path:
     """Find the page's files: inside the package once installed, beside it in a checkout."""
-    package = Path(app.__file__).parent
+    package = Path(__file__).parent
     installed = package / "static"
     return installed if installed.is_dir() else package.parent / "static"
+
+
+async def _run_lifespan(
+    lifespan: AbstractAsyncContextManager[None], receive: Receive, send: Send
+) -> None:
+    """Speak ASGI's lifespan protocol; a failure that settings can mend is told in one line."""
+    await receive()
+    try:
+        async with lifespan:
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+    except (SettingsError, LogUnusable) as error:
+        await send({"type": "lifespan.startup.failed", "message": f"seseragi: {error}"})
+        return
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+app = App()
+"""For `uvicorn app.main:app`, and every other ASGI server."""

@@ -34,6 +34,7 @@ class Server(uvicorn.Server):
         send_timeout_s: float,
         min_reader_rate: float,
         keepalive_s: float,
+        root_path: str = "",
         others_answer: Callable[[], bool],
         on_listening: Callable[[], None],
         drain: Callable[[], Awaitable[None]],
@@ -49,9 +50,10 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http=cast(Any, protocol),
+                root_path=root_path,
                 loop="auto",
                 ws="none",
-                lifespan="on",
+                lifespan="off",  # the hub outlives the server, and is closed after it
                 log_config=None,
                 access_log=False,
                 proxy_headers=False,  # the app reads them itself, under any server

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from app.framing.sse import Decoder, Message
 from app.hub import Hub
-from app.main import build_hub, create_app
+from app.main import build_app, build_hub
 from app.peers import Peers
 from app.server import Server, bind
 from app.settings import load_settings
@@ -65,7 +65,7 @@ async def serve_relay(
     port = listener.getsockname()[1]
     listening = asyncio.Event()
     server = Server(
-        watch(create_app(built, hub)),
+        watch(build_app(built, hub)),
         peers=Peers(
             built.max_connections or 10_000,
             each=built.max_connections_per_address,
@@ -92,6 +92,7 @@ async def serve_relay(
         with contextlib.suppress(asyncio.CancelledError):
             await task
         await asyncio.wait_for(_shut_down(server), 10)
+        await hub.close()
 
 
 async def _shut_down(server: Server) -> None:
@@ -105,7 +106,6 @@ async def _shut_down(server: Server) -> None:
         connection.shutdown()
     while server.server_state.connections or server.server_state.tasks:  # noqa: ASYNC110  (no event tells)
         await asyncio.sleep(0.002)
-    await server.lifespan.shutdown()
 
 
 async def read_messages(response: httpx2.Response) -> list[Message]:

@@ -127,11 +127,12 @@ def test_only_who_works_within_anothers_call_catches_everything():
     assert ["app.api.response", "app.relay", "app.upstreams.transport"] == sorted(broad)
 
 
-def test_only_the_command_and_the_parent_of_workers_import_os():
+def test_only_what_starts_processes_imports_os():
     readers = [
         name
         for name, path in modules()
         if "os" in {imported.partition(".")[0] for imported in imports(path)}
     ]
 
-    assert ["app.__main__", "app.workers"] == readers
+    # The command, what an ASGI server starts, and the parent of workers.
+    assert ["app.__main__", "app.main", "app.workers"] == readers

@@ -49,7 +49,7 @@ def test_every_setting_is_documented_with_its_default():
         row = rows(README).get(name)
         assert row is not None, name
         default = defaults[name]
-        shown = "" if default is None else f"`{default}`"
+        shown = "" if default in (None, "") else f"`{default}`"
         if isinstance(default, tuple | bool):
             shown = f"`{json.dumps(default)}`"
         assert shown == row.split("|")[2].strip(), name

@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from app.admission import RequestMemory, address_of
 from app.api.body import read_json
+from app.api.connection import client_of
 from app.api.passed import parse_passed
 from app.api.policy import Policy
 from app.api.problems import failure
-from app.api.response import CONNECTION, Connection
 from app.asking import Asking
 from app.dialects.front import Front
 from app.errors import RelayError
@@ -75,19 +75,21 @@ async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
     Raises:
         ClientDisconnect: he has gone.
     """
-    connection: Connection = request.scope["extensions"][CONNECTION]
     working = asyncio.ensure_future(work)
-    connection.on_lost = working.cancel
-    if connection.lost:
+    lost = False
+
+    def stop() -> None:
+        nonlocal lost
+        lost = True
         working.cancel()
+
     try:
-        return await working
+        with client_of(request).watch(stop):
+            return await working
     except asyncio.CancelledError:
-        if connection.lost:
+        if lost:
             raise ClientDisconnect from None
         raise
-    finally:
-        connection.on_lost = None
 
 
 def document(body: object, *, headers: Mapping[str, str] | None = None) -> Response:

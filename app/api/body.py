@@ -5,7 +5,7 @@ import asyncio
 from starlette.requests import Request
 
 from app.admission import RequestMemory
-from app.api.response import CONNECTION, Connection
+from app.api.connection import client_of
 from app.errors import RequestError, ServiceError
 
 
@@ -39,8 +39,7 @@ async def read_json(
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length[:15]) > max_bytes:
         raise too_large
-    connection: Connection = request.scope["extensions"][CONNECTION]
-    if connection.received:  # nearly every body comes with its head: 50 us less
+    if client_of(request).received:  # nearly every body comes with its head: 50 us less
         return await _read(request, memory, max_bytes, too_large)
     reading = asyncio.ensure_future(_read(request, memory, max_bytes, too_large))
     stopped = asyncio.ensure_future(stopping.wait())

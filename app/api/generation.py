@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,10 +13,12 @@ from starlette.responses import Response
 
 from app.admission import RequestMemory, address_of
 from app.api.body import read_json
+from app.api.connection import client_of
 from app.api.passed import parse_passed
+from app.api.paths import root_of
 from app.api.policy import Policy
 from app.api.problems import failure
-from app.api.response import CONNECTION, Connection, EventStream, last_event_id, read_from
+from app.api.response import EventStream, last_event_id, read_from
 from app.dialects.front import Asked, Front, parse_frame_id
 from app.dialects.native import render_result
 from app.errors import RelayError, RequestError
@@ -75,12 +78,12 @@ class Generation:
                 opened, way = await self._open(request, body, memory, origin=origin, key=key)
             del body
         if cursor is not None:
-            return await self._read_on(cursor, address)
+            return await self._read_on(cursor, address, root_of(request.scope))
         reader = opened.reader
         if way.respond_async:
             # However shortly it may go on without a reader: its first one needs time to come.
             reader.leave(linger_s=max(way.seconds, self._policy.linger_s))
-            return _accepted(reader.stream)
+            return _accepted(reader.stream, root_of(request.scope))
         try:
             if way.streams:
                 return await self._stream(request, opened, linger_s=way.unknown_s)
@@ -170,7 +173,13 @@ class Generation:
             return self._failed(error, request, reader.stream)
         retry_ms = self._policy.retry(spread=self._hub.draining)
         writer = self._front.writer(reader.stream, after=0, retry_ms=retry_ms)
-        return EventStream(reader, writer, policy=self._policy, headers=self._front.headers)
+        return EventStream(
+            reader,
+            writer,
+            policy=self._policy,
+            headers=self._front.headers,
+            root_path=root_of(request.scope),
+        )
 
     async def _failed_start(self, stream: str) -> RelayError | None:
         """Tell why a stream that has ended never began; None if it did."""
@@ -179,14 +188,21 @@ class Generation:
             return None
         return RelayError.of(result.error)
 
-    async def _read_on(self, cursor: str, address: str) -> Response:
+    async def _read_on(self, cursor: str, address: str, root_path: str) -> Response:
         """Answer a POST that some client sent again after it had lost its connection."""
         stream, after = parse_frame_id(cursor, letter=self._front.letter)
         if stream is None:
             raise RequestError("invalid_request", f"Last-Event-ID: {cursor[:80]!r} names no stream")
         reader, _ = await self._hub.attach(stream, address)
         retry_ms = self._policy.retry(spread=self._hub.draining)
-        return await read_from(reader, self._front, after, policy=self._policy, retry_ms=retry_ms)
+        return await read_from(
+            reader,
+            self._front,
+            after,
+            policy=self._policy,
+            retry_ms=retry_ms,
+            root_path=root_path,
+        )
 
     async def _result(
         self, request: Request, opened: Opened, *, linger_s: float | None
@@ -219,23 +235,19 @@ async def _first(
     request: Request, outcome: "asyncio.Future[Any]", *, timeout_s: float | None
 ) -> bool:
     """Wait for the outcome at most so long; tell whether the client is still there."""
-    connection: Connection = request.scope["extensions"][CONNECTION]
     loop = asyncio.get_running_loop()
-    over = loop.create_future()
+    over: asyncio.Future[bool] = loop.create_future()
 
-    def end(*_: object) -> None:
+    def end(*_: object, stayed: bool = True) -> None:
         if not over.done():
-            over.set_result(None)
+            over.set_result(stayed)
 
     timer = None if timeout_s is None else loop.call_later(timeout_s, end)
     outcome.add_done_callback(end)
-    connection.on_lost = end
     try:
-        if not connection.lost:
-            await over
-        return not connection.lost
+        with client_of(request).watch(partial(end, stayed=False)):
+            return await over
     finally:
-        connection.on_lost = None
         outcome.remove_done_callback(end)
         if timer is not None:
             timer.cancel()
@@ -264,8 +276,8 @@ def _idempotency_key(request: Request) -> str | None:
     return key
 
 
-def _accepted(stream: str) -> Response:
-    url = f"/v1/streams/{stream}"
+def _accepted(stream: str, root_path: str) -> Response:
+    url = f"{root_path}/v1/streams/{stream}"
     body = {"id": stream, "url": url, "events_url": f"{url}/events", "cancel_url": f"{url}/cancel"}
     return Response(
         msgspec.json.encode(body),

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.api.paths import path_of
 from app.dialects.front import Front
 from app.dialects.fronts import front_of, mend_path
 from app.errors import RelayError, RequestError, ServiceError
@@ -41,7 +42,7 @@ async def on_relay_error(request: Request, error: Exception) -> Response:
 async def on_http_error(request: Request, error: Exception) -> Response:
     """Give Starlette's own failures (no route, wrong method) the same form."""
     assert isinstance(error, HTTPException)  # noqa: S101  (registered for it)
-    path, method = request.url.path, request.method
+    path, method = path_of(request.scope), request.method
     code = _BY_STATUS.get(error.status_code, "invalid_request")
     headers = dict(error.headers or {})
     match code:
@@ -69,7 +70,7 @@ def _advise(path: str) -> str:
 
 def _methods_at(request: Request) -> str:
     """List the methods that a path knows, over all its routes: Starlette names the first's."""
-    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    path = path_of(request.scope)
     found: set[str] = set()
     for route in request.app.routes:
         if isinstance(route, Route) and route.path_regex.match(path):
@@ -83,4 +84,4 @@ async def on_bug(request: Request, error: Exception) -> Response:
 
 
 def _front_of(request: Request) -> Front:
-    return front_of(request.url.path, request.scope["headers"])
+    return front_of(path_of(request.scope), request.scope["headers"])

@@ -1,15 +1,16 @@
 """The one response that streams: a cursor over the log, rendered frame by frame."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import starmap
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from app.api.connection import Connection, connection_of
 from app.api.policy import Policy
 from app.dialects.front import Front, Writer, frame_id
 from app.dialects.native import Writer as NativeWriter
@@ -18,6 +19,9 @@ from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import STRIDE, Ending, LogState
 from app.events import Event, StreamEnd
 from app.hub import Reader
+
+if TYPE_CHECKING:
+    import anyio
 
 HEARTBEAT = b": hb\n"
 """One comment line and no blank line after it: at a blank line, clients that have seen an
@@ -35,42 +39,17 @@ HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 
-CONNECTION = "seseragi.connection"
-"""The ASGI extension by which `app.connection` gives a response its `Connection`."""
-
 log = structlog.get_logger("seseragi.api")
-
-
-class Connection(Protocol):
-    """What a response is sent over, once it has started."""
-
-    on_lost: Callable[[], object] | None
-    """Called when the client goes."""
-
-    @property
-    def lost(self) -> bool:
-        """Whether the client has gone."""
-
-    @property
-    def received(self) -> bool:
-        """Whether the request has come whole."""
-
-    def write(self, piece: bytes) -> bool:
-        """Send a piece of the body now; False if the next ought to wait for `drain`."""
-
-    async def drain(self) -> None:
-        """Wait until the client has taken most of what was sent."""
-
-    def abort(self) -> None:
-        """Close the connection without ending the response."""
 
 
 class EventStream(Response):
     """Sends a stream's events after the cursor, live, and ends after its `stream.end`.
 
-    It reads until it has caught up. From there the log pushes what is appended, and it is
-    written within the append: no task has to wake up for a token. A client that is too slow
-    for that, or a log that does not push, is read for again, from the same cursor.
+    There are two doors to the one cursor. Under our own server it reads until it has caught
+    up, and from there the log pushes what is appended, which is written within the append: no
+    task has to wake up for a token. A client that is too slow for that, or a log that does not
+    push, is read for again, from the same cursor. Under any other server it is all read, and
+    sent by sse-starlette.
 
     The reader leaves when the response is over, however that came about. What ends before
     the `stream.end` is cut off rather than ended cleanly, since a clean end would look like
@@ -89,6 +68,7 @@ class EventStream(Response):
         *,
         policy: Policy,
         headers: Mapping[str, str],
+        root_path: str = "",
         snapshot: bool = False,
     ) -> None:
         self.status_code = 200
@@ -96,20 +76,30 @@ class EventStream(Response):
         stream = reader.stream.encode()
         self.raw_headers = [
             *HEADERS,
-            (b"content-location", b"/v1/streams/%b/events" % stream),
+            (b"content-location", b"%b/v1/streams/%b/events" % (root_path.encode(), stream)),
             (b"stream-id", stream),
             *((name.encode(), value.encode()) for name, value in headers.items()),
         ]
         self._reader = reader
         self._writer = writer
         self._after = writer.begin
+        self._policy = policy
         self._heartbeat_s = policy.heartbeat_s
         self._snapshot = snapshot
         self._complete = False
         self._sent_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._connection = scope["extensions"][CONNECTION]
+        connection = connection_of(scope)
+        if connection is None:
+            await self._serve_reads(scope, receive, send)
+        else:
+            self._connection = connection
+            await self._serve_pushes(scope, send)
+
+    # Under our own server
+
+    async def _serve_pushes(self, scope: Scope, send: Send) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
         self._connection.on_lost = task.cancel
@@ -122,7 +112,7 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": b""})
             return
         except RelayError as error:
-            log.info("reader dropped", stream=self._reader.stream, code=error.code)
+            self._note_dropped(error)
         except asyncio.CancelledError:
             pass  # the client has gone, or the server will wait no longer
         finally:
@@ -134,30 +124,18 @@ class EventStream(Response):
     async def _deliver(self) -> None:
         """Send everything up to the `stream.end`."""
         if self._snapshot:
-            await self._send_snapshot()
+            await self._send(await self._read_snapshot(), gives_way=True)
         while not self._complete:
             if self._reader.follow(self._after, self._push):
                 await self._live()
                 continue
-            events = await self._reader.read(self._after, timeout_s=self._heartbeat_s)
-            if events:
-                if isinstance(events, Ending):
-                    self._writer.skip(events.after - self._after)
-                    self._after = events.after
-                await self._send(map(self._writer.feed, events))
-                self._note(events)
-            else:
-                await self._send([HEARTBEAT])
+            events = await self._read()
+            await self._send(map(self._writer.feed, events) if events else [HEARTBEAT])
+            self._note(events)
             if len(events) > CATCHING_UP:
                 # Sending to a client that is gone never waits: without this, a long
                 # catch-up would hold the event loop to its end.
                 await asyncio.sleep(0)
-
-    async def _send_snapshot(self) -> None:
-        assert isinstance(self._writer, NativeWriter)  # noqa: S101  (no other can be asked for)
-        events = await self._reader.read_all(ending=False)  # whose ids do not follow
-        await self._send(starmap(self._writer.frame, compact(events)), gives_way=True)
-        self._note(events)
 
     async def _send(self, frames: Iterable[bytes], *, gives_way: bool = False) -> None:
         for piece in in_pieces(frames):
@@ -165,11 +143,6 @@ class EventStream(Response):
                 await self._connection.drain()
             elif gives_way:
                 await asyncio.sleep(0)
-
-    def _note(self, events: Sequence[Event]) -> None:
-        """Move the cursor over what was sent."""
-        self._after += len(events)
-        self._complete = bool(events) and isinstance(events[-1], StreamEnd)
 
     async def _live(self) -> None:
         """Let the log push, until the stream ends, is removed, or the client falls behind."""
@@ -208,6 +181,80 @@ class EventStream(Response):
             due = loop.time() + self._heartbeat_s
         self._timer = loop.call_at(due, self._beat)
 
+    # Under any other server
+
+    async def _serve_reads(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Imported here: the command, which starts quickly, has no need of it.
+        import anyio
+
+        from app.api.pulled import respond
+
+        stopping = anyio.Event()
+        draining = asyncio.ensure_future(self._drain_at(stopping))
+        response = respond(
+            self._read_pieces(),
+            self.raw_headers,
+            heartbeat=HEARTBEAT,
+            policy=self._policy,
+            stopping=stopping,
+        )
+        try:
+            await response(scope, receive, send)
+        finally:
+            draining.cancel()
+            self._reader.leave()
+
+    async def _drain_at(self, stopping: "anyio.Event") -> None:
+        await stopping.wait()
+        await self._reader.drain(self._policy.drain_s)
+
+    async def _read_pieces(self) -> AsyncIterator[bytes]:
+        """Give everything up to the `stream.end`."""
+        try:
+            if self._snapshot:
+                for piece in in_pieces(await self._read_snapshot()):
+                    yield piece
+                    await asyncio.sleep(0)
+            while not self._complete:
+                events = await self._read()
+                for piece in in_pieces(map(self._writer.feed, events)):
+                    yield piece
+                self._note(events)
+                if len(events) > CATCHING_UP:
+                    await asyncio.sleep(0)
+        except RelayError as error:
+            self._note_dropped(error)
+            raise ReaderDropped(str(error)) from None
+
+    # Both
+
+    async def _read(self) -> Sequence[Event]:
+        """Return what comes after the cursor; nothing, if none came within a heartbeat."""
+        events = await self._reader.read(self._after, timeout_s=self._heartbeat_s)
+        if isinstance(events, Ending):
+            self._writer.skip(events.after - self._after)
+            self._after = events.after
+        return events
+
+    async def _read_snapshot(self) -> Iterable[bytes]:
+        """Return the frames of all that was said so far, and move the cursor over it."""
+        assert isinstance(self._writer, NativeWriter)  # noqa: S101  (no other can be asked for)
+        events = await self._reader.read_all(ending=False)  # whose ids do not follow
+        self._note(events)
+        return starmap(self._writer.frame, compact(events))
+
+    def _note(self, events: Sequence[Event]) -> None:
+        """Move the cursor over what is sent."""
+        self._after += len(events)
+        self._complete = bool(events) and isinstance(events[-1], StreamEnd)
+
+    def _note_dropped(self, error: RelayError) -> None:
+        log.info("reader dropped", stream=self._reader.stream, code=error.code)
+
+
+class ReaderDropped(Exception):
+    """A response that has begun cannot be completed: the server has to abort it."""
+
 
 def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
     """Join frames into pieces of about `PIECE_BYTES`: a client that accepts none costs one."""
@@ -236,6 +283,7 @@ async def read_from(
     *,
     policy: Policy,
     retry_ms: int,
+    root_path: str = "",
     snapshot: bool = False,
     suffix: bool = False,
 ) -> Response:
@@ -263,7 +311,14 @@ async def read_from(
         return Response(status_code=204, headers={"cache-control": "no-store"})
     after = 0 if front.replays and not suffix else after
     writer = front.writer(reader.stream, after=after, retry_ms=retry_ms)
-    return EventStream(reader, writer, policy=policy, headers=front.headers, snapshot=snapshot)
+    return EventStream(
+        reader,
+        writer,
+        policy=policy,
+        headers=front.headers,
+        root_path=root_path,
+        snapshot=snapshot,
+    )
 
 
 def _beyond(stream: str, front: Front, after: int, last: int, state: LogState) -> RelayError:

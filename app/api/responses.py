@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from app.admission import RequestMemory, address_of
 from app.api.generation import Generation, Kept
+from app.api.paths import root_of
 from app.api.policy import Policy
 from app.api.problems import failure
 from app.api.query import read_query
@@ -79,7 +80,8 @@ class Responses:
             if read_query(request, "stream", "").lower() == "true":
                 address = address_of(request.scope.get("client"))
                 after = _cursor(last)
-                return await self._events(await self._find(request), after, address)
+                stream = await self._find(request)
+                return await self._events(stream, after, address, root_of(request.scope))
             stream = await self._find(request)
             result = render_result(stream, await self._hub.events(stream))
             if result["store"] is False and not result["background"]:
@@ -128,10 +130,12 @@ class Responses:
             raise _not_found(request)
         return stream
 
-    async def _events(self, stream: str, after: int, address: str) -> Response:
+    async def _events(self, stream: str, after: int, address: str, root_path: str) -> Response:
         reader, _ = await self._hub.attach(stream, address)
         retry_ms = self._policy.retry(spread=self._hub.draining)
-        response = await read_from(reader, FRONT, after, policy=self._policy, retry_ms=retry_ms)
+        response = await read_from(
+            reader, FRONT, after, policy=self._policy, retry_ms=retry_ms, root_path=root_path
+        )
         if response.status_code == 204:
             # The official clients take no answer without a body for a stream.
             return Response(media_type="text/event-stream", headers=dict(response.headers))

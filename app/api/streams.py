@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.admission import address_of
+from app.api.paths import root_of
 from app.api.policy import Policy
 from app.api.query import read_query
 from app.api.response import last_event_id, read_from
@@ -67,6 +68,7 @@ class Streams:
                 after or 0,
                 policy=self._policy,
                 retry_ms=self._policy.retry(spread=self._hub.draining),
+                root_path=root_of(request.scope),
                 snapshot=start is not None and after is None,
                 suffix=suffix is not None,
             )

@@ -5,6 +5,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.admission import address_of
+from app.api.paths import root_of
 from app.api.policy import Policy
 from app.api.problems import failure
 from app.api.response import read_from
@@ -33,7 +34,14 @@ class Chats:
             address = address_of(request.scope.get("client"))
             reader, _ = await self._hub.attach(stream, address)
             retry_ms = self._policy.retry(spread=self._hub.draining)
-            return await read_from(reader, FRONT, 0, policy=self._policy, retry_ms=retry_ms)
+            return await read_from(
+                reader,
+                FRONT,
+                0,
+                policy=self._policy,
+                retry_ms=retry_ms,
+                root_path=root_of(request.scope),
+            )
         except RelayError as error:
             return failure(FRONT, error, request)
 

@@ -17,6 +17,9 @@ Bytes = Annotated[int, Meta(ge=1024)]
 LOG = r"^(memory|sqlite:///(?!:|file:).+|rediss?(\+sentinel)?://.+)$"
 """Where the event log may be."""
 
+ROOT_PATH = r"^(/[A-Za-z0-9._~-]+)*$"
+"""A path without a slash at its end; "" for none."""
+
 SCHEME = r"^[a-z][a-z0-9+.-]*$"
 """Of a URL, without what follows it."""
 
@@ -26,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    root_path: Annotated[str, Meta(pattern=ROOT_PATH)] = ""
     log: Annotated[str, Meta(pattern=LOG)] = "memory"
     workers: Annotated[int, Meta(ge=1, le=1000)] = 1
     log_format: Literal["auto", "console", "json"] = "auto"

@@ -19,9 +19,12 @@ MAX_EXCEPTION = 16_384
 
 
 def configure_logs(
-    *, format: Literal["auto", "console", "json"] = "auto", level: str = "info"
+    *,
+    format: Literal["auto", "console", "json"] = "auto",
+    level: str = "info",
+    libraries: bool = True,
 ) -> None:
-    """Send structlog's and the libraries' records to stderr in one form."""
+    """Send our own records, and with `libraries` all others, to stderr in one form."""
     console = sys.stderr.isatty() if format == "auto" else format == "console"
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer(
@@ -48,6 +51,8 @@ def configure_logs(
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
+    if not libraries:
+        return
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

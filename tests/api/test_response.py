@@ -15,7 +15,7 @@ EVENTS: list[Event] = [StreamStart("st_1", "m", 1), TextStart(0), *[TextDelta(0,
 class FullReader(Reader):
     def __init__(self) -> None:
         log = MemoryLog(retention_s=1, max_bytes=1, max_stream_bytes=1, max_stream_events=1)
-        super().__init__("st_1", log, lambda *_: None)
+        super().__init__("st_1", log, lambda *_: None, drain=asyncio.sleep)
 
     async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
         return EVENTS

@@ -137,7 +137,7 @@ class World:
         for comes_back in (True, False):
             try:
                 if comes_back:
-                    reader = Reader(STREAM, log, lambda *_: None)
+                    reader = Reader(STREAM, log, lambda *_: None, drain=asyncio.sleep)
                     await read_from(reader, NATIVE, cursor, policy=POLICY, retry_ms=0)
                 rest = await self._read_on(log, cursor)
             except RelayError:

@@ -1,0 +1,229 @@
+"""The same requests under every ASGI server: what is promised does not depend on which."""
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+import time
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.servers.programs import SERVERS, serve
+from tests.serving import HELLO
+from tests.upstream import Hold, head, send, serve_upstream
+
+LONG = {**HELLO, "model": "demo-long"}
+DELTA = 'data: {{"choices":[{{"delta":{{"content":"{}"}}}}]}}\n\n'
+
+every_server = pytest.mark.parametrize("name", SERVERS)
+
+
+async def read_frames(response: httpx2.Response, *, most: int = 10**9) -> bytes:
+    """Read whole frames, at least so many unless it ends; heartbeats are left out."""
+    read = b""
+    async for piece in response.aiter_raw():
+        read += piece
+        if read.count(b"\n\n") >= most:
+            break
+    return read.replace(b": hb\n", b"")
+
+
+def last_id(frames: bytes) -> str:
+    return re.findall(rb"^id: (.*)$", frames, re.MULTILINE)[-1].decode()
+
+
+async def state_of(client: httpx2.AsyncClient, stream: str) -> dict[str, Any]:
+    return (await client.get(f"/v1/streams/{stream}")).json()
+
+
+@every_server
+async def test_stream_is_resumed_stopped_and_looked_at(name, tmp_path):
+    async with serve(name, tmp_path, retention_s=60) as served:
+        client = served.client
+        # A whole one, with the frames that any server gives.
+        async with client.stream("POST", "/v1/chat", json=HELLO) as response:
+            stream = response.headers["stream-id"]
+            assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+            assert response.headers["content-location"] == f"/v1/streams/{stream}/events"
+            assert response.headers["cache-control"] == "no-store, no-transform"
+            assert ("HTTP/2" if SERVERS[name].http2 else "HTTP/1.1") == response.http_version
+            whole = await read_frames(response)
+        assert b'"status":"completed"' in whole
+        assert b"\r" not in whole
+
+        # The same by GET, in two parts, and nothing after the end.
+        async with client.stream("GET", f"/v1/streams/{stream}/events") as response:
+            first = await read_frames(response, most=3)
+        first = first[: first.rindex(b"\n\n") + 2]
+        async with client.stream(
+            "GET", f"/v1/streams/{stream}/events", headers={"last-event-id": last_id(first)}
+        ) as response:
+            rest = await read_frames(response)
+        retry = re.compile(rb"retry: \d+\n")
+        assert retry.sub(b"", whole) == retry.sub(b"", first + rest)
+        after_all = await client.get(
+            f"/v1/streams/{stream}/events", headers={"last-event-id": last_id(whole)}
+        )
+        assert 204 == after_all.status_code
+
+        # A stop, which the reader sees.
+        async with client.stream("POST", "/v1/chat", json=LONG) as response:
+            stream = response.headers["stream-id"]
+            stopping = asyncio.create_task(_stop_soon(client, stream))
+            stopped = await read_frames(response)
+        assert 202 == await stopping
+        assert b'"status":"cancelled"' in stopped
+
+        # HEAD, an answer as JSON, an error.
+        looked = await client.head(f"/v1/streams/{stream}/events")
+        assert (200, b"") == (looked.status_code, looked.content)
+        answer = await client.post("/v1/chat", json={**HELLO, "stream": False})
+        assert "completed" == answer.json()["status"]
+        failed = await client.post("/v1/chat", json={**HELLO, "model": "demo-error"})
+        assert 503 == failed.status_code
+        assert "upstream_overloaded" == failed.json()["code"]
+        await client.aclose()  # hypercorn waits for its connections of HTTP/2
+        out = await served.stop()
+    assert b"Traceback" not in out, out.decode()
+
+
+async def _stop_soon(client: httpx2.AsyncClient, stream: str) -> int:
+    await asyncio.sleep(0.3)
+    return (await client.post(f"/v1/streams/{stream}/cancel")).status_code
+
+
+@every_server
+async def test_client_that_leaves_is_noticed(name, tmp_path):
+    async with serve(name, tmp_path) as served:
+        request = {**LONG, "on_disconnect": "cancel"}
+        async with (
+            served.connect() as leaving,
+            leaving.stream("POST", "/v1/chat", json=request) as response,
+        ):
+            stream = response.headers["stream-id"]
+            await read_frames(response, most=3)
+        async with asyncio.timeout(5):
+            while (await state_of(served.client, stream))["status"] != "cancelled":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+        # Also one that waits for the whole, or for the first event.
+        for fields in ({"stream": False}, {"stream": True, "model": "demo-slow"}):
+            with pytest.raises(httpx2.TimeoutException):
+                async with served.connect() as leaving:
+                    await leaving.post(
+                        "/v1/chat",
+                        json={**request, **fields},
+                        headers={"idempotency-key": "one"},
+                        timeout=1,
+                    )
+            async with asyncio.timeout(5):
+                while True:
+                    again = await served.client.post(
+                        "/v1/chat",
+                        json={**request, **fields},
+                        headers={"idempotency-key": "one", "prefer": "respond-async"},
+                    )
+                    if "stream-id" in again.headers:
+                        found = await state_of(served.client, again.headers["stream-id"])
+                        if found["status"] == "cancelled":
+                            break
+                    await asyncio.sleep(0.05)
+            await served.client.delete(f"/v1/streams/{again.headers['stream-id']}")
+
+
+@every_server
+async def test_what_cannot_be_completed_is_cut_off(name, tmp_path):
+    async with serve(name, tmp_path) as served:
+        async with served.client.stream("POST", "/v1/chat", json=LONG) as response:
+            stream = response.headers["stream-id"]
+            removing = asyncio.create_task(_delete_soon(served.client, stream))
+            read = b""
+            with contextlib.suppress(httpx2.RemoteProtocolError):
+                async for piece in response.aiter_raw():
+                    read += piece
+                if b"stream.end" not in read:
+                    pytest.fail("the answer ended as if it were whole")
+        assert 204 == await removing
+        # The end of what was stopped may have been read before it was removed.
+        assert b'"status":"completed"' not in read
+        await served.client.aclose()
+        out = await served.stop()
+    assert b"KeyError" not in out, out.decode()
+
+
+async def _delete_soon(client: httpx2.AsyncClient, stream: str) -> int:
+    await asyncio.sleep(0.3)
+    return (await client.delete(f"/v1/streams/{stream}")).status_code
+
+
+@every_server
+async def test_client_that_takes_nothing_is_cut_off(name, tmp_path):
+    if SERVERS[name].http2:
+        pytest.skip("the socket is its TLS layer's")
+    async with serve_upstream() as upstream:
+        text = "x" * 50_000
+        upstream.script = [head(), *[send(DELTA.format(text))] * 800, Hold()]
+        async with serve(
+            name, tmp_path, upstream=upstream.base_url, send_timeout_s=1, max_stream_bytes=10**8
+        ) as served:
+            body = json.dumps({**HELLO, "model": "openai/m", "on_disconnect": "cancel"})
+            reader = socket.socket()
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.connect(("127.0.0.1", served.port))
+            reader.sendall(
+                b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+                b"content-length: %d\r\n\r\n%b" % (len(body), body.encode())
+            )
+            with reader:
+                async with asyncio.timeout(15):
+                    while not upstream.calls:  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
+                    await upstream.calls[0].closed.wait()
+
+
+@every_server
+async def test_heartbeats_are_lines_of_ours(name, tmp_path):
+    async with serve_upstream() as upstream:
+        upstream.script = [head(), send(DELTA.format("a")), Hold()]
+        async with serve(
+            name, tmp_path, upstream=upstream.base_url, heartbeat_s=0.2, gate_s=0
+        ) as served:
+            request = {**HELLO, "model": "openai/m", "on_disconnect": "cancel"}
+            async with served.client.stream("POST", "/v1/chat", json=request) as response:
+                read = b""
+                async with asyncio.timeout(5):
+                    async for piece in response.aiter_raw():
+                        read += piece
+                        if read.count(b": hb\n") == 3:
+                            break
+            assert read.endswith(b"\n\n: hb\n: hb\n: hb\n")
+
+
+@every_server
+async def test_shutdown_never_looks_like_an_end(name, tmp_path):
+    async with serve(name, tmp_path, drain_s=0.5) as served:
+        async with served.client.stream("POST", "/v1/chat", json=LONG) as response:
+            reading = asyncio.create_task(_read_to_loss(response))
+            await asyncio.sleep(0.3)
+            began = time.monotonic()
+            await served.stop()
+            read, lost = await reading
+        assert time.monotonic() - began < 10
+        assert b'"status":"completed"' not in read
+        if SERVERS[name].drains:
+            assert b'"status":"interrupted"' in read
+        else:
+            assert lost or b'"status":"interrupted"' in read
+
+
+async def _read_to_loss(response: httpx2.Response) -> tuple[bytes, bool]:
+    read = b""
+    try:
+        async for piece in response.aiter_raw():
+            read += piece
+    except httpx2.TransportError:
+        return read, True
+    return read, False
