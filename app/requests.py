@@ -59,6 +59,8 @@ class FileData(Body, frozen=True):
 class FilePart(Body, frozen=True, tag_field="type", tag="file"):
     file: FileData
     cache_control: CacheControl | None = None
+    optional: bool | None = None
+    """Whether it is left out where a provider takes no files, instead of refused."""
 
 
 class RefusalPart(Body, frozen=True, tag_field="type", tag="refusal"):

@@ -109,6 +109,30 @@ def _is_said(message: Message) -> bool:
     return isinstance(message, AssistantMessage) and not message.tool_calls
 
 
+def leave_out_files(messages: list[Message]) -> Exchange:
+    """Return a conversation without the files that it can do without."""
+    kept: list[Message] = []
+    changed = False
+    for message in messages:
+        if not isinstance(message, UserMessage) or isinstance(message.content, str):
+            kept.append(message)
+            continue
+        left = [part for part in message.content if not _is_optional(part)]
+        if len(left) == len(message.content):
+            kept.append(message)
+            continue
+        changed = True
+        if left:
+            kept.append(msgspec.structs.replace(message, content=left))
+    if not changed:
+        return Exchange(messages)
+    return Exchange(kept, ("takes no files: those that a text stands for were left out",))
+
+
+def _is_optional(part: _Part) -> bool:
+    return isinstance(part, FilePart) and bool(part.optional)
+
+
 class _Arranged:
     """Finds the call of each result, then gives the messages in their order."""
 

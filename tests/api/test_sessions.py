@@ -140,3 +140,27 @@ async def test_claude_4_5_is_sent_one_of_temperature_and_top_p(dialect: str, cli
     assert reply.status_code == 200
     assert found["temperature"] == 0.2
     assert not {"top_p", "topP"} & found.keys()
+
+
+@pytest.mark.parametrize("dialect", OTHERS)
+async def test_a_document_in_a_result_does_not_end_the_session(dialect: str) -> None:
+    pdf = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQK"}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "toolu_1",
+        "content": [{"type": "document", "source": pdf, "title": "paper.pdf"}],
+    }
+    messages = [
+        ASK,
+        {"role": "assistant", "content": READ[:1]},
+        {"role": "user", "content": [result]},
+    ]
+    async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:
+        upstream.choose = lambda _: script(dialect, "call_1")
+        body = {"model": "openai/m", **SESSION, "messages": messages}
+        reply = await relay.client.post("/v1/messages", json=body)
+    sent = upstream.calls[0].body.decode()
+
+    assert 200 == reply.status_code, reply.text
+    assert "paper.pdf" in sent
+    assert ("JVBERi0xLjQK" in sent) == (dialect not in ("cohere", "ollama"))

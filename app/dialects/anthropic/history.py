@@ -148,7 +148,8 @@ class History:
         files: list[Shown] = []
         for part in self._shown(result.content or "", place=f"{place}.content"):
             if isinstance(part, FilePart):
-                files.append(part)
+                # The text that stands for it in the result does where files are not taken.
+                files.append(msgspec.structs.replace(part, optional=True))
                 name = part.file.filename
                 parts.append(self._shorten("document", {"title": name} if name else {}))
             else:

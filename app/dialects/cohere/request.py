@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 from app.dialects.allowed import restrict_tools
 from app.dialects.conversation import list_reasoning, refuse_choices, unsupported
 from app.dialects.dialect import Quirks as CommonQuirks
-from app.dialects.exchange import Exchange, ExchangeForm, arrange
+from app.dialects.exchange import Exchange, ExchangeForm, arrange, leave_out_files
 from app.dialects.extras import placed_at
 from app.requests import (
     AssistantMessage,
@@ -97,7 +97,9 @@ def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[s
 
 
 def _arrange(request: ChatRequest) -> Exchange:
-    return arrange(request.messages, ExchangeForm(images=False))
+    files = leave_out_files(request.messages)
+    exchange = arrange(files.messages, ExchangeForm(images=False))
+    return exchange._replace(changes=(*files.changes, *exchange.changes))
 
 
 def _render_message(message: Message, *, place: str, reasoning: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from app.dialects.conversation import (
     unsupported,
 )
 from app.dialects.dialect import Quirks as CommonQuirks
-from app.dialects.exchange import Exchange, ExchangeForm, arrange
+from app.dialects.exchange import Exchange, ExchangeForm, arrange, leave_out_files
 from app.dialects.extras import placed_at
 from app.requests import (
     AssistantMessage,
@@ -102,7 +102,9 @@ def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[s
 
 
 def _arrange(request: ChatRequest) -> Exchange:
-    return arrange(request.messages, ExchangeForm(links=False))
+    files = leave_out_files(request.messages)
+    exchange = arrange(files.messages, ExchangeForm(links=False))
+    return exchange._replace(changes=(*files.changes, *exchange.changes))
 
 
 def _render_message(message: Message, *, place: str, names: dict[str, str]) -> dict[str, Any]:

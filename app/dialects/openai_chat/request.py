@@ -264,6 +264,7 @@ def _mark(content: Any, mark: dict[str, Any]) -> Any:
 def _edit_part(part: dict[str, Any], *, quirks: Quirks) -> dict[str, Any]:
     if not quirks.cache_control:
         part.pop("cache_control", None)
+    part.pop("optional", None)
     match part["type"]:
         case "input_audio" if quirks.bare_audio:
             return {"type": "input_audio", "input_audio": part["input_audio"]["data"]}
