@@ -18,6 +18,7 @@ from app.admission import LOCAL, Admission, RequestMemory, Shares
 from app.asking import Asking
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, Follower, LogState, cursor_after, read_all
+from app.eventlog.record import StreamRecord, scoped
 from app.events import Event, StreamEnd, StreamTarget
 from app.limits import Limits
 from app.relay import Relay, outcome_of, shut_down
@@ -70,6 +71,8 @@ class Origin(msgspec.Struct, frozen=True):
     """What it has passed, as that header says it."""
     relays: tuple[str, ...] = ()
     """The relays among that."""
+    request_id: str = ""
+    """What the client was given as its id."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -214,7 +217,7 @@ class Hub:
             self.admission.check_streams(address)
             self.admission.count_start(address)
         except ServiceError:
-            if key is None or await self._log.claimed(key) is None:
+            if key is None or await self._log.claimed(scoped("", key)) is None:
                 raise
 
     async def start(
@@ -237,19 +240,19 @@ class Hub:
             route = self.upstreams.resolve(request.model)
             self.admission.enter(address)
         except RelayError:
-            claim = None if key is None else await self._log.claimed(key)
+            claim = None if key is None else await self._log.claimed(scoped("", key))
             if claim is None or await self._may_try_again(claim.stream):
                 raise
             _check_digest(claim, key, digest)
         else:
-            claim = None
+            claim, record = None, _record(stream, terms, route=route.name, key=key, digest=digest)
             try:
-                claim = await self._claim(stream, key, digest, request=terms.request)
+                claim = await self._claim(record)
             finally:
                 if claim is None or claim.stream != stream:
                     self.admission.leave(address)
             if claim.stream == stream:
-                return await self._start(stream, request, terms, route=route, keyed=key is not None)
+                return await self._start(record, request, terms, route=route)
         opened = await self.attach(claim.stream, address)
         if opened.outcome is None and not (await self._log.state(claim.stream)).ended:
             return opened._replace(outcome=self._spawn(self._outcome(claim.stream)))
@@ -276,16 +279,15 @@ class Hub:
                     return outcome_of(event)
             after = cursor_after(after, events)
 
-    async def _claim(self, stream: str, key: str | None, digest: str, *, request: bytes) -> Claim:
+    async def _claim(self, record: StreamRecord) -> Claim:
         """Open a stream, unless the key leads to one already, and that to an answer."""
-        create = partial(self._log.create, stream, key=key, digest=digest, request=request)
-        claim = await create()
+        claim = await self._log.create(record)
         for _ in range(TRIES):
-            _check_digest(claim, key, digest)
-            if claim.stream == stream or not await self._may_try_again(claim.stream):
+            _check_digest(claim, record.key, record.digest)
+            if claim.stream == record.id or not await self._may_try_again(claim.stream):
                 return claim
-            claim = await create(over=claim.stream)
-        _check_digest(claim, key, digest)
+            claim = await self._log.create(record, over=claim.stream)
+        _check_digest(claim, record.key, record.digest)
         return claim
 
     async def _may_try_again(self, stream: str) -> bool:
@@ -328,14 +330,13 @@ class Hub:
             raise _shutting_down()
 
     async def _start(
-        self, stream: str, request: ChatRequest, terms: Terms, *, route: Route, keyed: bool
+        self, record: StreamRecord, request: ChatRequest, terms: Terms, *, route: Route
     ) -> Opened:
         """Run a stream that has been opened and counted."""
-        origin = terms.origin
-        names = [make(stream) for make in terms.names_of]
+        stream, origin, keyed = record.id, terms.origin, record.key is not None
         try:
-            for name in names if terms.name is None else [*names, terms.name]:
-                await self._log.name(name, stream)
+            for name in record.names:
+                await self._log.name(scoped(record.owner, name), stream)
             if self.stopping.is_set():
                 raise _shutting_down()
         except BaseException:
@@ -419,7 +420,7 @@ class Hub:
 
     async def find(self, name: str) -> str | None:
         """Give the stream that was started last under a name; None where none is kept."""
-        return await self._log.find(name)
+        return await self._log.find(scoped("", name))
 
     async def attach(self, stream: str, address: str) -> Opened:
         """Add a reader to a stream, which keeps a running one alive.
@@ -465,7 +466,7 @@ class Hub:
         Raises:
             RequestError: `not_found` or `stream_expired`.
         """
-        return await self._log.request(stream)
+        return (await self._log.record(stream)).request
 
     async def state(self, stream: str) -> LogState:
         """Tell how far a stream is.
@@ -623,6 +624,21 @@ class Hub:
     def _check_drained(self) -> None:
         if self.draining and not (self._runs or self._asked):
             self._drained.set()
+
+
+def _record(stream: str, terms: Terms, *, route: str, key: str | None, digest: str) -> StreamRecord:
+    names = [make(stream) for make in terms.names_of]
+    return StreamRecord(
+        stream,
+        request_id=terms.origin.request_id,
+        route=route,
+        key=key,
+        digest=digest,
+        names=tuple(names if terms.name is None else [*names, terms.name]),
+        labels=dict(terms.labels) if terms.labels else None,
+        created_at=time.time(),
+        request=terms.request,
+    )
 
 
 def _check_digest(claim: Claim, key: str | None, digest: str) -> None:

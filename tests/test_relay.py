@@ -17,6 +17,7 @@ from app.requests import parse_chat_request
 from app.upstreams.client import open_client
 from app.upstreams.endpoints import Upstream
 from app.upstreams.routes import Upstreams
+from tests.eventlog.creating import create
 from tests.upstream import DONE, FINISH, text
 
 CHAT = parse_chat_request(b'{"messages": [{"role": "user", "content": "x"}]}')
@@ -54,7 +55,7 @@ class Answering(httpx2.AsyncBaseTransport):
 async def relay(response: httpx2.Response, log: MemoryLog, **limits: Any) -> Relay:
     client = open_client(connect_timeout_s=1, mounts={"all://u": Answering(response)})
     upstreams = Upstreams([Upstream("u", "http://u")], attempts=1)
-    await log.create("st_x")
+    await create(log, "st_x")
     return Relay(
         "st_x",
         CHAT,

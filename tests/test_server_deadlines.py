@@ -9,6 +9,7 @@ import pytest
 
 import app.connection
 from app.events import StreamEnd, StreamStart, TextDelta, TextEnd, TextStart
+from tests.eventlog.creating import create
 from tests.hostile import BODY, HEALTH, chat, in_chunks, read_all, statuses
 from tests.serving import Relay, serve_relay
 from tests.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
@@ -160,7 +161,7 @@ async def test_client_gets_its_answer_though_it_sends_all_of_its_body_first():
 async def fill(relay: Relay, stream: str, size: int) -> None:
     """Put an ended stream into the log."""
     log = relay.hub._log
-    await log.create(stream)
+    await create(log, stream)
     await log.append(stream, [StreamStart(stream, "m", 0), TextStart(0)])
     for _ in range(size // 1000):
         await log.append(stream, [TextDelta(0, "x" * 1000)])

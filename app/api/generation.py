@@ -74,7 +74,12 @@ class Generation:
             body = await self._read(request, memory)
             if cursor is None:
                 memory.expect(body)
-                origin = Origin(address, via=passed.via, relays=passed.relays)
+                origin = Origin(
+                    address,
+                    via=passed.via,
+                    relays=passed.relays,
+                    request_id=request.scope.get("request_id", ""),
+                )
                 opened, way = await self._open(request, body, memory, origin=origin, key=key)
             del body
         if cursor is not None:

@@ -9,6 +9,8 @@ for the one before an `Ending`.
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from app.errors import RequestError
+from app.eventlog.record import Scoped, StreamRecord
 from app.events import Event, StreamEnd
 
 Follower = Callable[[Sequence[Event]], None]
@@ -52,6 +54,15 @@ class LogUnusable(Exception):
     """The place of the log cannot be used; the text is one line that says what to do."""
 
 
+class StreamExpired(RequestError):
+    """The stream was there, and has been removed."""
+
+    def __init__(self, message: str, *, owner: str) -> None:
+        super().__init__("stream_expired", message)
+        self.owner = owner
+        """Whose it was, as far as that is remembered."""
+
+
 class LogState(NamedTuple):
     last: int
     """The number of the last event; 0 for an empty log."""
@@ -65,6 +76,8 @@ class LogState(NamedTuple):
     """The producer's last event, where the stream has an `Ending`: more may have been seen."""
     settled: bool = True
     """Whether there are no later events that are known elsewhere and on their way here."""
+    owner: str = ""
+    """Whose the stream is; "" without identity."""
 
 
 class Claim(NamedTuple):
@@ -100,15 +113,7 @@ class EventLog(Protocol):
         Where nothing is written by others, the log tries it every minute at least.
         """
 
-    async def create(
-        self,
-        stream: str,
-        *,
-        key: str | None = None,
-        digest: str = "",
-        over: str | None = None,
-        request: bytes = b"",
-    ) -> Claim:
+    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
         """Open an empty log, and bind an idempotency key to its stream; give that claim.
 
         A key that is bound to a stream which is kept stays so, unless that is `over`, which has
@@ -119,27 +124,26 @@ class EventLog(Protocol):
         however its process ends. Until then it may be removed for a process that is lost, or
         that the log cannot hear: `append` then raises, and the key is free.
 
-        `request` is what the stream is to keep of what it was asked, which no reader of its
-        events is given. It counts among the bytes of the log and goes with the stream.
+        The record counts among the bytes of the log and goes with the stream.
 
         Raises:
             ServiceError: `overloaded`, all room is taken by streams that still run, or the
                 place of the log cannot be reached. The key can be used again.
         """
 
-    async def claimed(self, key: str) -> Claim | None:
+    async def claimed(self, key: Scoped) -> Claim | None:
         """Give what a key is bound to; None if to nothing that is kept."""
 
-    async def request(self, stream: str) -> bytes:
-        """Return what the stream keeps of its request; nothing where it keeps none."""
+    async def record(self, stream: str) -> StreamRecord:
+        """Return what the stream was created with."""
 
-    async def name(self, name: str, stream: str) -> None:
+    async def name(self, name: Scoped, stream: str) -> None:
         """Let a stream be found by a name, whatever other stream had it before.
 
         It has the name as long as it is kept.
         """
 
-    async def find(self, name: str) -> str | None:
+    async def find(self, name: Scoped) -> str | None:
         """Give the stream that has a name; None where none that is kept has it."""
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from app.eventlog import Claim, LogUnusable
+from app.eventlog import Claim, LogState, LogUnusable
+from app.eventlog.record import StreamRecord, unpack_record
 from app.eventlog.recovery import LOST, ending_of
 from app.eventlog.schema import VERSION, connect, reason
 from app.events import Event, decode, encode
@@ -37,7 +38,7 @@ REMEMBERED_IDS = 100_000
 """How many removed streams are still told from unknown ones, and for how long."""
 REMEMBERED_S = 86_400
 
-ROW = "key, started_at, ended_at, last, gone_at IS NOT NULL, process"
+ROW = "key, started_at, ended_at, last, gone_at IS NOT NULL, process, owner"
 
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -56,6 +57,12 @@ class Row(NamedTuple):
     gone: bool
     process: int
     """That produces it, or did; 0 for one that had the file alone."""
+    owner: str
+
+    def state(self) -> LogState:
+        return LogState(
+            self.last, self.ended_at is not None, self.started_at, self.ended_at, owner=self.owner
+        )
 
 
 class Gone(NamedTuple):
@@ -149,7 +156,8 @@ class Database:
         now: float,
         kept_after: float,
         over: str | None = None,
-        request: bytes = b"",
+        owner: str = "",
+        record: bytes = b"",
     ) -> tuple[Claim, int | None]:
         """Add a running stream, bound to an idempotency key, and give its own key.
 
@@ -160,14 +168,13 @@ class Database:
         if bound is not None and bound.stream != over:
             return bound, None
         row = self._execute(
-            "INSERT INTO streams (id, started_at, process) VALUES (?, ?, ?)",
-            (claim.stream, now, self._process),
+            "INSERT INTO streams (id, started_at, process, owner) VALUES (?, ?, ?, ?)",
+            (claim.stream, now, self._process, owner),
         ).lastrowid
         assert row is not None  # noqa: S101  (it is an INSERT)
         if key is not None:
             self._execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, *claim))
-        if request:
-            self._execute("INSERT INTO requests VALUES (?, ?)", (row, request))
+        self._execute("INSERT INTO records VALUES (?, ?)", (row, record))
         self._staged.append(lambda: self._filed.update({row: 0}))
         return claim, row
 
@@ -232,10 +239,10 @@ class Database:
                 break
         return [decode(line) for line in lines[:limit]]
 
-    def request(self, key: int) -> bytes:
-        """Return what is kept of the request for a stream."""
-        row = self._execute("SELECT request FROM requests WHERE stream = ?", (key,)).fetchone()
-        return b"" if row is None else row[0]
+    def record(self, row: Row, id: str) -> StreamRecord:
+        """Return what a stream was created with."""
+        found = self._execute("SELECT record FROM records WHERE stream = ?", (row.key,)).fetchone()
+        return unpack_record(found and found[0], id, started_at=row.started_at)
 
     def kept(self) -> int:
         """Add up the sizes of the ended streams that are kept."""
@@ -326,7 +333,7 @@ class Database:
             ).rowcount
             if room <= 0:
                 return True
-            room -= self._execute("DELETE FROM requests WHERE stream = ?", (key,)).rowcount
+            room -= self._execute("DELETE FROM records WHERE stream = ?", (key,)).rowcount
             self._execute("UPDATE streams SET size = 0 WHERE key = ?", (key,))
             room -= 1
         return room < PURGED_AT_ONCE
@@ -417,7 +424,7 @@ class Database:
         self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, filed + 1, data))
         last = filed + data.count(b"\n") + 1
         size = self._execute(
-            "SELECT sum(length(events)) + (SELECT total(length(request)) FROM requests "
+            "SELECT sum(length(events)) + (SELECT total(length(record)) FROM records "
             "WHERE stream = :key) FROM pages WHERE stream = :key",
             {"key": key},
         ).fetchone()[0]

@@ -9,7 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import Follower, LogState
+from app.eventlog import Follower, LogState, StreamExpired
+from app.eventlog.record import StreamRecord
 from app.events import (
     ContentFilter,
     Event,
@@ -24,8 +25,8 @@ from app.events import (
 )
 
 # Measured on CPython 3.11, in bytes; a test holds them against the allocator.
-STREAM_BYTES = 430
-"""What a stream costs beside its events: its name, its entry, its places in tables."""
+STREAM_BYTES = 540
+"""What a stream costs beside its events: its name, record and entry, its places in tables."""
 
 ASCII_BYTES = 110
 """What a delta costs beside one byte a character: the object, its text's header, its place
@@ -67,16 +68,16 @@ class Entry:
         "ended_at",
         "events",
         "followers",
-        "request",
+        "record",
         "size",
         "started_at",
         "waiters",
     )
 
-    def __init__(self, started_at: float, *, request: bytes = b"") -> None:
+    def __init__(self, started_at: float, *, record: StreamRecord) -> None:
         self.events: list[Event] = []
-        self.request = request
-        """What is kept of the request. Not a part of `size`, which the stream's limit is for."""
+        self.record = record
+        """Not a part of `size`, which the stream's limit is for."""
         self.size = STREAM_BYTES
         self.waiters: list[asyncio.Future[None]] = []
         self.followers: list[Follower] = []
@@ -88,10 +89,16 @@ class Entry:
     @property
     def whole_size(self) -> int:
         """What the stream takes of the memory for all, in bytes."""
-        return self.size + len(self.request)
+        return self.size + self.record.size
 
     def state(self) -> LogState:
-        return LogState(len(self.events), self.ended_at is not None, self.started_at, self.ended_at)
+        return LogState(
+            len(self.events),
+            self.ended_at is not None,
+            self.started_at,
+            self.ended_at,
+            owner=self.record.owner,
+        )
 
     async def read(self, after: int, *, timeout_s: float, limit: int) -> Sequence[Event]:
         """Do what `EventLog.read` does."""
@@ -134,7 +141,7 @@ class Entries:
         max_stream_events: int,
         now: Callable[[], float],
         wall: Callable[[], float],
-        on_drop: Callable[[str], None],
+        on_drop: Callable[[Entry], None],
     ) -> None:
         self._keep_s = keep_s
         self._max_bytes = max_bytes
@@ -157,8 +164,8 @@ class Entries:
             self._timer.cancel()
             self._timer = None
 
-    def create(self, stream: str, *, request: bytes = b"") -> Entry:
-        """Hold a new stream, and what is kept of its request.
+    def create(self, record: StreamRecord) -> Entry:
+        """Hold a new stream.
 
         Raises:
             ServiceError: `overloaded`, all memory is taken by streams that still run.
@@ -166,7 +173,7 @@ class Entries:
         self._make_room()
         if self._size > self._max_bytes:
             raise full()
-        entry = self._running[stream] = Entry(self._wall(), request=request)
+        entry = self._running[record.id] = Entry(self._wall(), record=record)
         self._size += entry.whole_size
         return entry
 
@@ -232,7 +239,7 @@ class Entries:
         entry = self._running.pop(stream, None) or self._ended.pop(stream)
         self._size -= entry.whole_size
         entry.tell(())
-        self._on_drop(stream)
+        self._on_drop(entry)
 
     def _drop_expired(self) -> None:
         now = self._now()
@@ -276,11 +283,11 @@ def unknown(stream: str) -> RequestError:
     return RequestError("not_found", f"there is no stream {stream!r}")
 
 
-def expired(stream: str, retention_s: float) -> RequestError:
+def expired(stream: str, retention_s: float, *, owner: str) -> StreamExpired:
     """What a stream is answered with that has been removed."""
-    return RequestError(
-        "stream_expired",
+    return StreamExpired(
         f"stream {stream} is gone: it was deleted, or made room, or its {retention_s:g} s are over",
+        owner=owner,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from app.errors import ServiceError
 from app.eventlog import PAGE, Claim, Follower, LogState
 from app.eventlog.entries import Entries, Entry, expired, unknown
+from app.eventlog.record import Scoped, StreamRecord
 from app.events import Event
 
 REMEMBERED_IDS = 10_000
@@ -43,12 +44,13 @@ class MemoryLog:
             wall=wall,
             on_drop=self._forget,
         )
-        self._gone: OrderedDict[str, None] = OrderedDict()
-        self._claims: dict[str, Claim] = {}
-        self._keys: dict[str, str] = {}
+        self._gone: OrderedDict[str, str] = OrderedDict()
+        """The owners of removed streams."""
+        self._claims: dict[Scoped, Claim] = {}
+        self._keys: dict[str, Scoped] = {}
         """What each key is bound to, and the key of each stream that has one."""
-        self._named: dict[str, str] = {}
-        self._names: dict[str, set[str]] = {}
+        self._named: dict[Scoped, str] = {}
+        self._names: dict[str, set[Scoped]] = {}
         """The stream of each name, and the names of each stream."""
 
     async def open(self) -> None:
@@ -60,42 +62,35 @@ class MemoryLog:
     def healthy(self) -> bool:
         return True
 
-    async def create(
-        self,
-        stream: str,
-        *,
-        key: str | None = None,
-        digest: str = "",
-        over: str | None = None,
-        request: bytes = b"",
-    ) -> Claim:
+    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+        stream, key = record.id, record.scoped_key
         bound = None if key is None else await self.claimed(key)
         if bound is not None and bound.stream != over:
             return bound
-        self._entries.create(stream, request=request)
+        self._entries.create(record)
         if bound is not None:
             self._keys.pop(bound.stream, None)
-        claim = Claim(stream, digest)
+        claim = Claim(stream, record.digest)
         if key is not None:
             self._claims[key] = claim
             self._keys[stream] = key
         return claim
 
-    async def claimed(self, key: str) -> Claim | None:
+    async def claimed(self, key: Scoped) -> Claim | None:
         bound = self._claims.get(key)
         return bound if bound is not None and self._entries.find(bound.stream) else None
 
-    async def request(self, stream: str) -> bytes:
-        return self._find(stream).request
+    async def record(self, stream: str) -> StreamRecord:
+        return self._find(stream).record
 
-    async def name(self, name: str, stream: str) -> None:
+    async def name(self, name: Scoped, stream: str) -> None:
         self._find(stream)
         if (before := self._named.get(name)) is not None:
             self._names[before].remove(name)
         self._named[name] = stream
         self._names.setdefault(stream, set()).add(name)
 
-    async def find(self, name: str) -> str | None:
+    async def find(self, name: Scoped) -> str | None:
         stream = self._named.get(name)
         return stream if stream is not None and self._entries.find(stream) else None
 
@@ -158,14 +153,15 @@ class MemoryLog:
         if entry is not None:
             return entry
         if stream in self._gone:
-            raise expired(stream, self._retention_s)
+            raise expired(stream, self._retention_s, owner=self._gone[stream])
         raise unknown(stream)
 
-    def _forget(self, stream: str) -> None:
+    def _forget(self, entry: Entry) -> None:
+        stream = entry.record.id
         if (key := self._keys.pop(stream, None)) is not None:
             del self._claims[key]
         for name in self._names.pop(stream, ()):
             del self._named[name]
-        self._gone[stream] = None
+        self._gone[stream] = entry.record.owner
         while len(self._gone) > REMEMBERED_IDS:
             self._gone.popitem(last=False)

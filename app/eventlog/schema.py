@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from app.eventlog import LogUnusable
+from app.eventlog.record import StreamRecord, pack_record
 
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -85,7 +86,17 @@ CREATE TABLE requests (
     request BLOB NOT NULL
 );
 """
-STEPS = (SCHEMA, NAMES, CLAIMS, SHARING, REQUESTS)
+RECORDS = """
+ALTER TABLE streams ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+CREATE TABLE records (
+    stream INTEGER PRIMARY KEY,
+    record BLOB NOT NULL
+);
+INSERT INTO records SELECT stream, pack_record(id, started_at, request)
+    FROM requests JOIN streams ON streams.key = requests.stream;
+DROP TABLE requests;
+"""
+STEPS = (SCHEMA, NAMES, CLAIMS, SHARING, REQUESTS, RECORDS)
 """What each version added to the one before; a new file takes all the steps."""
 VERSION = len(STEPS)
 
@@ -187,8 +198,14 @@ def _prepare(connection: sqlite3.Connection) -> None:
         if version < VERSION:
             execute(f"PRAGMA application_id = {APPLICATION_ID}")
             execute(f"PRAGMA user_version = {VERSION}")
+            connection.create_function("pack_record", 3, _pack_record)
             for statement in "".join(STEPS[version:]).split(";\n"):
                 execute(statement)
+
+
+def _pack_record(stream: str, started_at: float, request: bytes) -> bytes:
+    """Return the record of a stream whose request alone was kept."""
+    return pack_record(StreamRecord(stream, created_at=started_at, request=request))
 
 
 def reason(error: OSError | sqlite3.Error) -> str:

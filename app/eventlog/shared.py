@@ -16,6 +16,7 @@ from app.errors import RelayError, ServiceError
 from app.eventlog import PAGE, Claim, Follower, LogState
 from app.eventlog.database import Gone, Row
 from app.eventlog.feed import Feed
+from app.eventlog.record import StreamRecord
 from app.eventlog.shared_database import Note, Place, SharedDatabase, Sight
 from app.eventlog.sqlite import Batch, SqliteLog, explain
 from app.eventlog.tail import Tail
@@ -80,16 +81,8 @@ class SharedSqliteLog(SqliteLog):
 
     # Streams
 
-    async def create(
-        self,
-        stream: str,
-        *,
-        key: str | None = None,
-        digest: str = "",
-        over: str | None = None,
-        request: bytes = b"",
-    ) -> Claim:
-        claim = await super().create(stream, key=key, digest=digest, over=over, request=request)
+    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+        claim = await super().create(record, over=over)
         self._feed.rouse()
         return claim
 
@@ -134,8 +127,7 @@ class SharedSqliteLog(SqliteLog):
         if entry is not None:
             return entry.state()
         row, tail = await self._catch_up(stream)
-        last = row.last if tail is None else tail.last
-        return LogState(last, row.ended_at is not None, row.started_at, row.ended_at)
+        return row.state() if tail is None else row.state()._replace(last=tail.last)
 
     async def delete(self, stream: str) -> None:
         await super().delete(stream)

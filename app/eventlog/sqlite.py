@@ -24,6 +24,7 @@ from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import PAGE, Claim, Follower, LogState
 from app.eventlog.database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
 from app.eventlog.entries import Entries, Entry, expired, full, size_of, unknown
+from app.eventlog.record import Scoped, StreamRecord, pack_record
 from app.eventlog.recovery import LOST, ending_of
 from app.eventlog.supervision import Supervisor
 from app.eventlog.writer import ThreadLostError, Writer
@@ -185,16 +186,9 @@ class SqliteLog:
     def healthy(self) -> bool:
         return self._database.healthy and self._writer.healthy and self._tasks.healthy
 
-    async def create(
-        self,
-        stream: str,
-        *,
-        key: str | None = None,
-        digest: str = "",
-        over: str | None = None,
-        request: bytes = b"",
-    ) -> Claim:
-        claim = Claim(stream, digest)
+    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+        stream, key = record.id, record.scoped_key
+        claim = Claim(stream, record.digest)
         if self._size > self._max_bytes:
             await self._make_room()
             if self._size > self._max_bytes:
@@ -202,7 +196,8 @@ class SqliteLog:
                 if bound is not None and bound.stream != over:
                     return bound
                 raise full()
-        entry = self._entries.create(stream)
+        entry = self._entries.create(record.without_request())
+        data = pack_record(record)
         make = partial(
             self._database.create,
             claim,
@@ -210,7 +205,8 @@ class SqliteLog:
             over=over,
             now=entry.started_at,
             kept_after=entry.started_at - self._retention_s,
-            request=request,
+            owner=record.owner,
+            record=data,
         )
         try:
             claim, row = await self._write(make)
@@ -223,23 +219,23 @@ class SqliteLog:
         if row is None:
             self._entries.drop(stream)
         else:
-            self._runs[stream] = _Run(row, entry, bound=key is not None, size=len(request))
-            self._size += len(request)
+            self._runs[stream] = _Run(row, entry, bound=key is not None, size=len(data))
+            self._size += len(data)
         return claim
 
-    async def claimed(self, key: str) -> Claim | None:
+    async def claimed(self, key: Scoped) -> Claim | None:
         kept_after = self._wall() - self._retention_s
         return await self._read(partial(self._database.claimed, key, kept_after=kept_after))
 
-    async def request(self, stream: str) -> bytes:
-        return await self._read(lambda: self._database.request(self._row(stream).key))
+    async def record(self, stream: str) -> StreamRecord:
+        return await self._read(lambda: self._database.record(self._row(stream), stream))
 
-    async def name(self, name: str, stream: str) -> None:
-        await self.state(stream)
+    async def name(self, name: Scoped, stream: str) -> None:
+        state = await self.state(stream)
         if not await self._write(partial(self._database.name, name, stream)):
-            raise expired(stream, self._retention_s)
+            raise expired(stream, self._retention_s, owner=state.owner)
 
-    async def find(self, name: str) -> str | None:
+    async def find(self, name: Scoped) -> str | None:
         stream = await self._read(partial(self._database.find_named, name))
         if stream is None:
             return None
@@ -291,7 +287,7 @@ class SqliteLog:
         if entry is not None:
             return entry.state()
         row = await self._read(partial(self._row, stream))
-        return LogState(row.last, row.ended_at is not None, row.started_at, row.ended_at)
+        return row.state()
 
     async def delete(self, stream: str) -> None:
         await self.state(stream)
@@ -342,7 +338,7 @@ class SqliteLog:
             return entry
         entry = self._owed[stream].entry
         if entry.ended_at is not None and entry.ended_at <= self._wall() - self._retention_s:
-            raise expired(stream, self._retention_s)
+            raise expired(stream, self._retention_s, owner=entry.record.owner)
         return entry
 
     def _on_gone(self, gone: Gone) -> None:
@@ -391,7 +387,7 @@ class SqliteLog:
             raise unknown(stream)
         until = self._wall() - self._retention_s
         if row.gone or (row.ended_at is not None and row.ended_at <= until):
-            raise expired(stream, self._retention_s)
+            raise expired(stream, self._retention_s, owner=row.owner)
         return row
 
     def _read_file(self, stream: str, after: int, limit: int) -> list[Event]:
@@ -404,7 +400,8 @@ class SqliteLog:
         run, stream = batch.run, batch.stream
         run.batches.popleft()
         if self._runs.get(stream) is not run:
-            batch.settle(expired(stream, self._retention_s))
+            owner = run.entry.record.owner
+            batch.settle(expired(stream, self._retention_s, owner=owner))
         elif size is not None:
             run.size += size
             self._size += size

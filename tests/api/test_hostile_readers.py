@@ -8,6 +8,7 @@ import time
 import pytest
 
 from app.events import StreamEnd, StreamStart, TextDelta, TextEnd, TextStart
+from tests.eventlog.creating import create
 from tests.serving import HELLO, Relay, chat, events_of, read_messages, serve_relay, text_of
 from tests.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
 
@@ -15,7 +16,7 @@ from tests.upstream import DONE, FINISH, Step, head, send, serve_upstream, text,
 async def fill(relay: Relay, stream: str, count: int) -> None:
     """Put a long ended stream into the log."""
     log = relay.hub._log
-    await log.create(stream)
+    await create(log, stream)
     await log.append(stream, [StreamStart(stream, "m", 0), TextStart(0)])
     for start in range(0, count, 1000):
         await log.append(stream, [TextDelta(0, f"{n} ") for n in range(start, start + 1000)])
@@ -109,7 +110,7 @@ async def test_frozen_readers_cost_the_others_nothing():
 
 async def test_client_that_takes_no_json_is_cut_off():
     async with serve_relay(send_timeout_s=0.5, max_stream_bytes=2**30) as relay:
-        await relay.hub._log.create("st_wide")
+        await create(relay.hub._log, "st_wide")
         await relay.hub._log.append("st_wide", [StreamStart("st_wide", "m", 0), TextStart(0)])
         await relay.hub._log.append("st_wide", [TextDelta(0, "x" * 20_000_000)])
         narrow = socket.socket()

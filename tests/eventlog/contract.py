@@ -11,8 +11,10 @@ from collections.abc import Sequence
 import pytest
 
 from app.errors import RelayError, RequestError, ServiceError
-from app.eventlog import Claim, EventLog, LogState, read_all
+from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
+from app.eventlog.record import StreamRecord, scoped
 from app.events import Event, StreamEnd, StreamStart, TextDelta
+from tests.eventlog.creating import create
 
 START = StreamStart("st_1", "demo", 0)
 END = StreamEnd("completed", "stop")
@@ -47,14 +49,14 @@ def many(count: int) -> list[Event]:
 
 
 async def filled(event_log: EventLog, *batches: Sequence[Event]) -> None:
-    await event_log.create("st_1")
+    await create(event_log, "st_1")
     for batch in batches:
         await event_log.append("st_1", batch)
 
 
 async def ended(event_log: EventLog, stream: str, size: int = 1) -> None:
     """Make a stream that has ended, with a text of so many characters."""
-    await event_log.create(stream)
+    await create(event_log, stream)
     await event_log.append(stream, [StreamStart(stream, "demo", 0), *deltas("x" * size), END])
 
 
@@ -248,7 +250,7 @@ async def test_ended_stream_is_kept_for_its_time(event_log, clock):
 
 
 async def test_running_stream_does_not_expire(event_log, clock):
-    await event_log.create("st_1")
+    await create(event_log, "st_1")
     clock.now += 1e6
 
     assert not (await event_log.state("st_1")).ended
@@ -266,13 +268,13 @@ async def test_oldest_ended_streams_make_room(event_log, clock):
 
 async def test_running_streams_that_fill_the_log_refuse_new_ones(event_log):
     for number in range(4):
-        await event_log.create(f"st_{number}")
+        await create(event_log, f"st_{number}")
         await event_log.append(f"st_{number}", deltas("x" * 300_000))
     with pytest.raises(ServiceError) as caught:
-        await event_log.create("st_4")
+        await create(event_log, "st_4")
     assert "overloaded" == caught.value.code
     await event_log.append("st_0", [END])
-    await event_log.create("st_4")
+    await create(event_log, "st_4")
 
 
 @pytest.mark.parametrize(
@@ -291,20 +293,20 @@ async def test_stream_beyond_its_limit_takes_only_its_end(event_log, batch, limi
 
 
 async def test_key_stays_with_its_first_stream(event_log):
-    first = await event_log.create("st_1", key="key", digest="d1")
-    second = await event_log.create("st_2", key="key", digest="d2")
+    first = await create(event_log, "st_1", key="key", digest="d1")
+    second = await create(event_log, "st_2", key="key", digest="d2")
 
     assert Claim("st_1", "d1") == first == second == await event_log.claimed("key")
     assert "not_found" == await code_of(event_log, "st_2")
-    assert Claim("st_2", "d2") == await event_log.create("st_2", key="other", digest="d2")
-    assert Claim("st_3", "") == await event_log.create("st_3")
+    assert Claim("st_2", "d2") == await create(event_log, "st_2", key="other", digest="d2")
+    assert Claim("st_3", "") == await create(event_log, "st_3")
     assert None is await event_log.claimed("a third")
 
 
 async def test_one_of_many_claims_wins(event_log):
     streams = [f"st_{number}" for number in range(50)]
     claims = await asyncio.gather(
-        *(event_log.create(stream, key="key", digest=stream) for stream in streams)
+        *(create(event_log, stream, key="key", digest=stream) for stream in streams)
     )
 
     assert 1 == len(set(claims))
@@ -316,37 +318,37 @@ async def test_one_of_many_claims_wins(event_log):
 
 @pytest.mark.parametrize("how", ["delete", "retention"])
 async def test_key_is_free_when_its_stream_is_gone(event_log, clock, how):
-    await event_log.create("st_1", key="key", digest="d1")
+    await create(event_log, "st_1", key="key", digest="d1")
     await event_log.append("st_1", [START, END])
     clock.now += 99
-    assert Claim("st_1", "d1") == await event_log.create("st_2", key="key", digest="d2")
+    assert Claim("st_1", "d1") == await create(event_log, "st_2", key="key", digest="d2")
     if how == "delete":
         await event_log.delete("st_1")
     else:
         clock.now += 1
     assert None is await event_log.claimed("key")
 
-    assert Claim("st_2", "d2") == await event_log.create("st_2", key="key", digest="d2")
+    assert Claim("st_2", "d2") == await create(event_log, "st_2", key="key", digest="d2")
 
 
 async def test_key_is_taken_over_from_one_stream_once(event_log):
-    await event_log.create("st_1", key="key", digest="d1")
+    await create(event_log, "st_1", key="key", digest="d1")
     await event_log.append("st_1", [START, END])
     streams = [f"st_{number}" for number in range(2, 12)]
     claims = await asyncio.gather(
-        *(event_log.create(each, key="key", digest="d2", over="st_1") for each in streams)
+        *(create(event_log, each, key="key", digest="d2", over="st_1") for each in streams)
     )
 
     assert 1 == len(set(claims))
     assert claims[0] == await event_log.claimed("key")
     assert [START, END] == await read_all(event_log, "st_1")
     await event_log.delete("st_1")
-    assert claims[0] == await event_log.create("st_12", key="key", digest="d2", over="st_1")
+    assert claims[0] == await create(event_log, "st_12", key="key", digest="d2", over="st_1")
 
 
 async def test_stream_is_found_by_its_name(event_log):
     for stream in ("st_1", "st_2"):
-        await event_log.create(stream)
+        await create(event_log, stream)
     await event_log.name("a chat", "st_1")
     await event_log.name("せせらぎ", "st_1")
     await event_log.name("another", "st_2")
@@ -358,7 +360,7 @@ async def test_stream_is_found_by_its_name(event_log):
 
 async def test_name_is_that_of_the_stream_named_last(event_log):
     for stream in ("st_1", "st_2"):
-        await event_log.create(stream)
+        await create(event_log, stream)
         await event_log.name("a chat", stream)
         await event_log.name("a chat", stream)
     assert "st_2" == await event_log.find("a chat")
@@ -396,8 +398,8 @@ REQUEST = b'{"input":"\xe3\x81\x9b\xe3\x81\x9b\n\r\x00"}'
 
 
 async def test_request_is_kept_with_its_stream_and_is_no_event(event_log):
-    await event_log.create("st_1", request=REQUEST)
-    assert REQUEST == await event_log.request("st_1")
+    await create(event_log, "st_1", request=REQUEST)
+    assert REQUEST == (await event_log.record("st_1")).request
     assert 0 == (await event_log.state("st_1")).last
     reading = asyncio.create_task(event_log.read("st_1", 0, timeout_s=5))
     await asyncio.sleep(0.05)
@@ -406,58 +408,103 @@ async def test_request_is_kept_with_its_stream_and_is_no_event(event_log):
     assert [START] == list(await asyncio.wait_for(reading, 2))
     await event_log.append("st_1", [*deltas("a"), END])
 
-    assert REQUEST == await event_log.request("st_1")
+    assert REQUEST == (await event_log.record("st_1")).request
     assert [START, *deltas("a"), END] == await read_to_end(event_log)
     assert 3 == (await event_log.state("st_1")).last
 
 
 async def test_stream_that_keeps_no_request_has_none(event_log):
-    await event_log.create("st_1")
-    assert b"" == await event_log.request("st_1")
+    await create(event_log, "st_1")
+    assert b"" == (await event_log.record("st_1")).request
     with pytest.raises(RequestError) as caught:
-        await event_log.request("st_2")
+        await event_log.record("st_2")
 
     assert "not_found" == caught.value.code
 
 
-async def test_request_of_another_stream_with_the_key_is_not_kept(event_log):
-    await event_log.create("st_1", key="key", digest="d", request=b"first")
-    await event_log.create("st_2", key="key", digest="d", request=b"second")
-    assert b"first" == await event_log.request("st_1")
-    await event_log.append("st_1", [START, END])
-    await event_log.create("st_3", key="key", digest="d", over="st_1", request=b"third")
+RECORD = StreamRecord(
+    "st_1",
+    owner="t/u",
+    request_id="req_1",
+    route="fast",
+    key="key",
+    digest="d",
+    names=("a chat", "せせらぎ"),
+    labels={"message_id": "m"},
+    created_at=1_000_000.25,
+    request=REQUEST,
+)
 
-    assert b"third" == await event_log.request("st_3")
+
+async def test_record_is_kept_as_long_as_its_stream(event_log):
+    await event_log.create(RECORD)
+    assert RECORD == await event_log.record("st_1")
+    assert "t/u" == (await event_log.state("st_1")).owner
+    await event_log.append("st_1", [START, END])
+
+    assert RECORD == await event_log.record("st_1")
+    assert "t/u" == (await event_log.state("st_1")).owner
+    await event_log.delete("st_1")
+    with pytest.raises(StreamExpired) as caught:
+        await event_log.record("st_1")
+    assert "t/u" == caught.value.owner
+
+
+async def test_keys_and_names_are_those_of_their_owner(event_log):
+    """The same words of three owners, one of whom is nobody, lead to three streams."""
+    for number, owner in enumerate(("", "a", "b"), 1):
+        stream = f"st_{number}"
+        claim = await create(event_log, stream, key="key", digest=owner, owner=owner)
+        assert Claim(stream, owner) == claim
+        await event_log.name(scoped(owner, "a chat"), stream)
+    for number, owner in enumerate(("", "a", "b"), 1):
+        stream = f"st_{number}"
+        assert Claim(stream, owner) == await event_log.claimed(scoped(owner, "key"))
+        assert stream == await event_log.find(scoped(owner, "a chat"))
+    await event_log.delete("st_2")
+
+    assert None is await event_log.find(scoped("a", "a chat"))
+    assert "st_1" == await event_log.find(scoped("", "a chat")) == await event_log.find("a chat")
+
+
+async def test_request_of_another_stream_with_the_key_is_not_kept(event_log):
+    await create(event_log, "st_1", key="key", digest="d", request=b"first")
+    await create(event_log, "st_2", key="key", digest="d", request=b"second")
+    assert b"first" == (await event_log.record("st_1")).request
+    await event_log.append("st_1", [START, END])
+    await create(event_log, "st_3", key="key", digest="d", over="st_1", request=b"third")
+
+    assert b"third" == (await event_log.record("st_3")).request
 
 
 @pytest.mark.parametrize("how", ["delete", "retention"])
 async def test_request_is_gone_with_its_stream(event_log, clock, how):
-    await event_log.create("st_1", request=REQUEST)
+    await create(event_log, "st_1", request=REQUEST)
     await event_log.append("st_1", [START, END])
     clock.now += 99
-    assert REQUEST == await event_log.request("st_1")
+    assert REQUEST == (await event_log.record("st_1")).request
     if how == "delete":
         await event_log.delete("st_1")
     else:
         clock.now += 1
     with pytest.raises(RequestError) as caught:
-        await event_log.request("st_1")
+        await event_log.record("st_1")
 
     assert "stream_expired" == caught.value.code
 
 
 async def test_request_may_be_larger_than_the_events_of_a_stream(event_log):
-    await event_log.create("st_1", request=b"x" * 500_000)
+    await create(event_log, "st_1", request=b"x" * 500_000)
     await event_log.append("st_1", [START, *deltas("x" * 300_000), END])
 
-    assert b"x" * 500_000 == await event_log.request("st_1")
+    assert b"x" * 500_000 == (await event_log.record("st_1")).request
 
 
 async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):
     for number in range(5):
         clock.now += 1
         stream = f"st_{number}"
-        await event_log.create(stream, request=b"x" * 300_000)
+        await create(event_log, stream, request=b"x" * 300_000)
         await event_log.append(stream, [START, END])
     codes = [await code_of(event_log, f"st_{number}") for number in range(5)]
 
@@ -467,7 +514,7 @@ async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):
 
 async def test_requests_of_running_streams_that_fill_the_log_refuse_new_ones(event_log):
     for number in range(4):
-        await event_log.create(f"st_{number}", request=b"x" * 300_000)
+        await create(event_log, f"st_{number}", request=b"x" * 300_000)
     with pytest.raises(ServiceError) as caught:
-        await event_log.create("st_4")
+        await create(event_log, "st_4")
     assert "overloaded" == caught.value.code

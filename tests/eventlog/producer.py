@@ -9,10 +9,11 @@ import sys
 from app.eventlog.shared import SharedSqliteLog
 from app.eventlog.sqlite import SqliteLog
 from app.events import Event, StreamStart, TextDelta, TextStart, ToolCallDelta, ToolCallStart
+from tests.eventlog.creating import create
 
 
 async def produce(event_log: SqliteLog, stream: str) -> None:
-    await event_log.create(stream)
+    await create(event_log, stream)
     head: list[Event] = [StreamStart(stream, "demo", 0), TextStart(0), ToolCallStart(1, "c", "f")]
     await event_log.append(stream, head)
     number = len(head)

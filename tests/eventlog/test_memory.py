@@ -22,6 +22,7 @@ from app.events import (
 )
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import END, LIMITS, START, Clock, code_of, deltas, ended
+from tests.eventlog.creating import create
 
 TOKEN = {"token": " sea", "logprob": -0.25, "bytes": [32, 115, 101, 97]}
 
@@ -67,7 +68,7 @@ async def test_size_of_a_stream_is_what_it_takes() -> None:
     before, _ = tracemalloc.get_traced_memory()
     for number in range(2_000):
         stream = f"st_{number:022}"
-        await event_log.create(stream)
+        await create(event_log, stream)
         await event_log.append(stream, [event])
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -78,7 +79,7 @@ async def test_size_of_a_stream_is_what_it_takes() -> None:
 async def test_streams_that_grow_take_the_room_of_ended_ones(event_log):
     for number in range(3):
         await ended(event_log, f"st_{number}", size=300_000)
-    await event_log.create("st_3")
+    await create(event_log, "st_3")
     await event_log.append("st_3", [START, *deltas("x" * 350_000)])
 
     codes = [await code_of(event_log, f"st_{number}") for number in range(4)]
@@ -88,7 +89,7 @@ async def test_streams_that_grow_take_the_room_of_ended_ones(event_log):
 async def test_stream_that_has_just_ended_gives_no_room(event_log):
     """Its live readers are still behind its end."""
     for number in range(4):
-        await event_log.create(f"st_{number}")
+        await create(event_log, f"st_{number}")
         await event_log.append(f"st_{number}", [START, *deltas("x" * 300_000)])
     await event_log.append("st_0", [END])
     assert END == (await event_log.read("st_0", 2, timeout_s=0))[0]
@@ -98,7 +99,7 @@ async def test_stream_that_has_just_ended_gives_no_room(event_log):
 
 
 async def test_stream_larger_than_the_log_is_not_kept(event_log):
-    await event_log.create("st_1")
+    await create(event_log, "st_1")
     reading = asyncio.create_task(event_log.read("st_1", 0, timeout_s=5))
     await asyncio.sleep(0)
     await event_log.append("st_1", [*deltas("x" * 1_000_000), END])

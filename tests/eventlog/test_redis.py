@@ -9,6 +9,7 @@ from app.eventlog.redis.address import Address
 from app.eventlog.redis.log import RedisLog
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import END, LIMITS, START, code_of, ended
+from tests.eventlog.creating import create
 from tests.redis_server import RedisServer, redis_server
 
 
@@ -54,9 +55,9 @@ async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):  # t
     for number in range(5):
         clock.now += 1
         stream = f"st_{number}"
-        await event_log.create(stream, request=b"x" * 300_000)
+        await create(event_log, stream, request=b"x" * 300_000)
         await event_log.append(stream, [START, END])
 
-    requests = [await event_log.request(f"st_{number}") for number in range(5)]
+    requests = [(await event_log.record(f"st_{number}")).request for number in range(5)]
     assert [b"x" * 300_000] * 5 == requests
     assert len(event_log._entries) < 5

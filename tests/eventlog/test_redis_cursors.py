@@ -15,11 +15,13 @@ from app.api.response import read_from
 from app.dialects.fronts import FRONTS
 from app.errors import RelayError
 from app.eventlog import STRIDE, Ending, cursor_after, read_all
+from app.eventlog.record import scoped
 from app.eventlog.redis.log import RedisLog
 from app.eventlog.redis.scripts import log_key, meta_key
 from app.events import Event, StreamEnd, TextDelta, TextEnd, TextStart
 from app.hub import Reader
 from tests.eventlog.contract import END, START
+from tests.eventlog.creating import create
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
 from tests.redis_server import RedisServer
 
@@ -40,8 +42,8 @@ class World:
         self._count = 0
 
     async def begin(self) -> None:
-        await self._owner.create(STREAM, key="key", digest="d")
-        await self._owner.name("a name", STREAM)
+        await create(self._owner, STREAM, key="key", digest="d")
+        await self._owner.name(scoped("", "a name"), STREAM)
         self._owner._owner._tasks.stop()  # each of its steps is one of ours
         self._owner.push(STREAM, [START, TextStart(0)])
         await self.write()

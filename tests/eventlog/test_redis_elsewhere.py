@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from app.eventlog import Claim
+from app.eventlog.record import StreamRecord
 from app.eventlog.redis.log import RedisLog
 from app.events import Event
 from tests.eventlog.contract import *  # noqa: F403
+from tests.eventlog.creating import create
 from tests.eventlog.test_redis import (  # noqa: F401
     opened,
     server,
@@ -23,8 +25,8 @@ class Elsewhere:
         self._there = there
         self._here = here
 
-    async def create(self, stream: str, **how) -> Claim:
-        return await self._there.create(stream, **how)
+    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+        return await self._there.create(record, over=over)
 
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         await self._there.append(stream, events)
@@ -41,8 +43,8 @@ async def event_log(server, clock):  # noqa: F811
 
 async def test_requests_count_among_the_bytes_of_the_log(event_log):  # type: ignore[no-redef]
     """Among those of the process that has them in memory."""
-    await event_log.create("st_1", request=b"x" * 300_000)
-    assert b"x" * 300_000 == await event_log.request("st_1")
+    await create(event_log, "st_1", request=b"x" * 300_000)
+    assert b"x" * 300_000 == (await event_log.record("st_1")).request
 
     assert 300_000 < event_log._there._entries._size
     assert 0 == event_log._here._entries._size

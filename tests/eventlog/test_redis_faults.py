@@ -12,6 +12,7 @@ from app.eventlog.redis.lease import SETTLE_S
 from app.eventlog.redis.log import RedisLog
 from app.events import Event, StreamEnd
 from tests.eventlog.contract import END, START, code_of, deltas
+from tests.eventlog.creating import create
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
 from tests.eventlog.test_redis_leases import LEASE_S, freeze, read_to_end, until
 from tests.redis_server import redis_server, wire_to
@@ -25,7 +26,7 @@ async def wire(server):  # noqa: F811
 
 async def test_short_break_is_not_noticed(server, wire):  # noqa: F811
     async with opened(wire.url) as first, opened(server.url) as second:
-        await first.create("st_1")
+        await create(first, "st_1")
         reading = asyncio.create_task(read_to_end(second))
         expected: list[Event] = [START]
         await first.append("st_1", [START])
@@ -45,7 +46,7 @@ async def test_short_break_is_not_noticed(server, wire):  # noqa: F811
 @pytest.mark.parametrize("how", ["cut", "hang"])
 async def test_readers_of_the_owner_go_on_while_redis_is_away(server, wire, how):  # noqa: F811
     async with opened(wire.url, lease_s=5) as first, opened(server.url, lease_s=5) as second:
-        await first.create("st_1")
+        await create(first, "st_1")
         await first.append("st_1", [START])
         reading = asyncio.create_task(read_to_end(first))
         elsewhere = asyncio.create_task(read_to_end(second))
@@ -57,7 +58,7 @@ async def test_readers_of_the_owner_go_on_while_redis_is_away(server, wire, how)
             await first.append("st_1", deltas(text))
         assert time.monotonic() - started < 0.2
         with pytest.raises(ServiceError, match="cannot be reached") as caught:
-            await first.create("st_2")
+            await create(first, "st_2")
         assert "overloaded" == caught.value.code
         await first.append("st_1", [END])
         events = [START, *deltas(*"abcdefgh"), END]
@@ -71,7 +72,7 @@ async def test_readers_of_the_owner_go_on_while_redis_is_away(server, wire, how)
 
 async def test_redis_that_is_away_before_the_end_of_the_process_holds_nobody_up(wire):
     async with opened(wire.url) as event_log:
-        await event_log.create("st_1")
+        await create(event_log, "st_1")
         await event_log.append("st_1", [START])
         wire.hang()
         appending = asyncio.create_task(event_log.append("st_1", [END]))
@@ -84,10 +85,10 @@ async def test_redis_that_is_away_before_the_end_of_the_process_holds_nobody_up(
 async def test_redis_that_comes_back_empty_is_told_all(tmp_path):
     with redis_server(tmp_path) as own:
         async with opened(own.url) as first, opened(own.url) as second:
-            await first.create("st_1", key="key", digest="d")
+            await create(first, "st_1", key="key", digest="d")
             await first.name("a chat", "st_1")
             await first.append("st_1", [START, *deltas("a")])
-            await first.create("st_2")
+            await create(first, "st_2")
             await first.append("st_2", [START, END])
             reading = asyncio.create_task(read_to_end(second))
             await asyncio.sleep(0.1)
@@ -113,9 +114,9 @@ async def test_redis_that_comes_back_with_its_data_goes_on(tmp_path):
     """It was away for longer than a lease, and nobody has taken that for a lost owner."""
     with redis_server(tmp_path, "--appendonly", "yes") as own:
         async with opened(own.url, lease_s=1) as first, opened(own.url, lease_s=1) as second:
-            await first.create("st_1")
+            await create(first, "st_1")
             await first.append("st_1", [START, *deltas("a")])
-            await first.create("st_2")
+            await create(first, "st_2")
             await first.append("st_2", [START, END])
             own.kill()
             await until(lambda: not first.healthy())
@@ -138,9 +139,9 @@ async def test_failover_that_lost_the_last_writes_is_made_good(tmp_path, wire):
     ):
         wire.to = master.port
         async with opened(wire.url) as first, opened(wire.url) as second:
-            await first.create("st_1")
+            await create(first, "st_1")
             await first.append("st_1", [START, *deltas("a", "b")])
-            await first.create("st_2")
+            await create(first, "st_2")
             await first.append("st_2", [START])
             await until(lambda: b"b" in replica.ask("XRANGE", "seseragi:{st_1}:log", "3-0", "+"))
             reading = asyncio.create_task(read_to_end(second))
@@ -163,7 +164,7 @@ async def test_failover_that_lost_the_last_writes_is_made_good(tmp_path, wire):
 async def test_full_redis_takes_no_new_streams_and_stops_no_running_ones(tmp_path):
     with redis_server(tmp_path) as own:
         async with opened(own.url) as first, opened(own.url) as second:
-            await first.create("st_1")
+            await create(first, "st_1")
             await first.append("st_1", [START])
             own.ask("CONFIG", "SET", "maxmemory", "1")
             await first.append("st_1", deltas("a"))
@@ -171,7 +172,7 @@ async def test_full_redis_takes_no_new_streams_and_stops_no_running_ones(tmp_pat
             assert first.healthy()  # it serves what it has
             assert [START, *deltas("a")] == await read_all(first, "st_1")
             with pytest.raises(ServiceError, match="takes nothing at the moment"):
-                await second.create("st_2")
+                await create(second, "st_2")
             await first.append("st_1", deltas("b"))
             own.ask("CONFIG", "SET", "maxmemory", "0")
             await until(lambda: not first._owner.refused)
@@ -188,7 +189,7 @@ async def test_full_redis_takes_no_stream_from_its_owner(tmp_path):
             stopped: list[str] = []
             first.on_stop(stopped.append)
             for stream in ("st_1", "st_2"):
-                await first.create(stream)
+                await create(first, stream)
                 await first.append(stream, [START])
             own.ask("CONFIG", "SET", "maxmemory", "1")
             await first.append("st_1", deltas("a"))
@@ -210,7 +211,7 @@ async def until_ended(event_log: RedisLog, stream: str) -> None:
 
 async def test_readers_of_others_streams_are_sent_away_in_time(server, wire):  # noqa: F811
     async with opened(server.url) as first, opened(wire.url, lease_s=1) as second:
-        await first.create("st_1")
+        await create(first, "st_1")
         await first.append("st_1", [START])
         assert [START] == await second.read("st_1", 0, timeout_s=1)
         told: list[object] = []
@@ -249,7 +250,7 @@ async def test_unknown_is_not_said_before_owners_had_time_to_come_back(server, w
 
 async def test_stream_that_redis_evicted_is_gone(server):  # noqa: F811
     async with opened(server.url) as first, opened(server.url) as second:
-        await first.create("st_1")
+        await create(first, "st_1")
         await first.append("st_1", [START, *deltas("a", "b"), END])
         server.ask("XDEL", "seseragi:{st_1}:log", "2-0")
         assert [START] == await second.read("st_1", 0, timeout_s=0, limit=1)
@@ -260,7 +261,7 @@ async def test_stream_that_redis_evicted_is_gone(server):  # noqa: F811
 async def test_redis_that_sleeps_is_waited_for(tmp_path):
     with redis_server(tmp_path) as own:
         async with opened(own.url) as first, opened(own.url) as second:
-            await first.create("st_1")
+            await create(first, "st_1")
             await first.append("st_1", [START])
             reading = asyncio.create_task(read_to_end(second))
             own.signal(signal.SIGSTOP)
@@ -281,14 +282,14 @@ async def test_key_whose_stream_was_created_as_redis_went_away_is_free_when_it_i
     async with opened(wire.url) as first, opened(server.url) as second:
         getattr(wire, how)()
         with pytest.raises(ServiceError, match="cannot be reached"):
-            await first.create("st_1", key="key", digest="d")
+            await create(first, "st_1", key="key", digest="d")
         wire.cut()
         wire.mend()
         await until(first.healthy)
         await until(lambda: not first._owner._abandoned)
 
         assert None is await second.claimed("key")
-        assert Claim("st_2", "d") == await second.create("st_2", key="key", digest="d")
+        assert Claim("st_2", "d") == await create(second, "st_2", key="key", digest="d")
         assert "stream_expired" == await code_of(first, "st_1")
 
 
@@ -300,7 +301,7 @@ async def test_stream_with_a_key_begins_in_redis_or_not_at_all(
 ):
     """One that is found by its key is the one whose upstream is called."""
     async with opened(wire.url) as first, opened(server.url) as second:
-        await first.create("st_1", key="key", digest="d")
+        await create(first, "st_1", key="key", digest="d")
         getattr(wire, how)()
         with pytest.raises(ServiceError, match="cannot be reached"):
             await first.append("st_1", [START])
@@ -321,17 +322,17 @@ async def test_stream_with_a_key_begins_in_redis_or_not_at_all(
             )
         else:
             assert "stream_expired" == await code_of(second, "st_1")
-        claim = await second.create("st_2", key="key", digest="d", over="st_1")
+        claim = await create(second, "st_2", key="key", digest="d", over="st_1")
         assert Claim("st_2", "d") == claim
 
 
 async def test_running_stream_has_its_key_back_from_one_that_has_not_begun(tmp_path):
     with redis_server(tmp_path) as own:
         async with opened(own.url) as first, opened(own.url, lease_s=60) as second:
-            await first.create("st_1", key="key", digest="d")
+            await create(first, "st_1", key="key", digest="d")
             await first.append("st_1", [START])
             own.ask("FLUSHALL")  # which nobody is told of
-            await second.create("st_2", key="key", digest="d")
+            await create(second, "st_2", key="key", digest="d")
             await first.append("st_1", deltas("a"))
 
             assert Claim("st_1", "d") == await second.claimed("key")
@@ -346,11 +347,11 @@ async def test_unknown_key_waits_for_those_who_may_know_it(tmp_path):
             own.kill()
             own.start()
             with pytest.raises(ServiceError, match="same key") as caught:
-                await first.create("st_1", key="key", digest="d")
+                await create(first, "st_1", key="key", digest="d")
             assert "overloaded" == caught.value.code
             await asyncio.sleep(SETTLE_S + 0.1)
 
-            assert "st_2" == (await first.create("st_2", key="key", digest="d")).stream
+            assert "st_2" == (await create(first, "st_2", key="key", digest="d")).stream
 
 
 async def test_unknown_key_does_not_wait_after_a_short_break(server, wire):  # noqa: F811
@@ -358,25 +359,25 @@ async def test_unknown_key_does_not_wait_after_a_short_break(server, wire):  # n
         wire.cut()
         wire.mend()
 
-        assert "st_1" == (await first.create("st_1", key="key", digest="d")).stream
+        assert "st_1" == (await create(first, "st_1", key="key", digest="d")).stream
 
 
 @pytest.mark.parametrize("lost", ["FLUSHALL", "DEL seseragi:{st_1}:log"])
 async def test_request_is_written_again_to_a_redis_that_lost_it(server, lost):  # noqa: F811
     async with opened(server.url) as first, opened(server.url) as second:
-        await first.create("st_1", request=b"asked")
+        await create(first, "st_1", request=b"asked")
         await first.append("st_1", [START])
-        assert b"asked" == await second.request("st_1")
+        assert b"asked" == (await second.record("st_1")).request
         server.ask(*lost.split())  # which nobody is told of
         await first.append("st_1", deltas("a"))
         await first.append("st_1", [END])
 
-        assert b"asked" == await second.request("st_1")
+        assert b"asked" == (await second.record("st_1")).request
         assert [START, *deltas("a"), END] == await read_all(second, "st_1")
 
 
 async def test_log_that_has_a_request_and_no_event_expires_by_itself(server):  # noqa: F811
     async with opened(server.url) as first:
-        await first.create("st_1", request=b"asked")
+        await create(first, "st_1", request=b"asked")
 
         assert b":-1" not in server.ask("PTTL", "seseragi:{st_1}:log")

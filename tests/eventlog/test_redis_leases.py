@@ -7,6 +7,7 @@ import pytest
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, cursor_after, read_all
+from app.eventlog.record import StreamRecord
 from app.eventlog.recovery import LOST
 from app.eventlog.redis.log import RedisLog
 from app.events import (
@@ -21,6 +22,7 @@ from app.events import (
     ToolCallStart,
 )
 from tests.eventlog.contract import END, START, code_of, deltas
+from tests.eventlog.creating import create
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
 from tests.redis_server import wire_to
 
@@ -63,7 +65,7 @@ async def logs(server):  # noqa: F811
 
 async def test_lease_that_is_renewed_holds(logs):
     first, second, _ = logs
-    await first.create("st_1")
+    await create(first, "st_1")
     await first.append("st_1", HEAD)
     reading = asyncio.create_task(second.read("st_1", len(HEAD), timeout_s=5))
     await asyncio.sleep(2 * LEASE_S)
@@ -75,7 +77,7 @@ async def test_lease_that_is_renewed_holds(logs):
 
 async def test_stream_of_a_lost_owner_is_ended_once_and_well(logs):
     first, second, third = logs
-    await first.create("st_1")
+    await create(first, "st_1")
     await first.append("st_1", [*HEAD, ToolCallDelta(1, '{"x"')])
     readers = [
         asyncio.create_task(read_to_end(event_log, after=after))
@@ -94,7 +96,7 @@ async def test_stream_of_a_lost_owner_is_ended_once_and_well(logs):
 
 async def test_expiry_is_noticed_by_whoever_looks(logs):
     first, second, _ = logs
-    await first.create("st_1")
+    await create(first, "st_1")
     await first.append("st_1", HEAD)
     freeze(first)
     await asyncio.sleep(LEASE_S + 0.1)
@@ -104,12 +106,12 @@ async def test_expiry_is_noticed_by_whoever_looks(logs):
 
 async def test_stream_that_never_began_is_removed_with_its_key(logs):
     first, second, _ = logs
-    await first.create("st_1", key="key", digest="d")
+    await create(first, "st_1", key="key", digest="d")
     freeze(first)
     await asyncio.sleep(LEASE_S + 0.1)
 
     assert "stream_expired" == await code_of(second, "st_1")
-    assert "st_2" == (await second.create("st_2", key="key", digest="d")).stream
+    assert "st_2" == (await create(second, "st_2", key="key", digest="d")).stream
 
 
 async def test_owner_that_wakes_up_late_cannot_write(server):  # noqa: F811
@@ -120,7 +122,7 @@ async def test_owner_that_wakes_up_late_cannot_write(server):  # noqa: F811
         opened(server.url, lease_s=LEASE_S) as second,
     ):
         first.on_stop(stopped.append)
-        await first.create("st_1")
+        await create(first, "st_1")
         await first.append("st_1", HEAD)
         wire.hang()
         reading = asyncio.create_task(read_to_end(second))
@@ -145,7 +147,7 @@ async def test_owner_that_wakes_up_late_cannot_write(server):  # noqa: F811
 
 async def test_readers_of_a_fenced_owner_that_are_not_ahead_read_on(logs):
     first, second, _ = logs
-    await first.create("st_1")
+    await create(first, "st_1")
     await first.append("st_1", HEAD)
     reader = asyncio.create_task(read_to_end(first))
     first._owner._tasks.stop()
@@ -160,7 +162,7 @@ async def test_owner_is_asked_to_stop_at_once(logs):
     first, second, _ = logs
     stopped = asyncio.Event()
     first.on_stop(lambda stream: stopped.set())
-    await first.create("st_1")
+    await create(first, "st_1")
     await first.append("st_1", HEAD)
     await second.ask_stop("st_1")
 
@@ -171,7 +173,7 @@ async def test_owner_that_missed_the_message_sees_the_mark(logs, server):  # noq
     first, second, _ = logs
     stopped: list[str] = []
     first.on_stop(stopped.append)
-    await first.create("st_1")
+    await create(first, "st_1")
     await first.append("st_1", HEAD)
     first._tails._tasks.stop()
     await second.ask_stop("st_1")
@@ -183,7 +185,7 @@ async def test_stream_removed_elsewhere_stops_its_producer(logs):
     first, second, third = logs
     stopped: list[str] = []
     first.on_stop(stopped.append)
-    await first.create("st_1")
+    await create(first, "st_1")
     await first.append("st_1", HEAD)
     reading = asyncio.create_task(third.read("st_1", len(HEAD), timeout_s=5))
     await second.delete("st_1")
@@ -196,7 +198,7 @@ async def test_stream_removed_elsewhere_stops_its_producer(logs):
 
 async def test_readers_elsewhere_are_told(logs):
     first, second, _ = logs
-    await first.create("st_1")
+    await create(first, "st_1")
     await first.append("st_1", HEAD)
     assert await first.attended_s("st_1") < -1000
     second.attend("st_1")
@@ -214,7 +216,7 @@ async def test_readers_elsewhere_are_told(logs):
 async def test_one_of_many_processes_starts_what_a_key_asks_for(logs):
     claims = await asyncio.gather(
         *(
-            event_log.create(f"st_{number}_{turn}", key=f"key {turn}", digest=f"{number}")
+            create(event_log, f"st_{number}_{turn}", key=f"key {turn}", digest=f"{number}")
             for turn in range(30)
             for number, event_log in enumerate(logs)
         )
@@ -230,7 +232,7 @@ async def test_one_of_many_processes_starts_what_a_key_asks_for(logs):
 async def test_clean_stop_gives_the_leases_back(server):  # noqa: F811
     async with opened(server.url, lease_s=60) as second:
         async with opened(server.url, lease_s=60) as first:
-            await first.create("st_1")
+            await create(first, "st_1")
             await first.append("st_1", [StreamStart("st_1", "demo", 0)])
         await asyncio.sleep(0.01)
 
@@ -239,27 +241,29 @@ async def test_clean_stop_gives_the_leases_back(server):  # noqa: F811
 
 async def test_owner_that_slept_as_its_stream_began_has_lost_the_key(logs):
     first, second, _ = logs
-    await first.create("st_1", key="key", digest="d")
+    await create(first, "st_1", key="key", digest="d")
     freeze(first)
     await asyncio.sleep(LEASE_S + 0.1)
-    assert "st_2" == (await second.create("st_2", key="key", digest="d")).stream
+    assert "st_2" == (await create(second, "st_2", key="key", digest="d")).stream
     await second.append("st_2", [START])
     first._owner.open()
     with pytest.raises(RequestError) as caught:
         await asyncio.wait_for(first.append("st_1", [START]), 5)
 
     assert "stream_expired" == caught.value.code
-    assert Claim("st_2", "d") == await first.create("st_3", key="key", digest="d")
+    assert Claim("st_2", "d") == await create(first, "st_3", key="key", digest="d")
 
 
 async def test_stream_that_was_created_twice_is_one(logs):
     """As a command does that is sent again: its key leads to the stream that it led to."""
     first, second, _ = logs
     for _ in range(2):
-        assert "st_1 d" == await first._owner.create("st_1", key="key", value="st_1 d")
-    assert "st_1 d" == await second._owner.create("st_2", key="key", value="st_2 d")
+        assert "st_1 d" == await first._owner.create(
+            StreamRecord("st_1"), key="key", value="st_1 d"
+        )
+    assert "st_1 d" == await second._owner.create(StreamRecord("st_2"), key="key", value="st_2 d")
     await first.append("st_1", [START])
     first._owner._entries.drop("st_1")
-    assert "st_1 d" == await first._owner.create("st_1", key="key", value="st_1 d")
+    assert "st_1 d" == await first._owner.create(StreamRecord("st_1"), key="key", value="st_1 d")
 
     assert [START] == await read_all(second, "st_1")

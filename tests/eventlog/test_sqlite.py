@@ -20,6 +20,7 @@ import structlog
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, LogState, LogUnusable, database, read_all, recovery, sqlite
 from app.eventlog.database import Database
+from app.eventlog.record import scoped
 from app.eventlog.recovery import ending_of
 from app.eventlog.schema import VERSION
 from app.eventlog.sqlite import SqliteLog
@@ -34,7 +35,19 @@ from app.events import (
 )
 from tests.dialects.streams import end_of
 from tests.eventlog.contract import *  # noqa: F403
-from tests.eventlog.contract import END, LIMITS, START, Clock, code_of, deltas, ended, filled, many
+from tests.eventlog.contract import (
+    END,
+    LIMITS,
+    RECORD,
+    START,
+    Clock,
+    code_of,
+    deltas,
+    ended,
+    filled,
+    many,
+)
+from tests.eventlog.creating import create
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,7 +90,7 @@ async def on_file(event_log: SqliteLog, statement: str) -> Any:
 async def test_ended_streams_and_their_keys_survive(path, clock):
     events = [START, *many(2_300), END]
     async with opened(path, clock) as event_log:
-        await event_log.create("st_1", key="key", digest="d")
+        await create(event_log, "st_1", key="key", digest="d")
         for batch in (events[:900], events[900:901], events[901:]):
             await event_log.append("st_1", batch)
         state = await event_log.state("st_1")
@@ -88,7 +101,7 @@ async def test_ended_streams_and_their_keys_survive(path, clock):
         assert events == await read_all(event_log, "st_1")
         assert events[2_299:2_301] == await event_log.read("st_1", 2_299, timeout_s=0, limit=2)
         assert [] == await event_log.read("st_1", 2_302, timeout_s=60)
-        assert Claim("st_1", "d") == await event_log.create("st_2", key="key", digest="e")
+        assert Claim("st_1", "d") == await create(event_log, "st_2", key="key", digest="e")
 
 
 async def test_retention_counts_on_over_a_restart(path, clock):
@@ -119,7 +132,7 @@ async def test_deleted_stream_is_gone_after_a_restart_too(path):
 async def test_what_was_deleted_is_not_in_the_file(path):
     async with opened(path) as event_log:
         for stream, end in (("st_1", [END]), ("st_2", [])):
-            await event_log.create(stream)
+            await create(event_log, stream)
             await event_log.append(stream, deltas(*(["a secret"] * 3_000)))
             await event_log.append(stream, [*deltas("a secret"), *end])
             await event_log.delete(stream)
@@ -133,9 +146,9 @@ async def test_stream_that_was_running_is_ended(path, clock):
     gathered: list[Event] = [TextDelta(0, str(number)) for number in range(2_500)]
     async with opened(path, clock) as event_log:
         await filled(event_log, head, *([event] for event in gathered))
-        await event_log.create("st_2")
+        await create(event_log, "st_2")
         await event_log.append("st_2", head)
-        await event_log.create("st_3")  # nobody has seen anything of it
+        await create(event_log, "st_3")  # nobody has seen anything of it
     clock.now += 1000
     async with opened(path, clock) as event_log:
         events = await read_all(event_log, "st_1")
@@ -155,7 +168,7 @@ async def test_stream_that_was_running_is_ended(path, clock):
 async def test_stream_that_cannot_be_read_is_removed(path):
     async with opened(path) as event_log:
         for stream in ("st_1", "st_2"):
-            await event_log.create(stream)
+            await create(event_log, stream)
             await event_log.append(stream, [START])
         statement = "UPDATE tail SET events = x'7b' WHERE stream = 1 RETURNING 1"
         await on_file(event_log, statement)
@@ -221,7 +234,7 @@ async def test_what_waits_is_one_transaction(path, monkeypatch):
     async with opened(path) as event_log:
         streams = [f"st_{number}" for number in range(100)]
         monkeypatch.setattr(Database, "transact", counting)
-        await asyncio.gather(*map(event_log.create, streams))
+        await asyncio.gather(*(create(event_log, stream) for stream in streams))
         await event_log._writer.write(lambda: None)  # behind the first sweep
         sizes.clear()
         await asyncio.gather(*(event_log.append(stream, [START]) for stream in streams))
@@ -232,7 +245,7 @@ async def test_what_waits_is_one_transaction(path, monkeypatch):
 async def test_long_stream_is_read_in_pages(path):
     count = 200_000
     async with opened(path) as event_log:
-        await event_log.create("st_1")
+        await create(event_log, "st_1")
         for start in range(0, count, 500):
             await event_log.append("st_1", deltas(*(str(start + number) for number in range(500))))
         await event_log.append("st_1", [END])
@@ -269,7 +282,7 @@ async def test_slow_stream_does_not_hold_the_tail_back(path, monkeypatch):
             await event_log.append("st_1", deltas(str(number)))
             for text in "abc":
                 await event_log.append("st_1", deltas(text))
-            await event_log.create(f"st_b{number}")
+            await create(event_log, f"st_b{number}")
             for text in "xyz":
                 await event_log.append(f"st_b{number}", deltas(text))
             if number % 2:
@@ -295,7 +308,7 @@ async def test_slow_stream_does_not_hold_the_tail_back(path, monkeypatch):
 
 async def test_many_streams_at_once(path):
     async def produce(event_log: SqliteLog, stream: str, count: int) -> None:
-        await event_log.create(stream)
+        await create(event_log, stream)
         for number in range(count):
             await event_log.append(stream, deltas(f"{stream}.{number}"))
         await event_log.append(stream, [END])
@@ -359,10 +372,11 @@ async def test_file_of_the_first_version_is_read_and_brought_up(path):
     for statement in (
         *(
             f"DROP TABLE {table}"
-            for table in ("names", "processes", "notes", "attended", "requests")
+            for table in ("names", "processes", "notes", "attended", "records")
         ),
         "DROP INDEX streams_running",
         "ALTER TABLE streams DROP COLUMN process",
+        "ALTER TABLE streams DROP COLUMN owner",
     ):
         run_sql(path, statement)
     run_sql(path, "ALTER TABLE claims ADD COLUMN early_at REAL")
@@ -377,6 +391,34 @@ async def test_file_of_the_first_version_is_read_and_brought_up(path):
             assert Claim("st_1", "d") == await event_log.claimed("key")
             assert 1 == await on_file(event_log, "SELECT count(*) FROM claims")
             assert VERSION == await on_file(event_log, "PRAGMA user_version")
+
+
+async def test_requests_of_the_fifth_version_are_records(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START, END])
+    for statement in (
+        "DROP TABLE records",
+        "CREATE TABLE requests (stream INTEGER PRIMARY KEY, request BLOB NOT NULL)",
+        "INSERT INTO requests VALUES (1, x'00ff')",
+        "ALTER TABLE streams DROP COLUMN owner",
+        "PRAGMA user_version = 5",
+    ):
+        run_sql(path, statement)
+    async with opened(path) as event_log:
+        record = await event_log.record("st_1")
+        assert ("st_1", "", b"\x00\xff") == (record.id, record.owner, record.request)
+        assert record.created_at == (await event_log.state("st_1")).started_at
+
+
+async def test_record_survives_a_restart(path):
+    async with opened(path) as event_log:
+        await event_log.create(RECORD)
+        await event_log.append("st_1", [START])
+    async with opened(path) as event_log:
+        assert RECORD == await event_log.record("st_1")
+        assert "t/u" == (await event_log.state("st_1")).owner
+        assert Claim("st_1", "d") == await event_log.claimed(scoped("t/u", "key"))
+        assert None is await event_log.claimed(scoped("", "key"))
 
 
 async def test_names_survive_a_restart(path):
@@ -503,7 +545,7 @@ async def test_room_of_removed_streams_is_used_again(path, clock):
 
 async def test_cancelled_create_leaves_nothing(path):
     async with opened(path) as event_log:
-        creating = asyncio.create_task(event_log.create("st_1"))
+        creating = asyncio.create_task(create(event_log, "st_1"))
         await asyncio.sleep(0)
         creating.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -595,7 +637,7 @@ async def test_end_that_cannot_be_written_late_stops_no_sweep(path, clock, monke
     async with opened(path, clock) as event_log:
         await ended(event_log, "st_0")
         for stream in ("st_1", "st_2"):
-            await event_log.create(stream)
+            await create(event_log, stream)
             await event_log.append(stream, [START])
         await fill_disk(event_log)
         for stream in ("st_1", "st_2"):
@@ -638,13 +680,13 @@ async def test_sweeps_go_on_after_one_that_failed(path, monkeypatch):
 
 async def test_work_that_fails_for_any_reason_is_told_to_all_as_a_failed_write(path):
     async with opened(path) as event_log:
-        await event_log.create("st_1")
+        await create(event_log, "st_1")
         event_log._writer.submit(lambda: 1 / 0, lambda *_: None)
         with pytest.raises(ServiceError, match="could not be written"):
             await event_log.append("st_1", [START])
         event_log._writer.submit(lambda: 1 / 0, lambda *_: None)
         with pytest.raises(ServiceError, match="could not be written"):
-            await event_log.create("st_2")
+            await create(event_log, "st_2")
 
 
 async def test_log_is_unhealthy_from_a_failed_write_to_one_that_is_done(path):
@@ -710,11 +752,11 @@ async def test_loss_that_nobody_heard_of_is_told_to_the_next(path):
 async def test_full_disk_takes_no_new_stream(path):
     async with opened(path) as event_log:
         await fill_disk(event_log)
-        streams = [event_log.create(f"st_{number}") for number in range(1_000)]
+        streams = [create(event_log, f"st_{number}") for number in range(1_000)]
         with pytest.raises(ServiceError, match="could not be written"):
             await asyncio.gather(*streams)
         await empty_disk(event_log)
-        await event_log.create("st_x")
+        await create(event_log, "st_x")
         await event_log.append("st_x", [START])
 
 
@@ -762,10 +804,10 @@ async def test_start_of_a_stream_with_a_key_outlasts_a_loss_of_power(path, clock
             await event_log.append(stream, events)
             levels.append((await on_file(event_log, "PRAGMA synchronous"), len(events)))
 
-        await event_log.create("st_1", key="key", digest="d")
+        await create(event_log, "st_1", key="key", digest="d")
         await append("st_1", [START])
         await append("st_1", [*many(3), END])
-        await event_log.create("st_2")
+        await create(event_log, "st_2")
         await append("st_2", [START])
 
         assert [(2, 1), (1, 4), (1, 1)] == levels  # FULL and NORMAL
@@ -774,15 +816,15 @@ async def test_start_of_a_stream_with_a_key_outlasts_a_loss_of_power(path, clock
 async def test_request_survives_a_restart_and_counts_after_it(path, clock):
     async with opened(path, clock) as event_log:
         for stream, end in (("st_1", [END]), ("st_2", [])):  # which the restart ends
-            await event_log.create(stream, request=b"x" * 1000)
+            await create(event_log, stream, request=b"x" * 1000)
             await event_log.append(stream, [START, *end])
     async with opened(path, clock) as event_log:
         for stream in ("st_1", "st_2"):
-            assert b"x" * 1000 == await event_log.request(stream)
+            assert b"x" * 1000 == (await event_log.record(stream)).request
         assert 2000 < event_log._size < 3000
         await event_log.delete("st_1")
         await event_log.delete("st_2")
         assert 0 == event_log._size
         await event_log.sweep()
 
-        assert 0 == await on_file(event_log, "SELECT count(*) FROM requests")
+        assert 0 == await on_file(event_log, "SELECT count(*) FROM records")

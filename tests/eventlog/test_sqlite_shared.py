@@ -17,11 +17,13 @@ import pytest
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, LogUnusable, database, read_all, recovery, shared, sqlite, tail
+from app.eventlog.record import StreamRecord
 from app.eventlog.shared import SharedSqliteLog
 from app.eventlog.shared_database import prepare
 from app.events import Event, StreamEnd
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import END, LIMITS, START, code_of, deltas, ended, filled
+from tests.eventlog.creating import create
 
 
 @asynccontextmanager
@@ -42,8 +44,8 @@ class Elsewhere:
         self._there = there
         self._here = here
 
-    async def create(self, stream: str, **how) -> Claim:
-        return await self._there.create(stream, **how)
+    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+        return await self._there.create(record, over=over)
 
     async def append(self, stream: str, events: Sequence[Event]) -> None:
         await self._there.append(stream, events)
@@ -104,7 +106,7 @@ async def test_readers_elsewhere_miss_nothing_that_is_filed_and_swept(path, monk
     expected: list[Event] = [START]
     async with joined(path) as there, joined(path) as here, joined(path) as third:
         await filled(there, expected)
-        await there.create("st_2")
+        await create(there, "st_2")
         readers = []
         for number in range(300):
             if number % 6 == 0:
@@ -185,7 +187,7 @@ async def test_readers_elsewhere_are_told_until_they_leave(path, clock):
 
 async def test_what_was_deleted_elsewhere_is_not_in_the_file(path):
     async with joined(path, max_stream_events=10_000) as there, joined(path) as here:
-        await there.create("st_1")
+        await create(there, "st_1")
         await there.append("st_1", deltas(*(["a secret"] * 3_000)))
         await here.delete("st_1")
         with pytest.raises(RequestError, match="is gone"):
@@ -207,11 +209,11 @@ async def test_limit_of_the_file_is_that_of_all_processes(path, clock, monkeypat
         assert "stream_expired" == codes[0]
         assert [None, None, None] == codes[2:]
         for number in range(4):
-            await there.create(f"st_a{number}")
+            await create(there, f"st_a{number}")
             await there.append(f"st_a{number}", deltas("x" * 300_000))
         await asyncio.sleep(0.2)
         with pytest.raises(ServiceError, match="full of running streams"):
-            await here.create("st_b")
+            await create(here, "st_b")
 
 
 # Processes that are lost
@@ -232,7 +234,7 @@ def producing(path: Path, streams: int = 20) -> Iterator["subprocess.Popen[str]"
 async def test_streams_of_a_killed_process_are_ended_by_another(path):
     limits = {"retention_s": 1000, "max_bytes": 10**9}
     async with joined(path, **limits) as here, joined(path, **limits) as third:
-        await here.create("st_here")
+        await create(here, "st_here")
         await here.append("st_here", [START])
         with producing(path) as producer:
             out = producer.stdout

@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from app.errors import ServiceError
+from app.eventlog.record import scoped
 from app.eventlog.shared import SharedSqliteLog
 from app.eventlog.shared_database import prepare
 from app.eventlog.sqlite import SqliteLog
@@ -21,6 +22,7 @@ from app.eventlog.supervision import Supervisor
 from app.eventlog.writer import Writer
 from app.events import Event
 from tests.eventlog.contract import END, START, deltas
+from tests.eventlog.creating import create
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
 from tests.eventlog.test_redis_leases import read_to_end, until
 
@@ -44,7 +46,7 @@ def strike(owner: Any, method: str, error: type[BaseException], *, times: float 
 
 async def live(owner: Any, reader: Any, stream: str) -> None:
     """Live through one stream, at the process that produces it and at another."""
-    await owner.create(stream)
+    await create(owner, stream)
     reading = [asyncio.create_task(read_to_end(log, stream)) for log in (owner, reader)]
     events: list[Event] = [START, *deltas("a", "b"), END]
     for event in events:
@@ -58,15 +60,15 @@ async def outlive(first: Any, second: Any, owner: Any, method: str, error: type[
     """A task of the first log is struck while streams run: all is well again within the bound."""
     before, other, during = (f"{name}-{error.__name__}" for name in ("before", "other", "during"))
     async with asyncio.timeout(BOUND_S):
-        await first.create(before)
+        await create(first, before)
         await first.append(before, [START])
-        await second.create(other)
+        await create(second, other)
         reading = [asyncio.create_task(read_to_end(log, before)) for log in (first, second)]
         await asyncio.sleep(0.1)
         strike(owner, method, error)
         first.attend(other)  # so that whoever looks now and then does so now
         waiting = asyncio.gather(
-            first.append(before, deltas("a")), first.create(during), return_exceptions=True
+            first.append(before, deltas("a")), create(first, during), return_exceptions=True
         )
         for result in await waiting:  # whatever it is, it is an answer
             assert not isinstance(result, BaseException) or isinstance(result, ServiceError)
@@ -125,7 +127,7 @@ async def test_cancelled_task_of_the_redis_log_is_seen_and_started_again(server,
 @pytest.mark.parametrize("error", [KeyError, RuntimeError])
 async def test_link_that_always_fails_is_away_and_answers(server, error):  # noqa: F811
     async with opened(server.url, lease_s=1) as log:
-        await log.create("st_1")
+        await create(log, "st_1")
         strike(log._link, "_round_trip", error, times=10**9)
         strike(log._link, "_make", error, times=10**9)
         reply = log._link.send("PING")
@@ -146,7 +148,7 @@ async def test_link_that_always_fails_is_away_and_answers(server, error):  # noq
 
 async def test_writer_that_always_fails_lets_nobody_wait(server):  # noqa: F811
     async with pair(server.url) as (first, second):
-        await first.create("st_1")
+        await create(first, "st_1")
         strike(first._owner, "_write", KeyError, times=10**9)
         async with asyncio.timeout(BOUND_S):
             await first.append("st_1", [START])
@@ -197,9 +199,9 @@ async def outlive_shared(folder: Path, task: str, error: type[BaseException]) ->
     async with sharing(folder) as (first, second):
         struck: Any = part(first)
         async with asyncio.timeout(BOUND_S):
-            await second.create("st_1")
+            await create(second, "st_1")
             await second.append("st_1", [START])
-            await first.create("own")
+            await create(first, "own")
             reading = asyncio.create_task(first.read("st_1", 1, timeout_s=5))
             await asyncio.sleep(0.05)
             strike(struck, method, error)
@@ -229,17 +231,17 @@ def kill_thread(writer: Writer) -> None:
 async def test_thread_that_dies_is_replaced_and_its_callers_are_answered(tmp_path, first_asked):
     log = SqliteLog(tmp_path / "log.db", retention_s=100, max_bytes=10**8)
     await log.open()
-    await log.create("st_1")
+    await create(log, "st_1")
     kill_thread(log._writer)
     calls: dict[str, Callable[[], Any]] = {
         "append": partial(log.append, "st_1", [START]),
-        "find": partial(log.find, "nobody"),
+        "find": partial(log.find, scoped("", "nobody")),
     }
     async with asyncio.timeout(BOUND_S):
         with pytest.raises(ServiceError):
             await calls[first_asked]()
         await until(lambda: not log.healthy())
-        await log.create("st_2")
+        await create(log, "st_2")
         await until(log.healthy)
         await live(log, log, "st_3")
     await log.close()
@@ -251,7 +253,7 @@ async def test_thread_that_cannot_be_started_fails_the_write_only(tmp_path, monk
     strike(log._writer, "_do", RuntimeError)
     async with asyncio.timeout(BOUND_S):
         with pytest.raises(ServiceError):
-            await log.create("st_1")
+            await create(log, "st_1")
         await live(log, log, "st_2")
     await log.close()
 

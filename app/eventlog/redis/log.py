@@ -10,13 +10,13 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from redis.exceptions import RedisError
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import PAGE, STRIDE, Claim, Follower, LogState, LogUnusable
 from app.eventlog.entries import Entries, Entry, expired
+from app.eventlog.record import Scoped, StreamRecord
 from app.eventlog.redis.address import Address
 from app.eventlog.redis.failures import asked, away, conflict
 from app.eventlog.redis.lease import Lease
@@ -26,7 +26,6 @@ from app.eventlog.redis.pages import Pages
 from app.eventlog.redis.scripts import (
     ASK_STOP,
     DELETE,
-    REQUEST_ID,
     TELL,
     claim_key,
     inbox_key,
@@ -171,18 +170,10 @@ class RedisLog:
 
     # Streams
 
-    async def create(
-        self,
-        stream: str,
-        *,
-        key: str | None = None,
-        digest: str = "",
-        over: str | None = None,
-        request: bytes = b"",
-    ) -> Claim:
-        claim = Claim(stream, digest)
+    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+        claim, key = Claim(record.id, record.digest), record.scoped_key
         if key is None:
-            await self._create(stream, request=request)
+            await self._create(record)
             return claim
         if await self._may_lack_keys():
             bound = await self.claimed(key)
@@ -192,7 +183,7 @@ class RedisLog:
         value, replaced, old = " ".join(claim), "", ""
         for _ in range(TAKEOVERS):
             bond = {"key": key, "value": value, "over": replaced, "old": old}
-            found = await self._create(stream, request=request, **bond)
+            found = await self._create(record, **bond)
             if found == value:
                 break
             bound = _claim(found)
@@ -202,12 +193,12 @@ class RedisLog:
         else:
             raise away("others take this Idempotency-Key over all the time; try again")
         if await self._may_lack_keys():  # the command was sent again, to another Redis
-            self._owner.abandon(self._owner.runs[stream])
+            self._owner.abandon(self._owner.runs[record.id])
             raise _unsettled()
         return claim
 
-    async def _create(self, stream: str, *, request: bytes, **claim: str) -> str:
-        return await asked(self._owner.create(stream, request=request, **claim))
+    async def _create(self, record: StreamRecord, **claim: str) -> str:
+        return await asked(self._owner.create(record, **claim))
 
     async def _may_lack_keys(self) -> bool:
         """Tell whether owners may be about to write keys again that Redis has lost."""
@@ -231,26 +222,20 @@ class RedisLog:
             self._moved_at = asyncio.get_running_loop().time()
         self._run_id = run
 
-    async def claimed(self, key: str) -> Claim | None:
+    async def claimed(self, key: Scoped) -> Claim | None:
         found: bytes | None = await asked(self._link.send("GET", claim_key(key)))
         claim = None if found is None else _claim(found.decode())
         return claim if claim is not None and await self._is_kept(claim.stream) else None
 
-    async def request(self, stream: str) -> bytes:
+    async def record(self, stream: str) -> StreamRecord:
         entry = self._find(stream)
-        if entry is not None:
-            return entry.request
-        await self._pages.ask(stream, 0, 0)
-        found: list[Any] = await asked(
-            self._link.send("XRANGE", log_key(stream), REQUEST_ID, REQUEST_ID)
-        )
-        return bytes(found[0][1][1]) if found else b""
+        return await self._pages.record(stream) if entry is None else entry.record
 
-    async def name(self, name: str, stream: str) -> None:
+    async def name(self, name: Scoped, stream: str) -> None:
         await self.state(stream)
         await asked(self._owner.name(name, stream))
 
-    async def find(self, name: str) -> str | None:
+    async def find(self, name: Scoped) -> str | None:
         found: bytes | None = await asked(self._link.send("GET", name_key(name)))
         if found is None:
             return None
@@ -316,7 +301,8 @@ class RedisLog:
         run = self._owner.runs.get(stream)
         if run is not None and run.batches:  # readers elsewhere may have seen them before
             ended_at = run.ended_at
-            return LogState(run.taken, ended_at is not None, run.entry.started_at, ended_at)
+            state = run.entry.state()
+            return state._replace(last=run.taken, ended=ended_at is not None, ended_at=ended_at)
         entry = self._find(stream)
         if entry is not None:
             return entry.state()
@@ -328,6 +314,7 @@ class RedisLog:
             ended_at=page.ended_at,
             kept=page.kept,
             settled=self._pages.settled(),
+            owner=page.owner,
         )
 
     async def delete(self, stream: str) -> None:
@@ -383,7 +370,7 @@ class RedisLog:
         # Its end is not in Redis yet, which is away for longer than it is kept otherwise.
         if run.ended_at is not None and run.ended_at <= self._wall() - self._retention_s:
             self._owner.drop(stream)
-            raise expired(stream, self._retention_s)
+            raise expired(stream, self._retention_s, owner=run.entry.record.owner)
         return run.entry
 
     # In Redis

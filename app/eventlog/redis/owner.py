@@ -19,6 +19,7 @@ import structlog
 
 from app.errors import CODES, RelayError, ServiceError
 from app.eventlog.entries import Entries, expired
+from app.eventlog.record import StreamRecord, pack_record
 from app.eventlog.redis.failures import away
 from app.eventlog.redis.lease import Lease
 from app.eventlog.redis.link import Away, Broken, Link, Part, Refused
@@ -151,13 +152,12 @@ class Owner:
 
     async def create(
         self,
-        stream: str,
+        record: StreamRecord,
         *,
         key: str = "",
         value: str = "",
         over: str = "",
         old: str = "",
-        request: bytes = b"",
     ) -> str:
         """Open a stream in Redis and in memory, and let a claim lead to it, if there is one.
 
@@ -167,7 +167,8 @@ class Owner:
         """
         if self._link.away:
             raise Away
-        run = Run(stream, self._entries.create(stream, request=request), pledged=bool(key))
+        stream = record.id
+        run = Run(stream, self._entries.create(record), pledged=bool(key))
         keys, parts = [], []
         if key:
             run.keys[claim_key(key)] = value
@@ -194,10 +195,10 @@ class Owner:
     def _create(
         self, run: Run, *claim: str, keys: Sequence[str] = ()
     ) -> "asyncio.Future[int | bytes]":
-        lease = self._lease
+        lease, record = self._lease, run.entry.record
         started = repr(run.entry.started_at)
         parts: list[Part] = [lease.owner, EPOCH, started, lease.ms, lease.running_ms]
-        parts += [lease.running_log_ms, run.entry.request, *claim]
+        parts += [lease.running_log_ms, pack_record(record), record.owner, *claim]
         return self._link.run(CREATE, [meta_key(run.stream), log_key(run.stream), *keys], *parts)
 
     def abandon(self, run: Run) -> None:
@@ -277,7 +278,8 @@ class Owner:
         self._dirty.pop(stream, None)
         self._ended.pop(stream, None)
         if run is not None:
-            self._settle(run, expired(stream, self._lease.retention_s))
+            owner = run.entry.record.owner
+            self._settle(run, expired(stream, self._lease.retention_s, owner=owner))
         if self._entries.find(stream) is not None:
             self._entries.drop(stream)
 
@@ -395,7 +397,7 @@ class Owner:
         elif what == BEHIND:
             log.warning("Redis has lost events", stream=run.stream, last=number)
             run.acked = number
-            if number == 0 and run.entry.request:  # the log is gone, with what comes first in it
+            if number == 0:  # the log is gone, with what comes first in it
                 await self._create(run)
             self._again(run)
         elif what == MISSING and run.pledged:

@@ -11,11 +11,12 @@ import structlog
 
 from app.eventlog import PAGE, STRIDE, Ending, before_ending
 from app.eventlog.entries import expired, unknown
+from app.eventlog.record import StreamRecord, unpack_record
 from app.eventlog.recovery import LOST, ending_of
 from app.eventlog.redis.failures import asked, away, conflict
 from app.eventlog.redis.lease import Lease
 from app.eventlog.redis.link import Away, Link, Refused
-from app.eventlog.redis.scripts import DELETE, END, log_key, meta_key
+from app.eventlog.redis.scripts import DELETE, END, RECORD_ID, log_key, meta_key
 from app.eventlog.redis.scripts import PAGE as PAGE_SCRIPT
 from app.eventlog.redis.tails import number_of
 from app.events import Event, decode, encode
@@ -32,6 +33,7 @@ class Page(NamedTuple):
     epoch: int
     gone: bool
     kept: int | None
+    owner: str
     lease_s: float
     attended_s: float
     entries: Sequence[tuple[bytes, Sequence[bytes]]]
@@ -101,19 +103,27 @@ class Pages:
             raise unknown(stream)
         until = self._wall() - self._lease.retention_s
         if page.gone or (page.ended_at is not None and page.ended_at <= until):
-            raise expired(stream, self._lease.retention_s)
+            raise expired(stream, self._lease.retention_s, owner=page.owner)
         if not page.has(after):
             if page.kept is None and not self.settled():
                 raise away()
             raise conflict(stream, page.last if page.kept is None else page.kept)
         return page
 
+    async def record(self, stream: str) -> StreamRecord:
+        """Return what a stream was created with."""
+        asking = self._link.send("XRANGE", log_key(stream), RECORD_ID, RECORD_ID)
+        page = await self.ask(stream, 0, 0)
+        found: list[Any] = await asked(asking)
+        data = found[0][1][1] if found else None
+        return unpack_record(data, stream, started_at=page.started_at)
+
     async def _ask(self, stream: str, after: int, limit: int) -> Page | None:
         keys = [meta_key(stream), log_key(stream)]
         found: list[Any] | None = await self._link.run(PAGE_SCRIPT, keys, after, limit)
         if found is None:
             return None
-        started, ended, last, epoch, gone, kept, lease_ms, attended_ms, entries = found
+        started, ended, last, epoch, gone, kept, owner, lease_ms, attended_ms, entries = found
         return Page(
             started_at=float(started),
             ended_at=float(ended) if ended else None,
@@ -121,6 +131,7 @@ class Pages:
             epoch=epoch,
             gone=bool(gone),
             kept=kept if kept >= 0 else None,
+            owner=owner.decode(),
             lease_s=lease_ms / 1000,
             attended_s=attended_ms / 1000,
             entries=entries,
@@ -137,7 +148,7 @@ class Pages:
             return page.events(after)
         except (ValueError, msgspec.MsgspecError) as error:
             log.error("stream in Redis cannot be read", stream=stream, error=str(error))
-            raise expired(stream, self._lease.retention_s) from None
+            raise expired(stream, self._lease.retention_s, owner=page.owner) from None
 
     # Streams whose owner is lost
 

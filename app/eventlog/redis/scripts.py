@@ -2,9 +2,10 @@
 
 A stream has two keys, both in the slot of its id: `log`, a Redis Stream whose entries have
 the ids `<event number>-0` and the event's JSON in the field `e`, after an entry `0-1` whose
-field `r` has what is kept of the request, where something is; and `meta`, a hash of
+field `r` has the stream's record; and `meta`, a hash of
 
 - `owner`, `epoch`: who may append. Whoever ends a lost stream takes the next epoch;
+- `who`: whose the stream is, where that is somebody;
 - `lease`: until when the owner need not be asked whether it lives, in ms of Redis's clock;
 - `started`, `ended`: unix seconds, the latter from the `stream.end` on;
 - `last`: the number of the last event;
@@ -47,8 +48,8 @@ def log_key(stream: str) -> str:
     return f"{PREFIX}{{{stream}}}:log"
 
 
-REQUEST_ID = "0-1"
-"""The id of the entry of a log that is no event: what is kept of the request."""
+RECORD_ID = "0-1"
+"""The id of the entry of a log that is no event: the stream's record."""
 
 
 def inbox_key(owner: str) -> str:
@@ -82,30 +83,31 @@ CREATE = _script(
     + """
 -- KEYS: meta, log; where a key is to lead to the stream its claim; and where that leads to
 -- another, which is gone or has ended, its meta. ARGV: owner, epoch, started, lease ms, ttl ms,
--- ttl ms of a log that runs, what it keeps of the request or ''; the claim's value; the value it
+-- ttl ms of a log that runs, its record, whose it is or ''; the claim's value; the value it
 -- replaces, ttl ms of the mark that is left of that stream.
 -- 1 if it is ours now, and the claim with it; what the claim says if that leads to a stream
 -- that may be kept; 0 if there was such a stream, or is.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'gone')
 if is[2] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
 local bound = KEYS[3] and redis.call('GET', KEYS[3])
-if bound and bound ~= ARGV[8] then
-  if bound ~= ARGV[9] then return bound end
+if bound and bound ~= ARGV[9] then
+  if bound ~= ARGV[10] then return bound end
   local old = redis.call('HMGET', KEYS[4], 'owner', 'ended', 'gone')
   if old[1] and not old[2] and not old[3] then return bound end
   if not old[1] and not old[3] then
     redis.call('HSET', KEYS[4], 'gone', 1)
-    redis.call('PEXPIRE', KEYS[4], ARGV[10])
+    redis.call('PEXPIRE', KEYS[4], ARGV[11])
   end
 end
-if KEYS[3] then redis.call('SET', KEYS[3], ARGV[8], 'PX', ARGV[5]) end
+if KEYS[3] then redis.call('SET', KEYS[3], ARGV[9], 'PX', ARGV[5]) end
 if not is[1] then
   redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', ARGV[2], 'started', ARGV[3],
     'last', 0, 'lease', now + ARGV[4])
+  if ARGV[8] ~= '' then redis.call('HSET', KEYS[1], 'who', ARGV[8]) end
   redis.call('DEL', KEYS[2])
   redis.call('PEXPIRE', KEYS[1], ARGV[5])
 end
-if ARGV[7] ~= '' and redis.call('EXISTS', KEYS[2]) == 0 then
+if redis.call('EXISTS', KEYS[2]) == 0 then
   redis.call('XADD', KEYS[2], '0-1', 'r', ARGV[7])
   redis.call('PEXPIRE', KEYS[2], ARGV[6])
 end
@@ -241,7 +243,7 @@ PAGE = _script(
 -- KEYS: meta, log. ARGV: after, limit. Gives the meta's fields that readers need, how many ms
 -- of the lease and of the readers' attention are left, and the events after the cursor.
 local is = redis.call('HMGET', KEYS[1], 'started', 'ended', 'last', 'epoch', 'gone', 'kept',
-  'lease', 'attended')
+  'lease', 'attended', 'who')
 if not is[3] and not is[5] then return false end
 local events = {}
 if tonumber(ARGV[2]) > 0 and not is[5] then
@@ -249,7 +251,8 @@ if tonumber(ARGV[2]) > 0 and not is[5] then
     'COUNT', ARGV[2])
 end
 return {is[1] or '0', is[2] or '', tonumber(is[3] or 0), tonumber(is[4] or 0), is[5] and 1 or 0,
-  tonumber(is[6] or -1), tonumber(is[7] or 0) - now, tonumber(is[8] or 0) - now, events}
+  tonumber(is[6] or -1), is[9] or '', tonumber(is[7] or 0) - now, tonumber(is[8] or 0) - now,
+  events}
 """
 )
 
@@ -330,10 +333,11 @@ return 1
 
 DELETE = _script("""
 -- KEYS: meta, log. ARGV: ttl ms of the mark that is left. Gives the owner, if there was one.
-local is = redis.call('HMGET', KEYS[1], 'owner', 'gone')
+local is = redis.call('HMGET', KEYS[1], 'owner', 'gone', 'who')
 if not is[1] or is[2] then return false end
 redis.call('DEL', KEYS[1], KEYS[2])
 redis.call('HSET', KEYS[1], 'gone', 1)
+if is[3] then redis.call('HSET', KEYS[1], 'who', is[3]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return is[1]
 """)

@@ -1,0 +1,83 @@
+"""What is known of a stream from its start on, beside its events.
+
+A log keeps the record as long as the stream, over restarts and for every process that shares
+the log: whoever ends a stream for a process that is lost can say whose it was.
+"""
+
+from typing import NewType
+
+import msgspec
+
+Scoped = NewType("Scoped", str)
+"""An idempotency key or a name, as a log knows it: of one owner."""
+
+_OVERHEAD = 50
+"""What a text takes of memory beside its characters, in bytes."""
+
+
+def scoped(owner: str, name: str) -> Scoped:
+    """Return a key or name of an owner as a log knows it, which is that of no other owner.
+
+    Without identity there is one owner, "", whose names are as they are. None of those begins
+    with a control character: keys are printable, and names have a prefix that says of what.
+    """
+    return Scoped(f"\x1f{len(owner)}\x1f{owner}{name}" if owner else name)
+
+
+class StreamRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One stream, as it was started. Whoever adds a field gives it a default: logs have older ones.
+
+    `owner` is who started it, an opaque text, and "" without identity.
+    """
+
+    id: str
+    owner: str = ""
+    request_id: str = ""
+    """What the client was given as the id of the request that started it."""
+    route: str = ""
+    key: str | None = None
+    """The idempotency key, as the client sent it."""
+    digest: str = ""
+    """Of the body that it was asked for with."""
+    names: tuple[str, ...] = ()
+    """What it is found by too, among the streams of its owner."""
+    labels: dict[str, str] | None = None
+    """What its `stream.start` says."""
+    created_at: float = 0.0
+    """In unix seconds."""
+    request: bytes = b""
+    """What it keeps of the request, which no reader of its events is given."""
+
+    @property
+    def scoped_key(self) -> Scoped | None:
+        """The idempotency key as a log knows it; None without one."""
+        return None if self.key is None else scoped(self.owner, self.key)
+
+    @property
+    def size(self) -> int:
+        """The memory that its contents take, in bytes, estimated."""
+        texts = [self.request_id, self.key or "", self.digest, *self.names]
+        for label in (self.labels or {}).items():
+            texts += label
+        return len(self.request) + sum(_OVERHEAD + len(text) for text in texts if text)
+
+    def without_request(self) -> "StreamRecord":
+        """Return the record without what it keeps of the request, which may be large."""
+        return msgspec.structs.replace(self, request=b"") if self.request else self
+
+
+_decode = msgspec.msgpack.Decoder(StreamRecord).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def pack_record(record: StreamRecord) -> bytes:
+    """Return a record as the bytes that `unpack_record` reads."""
+    return _encode(record)
+
+
+def unpack_record(data: bytes | None, stream: str, *, started_at: float) -> StreamRecord:
+    """Return a stream's record; the least that can be said where none, or no whole one, is kept."""
+    try:
+        return _decode(data or b"")
+    except msgspec.MsgspecError:
+        return StreamRecord(stream, created_at=started_at)

@@ -1,0 +1,13 @@
+"""Streams that tests open in a log."""
+
+from typing import Any
+
+from app.eventlog import Claim, EventLog
+from app.eventlog.record import StreamRecord
+
+
+async def create(
+    event_log: EventLog, stream: str, *, over: str | None = None, **fields: Any
+) -> Claim:
+    """Open a stream with a record of these fields."""
+    return await event_log.create(StreamRecord(stream, **fields), over=over)
