@@ -18,11 +18,13 @@ from app.admission import LOCAL, Admission, RequestMemory, Shares
 from app.asking import Asking
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, Follower, LogState, cursor_after, read_all
+from app.eventlog.lost import LostStream
 from app.eventlog.record import StreamRecord, scoped
 from app.events import Event, StreamEnd, StreamTarget
 from app.limits import Limits
 from app.relay import Relay, outcome_of, shut_down
 from app.requests import ChatRequest
+from app.telemetry.observer import Ended, Observer, Observers
 from app.upstreams.client import Client
 from app.upstreams.routes import Health, Listed, Route, Upstreams
 
@@ -177,6 +179,7 @@ class Hub:
         limits: Limits,
         capacity: Capacity,
         shares: Shares,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.upstreams = upstreams
         self.admission = Admission(shares, max_streams=capacity.max_streams, clock=time.monotonic)
@@ -185,7 +188,10 @@ class Hub:
         self._client = client
         self._limits = limits
         self._capacity = capacity
+        self._observer = Observers(observers)
         self._runs: dict[str, _Run] = {}
+        self._untold: dict[str, Relay] = {}
+        """Those that are over, and whose end the log does not have in its place yet."""
         self._readers: dict[str, int] = {}
         self._asked = 0
         """What is done that makes no stream."""
@@ -344,17 +350,16 @@ class Hub:
             await self._drop(stream)
             raise
         relay = Relay(
-            stream,
+            record,
             request,
             route=route,
             upstreams=self.upstreams,
             client=self._client,
             event_log=self._log,
             limits=self._limits,
-            labels=terms.labels,
+            observer=self._observer,
             headers=self._headers(origin),
             memory=terms.memory,
-            keyed=keyed,
         )
         run = _Run(relay, linger_s=terms.linger_s, address=origin.address)
         self._runs[stream] = run
@@ -540,6 +545,7 @@ class Hub:
         Raises:
             LogUnusable: the place of the log cannot be used.
         """
+        self._log.on_ended(self._on_ended)
         await self._log.open()
         self._log.on_stop(self._stop)
 
@@ -611,11 +617,23 @@ class Hub:
 
     def _stop(self, stream: str) -> None:
         """Stop what somebody else has asked to stop, or has ended."""
+        self._untold.pop(stream, None)
         if (run := self._runs.get(stream)) is not None:
             run.relay.stop("cancelled")
 
+    def _on_ended(self, stream: str, lost: LostStream | None) -> None:
+        """Tell of a stream whose end the log has in its place now."""
+        if lost is not None:
+            self._observer.ended(Ended.of_lost(lost))
+        elif (run := self._runs.get(stream)) is not None:
+            run.relay.keep()
+        elif (relay := self._untold.pop(stream, None)) is not None:
+            relay.keep()
+
     def _ended(self, stream: str) -> None:
         run = self._runs.pop(stream)
+        if run.relay.untold:
+            self._untold[stream] = run.relay
         self.admission.leave(run.address)
         if run.timer is not None:
             run.timer.cancel()

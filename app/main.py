@@ -5,7 +5,7 @@
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ from app.demo import DemoTransport
 from app.dialects.fronts import front_of
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import EventLog, LogUnusable
+from app.eventlog.lost import LostStream
 from app.eventlog.memory import MemoryLog
 from app.eventlog.sqlite import SqliteLog
 from app.hub import Capacity, Hub
@@ -51,6 +52,8 @@ from app.retry import Rules
 from app.settings import Settings, SettingsError, load_settings
 from app.settings.upstreams import DEMO
 from app.telemetry.logs import configure_logs
+from app.telemetry.observer import Ended, Observer, Observers
+from app.telemetry.stream_log import StreamLog
 from app.upstreams.client import open_client
 from app.upstreams.routes import Upstreams
 
@@ -62,8 +65,13 @@ EXPOSED_HEADERS = (
 )
 
 
-def build_hub(settings: Settings) -> Hub:
-    """Build what runs the generations.
+def build_observers() -> list[Observer]:
+    """Build what is told of every stream; to add another observer, add it here."""
+    return [StreamLog()]
+
+
+def build_hub(settings: Settings, *, observers: Sequence[Observer] | None = None) -> Hub:
+    """Build what runs the generations, and tells the observers of them.
 
     Raises:
         SettingsError: the default model is none that the settings know.
@@ -112,6 +120,7 @@ def build_hub(settings: Settings) -> Hub:
             max_readers_per_address=settings.max_readers_per_address,
             max_requests_bytes=settings.max_requests_bytes,
         ),
+        observers=build_observers() if observers is None else observers,
     )
 
 
@@ -142,7 +151,7 @@ def build_log(settings: Settings) -> EventLog:
 
 
 def prepare_log(settings: Settings) -> None:
-    """Make the log ready to be opened by several workers.
+    """Make the log ready to be opened by several workers; tell of streams that it ended.
 
     Raises:
         LogUnusable: the place of the log cannot be used.
@@ -151,7 +160,13 @@ def prepare_log(settings: Settings) -> None:
     if kind == "sqlite":
         from app.eventlog.shared_database import prepare
 
-        prepare(Path(path), now=time.time())
+        observers = Observers(build_observers())
+
+        def tell(lost: Sequence[LostStream]) -> None:
+            for stream in lost:
+                observers.ended(Ended.of_lost(stream))
+
+        prepare(Path(path), now=time.time(), on_lost=tell)
 
 
 def _shared_log() -> Callable[..., EventLog]:

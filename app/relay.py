@@ -21,16 +21,15 @@ from app.admission import RequestMemory
 from app.attempt import Attempt, KeptRequest, is_visible
 from app.errors import RelayError, ServiceError, UpstreamError
 from app.eventlog import EventLog, read_all
+from app.eventlog.record import StreamRecord
 from app.eventlog.recovery import ending_of
 from app.events import Event, Notice, Status, StreamEnd, StreamStart, StreamTarget
 from app.limits import Deadlines, Limits
 from app.requests import ChatRequest
 from app.retry import Breaker, Step
+from app.telemetry.observer import AttemptFailed, Committed, Ended, FirstEvent, Observer
 from app.upstreams.client import Client
 from app.upstreams.routes import Route, Upstreams
-
-TO_MEND = frozenset(("upstream_auth", "upstream_billing"))
-"""What nobody but the operator can mend."""
 
 log = structlog.get_logger("seseragi.relay")
 
@@ -39,7 +38,7 @@ class Relay:
     """Runs one generation, once, and never raises: every end is a `stream.end` in the log.
 
     `begun` resolves before any upstream is called: to None when the log has the first event, to
-    the error when it does not take that. Then a `keyed` stream is removed, which leaves its key
+    the error when it does not take that. Then a stream with a key is removed, which leaves that
     free, and any other one is ended. `committed` resolves as soon as the outcome of the
     start is known: to None when the answer has begun, to the error when the stream failed before
     anything visible.
@@ -47,7 +46,7 @@ class Relay:
 
     def __init__(
         self,
-        stream: str,
+        record: StreamRecord,
         request: ChatRequest,
         *,
         route: Route,
@@ -55,19 +54,18 @@ class Relay:
         client: Client,
         event_log: EventLog,
         limits: Limits,
-        labels: Mapping[str, str] | None = None,
+        observer: Observer,
         headers: Mapping[str, str] | None = None,
         memory: RequestMemory | None = None,
-        keyed: bool = False,
     ) -> None:
-        self.stream = stream
+        self.stream = record.id
+        self._record = record.without_request()
+        self._observer = observer
         self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
         self._request = KeptRequest(request, memory)
         """Until no other attempt can follow."""
-        self._labels = labels
         self._headers = headers or {}
-        self._keyed = keyed
         self._route = route
         self._client = client
         self._log = event_log
@@ -92,6 +90,11 @@ class Relay:
         self._task: asyncio.Task[None] | None = None
         self._first_event_s: float | None = None
         self._count = 0
+        self._ending: Sequence[Event] = ()
+        """The events that end the stream, from when they are given to the log on."""
+        self._ended: Ended | None = None
+        self._kept = False
+        """What there is to tell of the end, and whether the log has it in its place."""
 
     async def run(self) -> None:
         """Relay the whole answer; returns when the `stream.end` is in the log.
@@ -120,8 +123,7 @@ class Relay:
 
     async def _run(self) -> None:
         try:
-            labels, self._labels = dict(self._labels) if self._labels else None, None
-            now = int(time.time())
+            labels, now = self._record.labels, int(time.time())
             if not await self._begin(StreamStart(self.stream, self._route.name, now, labels)):
                 return
             while self._step is not None and self._stop is None:
@@ -144,7 +146,7 @@ class Relay:
             self.begun.set_result(None)
             raise
         except RelayError as error:
-            if not self._keyed:
+            if self._record.key is None:
                 raise
             with contextlib.suppress(RelayError):
                 await self._log.delete(self.stream)
@@ -257,18 +259,21 @@ class Relay:
             assert isinstance(end, StreamEnd)  # noqa: S101  (for mypy; take looked)
             await self._append([*held[:-1], msgspec.structs.replace(end, error=verdict.info())])
             return
-        self._attempt = self._prepare(step)
+        number, self._attempt = self._attempt.number, self._prepare(step)
         target = self._attempt.target
         code = "retry" if target.name == failed.name else "fallback"
         what = f"asking {target.name!r} {'again' if code == 'retry' else 'instead'}"
-        log.warning(
-            "attempt failed",
-            stream=self.stream,
-            upstream=failed.upstream.name,
-            code=error.code,
-            error=error.message,
-            then=what,
-            wait_s=round(step.wait_s, 2),
+        self._observer.attempt_failed(
+            AttemptFailed(
+                self._record,
+                number,
+                failed.upstream.name,
+                failed.name,
+                error,
+                next_target=target.name,
+                wait_s=step.wait_s,
+                then=what,
+            )
         )
         await self._append([Notice(code, f"{error.message}; {what}")])
 
@@ -302,6 +307,8 @@ class Relay:
         raise UpstreamError("upstream_invalid_response", full.message) from None
 
     async def _write(self, events: Sequence[Event]) -> None:
+        if isinstance(events[-1], StreamEnd):
+            self._ending = events
         try:
             await self._log.append(self.stream, events)
         except asyncio.CancelledError:  # which the append survives
@@ -311,35 +318,57 @@ class Relay:
 
     def _added(self, events: Sequence[Event]) -> None:
         """Note what is in the log now; the first target or the end there is the outcome."""
+        if self._ended is not None:  # it was told before the append returned
+            return
+        begins = self._count == 0
         self._count += len(events)
         end = events[-1] if isinstance(events[-1], StreamEnd) else None
         if not self.committed.done():
+            if begins:
+                self._observer.started(self._record)
             if any(isinstance(event, StreamTarget) for event in events):
                 self.committed.set_result(None)
+                self._tell_committed(visible=any(map(is_visible, events)))
             elif end is not None:
                 self.committed.set_result(outcome_of(end))
         if end is not None:
-            self._report(end)
+            self._ended = self._sum_up(end)
+            if self._kept:
+                self._observer.ended(self._ended)
 
-    def _report(self, end: StreamEnd) -> None:
-        usage, error = end.usage, end.error
-        to_mend = error is not None and error.code in TO_MEND
-        tell = log.warning if to_mend else log.info
-        tell(
-            "stream ended",
-            stream=self.stream,
-            model=self._route.name,
-            upstream=self._attempt.target.name,
-            attempt=self._attempt.number,
-            status=end.status,
-            finish_reason=end.finish_reason,
-            code=error.code if error else None,
-            # Of others it may quote what the client sent.
-            **({"error": error.message} if error is not None and to_mend else {}),
+    @property
+    def untold(self) -> bool:
+        """Whether the stream has ended, and the log does not have the end in its place yet."""
+        return self._ended is not None and not self._kept
+
+    def keep(self) -> None:
+        """Tell of the end, which the log has in its place now; see `EventLog.on_ended`."""
+        self._kept = True
+        if self._ended is None:
+            self._added(self._ending)
+        else:
+            self._observer.ended(self._ended)
+
+    def _tell_committed(self, *, visible: bool) -> None:
+        attempt, now = self._attempt, self._clock()
+        after_s = now - self._started_at
+        name = attempt.target.name
+        self._observer.committed(Committed(self._record, attempt.number, name, after_s))
+        if visible:
+            self._observer.first_event(FirstEvent(self._record, self._first_event_s or after_s))
+
+    def _sum_up(self, end: StreamEnd) -> Ended:
+        return Ended(
+            self._record,
+            end.status,
+            end.finish_reason,
+            end.error,
+            end.usage,
             events=self._count,
-            first_event_s=_rounded(self._first_event_s),
-            duration_s=_rounded(self._clock() - self._started_at),
-            output_tokens=usage.output_tokens if usage else None,
+            target=self._attempt.target.name,
+            attempt=self._attempt.number,
+            first_event_s=self._first_event_s,
+            duration_s=self._clock() - self._started_at,
         )
 
 
@@ -359,7 +388,3 @@ def _not_begun() -> ServiceError:
 def shut_down() -> ServiceError:
     """What a stream ends with when the relay stops before it is complete."""
     return ServiceError("producer_lost", "the relay was shut down before the answer was complete")
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 4)

@@ -10,10 +10,12 @@ import pytest
 from app.dialects.openai_chat.parser import Parser
 from app.eventlog import read_all
 from app.eventlog.memory import MemoryLog
+from app.eventlog.record import StreamRecord
 from app.events import Event, StreamEnd
 from app.limits import Limits
 from app.relay import Relay
 from app.requests import parse_chat_request
+from app.telemetry.observer import Committed, Ended, FirstEvent, Observer, Observers
 from app.upstreams.client import open_client
 from app.upstreams.endpoints import Upstream
 from app.upstreams.routes import Upstreams
@@ -52,19 +54,33 @@ class Answering(httpx2.AsyncBaseTransport):
         return self.response
 
 
-async def relay(response: httpx2.Response, log: MemoryLog, **limits: Any) -> Relay:
+class Told(Observer):
+    """Keeps what it is told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        for method in ("started", "attempt_failed", "committed", "first_event", "ended"):
+            setattr(self, method, self.told.append)
+
+
+async def relay(
+    response: httpx2.Response, log: MemoryLog, *, observer: Observer | None = None, **limits: Any
+) -> Relay:
     client = open_client(connect_timeout_s=1, mounts={"all://u": Answering(response)})
     upstreams = Upstreams([Upstream("u", "http://u")], attempts=1)
     await create(log, "st_x")
-    return Relay(
-        "st_x",
+    running = Relay(
+        StreamRecord("st_x", request_id="req_1"),
         CHAT,
         route=upstreams.resolve("u/m"),
         upstreams=upstreams,
         client=client,
         event_log=log,
         limits=Limits(**limits),
+        observer=observer or Observers(),
     )
+    log.on_ended(lambda stream, lost: running.keep())
+    return running
 
 
 async def end_of(log: MemoryLog) -> StreamEnd:
@@ -84,16 +100,16 @@ async def test_a_failure_is_told_though_time_is_up_while_it_is_written():
     assert error.info() == (await end_of(log)).error
 
 
-async def test_an_end_that_is_cancelled_while_it_is_written_is_reported(monkeypatch):
-    told: list[dict[str, Any]] = []
-    monkeypatch.setattr("app.relay.log.info", lambda _, **fields: told.append(fields))
-    log = Slow(StreamEnd)
-    running = await relay(FINE, log, total_timeout_s=0.02)
+async def test_an_end_that_is_cancelled_while_it_is_written_is_reported():
+    log, observer = Slow(StreamEnd), Told()
+    running = await relay(FINE, log, observer=observer, total_timeout_s=0.02)
     await running.run()
 
     assert "completed" == (await end_of(log)).status
-    (report,) = told
-    assert ("completed", len(await read_all(log, "st_x"))) == (report["status"], report["events"])
+    started, committed, first, report = observer.told
+    assert [StreamRecord, Committed, FirstEvent, Ended] == [*map(type, observer.told)]
+    assert started == committed.record == first.record == report.record
+    assert ("completed", len(await read_all(log, "st_x"))) == (report.status, report.events)
 
 
 async def test_a_parser_that_breaks_leaves_an_end(monkeypatch):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from app.errors import RequestError
+from app.eventlog.lost import OnEnded
 from app.eventlog.record import Scoped, StreamRecord
 from app.events import Event, StreamEnd
 
@@ -194,6 +195,15 @@ class EventLog(Protocol):
 
     async def delete(self, stream: str) -> None:
         """Forget the stream and the keys that are bound to it."""
+
+    def on_ended(self, ended: OnEnded) -> None:
+        """Have this told of every stream whose `stream.end` this process has put in its place.
+
+        Once for each, over all processes that share the log: of its own streams, with None, and
+        of those that it has ended for producers that were lost, when the log is opened too. To
+        be called before that. A stream of which the log has no event did not begin: it is not
+        told of. One that is removed while it runs has ended by that.
+        """
 
     # Processes that share a log tell each other by it; one that has it alone hears nothing.
 

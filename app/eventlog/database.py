@@ -8,6 +8,7 @@ front; the few live ones there move to its end. (One clustered table instead mad
 seven times dearer with a hundred streams, since each touched a page of its own.)
 """
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -18,10 +19,11 @@ import msgspec
 import structlog
 
 from app.eventlog import Claim, LogState, LogUnusable
+from app.eventlog.lost import REMOVED, UNREADABLE, LostStream, Passing
 from app.eventlog.record import StreamRecord, unpack_record
 from app.eventlog.recovery import LOST, ending_of
 from app.eventlog.schema import VERSION, connect, reason
-from app.events import Event, decode, encode
+from app.events import Event, StreamEnd, decode, encode
 
 PAGE_BYTES = 2**18
 """How much of a stream is read at once, at most one row more."""
@@ -70,6 +72,17 @@ class Gone(NamedTuple):
 
     ids: list[str]
     size: int
+    lost: Sequence[LostStream] = ()
+    """Those that had begun and had not ended."""
+
+
+class EndedLost(NamedTuple):
+    """Streams of a lost process that have been ended."""
+
+    dealt_with: int
+    """How many; 0 when all have ended."""
+    lost: Sequence[LostStream]
+    """Those that had begun."""
 
 
 class Lasting(partial[Any]):
@@ -98,8 +111,14 @@ class Database:
         """Whether the last transaction that wrote to the file could; read by any thread."""
 
     @classmethod
-    def open(cls, path: Path, *, now: float) -> "Database":
-        """Open or make the file; end the streams that had no end.
+    def open(
+        cls,
+        path: Path,
+        *,
+        now: float,
+        on_lost: Callable[[Sequence[LostStream]], None] = lambda _: None,
+    ) -> "Database":
+        """Open or make the file; end the streams that had no end, and tell of them.
 
         Raises:
             LogUnusable: it cannot be used, which the text tells why.
@@ -107,7 +126,7 @@ class Database:
         connection = connect(path)
         try:
             database = cls(connection)
-            database.recover(now)
+            database.recover(now, on_lost)
         except sqlite3.Error as error:
             connection.close()
             raise LogUnusable(f"{path}: {reason(error)}") from None
@@ -203,13 +222,14 @@ class Database:
 
         self._staged.append(filed)
 
-    def end(self, key: int, *, at: float, last: int, size: int) -> None:
-        """Note that a stream has ended; all its events have been filed."""
-        self._execute(
-            "UPDATE streams SET ended_at = ?, last = ?, size = ? WHERE key = ?",
+    def end(self, key: int, *, at: float, last: int, size: int) -> bool:
+        """Note that a stream has ended, all events of which are filed; False if it was removed."""
+        ended = self._execute(
+            "UPDATE streams SET ended_at = ?, last = ?, size = ? WHERE key = ? AND gone_at IS NULL",
             (at, last, size, key),
         )
         self._staged.append(lambda: self._settle(key))
+        return ended.rowcount > 0
 
     def _settle(self, key: int) -> None:
         """All rows that the stream has in the tail are dead."""
@@ -279,12 +299,26 @@ class Database:
 
     def forget(self, id: str, *, now: float) -> Gone:
         """Remove one stream, running or ended, and what the tail holds of it."""
-        rows = self._execute(
-            "SELECT key, id, size FROM streams WHERE id = ? AND gone_at IS NULL", (id,)
-        ).fetchall()
-        for key, *_ in rows:
-            self._execute("DELETE FROM tail WHERE stream = ?", (key,))
-        return self._forget(rows, now=now)
+        row = self.find(id)
+        if row is None or row.gone:
+            return Gone([], 0)
+        lost = self._removed(row, id, now=now) if row.ended_at is None else None
+        size = self._execute("SELECT size FROM streams WHERE key = ?", (row.key,)).fetchone()[0]
+        self._execute("DELETE FROM tail WHERE stream = ?", (row.key,))
+        gone = self._forget([(row.key, id, size)], now=now)
+        return gone._replace(lost=[lost] if lost is not None else [])
+
+    def _removed(self, row: Row, id: str, *, now: float) -> LostStream | None:
+        """Return what there is to tell of a stream that is removed while it runs."""
+        passing = Passing()
+        with contextlib.suppress(msgspec.MsgspecError):
+            live = [data for first, data in self._tails_of([row.key])[row.key] if first > row.last]
+            for _ in passing.watch(self._logged(row.key, live)):
+                pass
+        if not passing.count:
+            return None
+        record = self.record(row, id)
+        return passing.lost(record, REMOVED, started_at=row.started_at, ended_at=now)
 
     def forget_ended(self, until: float, *, now: float) -> Gone:
         """Remove streams that ended by then, some at a time."""
@@ -376,11 +410,12 @@ class Database:
 
     # After a process that ended without ending its streams
 
-    def recover(self, now: float) -> None:
+    def recover(self, now: float, on_lost: Callable[[Sequence[LostStream]], None]) -> None:
         """End all streams that run, and empty the tail: there is no other process."""
         count = 0
-        while ended := self.transact([partial(self.end_lost, now=now)])[0]:
-            count += ended
+        while (ended := self.transact([partial(self.end_lost, now=now)])[0]).dealt_with:
+            count += ended.dealt_with
+            on_lost(ended.lost)
         with self._connection:
             self._execute("BEGIN IMMEDIATE")
             for table in ("tail", "processes", "notes", "attended"):
@@ -388,11 +423,8 @@ class Database:
         if count:
             log.warning("streams of a lost process ended", streams=count)
 
-    def end_lost(self, process: int | None = None, *, now: float) -> int:
-        """End some streams that nobody produces any more, of one process or of all.
-
-        Gives how many; 0 when all have ended.
-        """
+    def end_lost(self, process: int | None = None, *, now: float) -> EndedLost:
+        """End some streams that nobody produces any more, of one process or of all."""
         keys = [
             key
             for (key,) in self._execute(
@@ -401,25 +433,36 @@ class Database:
                 (process, RECOVERED_AT_ONCE),
             ).fetchall()
         ]
+        lost: list[LostStream] = []
         for key, tail in self._tails_of(keys).items():
-            self._end_lost(key, tail, now)
-        return len(keys)
+            found = self._end_lost(key, tail, now)
+            if found is not None:
+                lost.append(found)
+        return EndedLost(len(keys), lost)
 
-    def _end_lost(self, key: int, tail: Sequence[TailRow], now: float) -> None:
+    def _end_lost(self, key: int, tail: Sequence[TailRow], now: float) -> LostStream | None:
         pages = self._execute(
             "SELECT first, events FROM pages WHERE stream = ? ORDER BY first DESC LIMIT 1", (key,)
         ).fetchone()
         filed = 0 if pages is None else pages[0] + pages[1].count(b"\n")
         live = [data for first, data in tail if first > filed]
+        stream = self._execute("SELECT id FROM streams WHERE key = ?", (key,)).fetchone()[0]
+        row = self.find(stream)
+        assert row is not None  # noqa: S101  (it has just been found)
+        passing = Passing()
+        tell = partial(
+            passing.lost, self.record(row, stream), started_at=row.started_at, ended_at=now
+        )
         try:
-            ending = ending_of(self._logged(key, live), status="interrupted", error=LOST)
+            events = passing.watch(self._logged(key, live))
+            ending = ending_of(events, status="interrupted", error=LOST)
         except msgspec.MsgspecError as error:
             log.error("stream cannot be read and is removed", key=key, error=str(error))
             ending = []
         if not ending or not (filed or live):  # nobody has seen anything of it
-            row = self._execute("SELECT key, id, size FROM streams WHERE key = ?", (key,))
-            self._forget(row.fetchall(), now=now)
-            return
+            found = self._execute("SELECT key, id, size FROM streams WHERE key = ?", (key,))
+            self._forget(found.fetchall(), now=now)
+            return tell(UNREADABLE) if filed or live else None
         data = b"\n".join([*live, _pack(ending)])
         self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, filed + 1, data))
         last = filed + data.count(b"\n") + 1
@@ -429,6 +472,10 @@ class Database:
             {"key": key},
         ).fetchone()[0]
         self.end(key, at=now, last=last, size=int(size))
+        end = ending[-1]
+        assert isinstance(end, StreamEnd)  # noqa: S101  (as `ending_of` says)
+        passing.count += len(ending)
+        return tell(end)
 
     def _logged(self, key: int, live: Iterable[bytes]) -> Iterator[Event]:
         """Give all events of a stream that had no end."""

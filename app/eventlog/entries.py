@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import Follower, LogState, StreamExpired
+from app.eventlog.lost import LostStream, Passing
 from app.eventlog.record import StreamRecord
 from app.events import (
     ContentFilter,
@@ -115,6 +116,16 @@ class Entry:
                     self.waiters.remove(waiter)
         return self.events[after : after + limit]
 
+    def lost(self, *, end: StreamEnd | None = None, ended_at: float | None = None) -> LostStream:
+        """Return what there is to tell of the stream, which ends as it has, or as is given."""
+        passing = Passing()
+        *_, last = passing.watch(self.events)
+        if end is None:
+            assert isinstance(last, StreamEnd)  # noqa: S101  (or its end would be given)
+            end = last
+        at = self.ended_at if ended_at is None else ended_at
+        return passing.lost(self.record, end, started_at=self.started_at, ended_at=at or 0)
+
     def tell(self, events: Sequence[Event]) -> None:
         """Tell who follows what was added, and wake who waits."""
         for follower in (*self.followers,):
@@ -129,7 +140,8 @@ class Entries:
 
     An ended stream is dropped after `keep_s` seconds of the clock `now`. When all together
     exceed `max_bytes`, ended ones go, oldest first; where they do not suffice, `create`
-    refuses. `wall` tells unix seconds, and `on_drop` is told of every stream that is dropped.
+    refuses. `wall` tells unix seconds, `on_drop` is told of every stream that is dropped, and
+    `on_end` of every one that ends.
     """
 
     def __init__(
@@ -142,6 +154,7 @@ class Entries:
         now: Callable[[], float],
         wall: Callable[[], float],
         on_drop: Callable[[Entry], None],
+        on_end: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._keep_s = keep_s
         self._max_bytes = max_bytes
@@ -150,6 +163,7 @@ class Entries:
         self._now = now
         self._wall = wall
         self._on_drop = on_drop
+        self._on_end = on_end
         self._running: dict[str, Entry] = {}
         self._ended: OrderedDict[str, Entry] = OrderedDict()
         self._size = 0
@@ -228,6 +242,7 @@ class Entries:
             entry.ended_at = self._wall() if ended_at is None else ended_at
             entry.dropped_after = self._now() + self._keep_s
             self._ended[stream] = self._running.pop(stream)
+            self._on_end(stream)
         entry.tell(events)
         if self._size > self._max_bytes:
             self._make_room(spare=stream)

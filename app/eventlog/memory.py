@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from app.errors import ServiceError
 from app.eventlog import PAGE, Claim, Follower, LogState
 from app.eventlog.entries import Entries, Entry, expired, unknown
+from app.eventlog.lost import REMOVED, OnEnded
 from app.eventlog.record import Scoped, StreamRecord
 from app.events import Event
 
@@ -35,6 +36,7 @@ class MemoryLog:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._retention_s = retention_s
+        self._wall = wall
         self._entries = Entries(
             keep_s=retention_s,
             max_bytes=max_bytes,
@@ -43,7 +45,9 @@ class MemoryLog:
             now=now,
             wall=wall,
             on_drop=self._forget,
+            on_end=lambda stream: self._on_ended(stream, None),
         )
+        self._on_ended: OnEnded = lambda stream, lost: None
         self._gone: OrderedDict[str, str] = OrderedDict()
         """The owners of removed streams."""
         self._claims: dict[Scoped, Claim] = {}
@@ -127,8 +131,13 @@ class MemoryLog:
         return self._find(stream).state()
 
     async def delete(self, stream: str) -> None:
-        self._find(stream)
+        entry = self._find(stream)
         self._entries.drop(stream)
+        if entry.ended_at is None and entry.events:
+            self._on_ended(stream, entry.lost(end=REMOVED, ended_at=self._wall()))
+
+    def on_ended(self, ended: OnEnded) -> None:
+        self._on_ended = ended
 
     def on_stop(self, stop: Callable[[str], None]) -> None:
         pass  # there is no other process

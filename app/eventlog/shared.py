@@ -14,7 +14,7 @@ import structlog
 
 from app.errors import RelayError, ServiceError
 from app.eventlog import PAGE, Claim, Follower, LogState
-from app.eventlog.database import Gone, Row
+from app.eventlog.database import EndedLost, Gone, Row
 from app.eventlog.feed import Feed
 from app.eventlog.record import StreamRecord
 from app.eventlog.shared_database import Note, Place, SharedDatabase, Sight
@@ -233,9 +233,13 @@ class SharedSqliteLog(SqliteLog):
 
     async def _bury(self, process: int) -> None:
         streams = 0
-        while ended := await self._write(partial(self._database.bury, process, now=self._wall())):
-            streams += ended
+        bury = partial(self._database.bury, process, now=self._wall())
+        while (ended := await self._write(bury, self._on_buried)).dealt_with:
+            streams += ended.dealt_with
         log.warning("streams of a lost process ended", process=process, streams=streams)
+
+    def _on_buried(self, ended: EndedLost) -> None:
+        self._tell_lost(ended.lost)
 
     async def _tally(self) -> None:
         await self._write(partial(self._database.tally, self._own()), self._take_tally)

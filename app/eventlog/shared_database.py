@@ -6,14 +6,15 @@ what others append by looking through their ranges, from the key that it has com
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from app.eventlog import LogUnusable
-from app.eventlog.database import ROW, Database, Gone, Row, TailRow
+from app.eventlog.database import ROW, Database, EndedLost, Gone, Row, TailRow
+from app.eventlog.lost import LostStream
 from app.eventlog.presence import Presence, clear
 from app.eventlog.schema import connect, reason
 from app.events import Event, decode
@@ -48,13 +49,18 @@ class Note(NamedTuple):
     stream: str
 
 
-def prepare(path: Path, *, now: float) -> None:
-    """Make the file ready to be shared, and end what an earlier life left running.
+def prepare(
+    path: Path,
+    *,
+    now: float,
+    on_lost: Callable[[Sequence[LostStream]], None] = lambda _: None,
+) -> None:
+    """Make the file ready to be shared; end what an earlier life left running, and tell of it.
 
     Raises:
         LogUnusable: it cannot be used, or a process uses it already.
     """
-    database = Database.open(path, now=now)
+    database = Database.open(path, now=now, on_lost=on_lost)
     clear(path)
     database.close()
 
@@ -225,10 +231,10 @@ class SharedDatabase(Database):
                     self._lost[process] = presence
         return list(self._lost)
 
-    def bury(self, process: int, *, now: float) -> int:
-        """End some streams of a lost process; 0, and it is forgotten, when all have ended."""
+    def bury(self, process: int, *, now: float) -> EndedLost:
+        """End some streams of a lost process; none, and it is forgotten, when all have ended."""
         ended = self.end_lost(process, now=now)
-        if not ended:
+        if not ended.dealt_with:
             self.leave_all(process, now=now)
             self._sign_off(process)
             self._staged.append(lambda: self._lost.pop(process).leave())

@@ -24,6 +24,7 @@ from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import PAGE, Claim, Follower, LogState
 from app.eventlog.database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
 from app.eventlog.entries import Entries, Entry, expired, full, size_of, unknown
+from app.eventlog.lost import LostStream, OnEnded
 from app.eventlog.record import Scoped, StreamRecord, pack_record
 from app.eventlog.recovery import LOST, ending_of
 from app.eventlog.supervision import Supervisor
@@ -155,11 +156,13 @@ class SqliteLog:
         self._size = 0
         """Bytes of events in the file, of streams that are kept."""
         self._due = asyncio.Event()
+        self._on_ended: OnEnded = lambda stream, lost: None
         self._database: Database
         self._writer: Writer
         self._tasks: Supervisor
 
     async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._writer = self._open_writer()
         try:
             await self._writer.read(self._open_file)
@@ -174,7 +177,7 @@ class SqliteLog:
         return Writer(lambda works: self._database.transact(works), explain=explain)
 
     def _open_file(self) -> None:
-        self._database = Database.open(self._path, now=self._wall())
+        self._database = Database.open(self._path, now=self._wall(), on_lost=self._tell_soon)
         self._size = self._database.kept()
 
     async def close(self) -> None:
@@ -293,6 +296,17 @@ class SqliteLog:
         await self.state(stream)
         await self._forget(partial(self._database.forget, stream, now=self._wall()))
 
+    def on_ended(self, ended: OnEnded) -> None:
+        self._on_ended = ended
+
+    def _tell_soon(self, lost: Sequence[LostStream]) -> None:
+        """Tell of streams that were ended in the writer's thread."""
+        self._loop.call_soon_threadsafe(self._tell_lost, lost)
+
+    def _tell_lost(self, lost: Sequence[LostStream]) -> None:
+        for stream in lost:
+            self._on_ended(stream.record.id, stream)
+
     def on_stop(self, stop: Callable[[str], None]) -> None:
         pass  # there is no other process
 
@@ -350,6 +364,7 @@ class SqliteLog:
                 self._size -= run.size
             if self._entries.find(stream) is not None:
                 self._entries.drop(stream)
+        self._tell_lost(gone.lost)
 
     # In the writer's thread
 
@@ -367,11 +382,11 @@ class SqliteLog:
             self._database.end(run.key, at=batch.at, last=last, size=run.size + size)
         return size
 
-    def _end_late(self, run: _Run) -> None:
-        """Write what the file did not take at the end of a stream."""
+    def _end_late(self, run: _Run) -> bool:
+        """Write what the file did not take at the end of a stream; False if it was removed."""
         events, at = run.entry.events, run.entry.ended_at
         self._database.file(run.key, run.filed + 1, events[run.filed :])
-        self._database.end(run.key, at=at or 0, last=len(events), size=run.size)
+        return self._database.end(run.key, at=at or 0, last=len(events), size=run.size)
 
     def _file(self, run: _Run) -> int | None:
         """File what has gathered and give the number of its last event."""
@@ -423,6 +438,7 @@ class SqliteLog:
         self._entries.add(batch.stream, batch.events, size=batch.memory, ended_at=batch.at)
         if batch.ends:
             del self._runs[batch.stream]
+            self._on_ended(batch.stream, None)
         batch.settle()
 
     def _show_lost(self, batch: Batch) -> None:
@@ -470,8 +486,13 @@ class SqliteLog:
         """Write the ends that the file did not take, as far as it takes them now."""
         for stream, run in list(self._owed.items()):
             with contextlib.suppress(ServiceError):
-                await self._write(partial(self._end_late, run))
-                self._owed.pop(stream, None)
+                tell = partial(self._on_paid, stream, run)
+                await self._write(partial(self._end_late, run), tell)
+
+    def _on_paid(self, stream: str, run: _Run, ended: bool) -> None:
+        self._owed.pop(stream, None)
+        if ended:
+            self._on_ended(stream, run.entry.lost())
 
     async def _keep_swept(self) -> None:
         while True:

@@ -10,14 +10,17 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from redis.exceptions import RedisError
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import PAGE, STRIDE, Claim, Follower, LogState, LogUnusable
 from app.eventlog.entries import Entries, Entry, expired
+from app.eventlog.lost import REMOVED, LostStream, OnEnded
 from app.eventlog.record import Scoped, StreamRecord
 from app.eventlog.redis.address import Address
+from app.eventlog.redis.burial import Burial
 from app.eventlog.redis.failures import asked, away, conflict
 from app.eventlog.redis.lease import Lease
 from app.eventlog.redis.link import Away, Link, Refused
@@ -74,6 +77,7 @@ class RedisLog:
         self._retention_s = retention_s
         self._wall = wall
         self._stop: Callable[[str], None] = lambda _: None
+        self._on_ended: OnEnded = lambda stream, lost: None
         self._lease = Lease(secrets.token_hex(8), s=address.lease_s, retention_s=retention_s)
         self._entries = Entries(
             keep_s=min(KEEP_S, retention_s),
@@ -94,6 +98,7 @@ class RedisLog:
         self._tail_link: Link
         self._owner: Owner
         self._pages: Pages
+        self._burial: Burial
         self._tails: Tails
         self._back: asyncio.Event
 
@@ -110,8 +115,17 @@ class RedisLog:
             lease=self._lease,
             wall=self._wall,
             on_stop=lambda stream: self._stop(stream),
+            on_ended=lambda stream: self._on_ended(stream, None),
         )
-        self._pages = Pages(self._link, lease=self._lease, wall=self._wall)
+        self._pages = Pages(
+            self._link,
+            lease=self._lease,
+            wall=self._wall,
+            on_ended=lambda stream, lost: self._on_ended(stream, lost),
+        )
+        self._burial = Burial(
+            self._link, lease=self._lease, settled=self._pages.settled, end=self._pages.end_soon
+        )
         self._tails = Tails(
             self._tail_link,
             self._link,
@@ -133,10 +147,12 @@ class RedisLog:
             raise
         self._owner.open()
         self._tails.open()
+        self._burial.open()
 
     async def close(self) -> None:
         await self._owner.close(within_s=CLOSE_S)
         await self._tails.close()
+        await self._burial.close()
         await self._pages.close()
         await self._close_links()
         self._entries.close()
@@ -149,7 +165,11 @@ class RedisLog:
         await self._address.close()
 
     def healthy(self) -> bool:
-        return self._link.healthy and self._owner.healthy and self._tails.healthy
+        parts = (self._link, self._owner, self._tails, self._burial)
+        return all(part.healthy for part in parts)
+
+    def on_ended(self, ended: OnEnded) -> None:
+        self._on_ended = ended
 
     def on_stop(self, stop: Callable[[str], None]) -> None:
         self._stop = stop
@@ -318,12 +338,22 @@ class RedisLog:
         )
 
     async def delete(self, stream: str) -> None:
-        await self.state(stream)
+        state = await self.state(stream)
+        record = None if state.ended else await self.record(stream)
         keys = [meta_key(stream), log_key(stream)]
-        owner: bytes | None = await asked(self._link.run(DELETE, keys, self._lease.meta_ms))
+        found: list[Any] | None = await asked(self._link.run(DELETE, keys, self._lease.meta_ms))
         self._drop(stream)
-        if owner is not None:
-            self._tell(owner.decode(), "gone", stream)
+        if found is None:
+            return
+        owner, ran = found
+        self._tell(owner.decode(), "gone", stream)
+        if ran and record is not None:
+            lost = LostStream(
+                record.without_request(),
+                *(REMOVED, None, state.last),
+                *(state.started_at, self._wall()),
+            )
+            self._on_ended(stream, lost)
 
     def _drop(self, stream: str) -> None:
         """Let go of all that is in memory of a stream which has been removed."""

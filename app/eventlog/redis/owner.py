@@ -27,12 +27,14 @@ from app.eventlog.redis.runs import Batch, Run
 from app.eventlog.redis.scripts import (
     ABANDON,
     APPEND,
+    BEAT,
     BEHIND,
     CLAIM,
     CREATE,
     FENCED,
     GONE,
     MISSING,
+    OWNERS,
     RENEW,
     STOP,
     claim_key,
@@ -40,6 +42,7 @@ from app.eventlog.redis.scripts import (
     log_key,
     meta_key,
     name_key,
+    running_key,
 )
 from app.eventlog.supervision import Supervisor
 from app.events import ErrorInfo, Event, StreamEnd, encode
@@ -82,7 +85,8 @@ log = structlog.get_logger("seseragi.eventlog")
 class Owner:
     """Writes the streams that are produced here, and holds their leases.
 
-    `on_stop` is told of a stream that somebody else has asked to stop, ended or removed.
+    `on_stop` is told of a stream that somebody else has asked to stop, ended or removed, and
+    `on_ended` of one whose end Redis has.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class Owner:
         lease: Lease,
         wall: Callable[[], float],
         on_stop: Callable[[str], None],
+        on_ended: Callable[[str], None],
     ) -> None:
         self.runs: dict[str, Run] = {}
         self._ended: OrderedDict[str, Run] = OrderedDict()
@@ -102,6 +107,7 @@ class Owner:
         self._lease = lease
         self._wall = wall
         self._on_stop = on_stop
+        self._on_ended = on_ended
         self._abandoned: OrderedDict[str, Run] = OrderedDict()
         """Those that Redis has, perhaps, and that are to be taken back."""
         self._dirty: dict[str, Run] = {}
@@ -135,6 +141,7 @@ class Owner:
             async with asyncio.timeout(within_s):
                 for at in range(0, len(left), STREAMS_AT_ONCE):
                     await self._renew(left[at : at + STREAMS_AT_ONCE], ms=0)
+                await self._beat(ms=0)
 
     @property
     def healthy(self) -> bool:
@@ -319,6 +326,8 @@ class Owner:
         for run in self._abandoned.values():
             self._send_abandoned(run)
         self._dirty |= self.runs
+        if self.runs:  # of which Redis may lack the last ones
+            self._link.send("SADD", running_key(self._lease.owner), *self.runs)
         self._due.set()
         self._renewal_due.set()
 
@@ -395,7 +404,7 @@ class Owner:
         if what == STOP and run.ended_at is None:
             self._on_stop(run.stream)
         elif what == BEHIND:
-            log.warning("Redis has lost events", stream=run.stream, last=number)
+            _warn(run, "Redis has lost events", last=number)
             run.acked = number
             if number == 0:  # the log is gone, with what comes first in it
                 await self._create(run)
@@ -403,7 +412,7 @@ class Owner:
         elif what == MISSING and run.pledged:
             self.abandon(run)
         elif what == MISSING:
-            log.warning("Redis has lost a stream", stream=run.stream)
+            _warn(run, "Redis has lost a stream")
             await self._restore(run)
         elif what == FENCED:
             self._lose(run, number)
@@ -418,6 +427,9 @@ class Owner:
     def _done(self, run: Run) -> None:
         del self.runs[run.stream]
         self._ended[run.stream] = run
+        if not run.told:  # else Redis had lost it since
+            run.told = True
+            self._on_ended(run.stream)
         for stream in list(islice(self._ended, 8)):
             if self._entries.find(stream) is None:
                 del self._ended[stream]
@@ -436,7 +448,7 @@ class Owner:
 
         Readers that have not seen more of it than was kept read on in Redis.
         """
-        log.warning("stream was ended elsewhere", stream=run.stream, kept=kept)
+        _warn(run, "stream was ended elsewhere", kept=kept)
         self.runs.pop(run.stream, None)
         self.lost[run.stream] = None
         if len(self.lost) > LOST_IDS:
@@ -462,6 +474,8 @@ class Owner:
                 async with asyncio.timeout(self._lease.renew_s):
                     await self._renewal_due.wait()
             self._renewal_due.clear()
+            with contextlib.suppress(Away, Refused):
+                await self._beat(ms=self._lease.ms)
             runs = list(self.runs.values())
             for at in range(0, len(runs), STREAMS_AT_ONCE):
                 try:
@@ -470,6 +484,10 @@ class Owner:
                     break
                 except Refused as error:
                     self._refused(error)
+
+    async def _beat(self, *, ms: int) -> None:
+        """Say that this process lives, for so long for sure."""
+        await self._link.run(BEAT, [OWNERS], self._lease.owner, ms, self._lease.running_ms)
 
     async def _renew(self, runs: Sequence[Run], *, ms: int) -> None:
         lease = self._lease
@@ -483,6 +501,12 @@ class Owner:
         for run, reply in zip(runs, await renewed, strict=True):
             if run.stream in self.runs and reply != 0:
                 await self._mend(run, *reply)
+
+
+def _warn(run: Run, what: str, **fields: object) -> None:
+    """Log what has happened to a stream, with the request that has started it."""
+    request_id = run.entry.record.request_id
+    log.warning(what, request_id=request_id, stream=run.stream, **fields)
 
 
 def lost() -> ServiceError:

@@ -11,6 +11,7 @@ import structlog
 
 from app.eventlog import PAGE, STRIDE, Ending, before_ending
 from app.eventlog.entries import expired, unknown
+from app.eventlog.lost import UNREADABLE, LostStream, Passing
 from app.eventlog.record import StreamRecord, unpack_record
 from app.eventlog.recovery import LOST, ending_of
 from app.eventlog.redis.failures import asked, away, conflict
@@ -19,7 +20,7 @@ from app.eventlog.redis.link import Away, Link, Refused
 from app.eventlog.redis.scripts import DELETE, END, RECORD_ID, log_key, meta_key
 from app.eventlog.redis.scripts import PAGE as PAGE_SCRIPT
 from app.eventlog.redis.tails import number_of
-from app.events import Event, decode, encode
+from app.events import Event, StreamEnd, decode, encode
 
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -75,12 +76,23 @@ def _decoded(entries: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Event]:
 
 
 class Pages:
-    """Asks Redis for streams. `wall` tells unix seconds."""
+    """Asks Redis for streams. `wall` tells unix seconds.
 
-    def __init__(self, link: Link, *, lease: Lease, wall: Callable[[], float]) -> None:
+    `on_ended` is told of streams that are ended here for their owners.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        lease: Lease,
+        wall: Callable[[], float],
+        on_ended: Callable[[str, LostStream], None],
+    ) -> None:
         self._link = link
         self._lease = lease
         self._wall = wall
+        self._on_ended = on_ended
         self._ending: dict[str, asyncio.Task[None]] = {}
 
     async def close(self) -> None:
@@ -112,9 +124,11 @@ class Pages:
 
     async def record(self, stream: str) -> StreamRecord:
         """Return what a stream was created with."""
-        asking = self._link.send("XRANGE", log_key(stream), RECORD_ID, RECORD_ID)
-        page = await self.ask(stream, 0, 0)
-        found: list[Any] = await asked(asking)
+        return await asked(self._record(stream, await self.ask(stream, 0, 0)))
+
+    async def _record(self, stream: str, page: Page) -> StreamRecord:
+        key = log_key(stream)
+        found: list[Any] = await self._link.send("XRANGE", key, RECORD_ID, RECORD_ID)
         data = found[0][1][1] if found else None
         return unpack_record(data, stream, started_at=page.started_at)
 
@@ -188,14 +202,40 @@ class Pages:
         if page is None or not page.lost:
             return
         keys = [meta_key(stream), log_key(stream)]
-        lease = self._lease
+        lease, now = self._lease, self._wall()
+        passing = Passing()
+        tell = partial(
+            passing.lost,
+            await self._record(stream, page),
+            started_at=page.started_at,
+            ended_at=now,
+        )
+        known = [*passing.watch(events)]
         if len(events) != page.last:
             log.error("lost stream in Redis cannot be read and is removed", stream=stream)
-            await self._link.run(DELETE, keys, lease.meta_ms)
+            removed = await self._link.run(DELETE, keys, lease.meta_ms)
+            if removed and removed[1]:
+                self._on_ended(stream, tell(UNREADABLE))
             return
-        ending = ending_of(events, status="interrupted", error=LOST)
-        times = (repr(self._wall()), lease.log_ms, lease.meta_ms)
+        ending = ending_of(known, status="interrupted", error=LOST)
+        times = (repr(now), lease.log_ms, lease.meta_ms)
         if await self._link.run(
             END, keys, lease.owner, page.epoch, page.last, *times, *map(encode, ending)
         ):
-            log.warning("stream of a lost process ended", stream=stream)
+            self._tell_ended(stream, ending, passing, tell)
+
+    def _tell_ended(
+        self,
+        stream: str,
+        ending: Sequence[Event],
+        passing: Passing,
+        tell: Callable[[StreamEnd], LostStream],
+    ) -> None:
+        end = ending[-1]
+        assert isinstance(end, StreamEnd)  # noqa: S101  (as `ending_of` says)
+        began, passing.count = passing.count > 0, passing.count + len(ending)
+        lost = tell(end)
+        request_id = lost.record.request_id
+        log.warning("stream of a lost process ended", request_id=request_id, stream=stream)
+        if began:
+            self._on_ended(stream, lost)

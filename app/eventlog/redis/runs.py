@@ -35,7 +35,17 @@ class Batch:
 class Run:
     """A stream that is produced here, until Redis has its end."""
 
-    __slots__ = ("acked", "batches", "ended_at", "entry", "keys", "pledged", "stream", "taken")
+    __slots__ = (
+        "acked",
+        "batches",
+        "ended_at",
+        "entry",
+        "keys",
+        "pledged",
+        "stream",
+        "taken",
+        "told",
+    )
 
     def __init__(self, stream: str, entry: Entry, *, pledged: bool = False) -> None:
         self.stream = stream
@@ -49,6 +59,8 @@ class Run:
         self.acked = 0
         self.ended_at: float | None = None
         """When the `stream.end` was taken."""
+        self.told = False
+        """Whether it was told that Redis has the end."""
         self.keys: dict[str, str] = {}
         """The keys of Redis that lead to the stream, with what stands there."""
 

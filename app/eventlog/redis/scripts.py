@@ -15,6 +15,9 @@ field `r` has the stream's record; and `meta`, a hash of
 - `attended`: until when readers elsewhere wait for more, in ms of Redis's clock;
 - `gone`: set when the stream was removed; what is left is a mark for the late.
 
+A process has a set of the streams that it runs, and `owners` says of each process until when it
+need not be asked whether it lives, as its streams do.
+
 Times are those of Redis, since the clocks of replicas differ. Every key has a time to live
 from the step that makes it.
 """
@@ -57,6 +60,14 @@ def inbox_key(owner: str) -> str:
     return f"{PREFIX}inbox:{owner}"
 
 
+OWNERS = f"{PREFIX}owners"
+
+
+def running_key(owner: str) -> str:
+    """Where the streams are that a process runs."""
+    return f"{PREFIX}running:{owner}"
+
+
 def claim_key(key: str) -> str:
     return f"{PREFIX}key:{sha256(key.encode()).hexdigest()}"
 
@@ -73,6 +84,12 @@ def name_key(name: str) -> str:
 # Replies of APPEND and RENEW, where it is not the plain number.
 STOP, BEHIND, MISSING, FENCED, GONE = 1, 2, 3, 4, 5
 
+_RUNNING = f"""
+local function running(owner) return '{PREFIX}running:' .. owner end
+local function id_of(meta) return string.match(meta, '{{(.*)}}') end
+local function forget(owner, meta) redis.call('SREM', running(owner), id_of(meta)) end
+"""
+
 _NOW = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -80,6 +97,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 CREATE = _script(
     _NOW
+    + _RUNNING
     + """
 -- KEYS: meta, log; where a key is to lead to the stream its claim; and where that leads to
 -- another, which is gone or has ended, its meta. ARGV: owner, epoch, started, lease ms, ttl ms,
@@ -111,17 +129,24 @@ if redis.call('EXISTS', KEYS[2]) == 0 then
   redis.call('XADD', KEYS[2], '0-1', 'r', ARGV[7])
   redis.call('PEXPIRE', KEYS[2], ARGV[6])
 end
+redis.call('ZADD', 'seseragi:owners', now + ARGV[4], ARGV[1])
+redis.call('PEXPIRE', 'seseragi:owners', ARGV[5])
+redis.call('SADD', running(ARGV[1]), id_of(KEYS[1]))
+redis.call('PEXPIRE', running(ARGV[1]), ARGV[5])
 return 1
 """
 )
 
-ABANDON = _script("""
+ABANDON = _script(
+    _RUNNING
+    + """
 -- KEYS: meta, log; its claim if a key leads to it. ARGV: owner, unix seconds, ttl ms of an ended
 -- log, of its meta, an event, the claim's value.
 -- Takes back a stream that this owner has created, or will, by a command that is on its way:
 -- one without events is removed, one that others may have seen ends with that event.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'last', 'ended', 'gone')
 if is[3] or is[4] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
+forget(ARGV[1], KEYS[1])
 local last = tonumber(is[2] or 0)
 if last == 0 then
   redis.call('DEL', KEYS[1], KEYS[2])
@@ -134,7 +159,8 @@ else
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
-""")
+"""
+)
 
 CLAIM = _script("""
 -- KEYS: claim or name. ARGV: value, ttl ms, of the mark of a removed stream. Writes again what a
@@ -156,7 +182,9 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return ARGV[1]
 """)
 
-APPEND = _script("""
+APPEND = _script(
+    _RUNNING
+    + """
 -- KEYS: meta and log of each stream. ARGV: owner, ttl ms of a log that runs, of one that has
 -- ended, of its meta; then for each stream: epoch, number of the first event, ended or '', how
 -- many events, the events.
@@ -195,6 +223,7 @@ for i = 1, #KEYS, 2 do
       redis.call('HSET', meta, 'last', last, 'ended', ended)
       redis.call('PEXPIRE', log, ARGV[3])
       redis.call('PEXPIRE', meta, ARGV[4])
+      forget(ARGV[1], meta)
       reply = last
     else
       if count > 0 then redis.call('HSET', meta, 'last', last) end
@@ -205,7 +234,8 @@ for i = 1, #KEYS, 2 do
   at = at + 4 + count
 end
 return replies
-""")
+"""
+)
 
 RENEW = _script(
     _ALWAYS
@@ -285,14 +315,16 @@ return replies
 END = _script(
     _ALWAYS
     + _NOW
+    + _RUNNING
     + f"local STRIDE = {STRIDE}"
     + """
 -- KEYS: meta, log. ARGV: owner, epoch and last event as they were seen, ended, ttl ms of the
 -- log, of the meta, the events. 1 if this ended it, else 0: it has ended, lives, or went on.
 -- A stream without events is removed: nobody has seen any of it.
-local is = redis.call('HMGET', KEYS[1], 'epoch', 'last', 'lease', 'ended', 'gone')
+local is = redis.call('HMGET', KEYS[1], 'epoch', 'last', 'lease', 'ended', 'gone', 'owner')
 if is[4] or is[5] or not is[3] or tonumber(is[3]) >= now then return 0 end
 if is[1] ~= ARGV[2] or is[2] ~= ARGV[3] then return 0 end
+forget(is[6], KEYS[1])
 local last = tonumber(is[2])
 if last == 0 then
   redis.call('DEL', KEYS[1], KEYS[2])
@@ -331,15 +363,59 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """)
 
-DELETE = _script("""
--- KEYS: meta, log. ARGV: ttl ms of the mark that is left. Gives the owner, if there was one.
-local is = redis.call('HMGET', KEYS[1], 'owner', 'gone', 'who')
+BEAT = _script(
+    _ALWAYS
+    + _NOW
+    + _RUNNING
+    + """
+-- KEYS: owners. ARGV: owner, for how many ms it lives for sure, ttl ms of the set of its streams.
+redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.call('PEXPIRE', running(ARGV[1]), ARGV[3])
+return 1
+"""
+)
+
+FIND_LOST = _script(
+    _ALWAYS
+    + _NOW
+    + _RUNNING
+    + """
+-- KEYS: owners. Gives some streams that run, of owners that are lost; forgets such without any.
+local found = {}
+for _, owner in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 10)) do
+  for _, stream in ipairs(redis.call('SRANDMEMBER', running(owner), 100)) do
+    local meta = 'seseragi:{' .. stream .. '}:meta'
+    local is = redis.call('HMGET', meta, 'owner', 'ended', 'gone', 'lease')
+    if is[1] ~= owner or is[2] or is[3] then
+      forget(owner, meta)
+    elseif tonumber(is[4]) < now then
+      found[#found + 1] = stream
+    end
+  end
+  if redis.call('EXISTS', running(owner)) == 0 then redis.call('ZREM', KEYS[1], owner) end
+end
+return found
+"""
+)
+
+DELETE = _script(
+    _RUNNING
+    + """
+-- KEYS: meta, log. ARGV: ttl ms of the mark that is left. Gives the owner, if there was one, and
+-- whether the stream ran and had events.
+local is = redis.call('HMGET', KEYS[1], 'owner', 'gone', 'who', 'ended', 'last')
 if not is[1] or is[2] then return false end
+forget(is[1], KEYS[1])
 redis.call('DEL', KEYS[1], KEYS[2])
 redis.call('HSET', KEYS[1], 'gone', 1)
 if is[3] then redis.call('HSET', KEYS[1], 'who', is[3]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
-return is[1]
-""")
+return {is[1], not is[4] and is[5] ~= '0' and 1 or 0}
+"""
+)
 
-SCRIPTS = (CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LOOK, END, ASK_STOP, TELL, DELETE)
+SCRIPTS = (
+    *(CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LOOK, END, ASK_STOP, TELL, DELETE),
+    *(BEAT, FIND_LOST),
+)

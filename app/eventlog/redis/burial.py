@@ -1,0 +1,59 @@
+"""Streams of processes that are lost, which nobody may ever ask for: they are looked for."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from app.eventlog.redis.lease import Lease
+from app.eventlog.redis.link import Away, Link, Refused
+from app.eventlog.redis.scripts import FIND_LOST, OWNERS
+from app.eventlog.supervision import Supervisor
+
+
+class Burial:
+    """Ends the streams of lost processes, with `end`, and forgets those processes.
+
+    `settled` tells whether owners have had the time to come back to a Redis that was away.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        lease: Lease,
+        settled: Callable[[], bool],
+        end: Callable[[str], "asyncio.Future[None]"],
+    ) -> None:
+        self._link = link
+        self._lease = lease
+        self._settled = settled
+        self._end = end
+        self._tasks = Supervisor()
+
+    def open(self) -> None:
+        self._tasks.keep("redis burial", self._keep_burying)
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    @property
+    def healthy(self) -> bool:
+        return self._tasks.healthy
+
+    async def _keep_burying(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease.renew_s)
+            with contextlib.suppress(Away, Refused):
+                while self._settled() and await self._bury():
+                    pass
+
+    async def _bury(self) -> bool:
+        """End some streams; tell whether there may be more."""
+        found: list[Any] = await self._link.run(FIND_LOST, [OWNERS])
+        streams = [stream.decode() for stream in found]
+        before = set(streams)
+        await asyncio.gather(*(asyncio.shield(self._end(stream)) for stream in streams))
+        left: list[Any] = await self._link.run(FIND_LOST, [OWNERS])
+        # Where none could be ended, they are tried again later.
+        return bool(left) and not before <= {stream.decode() for stream in left}

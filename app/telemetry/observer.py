@@ -1,0 +1,206 @@
+"""What happens to streams, for whoever wants to be told: the log line, metrics, records.
+
+An observer is told within the call in which it happens: it neither waits nor blocks. What it
+raises reaches no stream and no other observer.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from app.errors import RelayError
+from app.eventlog.lost import LostStream
+from app.eventlog.record import StreamRecord
+from app.events import ErrorInfo, FinishReason, Status, TokenCounts
+
+log = structlog.get_logger("seseragi.telemetry")
+
+
+class AttemptFailed(msgspec.Struct, frozen=True):
+    """An attempt failed before the answer had begun, and another one follows."""
+
+    record: StreamRecord
+    attempt: int
+    upstream: str
+    target: str
+    error: RelayError
+    next_target: str
+    wait_s: float
+    """Until the next attempt."""
+    then: str
+    """What follows, in words."""
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """The answer has begun: no other target is tried."""
+
+    record: StreamRecord
+    attempt: int
+    target: str
+    after_s: float
+    """Since the stream was started."""
+
+
+class FirstEvent(msgspec.Struct, frozen=True):
+    """The first piece of the answer can be read."""
+
+    record: StreamRecord
+    after_s: float
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A stream has ended, and the log has its `stream.end` in its place."""
+
+    record: StreamRecord
+    status: Status
+    finish_reason: FinishReason
+    error: ErrorInfo | None
+    usage: TokenCounts | None
+    events: int
+    target: str | None
+    attempt: int | None
+    first_event_s: float | None
+    duration_s: float
+    lost: bool = False
+    """Whether it was ended for a producer that is lost: then less is known of it."""
+
+    @classmethod
+    def of_lost(cls, lost: LostStream) -> "Ended":
+        """Return what is told of a stream that was ended for its producer."""
+        end, target = lost.end, lost.target
+        return cls(
+            lost.record,
+            end.status,
+            end.finish_reason,
+            end.error,
+            end.usage,
+            events=lost.events,
+            target=f"{target.upstream}/{target.model}" if target else None,
+            attempt=target.attempt if target else None,
+            first_event_s=None,
+            duration_s=max(lost.ended_at - lost.started_at, 0),
+            lost=True,
+        )
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A request for a stream, or for reading one, was refused."""
+
+    owner: str
+    request_id: str
+    model: str | None
+    """As the request names it; None where it was not read."""
+    error: RelayError
+
+
+class Readers(msgspec.Struct, frozen=True):
+    """A reader has joined or left a stream."""
+
+    stream: str
+    owner: str
+    readers: int
+    """How many the stream has in this process now."""
+
+
+class Observer(Protocol):
+    """Is told of every stream that this process runs, and of ends that it wrote for others.
+
+    Whoever derives from it says only what it wants to hear.
+
+    `started` is told once the log has the stream's first event, and `ended` once it has the
+    `stream.end` in its place: after a commit in SQLite, after Redis has said so. The process that
+    put it there tells it, and no other: the stream's own, or the one that ended it for a process
+    that was lost, after a restart too. So over all processes it is told once for each stream.
+
+    A process that is killed in the moment between the commit and the telling tells nothing, and
+    nobody does it for it: it would be told twice where the kill came a moment later. That moment
+    is the way from SQLite's commit, or Redis's reply, to the event loop; a memory log has none,
+    but takes its streams along. A Redis that loses acknowledged writes may have a stream ended
+    twice, and then both ends are told.
+    """
+
+    # Each returns explicitly: a method without a body would be abstract.
+
+    def started(self, record: StreamRecord) -> None:
+        """Hear that a stream has begun."""
+        return
+
+    def attempt_failed(self, failed: AttemptFailed) -> None:
+        """Hear that an attempt has failed and another one follows."""
+        return
+
+    def committed(self, committed: Committed) -> None:
+        """Hear that an answer has begun."""
+        return
+
+    def first_event(self, first: FirstEvent) -> None:
+        """Hear that something of an answer can be read."""
+        return
+
+    def ended(self, ended: Ended) -> None:
+        """Hear that a stream has ended."""
+        return
+
+    def refused(self, refused: Refused) -> None:
+        """Hear that a request was refused."""
+        return
+
+    def reader_joined(self, readers: Readers) -> None:
+        """Hear that a stream has one reader more."""
+        return
+
+    def reader_left(self, readers: Readers) -> None:
+        """Hear that a stream has one reader less."""
+        return
+
+
+class Observers(Observer):
+    """Tells several observers; what one of them raises is logged once for each of its methods."""
+
+    def __init__(self, observers: Sequence[Observer] = ()) -> None:
+        self._told: dict[str, list[Callable[[Any], None]]] = {
+            method: [
+                getattr(observer, method)
+                for observer in observers
+                if getattr(type(observer), method) is not getattr(Observer, method)
+            ]
+            for method in vars(Observer)
+            if not method.startswith("_")
+        }
+        self._failed: set[Callable[[Any], None]] = set()
+
+    def started(self, record: StreamRecord) -> None:
+        self._tell("started", record)
+
+    def attempt_failed(self, failed: AttemptFailed) -> None:
+        self._tell("attempt_failed", failed)
+
+    def committed(self, committed: Committed) -> None:
+        self._tell("committed", committed)
+
+    def first_event(self, first: FirstEvent) -> None:
+        self._tell("first_event", first)
+
+    def ended(self, ended: Ended) -> None:
+        self._tell("ended", ended)
+
+    def refused(self, refused: Refused) -> None:
+        self._tell("refused", refused)
+
+    def reader_joined(self, readers: Readers) -> None:
+        self._tell("reader_joined", readers)
+
+    def reader_left(self, readers: Readers) -> None:
+        self._tell("reader_left", readers)
+
+    def _tell(self, method: str, what: object) -> None:
+        for tell in self._told[method]:
+            try:
+                tell(what)
+            except Exception:
+                if tell not in self._failed:
+                    self._failed.add(tell)
+                    name = type(getattr(tell, "__self__", tell)).__name__
+                    log.exception("observer failed", observer=name, method=method)

@@ -1,0 +1,158 @@
+"""Owners that are killed: the end of every stream that began is told once, over all processes.
+
+What is told is seen in the log lines of the real command, one for each stream.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.replicas.processes import Replica, browser, children, running
+from tests.serving import HELLO
+
+LEASE_S = 1.0
+STREAMS = 60
+
+
+def ends(replicas: Sequence[Replica]) -> list[dict]:
+    lines = [json.loads(line) for replica in replicas for line in replica.said if "{" in line]
+    return [line for line in lines if line["event"] == "stream ended"]
+
+
+async def start(client: httpx2.AsyncClient, replica: Replica, number: int) -> str | None:
+    """Start a stream that nobody reads; None where nobody has said that it was started."""
+    model = "demo" if number % 6 == 0 else "demo-long"
+    try:
+        reply = await client.post(
+            f"{replica.url}/v1/chat",
+            json={**HELLO, "model": model, "on_disconnect": "continue"},
+            headers={
+                "prefer": "respond-async",
+                "x-request-id": f"request-{number}",
+                "connection": "close",  # any worker, each time
+            },
+        )
+    except httpx2.TransportError:
+        return None
+    assert reply.status_code in (202, 503), reply.text
+    return reply.json()["id"] if reply.status_code == 202 else None
+
+
+async def start_many(client: httpx2.AsyncClient, replicas: Sequence[Replica]) -> dict[str, str]:
+    """Start streams at all of them in turn; give the request of each."""
+    asked = [start(client, replicas[number % len(replicas)], number) for number in range(STREAMS)]
+    found = await asyncio.gather(*asked)
+    return {stream: f"request-{number}" for number, stream in enumerate(found) if stream}
+
+
+async def until_lost(replica: Replica, *, within_s: float) -> None:
+    """Wait until somebody tells of streams that were ended for a lost process, and a little."""
+    async with asyncio.timeout(within_s):
+        while not any(line["code"] == "producer_lost" for line in ends([replica])):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    await asyncio.sleep(0.3)
+
+
+async def check_ends(
+    client: httpx2.AsyncClient,
+    alive: Replica,
+    replicas: Sequence[Replica],
+    started: dict[str, str],
+    *,
+    lost: int,
+) -> None:
+    """Hold that each stream that is kept, and so began, has ended once, and is told with its request.
+
+    Nobody has read any of them: they end all the same.
+    """
+    for stream in started:
+        await client.post(f"{alive.url}/v1/streams/{stream}/cancel")
+    began = set()
+    for stream in started:
+        reply = await client.get(f"{alive.url}/v1/streams/{stream}")
+        assert reply.status_code in (200, 404, 410), reply.text
+        if reply.status_code == 200:
+            assert reply.json()["status"] != "running"
+            began.add(stream)
+    assert len(began) > STREAMS // 2
+    told = Counter(line["stream"] for line in ends(replicas))
+    assert dict.fromkeys(began, 1) == {s: n for s, n in told.items() if s in started}
+    for line in ends(replicas):
+        assert started.get(line["stream"], line["request_id"]) == line["request_id"]
+        assert line["model"] in ("demo", "demo-long")
+    interrupted = [line for line in ends(replicas) if line["code"] == "producer_lost"]
+    assert len(interrupted) >= lost
+    assert all(line["events"] > 1 for line in interrupted)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_restart_tells_of_those_that_a_killed_process_ran(tmp_path: Path, seed: int):
+    replica = Replica(tmp_path, f"sqlite:///{tmp_path}/log.db")
+    dice = random.Random(seed)
+    async with browser() as client:
+        try:
+            await replica.start()
+            started = await start_many(client, [replica])
+            await asyncio.sleep(dice.uniform(0.05, 0.6))
+            await replica.kill()
+            await replica.start()
+            await check_ends(client, replica, [replica], started, lost=20)
+        finally:
+            await replica.kill()
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_workers_tell_of_those_that_a_killed_one_ran(tmp_path: Path, seed: int):
+    dice = random.Random(seed)
+    async with (
+        running(1, tmp_path, f"sqlite:///{tmp_path}/log.db", workers=3) as (replica,),
+        browser() as client,
+    ):
+        starting = asyncio.create_task(start_many(client, [replica]))
+        await asyncio.sleep(dice.uniform(0.2, 0.8))
+        os.kill(dice.choice(children(replica.pid)), signal.SIGKILL)
+        started = await starting
+        await until_lost(replica, within_s=10)
+        await check_ends(client, replica, [replica], started, lost=1)
+
+
+async def test_restarted_workers_tell_of_those_that_all_ran(tmp_path: Path):
+    replica = Replica(tmp_path, f"sqlite:///{tmp_path}/log.db", workers=2)
+    async with browser() as client:
+        try:
+            await replica.start()
+            started = await start_many(client, [replica])
+            workers = children(replica.pid)
+            replica.signal(signal.SIGKILL)
+            for worker in workers:
+                os.kill(worker, signal.SIGKILL)
+            await replica.kill()
+            await replica.start()
+            await check_ends(client, replica, [replica], started, lost=20)
+        finally:
+            await replica.kill()
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_replica_tells_of_those_that_a_killed_one_ran(redis, tmp_path: Path, seed: int):
+    """Nobody asks for them: the other one finds them."""
+    dice = random.Random(seed)
+    async with (
+        running(2, tmp_path, f"{redis.url}?lease_s={LEASE_S}") as replicas,
+        browser() as client,
+    ):
+        first, second = replicas
+        starting = asyncio.create_task(start_many(client, replicas))
+        await asyncio.sleep(dice.uniform(0.3, 0.9))
+        await first.kill()
+        started = await starting
+        await until_lost(second, within_s=3 * LEASE_S + 10)
+        await check_ends(client, second, replicas, started, lost=1)
