@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -17,14 +17,24 @@ import structlog
 from app.admission import LOCAL, Admission, RequestMemory, Shares
 from app.asking import Asking
 from app.errors import RelayError, RequestError, ServiceError
-from app.eventlog import Claim, EventLog, Follower, LogState, cursor_after, read_all
+from app.eventlog import (
+    Claim,
+    EventLog,
+    Follower,
+    LogState,
+    StreamExpired,
+    cursor_after,
+    read_all,
+)
+from app.eventlog.entries import unknown
 from app.eventlog.lost import LostStream
 from app.eventlog.record import StreamRecord, scoped
 from app.events import Event, StreamEnd, StreamTarget
 from app.limits import Limits
+from app.principal import Principal
 from app.relay import Relay, outcome_of, shut_down
 from app.requests import ChatRequest
-from app.telemetry.observer import Ended, Observer, Observers
+from app.telemetry.observer import Ended, Observer, Observers, Readers, Refused
 from app.upstreams.client import Client
 from app.upstreams.routes import Health, Listed, Route, Upstreams
 
@@ -73,8 +83,6 @@ class Origin(msgspec.Struct, frozen=True):
     """What it has passed, as that header says it."""
     relays: tuple[str, ...] = ()
     """The relays among that."""
-    request_id: str = ""
-    """What the client was given as its id."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -111,7 +119,7 @@ class _Run:
 class Reader:
     """One reader of one stream; it counts as one until `leave`."""
 
-    __slots__ = ("_log", "_on_leave", "drain", "stream")
+    __slots__ = ("_log", "_on_leave", "drain", "found", "stream")
 
     def __init__(
         self,
@@ -120,10 +128,13 @@ class Reader:
         on_leave: Callable[[str, float | None], None],
         *,
         drain: Callable[[float], Awaitable[None]],
+        found: LogState,
     ) -> None:
         self.stream = stream
         self.drain = drain
         """`Hub.drain_once`, for a server that tells of its stop only those that it serves."""
+        self.found = found
+        """How far the stream was when it was looked up for this reader."""
         self._log = event_log
         self._on_leave: Callable[[str, float | None], None] | None = on_leave
 
@@ -142,10 +153,6 @@ class Reader:
     async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
         """Give all events so far, on request without an `Ending`."""
         return await read_all(self._log, self.stream, ending=ending)
-
-    async def state(self) -> LogState:
-        """Tell how far the stream is."""
-        return await self._log.state(self.stream)
 
     def leave(self, *, linger_s: float | None = None) -> None:
         """Say that nobody reads here any more; only the first call counts.
@@ -167,40 +174,112 @@ class Opened(NamedTuple):
     ended, and where it was not asked for."""
 
 
-class Hub:
-    """Starts relays, counts their readers, and ends what nobody waits for."""
+class OwnedStream:
+    """One stream of whoever asks; `state` is how far it was when it was looked up."""
 
-    def __init__(
-        self,
-        *,
-        upstreams: Upstreams,
-        client: Client,
-        event_log: EventLog,
-        limits: Limits,
-        capacity: Capacity,
-        shares: Shares,
-        observers: Sequence[Observer] = (),
-    ) -> None:
-        self.upstreams = upstreams
-        self.admission = Admission(shares, max_streams=capacity.max_streams, clock=time.monotonic)
-        self.draining = False
-        self._log = event_log
-        self._client = client
-        self._limits = limits
-        self._capacity = capacity
-        self._observer = Observers(observers)
-        self._runs: dict[str, _Run] = {}
-        self._untold: dict[str, Relay] = {}
-        """Those that are over, and whose end the log does not have in its place yet."""
-        self._readers: dict[str, int] = {}
-        self._asked = 0
-        """What is done that makes no stream."""
-        self.stopping = asyncio.Event()
-        """Set once nothing is waited for any more."""
-        self._drained = asyncio.Event()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._pseudonym = f"seseragi-{secrets.token_hex(4)}"
-        """The name of this process in headers."""
+    __slots__ = ("_hub", "_log", "id", "state")
+
+    def __init__(self, hub: "Hub", stream: str, state: LogState) -> None:
+        self.id = stream
+        self.state = state
+        self._hub = hub
+        self._log = hub._log
+
+    def attach(self, address: str) -> Opened:
+        """Add a reader to the stream, which keeps a running one alive.
+
+        Raises:
+            ServiceError: `overloaded`, the stream has too many readers; `rate_limited`, its
+                client reads too many streams.
+        """
+        return self._hub._attach(self.id, self.state, address)
+
+    async def look(self) -> LogState:
+        """Return how far it is now."""
+        return await self._log.state(self.id)
+
+    async def events(self) -> Sequence[Event]:
+        """Return all events so far, without waiting.
+
+        Raises:
+            RequestError: `stream_expired`.
+        """
+        return await read_all(self._log, self.id)
+
+    async def read_start(self) -> Sequence[Event]:
+        """Return the first event, if there is one yet."""
+        return await self._log.read(self.id, 0, timeout_s=0, limit=1)
+
+    async def record(self) -> StreamRecord:
+        """Return what it was started with.
+
+        Raises:
+            RequestError: `stream_expired`.
+        """
+        return await self._log.record(self.id)
+
+    async def cancel(self) -> None:
+        """Stop the generation; one that has ended stays as it is.
+
+        Returns when the `stream.end` is in the log, or when a process that is to write it
+        takes too long: it may be lost, and the log ends the stream soon.
+        """
+        if await self._hub._stop_here(self.id) or self.state.ended:
+            return
+        await self._log.ask_stop(self.id)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_ELSEWHERE_S):
+                await self._await_end()
+
+    async def _await_end(self) -> None:
+        state = await self.look()
+        while not state.ended:
+            await self._log.read(self.id, state.last, timeout_s=0.5)
+            state = await self.look()
+
+    async def delete(self) -> None:
+        """Stop the generation and forget what it said."""
+        await self.cancel()
+        await self._log.delete(self.id)
+
+
+class OwnedStreams:
+    """The streams of one owner: what starts, finds, reads and ends any goes through here.
+
+    Those of others are answered as if there never were any. A request of this id asks.
+    """
+
+    def __init__(self, hub: "Hub", owner: str, *, request_id: str) -> None:
+        self._hub = hub
+        self._log = hub._log
+        self._owner = owner
+        self._request_id = request_id
+
+    async def get(self, stream: str) -> OwnedStream:
+        """Look a stream up.
+
+        Raises:
+            RequestError: `not_found` or `stream_expired`.
+        """
+        try:
+            state = await self._log.state(stream)
+        except StreamExpired as error:
+            if error.owner == self._owner:
+                raise
+            raise unknown(stream) from None
+        if state.owner != self._owner:
+            raise unknown(stream)
+        return OwnedStream(self._hub, stream, state)
+
+    async def find(self, name: str) -> OwnedStream | None:
+        """Look up the stream that was started last under a name; None where none is kept."""
+        stream = await self._log.find(scoped(self._owner, name))
+        if stream is None:
+            return None
+        try:
+            return await self.get(stream)
+        except RequestError:  # it has gone just now
+            return None
 
     async def admit(self, address: str, *, key: str | None, relays: Sequence[str]) -> None:
         """Refuse a request, before its body is read, that can start nothing here and now.
@@ -212,19 +291,20 @@ class Hub:
             ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
                 the client has its share.
         """
-        if self._pseudonym in relays:
-            raise RequestError(
-                "invalid_request",
-                "the request has come back to the relay that sent it: an upstream of it is the "
-                "relay itself, or leads there; check the base URLs",
-            )
-        try:
-            self._check_running()
-            self.admission.check_streams(address)
-            self.admission.count_start(address)
-        except ServiceError:
-            if key is None or await self._log.claimed(scoped("", key)) is None:
-                raise
+        with self._telling():
+            if self._hub._pseudonym in relays:
+                raise RequestError(
+                    "invalid_request",
+                    "the request has come back to the relay that sent it: an upstream of it is the "
+                    "relay itself, or leads there; check the base URLs",
+                )
+            try:
+                self._hub._check_running()
+                self._hub.admission.check_streams(address)
+                self._hub.admission.count_start(address)
+            except ServiceError:
+                if key is None or await self._claimed(key) is None:
+                    raise
 
     async def start(
         self, request: ChatRequest, terms: Terms, *, key: str | None = None, digest: str = ""
@@ -240,35 +320,38 @@ class Hub:
             ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
                 the client has its share.
         """
+        with self._telling(request.model):
+            return await self._start(request, terms, key=key, digest=digest)
+
+    async def _start(
+        self, request: ChatRequest, terms: Terms, *, key: str | None, digest: str
+    ) -> Opened:
+        hub = self._hub
         stream, address = f"st_{secrets.token_urlsafe(16)}", terms.origin.address
         try:
-            self._check_running()
-            route = self.upstreams.resolve(request.model)
-            self.admission.enter(address)
+            hub._check_running()
+            route = hub.upstreams.resolve(request.model)
+            hub.admission.enter(address)
         except RelayError:
-            claim = None if key is None else await self._log.claimed(scoped("", key))
+            claim = None if key is None else await self._claimed(key)
             if claim is None or await self._may_try_again(claim.stream):
                 raise
             _check_digest(claim, key, digest)
         else:
-            claim, record = None, _record(stream, terms, route=route.name, key=key, digest=digest)
+            record = self._record(stream, terms, route=route.name, key=key, digest=digest)
+            claim = None
             try:
                 claim = await self._claim(record)
             finally:
                 if claim is None or claim.stream != stream:
-                    self.admission.leave(address)
+                    hub.admission.leave(address)
             if claim.stream == stream:
-                return await self._start(record, request, terms, route=route)
-        opened = await self.attach(claim.stream, address)
-        if opened.outcome is None and not (await self._log.state(claim.stream)).ended:
-            return opened._replace(outcome=self._spawn(self._outcome(claim.stream)))
+                return await hub._run(record, request, terms, route=route)
+        found = await self.get(claim.stream)
+        opened = found.attach(address)
+        if opened.outcome is None and not found.state.ended:
+            return opened._replace(outcome=hub._spawn(self._outcome(claim.stream)))
         return opened
-
-    def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _outcome(self, stream: str) -> RelayError | None:
         """Give what `Relay.committed` does, of a stream that runs elsewhere."""
@@ -331,11 +414,83 @@ class Hub:
             retry_after_s=2,
         )
 
+    async def _claimed(self, key: str) -> Claim | None:
+        return await self._log.claimed(scoped(self._owner, key))
+
+    def _record(
+        self, stream: str, terms: Terms, *, route: str, key: str | None, digest: str
+    ) -> StreamRecord:
+        names = [make(stream) for make in terms.names_of]
+        return StreamRecord(
+            stream,
+            self._owner,
+            self._request_id,
+            route,
+            key=key,
+            digest=digest,
+            names=tuple(names if terms.name is None else [*names, terms.name]),
+            labels=dict(terms.labels) if terms.labels else None,
+            created_at=time.time(),
+            request=terms.request,
+        )
+
+    @contextlib.contextmanager
+    def _telling(self, model: str | None = None) -> Iterator[None]:
+        """Tell the observers of a request that is refused."""
+        try:
+            yield
+        except RelayError as error:
+            refused = Refused(self._owner, self._request_id, model, error)
+            self._hub._observer.refused(refused)
+            raise
+
+
+class Hub:
+    """Starts relays, counts their readers, and ends what nobody waits for."""
+
+    def __init__(
+        self,
+        *,
+        upstreams: Upstreams,
+        client: Client,
+        event_log: EventLog,
+        limits: Limits,
+        capacity: Capacity,
+        shares: Shares,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.upstreams = upstreams
+        self.admission = Admission(shares, max_streams=capacity.max_streams, clock=time.monotonic)
+        self.draining = False
+        self._log = event_log
+        self._client = client
+        self._limits = limits
+        self._capacity = capacity
+        self._observer = Observers(observers)
+        self._runs: dict[str, _Run] = {}
+        self._untold: dict[str, Relay] = {}
+        """Those that are over, and whose end the log does not have in its place yet."""
+        self._readers: dict[str, int] = {}
+        self._asked = 0
+        """What is done that makes no stream."""
+        self.stopping = asyncio.Event()
+        """Set once nothing is waited for any more."""
+        self._drained = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._pseudonym = f"seseragi-{secrets.token_hex(4)}"
+        """The name of this process in headers."""
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
     def _check_running(self) -> None:
         if self.draining:
             raise _shutting_down()
 
-    async def _start(
+    async def _run(
         self, record: StreamRecord, request: ChatRequest, terms: Terms, *, route: Route
     ) -> Opened:
         """Run a stream that has been opened and counted."""
@@ -364,7 +519,8 @@ class Hub:
         run = _Run(relay, linger_s=terms.linger_s, address=origin.address)
         self._runs[stream] = run
         run.task.add_done_callback(lambda _: self._ended(stream))
-        opened = self._opened(stream, origin.address)
+        state = LogState(0, ended=False, owner=record.owner)
+        opened = self._opened(stream, state, origin.address)
         if keyed:
             try:
                 await self._await_start(run)
@@ -374,7 +530,7 @@ class Hub:
         return opened
 
     def _headers(self, origin: Origin) -> dict[str, str]:
-        """Give the headers by which a call can be known that comes back."""
+        """Return the headers by which a call can be known that comes back."""
         return {
             "via": f"{origin.via}, 1.1 {self._pseudonym}".removeprefix(", "),
             "cdn-loop": ", ".join((*origin.relays, self._pseudonym)),
@@ -423,28 +579,9 @@ class Hub:
         with contextlib.suppress(RelayError):
             await self._log.delete(stream)
 
-    async def find(self, name: str) -> str | None:
-        """Give the stream that was started last under a name; None where none is kept."""
-        return await self._log.find(scoped("", name))
-
-    async def attach(self, stream: str, address: str) -> Opened:
-        """Add a reader to a stream, which keeps a running one alive.
-
-        Raises:
-            RequestError: `not_found` or `stream_expired`.
-            ServiceError: `overloaded`, the stream has too many readers; `rate_limited`, its
-                client reads too many streams.
-        """
-        self.admission.check_readers(address)
-        await self._log.state(stream)
-        readers = self._readers.get(stream, 0)
-        if readers >= self._capacity.max_readers:
-            raise ServiceError(
-                "overloaded",
-                f"the stream has {readers} readers, which is the limit",
-                retry_after_s=5,
-            )
-        return self._opened(stream, address)
+    def streams_of(self, principal: Principal, *, request_id: str = "") -> OwnedStreams:
+        """Return the streams of whoever asks, by a request of this id."""
+        return OwnedStreams(self, principal.owner, request_id=request_id)
 
     @property
     def readiness(self) -> Literal["ready", "draining", "log failing"]:
@@ -457,64 +594,14 @@ class Hub:
         """Tell how the targets fare."""
         return self.upstreams.health(now=asyncio.get_running_loop().time())
 
-    async def events(self, stream: str) -> Sequence[Event]:
-        """Give all events so far, without waiting.
-
-        Raises:
-            RequestError: `not_found` or `stream_expired`.
-        """
-        return await read_all(self._log, stream)
-
-    async def request(self, stream: str) -> bytes:
-        """Return what a stream keeps of its request; nothing where it keeps none.
-
-        Raises:
-            RequestError: `not_found` or `stream_expired`.
-        """
-        return (await self._log.record(stream)).request
-
-    async def state(self, stream: str) -> LogState:
-        """Tell how far a stream is.
-
-        Raises:
-            RequestError: `not_found` or `stream_expired`.
-        """
-        return await self._log.state(stream)
-
-    async def cancel(self, stream: str) -> None:
-        """Stop a generation; one that has ended stays as it is.
-
-        Returns when the `stream.end` is in the log, or when a process that is to write it
-        takes too long: it may be lost, and the log ends the stream soon.
-
-        Raises:
-            RequestError: `not_found` or `stream_expired`.
-        """
-        state = await self._log.state(stream)
+    async def _stop_here(self, stream: str) -> bool:
+        """Stop a generation of this process and wait for its end; False if it runs elsewhere."""
         run = self._runs.get(stream)
-        if run is not None:
-            run.relay.stop("cancelled")
-            await asyncio.wait({run.task})
-        elif not state.ended:
-            await self._log.ask_stop(stream)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STOP_ELSEWHERE_S):
-                    await self._await_end(stream)
-
-    async def _await_end(self, stream: str) -> None:
-        state = await self._log.state(stream)
-        while not state.ended:
-            await self._log.read(stream, state.last, timeout_s=0.5)
-            state = await self._log.state(stream)
-
-    async def delete(self, stream: str) -> None:
-        """Stop a generation and forget what it said.
-
-        Raises:
-            RequestError: `not_found` or `stream_expired`.
-        """
-        await self.cancel(stream)
-        await self._log.delete(stream)
+        if run is None:
+            return False
+        run.relay.stop("cancelled")
+        await asyncio.wait({run.task})
+        return True
 
     async def models(self) -> list[Listed]:
         """List the models that clients may name, the default first."""
@@ -567,11 +654,24 @@ class Hub:
             await asyncio.wait([run.task for run in runs], timeout=STOP_S)
         self._log.send_away()
 
-    def _opened(self, stream: str, address: str) -> Opened:
+    def _attach(self, stream: str, state: LogState, address: str) -> Opened:
+        self.admission.check_readers(address)
+        readers = self._readers.get(stream, 0)
+        if readers >= self._capacity.max_readers:
+            raise ServiceError(
+                "overloaded",
+                f"the stream has {readers} readers, which is the limit",
+                retry_after_s=5,
+            )
+        return self._opened(stream, state, address)
+
+    def _opened(self, stream: str, state: LogState, address: str) -> Opened:
         before = self._readers.get(stream, 0)
         self._readers[stream] = before + 1
         self.admission.add_reader(address)
-        reader = Reader(stream, self._log, partial(self._detach, address), drain=self.drain_once)
+        self._observer.reader_joined(Readers(stream, state.owner, before + 1))
+        leave = partial(self._detach, address, state.owner)
+        reader = Reader(stream, self._log, leave, drain=self.drain_once, found=state)
         run = self._runs.get(stream)
         if run is None:
             if not before:
@@ -582,9 +682,10 @@ class Hub:
             run.timer = None
         return Opened(reader, run.relay.committed)
 
-    def _detach(self, address: str, stream: str, linger_s: float | None) -> None:
+    def _detach(self, address: str, owner: str, stream: str, linger_s: float | None) -> None:
         self.admission.remove_reader(address)
         self._readers[stream] -= 1
+        self._observer.reader_left(Readers(stream, owner, self._readers[stream]))
         if self._readers[stream]:
             return
         del self._readers[stream]
@@ -642,21 +743,6 @@ class Hub:
     def _check_drained(self) -> None:
         if self.draining and not (self._runs or self._asked):
             self._drained.set()
-
-
-def _record(stream: str, terms: Terms, *, route: str, key: str | None, digest: str) -> StreamRecord:
-    names = [make(stream) for make in terms.names_of]
-    return StreamRecord(
-        stream,
-        request_id=terms.origin.request_id,
-        route=route,
-        key=key,
-        digest=digest,
-        names=tuple(names if terms.name is None else [*names, terms.name]),
-        labels=dict(terms.labels) if terms.labels else None,
-        created_at=time.time(),
-        request=terms.request,
-    )
 
 
 def _check_digest(claim: Claim, key: str | None, digest: str) -> None:

@@ -19,7 +19,10 @@ LAYERS = [
     ("app.upstreams", "app.eventlog", "app.demo"),
     ("app.dialects",),
     ("app.framing", "app.retry", "app.limits", "app.admission", "app.peers"),
-    ("app.requests", "app.bounds", "app.errors", "app.events", "app.addresses"),
+    (
+        *("app.requests", "app.bounds", "app.principal", "app.errors", "app.events"),
+        "app.addresses",
+    ),
 ]
 # The vocabulary knows itself in this order only.
 WITHIN = {
@@ -44,6 +47,7 @@ PURE = (
     "peers.py",
     "bounds.py",
     "addresses.py",
+    "principal.py",
     "admission.py",
     "events.py",
     "requests.py",

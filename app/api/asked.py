@@ -13,6 +13,7 @@ from app.api.body import read_json
 from app.api.connection import client_of
 from app.api.passed import parse_passed
 from app.api.policy import Policy
+from app.api.principal import streams_of
 from app.api.problems import failure
 from app.asking import Asking
 from app.dialects.front import Front
@@ -52,7 +53,7 @@ class Asked:
         hub, policy = self._hub, self._policy
         address = address_of(request.scope.get("client"))
         passed = parse_passed(request.headers)
-        await hub.admit(address, key=None, relays=passed.relays)
+        await streams_of(hub, request).admit(address, key=None, relays=passed.relays)
         with hub.admission.receive(address) as memory:
             body = await read_json(
                 request,

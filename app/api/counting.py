@@ -12,6 +12,7 @@ from starlette.routing import Route
 from app.admission import RequestMemory
 from app.api.asked import ESTIMATED, Asked, Work, document
 from app.api.policy import Policy
+from app.api.principal import streams_of
 from app.api.stored import StoredResponses
 from app.asking import Asking
 from app.dialects.anthropic.body import parse_request as parse_messages
@@ -19,7 +20,7 @@ from app.dialects.anthropic.front import FRONT as ANTHROPIC
 from app.dialects.anthropic.original import BETA
 from app.dialects.front import Asked as Parsed
 from app.dialects.openai_responses.front import FRONT as RESPONSES
-from app.hub import Hub
+from app.hub import Hub, OwnedStreams
 from app.requests import parse_body
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -29,9 +30,10 @@ class Counting:
     """The endpoints; they hold what all their requests share."""
 
     def __init__(self, hub: Hub, policy: Policy) -> None:
+        self._hub = hub
         self._messages = Asked(hub, policy, ANTHROPIC)
         self._responses = Asked(hub, policy, RESPONSES)
-        self._stored = StoredResponses(hub, policy)
+        self._stored = StoredResponses(policy)
 
     async def messages(self, request: Request) -> Response:
         """Count what a request for a message would take, which need not say `max_tokens`."""
@@ -41,12 +43,14 @@ class Counting:
 
     async def responses(self, request: Request) -> Response:
         """Count what a request for a response would take, which need not say `input`."""
-        return await self._responses.answer(request, self._count_response)
+        streams = streams_of(self._hub, request)
+        return await self._responses.answer(request, partial(self._count_response, streams))
 
-    def _count_response(self, body: bytes) -> Work:
+    def _count_response(self, streams: OwnedStreams, body: bytes) -> Work:
         async def work(asking: Asking, memory: RequestMemory) -> Response:
-            whole = (await self._stored.resolve(_default(body, {"input": b'""'}), memory)).body
-            count = _count(RESPONSES.parse_request, {}, whole, object="response.input_tokens")
+            asked = _default(body, {"input": b'""'})
+            whole = await self._stored.resolve(streams, asked, memory=memory)
+            count = _count(RESPONSES.parse_request, {}, whole.body, object="response.input_tokens")
             return await count(asking, memory)
 
         return work

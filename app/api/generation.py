@@ -17,13 +17,14 @@ from app.api.connection import client_of
 from app.api.passed import parse_passed
 from app.api.paths import root_of
 from app.api.policy import Policy
+from app.api.principal import streams_of
 from app.api.problems import failure
 from app.api.response import EventStream, last_event_id, read_from
 from app.dialects.front import Asked, Front, parse_frame_id
-from app.dialects.native import render_result
 from app.errors import RelayError, RequestError
-from app.events import Event, StreamEnd
-from app.hub import Hub, Opened, Origin, Reader, Terms
+from app.eventlog import cursor_after
+from app.events import Event, StreamEnd, StreamTarget
+from app.hub import Hub, Opened, Origin, OwnedStreams, Reader, Terms
 
 
 class _Way(NamedTuple):
@@ -68,22 +69,22 @@ class Generation:
         cursor = last_event_id(request)
         key = _idempotency_key(request)
         passed = parse_passed(request.headers)
+        streams = streams_of(self._hub, request)
         if cursor is None:
-            await self._hub.admit(address, key=key, relays=passed.relays)
+            await streams.admit(address, key=key, relays=passed.relays)
         with self._hub.admission.receive(address) as memory:
             body = await self._read(request, memory)
             if cursor is None:
                 memory.expect(body)
-                origin = Origin(
-                    address,
-                    via=passed.via,
-                    relays=passed.relays,
-                    request_id=request.scope.get("request_id", ""),
+                origin = Origin(address, via=passed.via, relays=passed.relays)
+                opened, way = await self._open(
+                    request, streams, body, memory=memory, origin=origin, key=key
                 )
-                opened, way = await self._open(request, body, memory, origin=origin, key=key)
             del body
         if cursor is not None:
-            return await self._read_on(cursor, address, root_of(request.scope))
+            return await self._read_on(
+                streams, cursor, address=address, root_path=root_of(request.scope)
+            )
         reader = opened.reader
         if way.respond_async:
             # However shortly it may go on without a reader: its first one needs time to come.
@@ -109,14 +110,15 @@ class Generation:
     async def _open(
         self,
         request: Request,
+        streams: OwnedStreams,
         body: bytes,
-        memory: RequestMemory,
         *,
+        memory: RequestMemory,
         origin: Origin,
         key: str | None,
     ) -> tuple[Opened, "_Way"]:
         """Start what a body asks for; nothing of it is kept here, for as long as it runs."""
-        asked, kept = await self._parse(body, memory)
+        asked, kept = await self._parse(streams, body, memory=memory)
         chat = asked.chat
         names_of = (self._front.name_of, kept.name_of if kept else None)
         respond_async = _prefers_async(request)
@@ -130,7 +132,7 @@ class Generation:
             memory=memory,
         )
         digest = self._digest(request, body) if key else ""
-        opened = await self._hub.start(chat, terms, key=key, digest=digest)
+        opened = await streams.start(chat, terms, key=key, digest=digest)
         return opened, _Way(
             streams=chat.streams,
             respond_async=respond_async,
@@ -138,7 +140,9 @@ class Generation:
             unknown_s=None if key or chat.on_disconnect is not None else 0,
         )
 
-    async def _parse(self, body: bytes, memory: RequestMemory) -> tuple[Asked, Kept | None]:
+    async def _parse(
+        self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
+    ) -> tuple[Asked, Kept | None]:
         """Read what a body asks for, which may take of the memory for requests."""
         return self._front.parse_request(body), None
 
@@ -172,7 +176,7 @@ class Generation:
                 return _nobody()
             error = outcome.result() if outcome.done() else None
         else:
-            error = await self._failed_start(reader.stream)
+            error = await _failed_start(reader)
         if error is not None:
             reader.leave()
             return self._failed(error, request, reader.stream)
@@ -186,19 +190,14 @@ class Generation:
             root_path=root_of(request.scope),
         )
 
-    async def _failed_start(self, stream: str) -> RelayError | None:
-        """Tell why a stream that has ended never began; None if it did."""
-        result = render_result(stream, await self._hub.events(stream))
-        if result.error is None or result.target is not None:
-            return None
-        return RelayError.of(result.error)
-
-    async def _read_on(self, cursor: str, address: str, root_path: str) -> Response:
+    async def _read_on(
+        self, streams: OwnedStreams, cursor: str, *, address: str, root_path: str
+    ) -> Response:
         """Answer a POST that some client sent again after it had lost its connection."""
         stream, after = parse_frame_id(cursor, letter=self._front.letter)
         if stream is None:
             raise RequestError("invalid_request", f"Last-Event-ID: {cursor[:80]!r} names no stream")
-        reader, _ = await self._hub.attach(stream, address)
+        reader, _ = (await streams.get(stream)).attach(address)
         retry_ms = self._policy.retry(spread=self._hub.draining)
         return await read_from(
             reader,
@@ -256,6 +255,19 @@ async def _first(
         outcome.remove_done_callback(end)
         if timer is not None:
             timer.cancel()
+
+
+async def _failed_start(reader: Reader) -> RelayError | None:
+    """Tell why a stream that has ended never began; None if it did. Reads no further than that."""
+    after = 0
+    while events := await reader.read(after, timeout_s=0):
+        if any(isinstance(event, StreamTarget) for event in events):
+            return None
+        end = events[-1]
+        if isinstance(end, StreamEnd):
+            return RelayError.of(end.error) if end.error else None
+        after = cursor_after(after, events)
+    return None
 
 
 async def _read_to_end(reader: Reader) -> list[Event]:

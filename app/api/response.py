@@ -295,7 +295,7 @@ async def read_from(
         RequestError: `conflict`, the cursor is beyond the log.
     """
     try:
-        state = await reader.state()
+        state = reader.found
         ended_elsewhere = state.kept is not None and after >= STRIDE
         last = state.last if state.kept is None or ended_elsewhere else state.kept
         if after and front.letter:

@@ -13,6 +13,7 @@ from app.admission import RequestMemory, address_of
 from app.api.generation import Generation, Kept
 from app.api.paths import root_of
 from app.api.policy import Policy
+from app.api.principal import streams_of
 from app.api.problems import failure
 from app.api.query import read_query
 from app.api.response import read_from
@@ -33,7 +34,7 @@ from app.dialects.openai_responses.stored import (
 )
 from app.errors import RelayError, RequestError
 from app.events import Event, StreamStart
-from app.hub import Hub, Opened
+from app.hub import Hub, Opened, OwnedStream, OwnedStreams
 
 PAGE: Final = 20
 MAX_PAGE: Final = 100
@@ -45,10 +46,12 @@ class Create(Generation):
 
     def __init__(self, hub: Hub, policy: Policy) -> None:
         super().__init__(hub, policy, FRONT)
-        self._stored = StoredResponses(hub, policy)
+        self._stored = StoredResponses(policy)
 
-    async def _parse(self, body: bytes, memory: RequestMemory) -> tuple[Asked, Kept | None]:
-        resolved = await self._stored.resolve(body, memory)
+    async def _parse(
+        self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
+    ) -> tuple[Asked, Kept | None]:
+        resolved = await self._stored.resolve(streams, body, memory=memory)
         asked = FRONT.parse_request(resolved.body)
         if resolved.previous is not None:
             asked = _tell_previous(asked, resolved.previous)
@@ -71,7 +74,7 @@ class Responses:
     def __init__(self, hub: Hub, policy: Policy) -> None:
         self._hub = hub
         self._policy = policy
-        self._stored = StoredResponses(hub, policy)
+        self._stored = StoredResponses(policy)
 
     async def retrieve(self, request: Request) -> Response:
         """Tell of a response, or stream it after a sequence number, or from its beginning."""
@@ -83,17 +86,18 @@ class Responses:
                 stream = await self._find(request)
                 return await self._events(stream, after, address, root_of(request.scope))
             stream = await self._find(request)
-            result = render_result(stream, await self._hub.events(stream))
+            result = render_result(stream.id, await stream.events())
             if result["store"] is False and not result["background"]:
                 raise _not_found(request)
-            return _json(result, stream=stream)
+            return _json(result, stream=stream.id)
         except RelayError as error:
             return failure(FRONT, error, request)
 
     async def list_input(self, request: Request) -> Response:
         """List the items that a response was made from, those of the turns before first of all."""
         try:
-            items = await self._stored.list_input(await self._find(request))
+            streams = streams_of(self._hub, request)
+            items = await self._stored.list_input(streams, await self._find(request))
             if items is None:
                 raise _not_found(request)
             return _json(_page(items, request))
@@ -104,34 +108,37 @@ class Responses:
         """Stop a response; doing it twice, or too late, changes nothing."""
         try:
             stream = await self._find(request)
-            await self._hub.cancel(stream)
-            return _show(stream, await self._hub.events(stream))
+            await stream.cancel()
+            return _show(stream.id, await stream.events())
         except RelayError as error:
             return failure(FRONT, error, request)
 
     async def delete(self, request: Request) -> Response:
         """Stop a response and forget what it said."""
         try:
-            await self._hub.delete(await self._find(request))
+            await (await self._find(request)).delete()
         except RelayError as error:
             return failure(FRONT, error, request)
         gone = {"id": request.path_params["response"], "object": "response", "deleted": True}
         return _json(gone)
 
-    async def _find(self, request: Request) -> str:
+    async def _find(self, request: Request) -> OwnedStream:
         """Find the stream that was started as the response of the path.
 
         Raises:
             RequestError: `not_found`, there is none, or none any more.
         """
         response = request.path_params["response"]
-        stream = await self._hub.find(name_of(response)) if is_response_id(response) else None
+        streams = streams_of(self._hub, request)
+        stream = await streams.find(name_of(response)) if is_response_id(response) else None
         if stream is None:
             raise _not_found(request)
         return stream
 
-    async def _events(self, stream: str, after: int, address: str, root_path: str) -> Response:
-        reader, _ = await self._hub.attach(stream, address)
+    async def _events(
+        self, stream: OwnedStream, after: int, address: str, root_path: str
+    ) -> Response:
+        reader, _ = stream.attach(address)
         retry_ms = self._policy.retry(spread=self._hub.draining)
         response = await read_from(
             reader, FRONT, after, policy=self._policy, retry_ms=retry_ms, root_path=root_path

@@ -34,7 +34,7 @@ from app.dialects.openai_responses.stored import (
     unpack,
 )
 from app.errors import RequestError
-from app.hub import Hub
+from app.hub import OwnedStream, OwnedStreams
 
 MAX_LINKS = 32
 """How many responses a chain has at most."""
@@ -94,11 +94,12 @@ class _Room:
 class StoredResponses:
     """Looks up what requests refer to, in the log while it keeps it."""
 
-    def __init__(self, hub: Hub, policy: Policy) -> None:
-        self._hub = hub
+    def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
-    async def resolve(self, body: bytes, memory: RequestMemory) -> Resolved:
+    async def resolve(
+        self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
+    ) -> Resolved:
         """Put the items that a body refers to into it, which nearly all leave as it is.
 
         Raises:
@@ -116,9 +117,10 @@ class StoredResponses:
             return Resolved(body, None, b"")
         room = _Room(self._policy.max_request_bytes, memory=memory, base=estimate_memory(body))
         previous = _previous(head)
-        chain = None if previous is None else await self._gather(previous, room)
+        chain = None if previous is None else await _gather(streams, previous, room)
         earlier = [] if chain is None else chain.items
-        own = await self._replace(own, {item.id: item.data for item in earlier}, room)
+        known = {item.id: item.data for item in earlier}
+        own = await _replace(streams, own, known=known, room=room)
         whole = replace_input(body, [*(item.data for item in earlier), *own])
         if len(whole) > self._policy.max_request_bytes:
             raise _too_large(
@@ -130,98 +132,110 @@ class StoredResponses:
             stored = Stored(stored.input, carried=[item.data for item in earlier])
         return Resolved(whole, previous, _pack(head, stored))
 
-    async def list_input(self, stream: str) -> list[Item] | None:
+    async def list_input(self, streams: OwnedStreams, stream: OwnedStream) -> list[Item] | None:
         """Return the items that a response was made from; None where they are not stored.
 
         Raises:
             RequestError: `previous_response_not_found`, those of turns before are gone.
         """
-        stored = unpack(await self._hub.request(stream))
+        stored = unpack((await stream.record()).request)
         if stored is None:
             return None
-        own = [*name_items(stream, read_input(stored.input), letter="i")]
+        own = [*name_items(stream.id, read_input(stored.input), letter="i")]
         if stored.previous is None:
-            return [*name_items(stream, stored.carried or [], letter="c"), *own]
-        chain = await self._gather(stored.previous, _Room(self._policy.max_request_bytes))
+            return [*name_items(stream.id, stored.carried or [], letter="c"), *own]
+        room = _Room(self._policy.max_request_bytes)
+        chain = await _gather(streams, stored.previous, room)
         return [*chain.items, *own]
 
     def _is_long(self, chain: _Chain) -> bool:
         age_s = time.time() - chain.since
         return chain.links >= MAX_LINKS or age_s > self._policy.retention_s / 2
 
-    async def _gather(self, response: str, room: _Room) -> _Chain:
-        """Return the items of a response and of all before it, the first turn first."""
-        turns: list[list[Item]] = []
-        at: str | None = response
-        since = time.time()
-        while at is not None:
-            await asyncio.sleep(0)  # a turn may have a million events
-            stream = await self._find(at)
-            turn = None if stream is None else await self._read(stream)
-            if stream is None or turn is None:
-                raise _gone(response, "" if at == response else f": {at!r} before it is gone")
-            if not turns:
-                _check_status(response, turn.status)
-            since = turn.ended_at or since
-            turns.append([*turn.given, *turn.made])
-            room.take(turns[-1])
-            at = turn.stored.previous
-        items = [item for turn_items in reversed(turns) for item in turn_items]
-        return _Chain(items, len(turns), since)
 
-    async def _replace(
-        self, own: list[msgspec.Raw], known: dict[str, msgspec.Raw], room: _Room
-    ) -> list[msgspec.Raw]:
-        """Put items in the place of references to them, the last of which tells most."""
-        asked: set[str] = set()
-        for at in range(len(own) - 1, -1, -1):
-            item = find_reference(own[at])
-            if item is None:
-                continue
-            token = token_of(item)
-            if item not in known and token is not None and token not in asked:
-                asked.add(token)
-                if len(asked) > MAX_REFERRED:
-                    raise RequestError(
-                        "invalid_request",
-                        f"input: it refers to items of more than {MAX_REFERRED} responses; "
-                        "send the items themselves",
-                    )
-                await self._learn(token, known, room)
-            if item not in known:
-                raise _no_item(item)
-            own[at] = known[item]
-        return own
+async def _gather(streams: OwnedStreams, response: str, room: _Room) -> _Chain:
+    """Return the items of a response and of all before it, the first turn first."""
+    turns: list[list[Item]] = []
+    at: str | None = response
+    since = time.time()
+    while at is not None:
+        await asyncio.sleep(0)  # a turn may have a million events
+        stream = await _find(streams, at)
+        turn = None if stream is None else await _read(stream)
+        if stream is None or turn is None:
+            raise _gone(response, "" if at == response else f": {at!r} before it is gone")
+        if not turns:
+            _check_status(response, turn.status)
+        since = turn.ended_at or since
+        turns.append([*turn.given, *turn.made])
+        room.take(turns[-1])
+        at = turn.stored.previous
+    items = [item for turn_items in reversed(turns) for item in turn_items]
+    return _Chain(items, len(turns), since)
 
-    async def _learn(self, token: str, known: dict[str, msgspec.Raw], room: _Room) -> None:
-        """Take all items that are kept with one response."""
-        stream = await self._hub.find(items_name(token))
-        turn = None if stream is None else await self._read(stream)
-        if turn is not None:
-            items = [*turn.given, *turn.made]
-            room.take(items)
-            for item in items:
-                known.setdefault(*item)
 
-    async def _find(self, response: str) -> str | None:
-        return await self._hub.find(name_of(response)) if is_response_id(response) else None
+async def _replace(
+    streams: OwnedStreams,
+    own: list[msgspec.Raw],
+    *,
+    known: dict[str, msgspec.Raw],
+    room: _Room,
+) -> list[msgspec.Raw]:
+    """Put items in the place of references to them, the last of which tells most."""
+    asked: set[str] = set()
+    for at in range(len(own) - 1, -1, -1):
+        item = find_reference(own[at])
+        if item is None:
+            continue
+        token = token_of(item)
+        if item not in known and token is not None and token not in asked:
+            asked.add(token)
+            if len(asked) > MAX_REFERRED:
+                raise RequestError(
+                    "invalid_request",
+                    f"input: it refers to items of more than {MAX_REFERRED} responses; "
+                    "send the items themselves",
+                )
+            await _learn(streams, token, known=known, room=room)
+        if item not in known:
+            raise _no_item(item)
+        own[at] = known[item]
+    return own
 
-    async def _read(self, stream: str) -> _Turn | None:
-        """Read what is kept of a response; None where it is not stored, or no longer."""
-        try:
-            stored = unpack(await self._hub.request(stream))
-            if stored is None:
-                return None
-            result = render_result(stream, await self._hub.events(stream))
-            state = await self._hub.state(stream)
-        except RequestError:  # it has gone just now
+
+async def _learn(
+    streams: OwnedStreams, token: str, *, known: dict[str, msgspec.Raw], room: _Room
+) -> None:
+    """Take all items that are kept with one response."""
+    stream = await streams.find(items_name(token))
+    turn = None if stream is None else await _read(stream)
+    if turn is not None:
+        items = [*turn.given, *turn.made]
+        room.take(items)
+        for item in items:
+            known.setdefault(*item)
+
+
+async def _find(streams: OwnedStreams, response: str) -> OwnedStream | None:
+    return await streams.find(name_of(response)) if is_response_id(response) else None
+
+
+async def _read(stream: OwnedStream) -> _Turn | None:
+    """Read what is kept of a response; None where it is not stored, or no longer."""
+    try:
+        stored = unpack((await stream.record()).request)
+        if stored is None:
             return None
-        given = [
-            *name_items(stream, stored.carried or [], letter="c"),
-            *name_items(stream, read_input(stored.input), letter="i"),
-        ]
-        made = [Item(item["id"], encode_item(item)) for item in result["output"]]
-        return _Turn(stored, given, made, result["status"], state.ended_at)
+        result = render_result(stream.id, await stream.events())
+        state = await stream.look()
+    except RequestError:  # it has gone just now
+        return None
+    given = [
+        *name_items(stream.id, stored.carried or [], letter="c"),
+        *name_items(stream.id, read_input(stored.input), letter="i"),
+    ]
+    made = [Item(item["id"], encode_item(item)) for item in result["output"]]
+    return _Turn(stored, given, made, result["status"], state.ended_at)
 
 
 def _pack(head: Head, stored: Stored) -> bytes:

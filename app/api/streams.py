@@ -11,6 +11,7 @@ from starlette.routing import Route
 from app.admission import address_of
 from app.api.paths import root_of
 from app.api.policy import Policy
+from app.api.principal import streams_of
 from app.api.query import read_query
 from app.api.response import last_event_id, read_from
 from app.dialects.front import Front, parse_frame_id
@@ -18,7 +19,7 @@ from app.dialects.fronts import FRONTS
 from app.dialects.native import Timings, render_result
 from app.errors import RequestError, ServiceError
 from app.events import StreamEnd
-from app.hub import Hub
+from app.hub import Hub, OwnedStream
 
 CURSORS: Final = (
     "after",
@@ -60,7 +61,7 @@ class Streams:
             raise RequestError("invalid_request", "from=snapshot is for the native format only")
         try:
             address = address_of(request.scope.get("client"))
-            reader, _ = await self._hub.attach(stream, address)
+            reader, _ = (await streams_of(self._hub, request).get(stream)).attach(address)
             # A reader that has a cursor has had its snapshot.
             return await read_from(
                 reader,
@@ -81,7 +82,7 @@ class Streams:
 
     async def show(self, request: Request) -> Response:
         """Return the stream so far as one JSON object, with a tag once it has ended."""
-        body, ended = await self._state(request.path_params["stream"])
+        body, ended = await _show(await self._find(request))
         if not ended:
             return _json(body)
         # Of the bytes: another version of the relay may write the same stream otherwise.
@@ -92,26 +93,29 @@ class Streams:
 
     async def cancel(self, request: Request) -> Response:
         """Stop the generation; doing it twice, or too late, changes nothing."""
-        stream = request.path_params["stream"]
-        await self._hub.cancel(stream)
-        body, _ = await self._state(stream)
+        await (await self._find(request)).cancel()
+        body, _ = await _show(await self._find(request))
         return _json(body, status_code=202)
 
     async def delete(self, request: Request) -> Response:
         """Stop the generation and forget what it said."""
-        await self._hub.delete(request.path_params["stream"])
+        await (await self._find(request)).delete()
         return Response(status_code=204, headers=NO_STORE)
 
-    async def _state(self, stream: str) -> tuple[bytes, bool]:
-        """Return the stream so far as JSON, and whether it has ended."""
-        state = await self._hub.state(stream)
-        events = await self._hub.events(stream)
-        if not state.ended and events and isinstance(events[-1], StreamEnd):
-            state = await self._hub.state(stream)
-        timings = Timings(round(state.started_at, 3), state.ended_at and round(state.ended_at, 3))
-        last = state.last if state.kept is not None and len(events) > state.kept else None
-        result = render_result(stream, events, timings=timings, last=last)
-        return msgspec.json.encode(result), state.ended
+    async def _find(self, request: Request) -> OwnedStream:
+        return await streams_of(self._hub, request).get(request.path_params["stream"])
+
+
+async def _show(stream: OwnedStream) -> tuple[bytes, bool]:
+    """Return the stream so far as JSON, and whether it has ended."""
+    state = stream.state
+    events = await stream.events()
+    if not state.ended and events and isinstance(events[-1], StreamEnd):
+        state = await stream.look()
+    timings = Timings(round(state.started_at, 3), state.ended_at and round(state.ended_at, 3))
+    last = state.last if state.kept is not None and len(events) > state.kept else None
+    result = render_result(stream.id, events, timings=timings, last=last)
+    return msgspec.json.encode(result), state.ended
 
 
 def _json(body: bytes, *, status_code: int = 200, **headers: str) -> Response:

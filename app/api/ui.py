@@ -7,13 +7,14 @@ from starlette.routing import Route
 from app.admission import address_of
 from app.api.paths import root_of
 from app.api.policy import Policy
+from app.api.principal import streams_of
 from app.api.problems import failure
 from app.api.response import read_from
 from app.dialects.ui.body import name_of
 from app.dialects.ui.front import FRONT
 from app.errors import RelayError
 from app.events import StreamStart
-from app.hub import Hub
+from app.hub import Hub, OwnedStream
 
 
 class Chats:
@@ -29,10 +30,10 @@ class Chats:
         if stream is None:
             return _nothing()
         try:
-            if await self._continues(stream) and (await self._hub.state(stream)).ended:
+            if stream.state.ended and await _continues(stream):
                 return _nothing()
             address = address_of(request.scope.get("client"))
-            reader, _ = await self._hub.attach(stream, address)
+            reader, _ = stream.attach(address)
             retry_ms = self._policy.retry(spread=self._hub.draining)
             return await read_from(
                 reader,
@@ -50,22 +51,23 @@ class Chats:
         stream = await self._find(request)
         if stream is not None:
             try:
-                await self._hub.cancel(stream)
+                await stream.cancel()
             except RelayError as error:
                 return failure(FRONT, error, request)
         return _nothing()
 
-    async def _continues(self, stream: str) -> bool:
-        """Tell whether the stream was added to a message that the page had already.
+    async def _find(self, request: Request) -> OwnedStream | None:
+        return await streams_of(self._hub, request).find(name_of(request.path_params["chat"]))
 
-        The client forgets what stood before it in that message when it is sent again.
-        """
-        events = await self._hub.events(stream)
-        start = events[0] if events else None
-        return isinstance(start, StreamStart) and bool((start.labels or {}).get("message_id"))
 
-    async def _find(self, request: Request) -> str | None:
-        return await self._hub.find(name_of(request.path_params["chat"]))
+async def _continues(stream: OwnedStream) -> bool:
+    """Tell whether the stream was added to a message that the page had already.
+
+    The client forgets what stood before it in that message when it is sent again.
+    """
+    events = await stream.read_start()
+    start = events[0] if events else None
+    return isinstance(start, StreamStart) and bool((start.labels or {}).get("message_id"))
 
 
 def _nothing() -> Response:

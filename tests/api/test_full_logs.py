@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from app.dialects.openai_responses.body import MAX_ECHO
+from app.eventlog import read_all
+from app.events import StreamStart
 from tests.api.test_admission import until
 from tests.redis_server import redis_server
 from tests.serving import HELLO, serve_relay
@@ -56,8 +58,10 @@ async def test_an_id_of_255_characters_is_told_again():
 
 
 async def kept_bytes(relay: Any, reply: Any) -> int:
-    events = await relay.hub.events(reply.headers["stream-id"])
-    return len(json.dumps(events[0].labels or {}))
+    events = await read_all(relay.hub._log, reply.headers["stream-id"])
+    start = events[0]
+    assert isinstance(start, StreamStart)
+    return len(json.dumps(start.labels or {}))
 
 
 async def test_a_response_says_again_what_is_not_too_much():

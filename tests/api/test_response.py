@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from app.api.response import count_frames
 from app.dialects.fronts import FRONTS
+from app.eventlog import LogState
 from app.eventlog.memory import MemoryLog
 from app.events import Event, StreamStart, TextDelta, TextStart
 from app.hub import Reader
@@ -15,7 +16,8 @@ EVENTS: list[Event] = [StreamStart("st_1", "m", 1), TextStart(0), *[TextDelta(0,
 class FullReader(Reader):
     def __init__(self) -> None:
         log = MemoryLog(retention_s=1, max_bytes=1, max_stream_bytes=1, max_stream_events=1)
-        super().__init__("st_1", log, lambda *_: None, drain=asyncio.sleep)
+        state = LogState(0, ended=False)
+        super().__init__("st_1", log, lambda *_: None, drain=asyncio.sleep, found=state)
 
     async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
         return EVENTS

@@ -9,6 +9,8 @@ import httpx2
 import openai
 import pytest
 
+from app.hub import OwnedStream, OwnedStreams
+from app.principal import ANYONE
 from tests.api.test_openai_responses import HI, PATH, serve
 from tests.serving import Relay, serve_relay
 from tests.upstream import (
@@ -270,8 +272,9 @@ async def test_response_that_has_not_ended_well_is_not_gone_on_from():
         assert "it is cancelled" in answer.json()["error"]["message"]
         upstream.script = reply("400 Bad", "{}")
         failed = await client.responses.create(model=M, input="a", background=True)
-        stream = await relay.hub.find(f"response:{failed.id}")
-        await relay.client.get(f"/v1/streams/{stream}/events")  # to its end
+        stream = await relay.hub.streams_of(ANYONE).find(f"response:{failed.id}")
+        assert stream is not None
+        await relay.client.get(f"/v1/streams/{stream.id}/events")  # to its end
         answer = await ask(relay, previous_response_id=failed.id)
         assert "it is failed" in answer.json()["error"]["message"]
 
@@ -334,20 +337,20 @@ async def test_long_conversation_is_kept_in_pieces(monkeypatch):
         assert 139 == len(said(upstream))
         sizes = []
         for response in ids:
-            stream = await relay.hub.find(f"response:{response}")
+            stream = await relay.hub.streams_of(ANYONE).find(f"response:{response}")
             assert stream is not None
-            sizes.append(len(await relay.hub.request(stream)))
+            sizes.append(len((await stream.record()).request))
 
         assert 2 == sum(size > 10_000 for size in sizes)
         assert max(sizes[:32]) < 1_500
         looked: list[str] = []
-        find = relay.hub.find
+        find = OwnedStreams.find
 
-        async def look(name: str) -> str | None:
+        async def look(streams: OwnedStreams, name: str) -> OwnedStream | None:
             looked.append(name)
-            return await find(name)
+            return await find(streams, name)
 
-        monkeypatch.setattr(relay.hub, "find", look)
+        monkeypatch.setattr(OwnedStreams, "find", look)
         assert 200 == (await ask(relay, input="more", previous_response_id=ids[-1])).status_code
         assert 0 < len(looked) <= 32
         assert 139 == len(await list_all(relay, ids[-1]))
@@ -412,11 +415,10 @@ async def test_request_that_refers_to_nothing_costs_no_look_up(monkeypatch):
         upstream.script = HI
         looked: list[str] = []
 
-        async def find(name: str) -> str | None:
+        async def find(streams: OwnedStreams, name: str) -> None:
             looked.append(name)
-            return None
 
-        monkeypatch.setattr(relay.hub, "find", find)
+        monkeypatch.setattr(OwnedStreams, "find", find)
         assert 200 == (await ask(relay)).status_code
         assert [] == looked
         turn = [{"type": "item_reference", "id": f"msg_{'x' * 22}_{n}"} for n in range(50)]

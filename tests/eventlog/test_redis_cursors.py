@@ -139,7 +139,8 @@ class World:
         for comes_back in (True, False):
             try:
                 if comes_back:
-                    reader = Reader(STREAM, log, lambda *_: None, drain=asyncio.sleep)
+                    state = await log.state(STREAM)
+                    reader = Reader(STREAM, log, lambda *_: None, drain=asyncio.sleep, found=state)
                     await read_from(reader, NATIVE, cursor, policy=POLICY, retry_ms=0)
                 rest = await self._read_on(log, cursor)
             except RelayError:

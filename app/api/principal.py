@@ -1,0 +1,16 @@
+"""Who makes a request, and which streams it reaches: the only way from a route to a stream."""
+
+from starlette.requests import Request
+
+from app.hub import Hub, OwnedStreams
+from app.principal import ANYONE, Principal
+
+
+def principal_of(request: Request) -> Principal:
+    """Return who makes a request: anyone, as long as there is no identity."""
+    return ANYONE
+
+
+def streams_of(hub: Hub, request: Request) -> OwnedStreams:
+    """Return the streams of whoever makes a request."""
+    return hub.streams_of(principal_of(request), request_id=request.scope.get("request_id", ""))
