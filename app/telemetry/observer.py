@@ -162,9 +162,10 @@ class Observers(Observer):
     def __init__(self, observers: Sequence[Observer] = ()) -> None:
         self._told: dict[str, list[Callable[[Any], None]]] = {
             method: [
-                getattr(observer, method)
+                tell
                 for observer in observers
-                if getattr(type(observer), method) is not getattr(Observer, method)
+                if getattr(tell := getattr(observer, method), "__func__", None)
+                is not getattr(Observer, method)
             ]
             for method in vars(Observer)
             if not method.startswith("_")

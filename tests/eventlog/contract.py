@@ -12,6 +12,7 @@ import pytest
 
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
+from app.eventlog.lost import LostStream
 from app.eventlog.record import StreamRecord, scoped
 from app.events import Event, StreamEnd, StreamStart, TextDelta
 from tests.eventlog.creating import create
@@ -465,6 +466,45 @@ async def test_keys_and_names_are_those_of_their_owner(event_log):
 
     assert None is await event_log.find(scoped("a", "a chat"))
     assert "st_1" == await event_log.find(scoped("", "a chat")) == await event_log.find("a chat")
+
+
+def telling(event_log) -> list[tuple[str, LostStream | None]]:
+    """Give the list of what a log tells of ends, in order; of two that share it, what both do."""
+    told: list[tuple[str, LostStream | None]] = []
+    for log in {getattr(event_log, "_there", event_log), getattr(event_log, "_here", event_log)}:
+        log.on_ended(lambda stream, lost: told.append((stream, lost)))
+    return told
+
+
+async def test_end_is_told_once_and_nothing_else(event_log):
+    told = telling(event_log)
+    await create(event_log, "st_1")
+    await event_log.append("st_1", [START, *deltas("a")])
+    await create(event_log, "st_2")
+    await event_log.append("st_2", [START, END])
+    assert [("st_2", None)] == told
+    await event_log.append("st_1", [END])
+    with pytest.raises(ValueError, match="has ended"):
+        await event_log.append("st_1", [END])
+    await event_log.delete("st_1")
+
+    assert [("st_2", None), ("st_1", None)] == told
+
+
+async def test_stream_that_is_removed_while_it_runs_has_ended_by_that(event_log):
+    told = telling(event_log)
+    for stream, events in (("st_1", [START, *deltas("a")]), ("st_2", [])):
+        await create(event_log, stream, owner="o", request_id="r", request=b"asked")
+        await event_log.append(stream, events)
+    for stream in ("st_2", "st_1"):  # the former had not begun
+        await event_log.delete(stream)
+    await asyncio.sleep(0.05)
+
+    ((stream, lost),) = told
+    assert lost is not None
+    assert "st_1" == stream == lost.record.id
+    assert ("o", "r", b"") == (lost.record.owner, lost.record.request_id, lost.record.request)
+    assert ("cancelled", 2) == (lost.end.status, lost.events)
 
 
 async def test_request_of_another_stream_with_the_key_is_not_kept(event_log):

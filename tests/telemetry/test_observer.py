@@ -1,0 +1,83 @@
+"""Observers of streams: each is told of everything, and none harms a stream or another."""
+
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from app.errors import RequestError
+from app.eventlog.record import StreamRecord
+from app.telemetry.observer import Observer, Observers, Refused
+from tests.serving import chat, serve_relay
+from tests.upstream import head, send, serve_upstream
+
+METHODS = (
+    *("started", "attempt_failed", "committed", "first_event", "ended"),
+    *("refused", "reader_joined", "reader_left"),
+)
+HI = 'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
+DONE = 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+class Noting(Observer):
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+        for method in METHODS:
+            setattr(self, method, lambda what, method=method: self.told.append((method, what)))
+
+
+class Broken(Observer):
+    def started(self, record: StreamRecord) -> None:
+        raise ArithmeticError("a bug")
+
+    def refused(self, refused: Refused) -> None:
+        raise ArithmeticError("another")
+
+
+class Silent(Observer):
+    """Wants to hear nothing."""
+
+
+def test_what_an_observer_raises_reaches_nobody_and_is_logged_once_a_method():
+    noting = Noting()
+    observers = Observers([Broken(), noting, Silent()])
+    record = StreamRecord("st_1")
+    refused = Refused("", "r", None, RequestError("invalid_request", "no"))
+    with capture_logs() as lines:
+        for _ in range(3):
+            observers.started(record)
+            observers.refused(refused)
+
+    assert [("started", record), ("refused", refused)] * 3 == noting.told
+    found = [(line["observer"], line["method"], line["log_level"]) for line in lines]
+    assert [("Broken", "started", "error"), ("Broken", "refused", "error")] == found
+
+
+async def test_observer_is_told_of_a_stream_in_order_and_of_its_request():
+    noting = Noting()
+    async with serve_upstream() as upstream, serve_relay(upstream, attempts=2) as relay:
+        relay.hub._observer = Observers([Broken(), noting])
+        scripts = [[head("503 Busy"), send("{}")], [head(), send(HI), send(DONE)]]
+        upstream.script = scripts[0]
+
+        class Next(Observer):
+            def attempt_failed(self, failed: object) -> None:
+                upstream.script = scripts[1]
+
+        relay.hub._observer = Observers([Broken(), noting, Next()])
+        relay.client.headers["x-request-id"] = "request-1"
+        await chat(relay, model="openai/m")
+        reply = await relay.client.post("/v1/chat", json={"messages": [], "model": "nope"})
+        assert reply.status_code >= 400
+
+    told = [method for method, _ in noting.told if not method.startswith(("reader", "refused"))]
+    assert ["started", "attempt_failed", "committed", "first_event", "ended"] == told
+    what = dict(noting.told)
+    assert {"request-1"} == {
+        what[method].record.request_id
+        for method in ("attempt_failed", "committed", "first_event", "ended")
+    } | {what["started"].request_id}
+    assert ("completed", 2, False) == (
+        *(what["ended"].status, what["ended"].attempt),
+        what["ended"].lost,
+    )
+    assert (1, 0) == (what["reader_joined"].readers, what["reader_left"].readers)
