@@ -125,7 +125,7 @@ async def _serve(
         on_listening=on_listening,
         drain=lambda: hub.drain(settings.drain_s),
         # A signal may come from the parent's terminal or supervisor too, for each process.
-        hasten=(lambda: None) if link else hub.hasten,
+        hasten=(lambda: None) if link else hub.stop_now,
     )
     if link is not None:
         obey = partial(_obey, link, server, hub, all_stop)
@@ -149,7 +149,7 @@ def _obey(link: socket.socket, server: Server, hub: Hub, all_stop: asyncio.Event
     all_stop.set()
     server.stop()
     if HASTEN in said or not said:
-        hub.hasten()
+        hub.stop_now()
     if not said:
         asyncio.get_running_loop().remove_reader(link)
 

@@ -147,7 +147,7 @@ class Reader:
         return self._log.follow(self.stream, after, follower)
 
     def unfollow(self, follower: Follower) -> None:
-        """Tell it no more."""
+        """Tell it no more. Unknown followers are ignored."""
         self._log.unfollow(self.stream, follower)
 
     async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
@@ -622,7 +622,7 @@ class Hub:
         if not self.draining:
             await self.drain(drain_s)
 
-    def hasten(self) -> None:
+    def stop_now(self) -> None:
         """Cut a running `drain` short."""
         self._drained.set()
 
@@ -652,7 +652,7 @@ class Hub:
             run.relay.stop("interrupted", shut_down())
         if runs:
             await asyncio.wait([run.task for run in runs], timeout=STOP_S)
-        self._log.send_away()
+        self._log.release_remote_readers()
 
     def _attach(self, stream: str, state: LogState, address: str) -> Opened:
         self.admission.check_readers(address)
@@ -675,7 +675,7 @@ class Hub:
         run = self._runs.get(stream)
         if run is None:
             if not before:
-                self._log.attend(stream)
+                self._log.readers_here(stream)
             return Opened(reader, None)
         if run.timer is not None:
             run.timer.cancel()
@@ -689,7 +689,7 @@ class Hub:
         if self._readers[stream]:
             return
         del self._readers[stream]
-        self._log.leave(stream)
+        self._log.readers_gone(stream)
         run = self._runs.get(stream)
         if run is not None and run.linger_s is not None:
             self._linger(run, run.linger_s if linger_s is None else linger_s)
@@ -706,7 +706,7 @@ class Hub:
         """Cancel a stream that nobody has read for its time, in other processes either."""
         stream = run.relay.stream
         try:
-            left_s = linger_s + await self._log.attended_s(stream)
+            left_s = linger_s + await self._log.reader_lease_s(stream)
         except RelayError:
             left_s = min(linger_s, ASK_AGAIN_S)
         if stream in self._readers:

@@ -1,246 +1,37 @@
-"""The append-only log of each stream, read by cursor.
-
-A cursor is the number of the last event its reader has seen, 0 at the start. Live reading
-and reading again are the same call. A log never changes behind a cursor: events are only
-added, and nothing is added after a `stream.end`. Events are numbered from 1, without a gap but
-for the one before an `Ending`.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
-
-from app.errors import RequestError
-from app.eventlog.lost import OnEnded
-from app.eventlog.record import Scoped, StreamRecord
-from app.events import Event, StreamEnd
-
-Follower = Callable[[Sequence[Event]], None]
-"""Is told of what is appended, batch by batch, at once: it must neither wait nor raise.
-
-Nothing means that the stream has been removed."""
-
-PAGE = 1000
-"""How many events `read` gives at once, unless told otherwise."""
-
-
-STRIDE = 10**8
-"""More events than a stream can have, and more frames than they make in any dialect."""
-
-
-class Ending(list[Event]):
-    """Events by which another process has ended a stream for a producer that was lost.
-
-    Readers of that producer may have seen more events than were kept, and those have numbers.
-    So that no number means two things, the end of a stream of which n were kept begins with
-    the number (n + 1) * STRIDE + n + 1 and counts from there.
-    """
-
-    def __init__(self, events: Iterable[Event], *, after: int) -> None:
-        super().__init__(events)
-        self.after = after
-        """The number before that of the first event."""
-
-
-def before_ending(kept: int) -> int:
-    """Return the number before that of the first event of an `Ending`, if so many were kept."""
-    return (kept + 1) * STRIDE + kept
-
-
-def cursor_after(after: int, events: Sequence[Event]) -> int:
-    """Return the cursor of a reader that has read these events after a cursor."""
-    return (events.after if isinstance(events, Ending) else after) + len(events)
-
-
-class LogUnusable(Exception):
-    """The place of the log cannot be used; the text is one line that says what to do."""
-
-
-class StreamExpired(RequestError):
-    """The stream was there, and has been removed."""
-
-    def __init__(self, message: str, *, owner: str) -> None:
-        super().__init__("stream_expired", message)
-        self.owner = owner
-        """Whose it was, as far as that is remembered."""
-
-
-class LogState(NamedTuple):
-    last: int
-    """The number of the last event; 0 for an empty log."""
-    ended: bool
-    """Whether the last event is the `stream.end`."""
-    started_at: float = 0.0
-    """When the log was created, in unix seconds."""
-    ended_at: float | None = None
-    """When the `stream.end` was added, in unix seconds."""
-    kept: int | None = None
-    """The producer's last event, where the stream has an `Ending`: more may have been seen."""
-    settled: bool = True
-    """Whether there are no later events that are known elsewhere and on their way here."""
-    owner: str = ""
-    """Whose the stream is; "" without identity."""
-
-
-class Claim(NamedTuple):
-    """What an idempotency key stands for."""
-
-    stream: str
-    digest: str
-    """Of the body that the stream was asked for with."""
-
-
-class EventLog(Protocol):
-    """Where streams are kept.
-
-    Every call that names a stream raises `RequestError`: `not_found` where there never was
-    such a stream, `stream_expired` where it has been removed. Every call may raise
-    `ServiceError`: `internal` where the events are kept elsewhere and that place fails.
-    """
-
-    async def open(self) -> None:
-        """Make ready; nothing else may be called before.
-
-        Raises:
-            LogUnusable: the place of the log cannot be used.
-        """
-
-    async def close(self) -> None:
-        """Write what waits and let go; nothing else may be called afterwards."""
-
-    def healthy(self) -> bool:
-        """Tell whether events can be kept: False from a failed write to the next that is done.
-
-        A full log is not a failing one: it refuses streams, and serves those that it has.
-        Where nothing is written by others, the log tries it every minute at least.
-        """
-
-    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
-        """Open an empty log, and bind an idempotency key to its stream; give that claim.
-
-        A key that is bound to a stream which is kept stays so, unless that is `over`, which has
-        ended: its claim is given, and no log is opened. Of many calls with one key, at once or
-        not, one opens a log.
-
-        A stream with a key is found again by it as soon as `append` has added its first event,
-        however its process ends. Until then it may be removed for a process that is lost, or
-        that the log cannot hear: `append` then raises, and the key is free.
-
-        The record counts among the bytes of the log and goes with the stream.
-
-        Raises:
-            ServiceError: `overloaded`, all room is taken by streams that still run, or the
-                place of the log cannot be reached. The key can be used again.
-        """
-
-    async def claimed(self, key: Scoped) -> Claim | None:
-        """Give what a key is bound to; None if to nothing that is kept."""
-
-    async def record(self, stream: str) -> StreamRecord:
-        """Return what the stream was created with."""
-
-    async def name(self, name: Scoped, stream: str) -> None:
-        """Let a stream be found by a name, whatever other stream had it before.
-
-        It has the name as long as it is kept.
-        """
-
-    async def find(self, name: Scoped) -> str | None:
-        """Give the stream that has a name; None where none that is kept has it."""
-
-    def push(self, stream: str, events: Sequence[Event]) -> bool:
-        """Do what `append` does, within the call, if nothing has to be waited for.
-
-        False, and nothing is added, where something has, or where `append` would raise.
-        """
-
-    async def append(self, stream: str, events: Sequence[Event]) -> None:
-        """Add events at the end and wake the readers.
-
-        All are added or, when this raises, none. A call that is cancelled adds them all
-        the same, before those of any later call.
-
-        Raises:
-            ServiceError: `overloaded`, the stream is as long as a stream may be; events
-                that end in a `stream.end` are taken even then.
-            ServiceError: `internal`, the place of the log took none; if they end in a
-                `stream.end`, the log may have ended the stream as interrupted instead.
-            ValueError: the stream has ended.
-        """
-
-    async def read(
-        self, stream: str, after: int, *, timeout_s: float, limit: int = PAGE
-    ) -> Sequence[Event]:
-        """Give the events after the cursor, at most `limit` of them.
-
-        Waits up to `timeout_s` seconds for the first one. Empty when none came, and at once
-        when the stream has ended and the cursor is at its end. The events of an `Ending` are
-        given as one, and never together with those before it.
-
-        Raises:
-            RequestError: `conflict`, the cursor names an event that was lost.
-        """
-
-    def follow(self, stream: str, after: int, follower: Follower) -> bool:
-        """Tell a follower of all events after the cursor, as they are appended.
-
-        False, and nothing is told, unless the cursor is at the end of a stream that goes on
-        in this process: whoever is behind, or elsewhere, reads.
-        """
-
-    def unfollow(self, stream: str, follower: Follower) -> None:
-        """Tell a follower no more; one that there is not, or no longer, does no harm."""
-
-    async def state(self, stream: str) -> LogState:
-        """Tell how far the log goes."""
-
-    async def delete(self, stream: str) -> None:
-        """Forget the stream and the keys that are bound to it."""
-
-    def on_ended(self, ended: OnEnded) -> None:
-        """Have this told of every stream whose `stream.end` this process has put in its place.
-
-        Once for each, over all processes that share the log: of its own streams, with None, and
-        of those that it has ended for producers that were lost, when the log is opened too. To
-        be called before that. A stream of which the log has no event did not begin: it is not
-        told of. One that is removed while it runs has ended by that.
-        """
-
-    # Processes that share a log tell each other by it; one that has it alone hears nothing.
-
-    def on_stop(self, stop: Callable[[str], None]) -> None:
-        """Have this told of every stream that is to be produced here no more.
-
-        Somebody asked for its end in another process, or has ended or removed it there.
-        """
-
-    async def ask_stop(self, stream: str) -> None:
-        """Have a running stream stopped by the process that produces it, which takes a moment."""
-
-    def attend(self, stream: str) -> None:
-        """Say that a stream of another process has readers here, until `leave`."""
-
-    def leave(self, stream: str) -> None:
-        """Say that it has none."""
-
-    async def attended_s(self, stream: str) -> float:
-        """Tell for how many seconds yet a stream has readers in other processes, for sure.
-
-        Below zero: for how long it has had none.
-        """
-
-    def send_away(self) -> None:
-        """Let nobody wait here any longer for streams of other processes: this one stops."""
-
-
-async def read_all(event_log: EventLog, stream: str, *, ending: bool = True) -> list[Event]:
-    """Give all events so far, without waiting; on request without an `Ending`."""
-    events: list[Event] = []
-    after = 0
-    while page := await event_log.read(stream, after, timeout_s=0):
-        if isinstance(page, Ending) and not ending:
-            break
-        events += page
-        after = cursor_after(after, page)
-        if isinstance(page[-1], StreamEnd):
-            break
-    return events
+"""The append-only log of each stream; `contract` says what a log does."""
+
+from app.eventlog.contract import (
+    PAGE,
+    STRIDE,
+    Claim,
+    Ending,
+    EventLog,
+    Events,
+    Follower,
+    LogState,
+    LogUnusable,
+    NamesAndKeys,
+    Peers,
+    StreamExpired,
+    before_ending,
+    cursor_after,
+    read_all,
+)
+
+__all__ = [
+    "PAGE",
+    "STRIDE",
+    "Claim",
+    "Ending",
+    "EventLog",
+    "Events",
+    "Follower",
+    "LogState",
+    "LogUnusable",
+    "NamesAndKeys",
+    "Peers",
+    "StreamExpired",
+    "before_ending",
+    "cursor_after",
+    "read_all",
+]

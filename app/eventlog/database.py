@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from app.eventlog import Claim, LogState, LogUnusable
+from app.eventlog.contract import Claim, LogState, LogUnusable
 from app.eventlog.lost import REMOVED, UNREADABLE, LostStream, Passing
 from app.eventlog.record import StreamRecord, unpack_record
 from app.eventlog.recovery import LOST, ending_of

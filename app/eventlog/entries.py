@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import Follower, LogState, StreamExpired
+from app.eventlog.contract import Follower, LogState, StreamExpired
 from app.eventlog.lost import LostStream, Passing
 from app.eventlog.record import StreamRecord
 from app.events import (

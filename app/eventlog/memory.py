@@ -1,14 +1,14 @@
 """The log in this process's memory: the default, gone with the process."""
 
-import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from app.errors import ServiceError
-from app.eventlog import PAGE, Claim, Follower, LogState
+from app.eventlog.contract import PAGE, Claim, Follower, LogState
 from app.eventlog.entries import Entries, Entry, expired, unknown
 from app.eventlog.lost import REMOVED, OnEnded
+from app.eventlog.no_peers import NoPeers
 from app.eventlog.record import Scoped, StreamRecord
 from app.events import Event
 
@@ -16,7 +16,7 @@ REMEMBERED_IDS = 10_000
 """How many removed streams are still told from unknown ones (about 150 bytes each)."""
 
 
-class MemoryLog:
+class MemoryLog(NoPeers):
     """An `EventLog` in memory.
 
     Streams that have ended are kept for `retention_s` seconds. When all streams together
@@ -138,24 +138,6 @@ class MemoryLog:
 
     def on_ended(self, ended: OnEnded) -> None:
         self._on_ended = ended
-
-    def on_stop(self, stop: Callable[[str], None]) -> None:
-        pass  # there is no other process
-
-    async def ask_stop(self, stream: str) -> None:
-        pass
-
-    def attend(self, stream: str) -> None:
-        pass
-
-    def leave(self, stream: str) -> None:
-        pass
-
-    async def attended_s(self, stream: str) -> float:
-        return -math.inf
-
-    def send_away(self) -> None:
-        pass
 
     def _find(self, stream: str) -> Entry:
         entry = self._entries.find(stream)

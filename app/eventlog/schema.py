@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from app.eventlog import LogUnusable
+from app.eventlog.contract import LogUnusable
 from app.eventlog.record import StreamRecord, pack_record
 
 log = structlog.get_logger("seseragi.eventlog")

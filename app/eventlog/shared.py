@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 
 from app.errors import RelayError, ServiceError
-from app.eventlog import PAGE, Claim, Follower, LogState
+from app.eventlog.contract import PAGE, Claim, Follower, LogState
 from app.eventlog.database import EndedLost, Gone, Row
 from app.eventlog.feed import Feed
 from app.eventlog.record import StreamRecord
@@ -175,24 +175,24 @@ class SharedSqliteLog(SqliteLog):
     async def ask_stop(self, stream: str) -> None:
         await self._write(partial(self._database.ask_stop, stream))
 
-    def attend(self, stream: str) -> None:
+    def readers_here(self, stream: str) -> None:
         if self._feed.find(stream) is not None:  # it runs elsewhere: whoever reads has asked
             self._attended.add(stream)
-            self._writer.submit(partial(self._database.attend, stream), _whatever)
+            self._writer.submit(partial(self._database.readers_here, stream), _whatever)
 
-    def leave(self, stream: str) -> None:
+    def readers_gone(self, stream: str) -> None:
         if stream in self._attended:
             self._attended.remove(stream)
-            leave = partial(self._database.leave, stream, now=self._wall())
-            self._writer.submit(leave, _whatever)
+            gone = partial(self._database.readers_gone, stream, now=self._wall())
+            self._writer.submit(gone, _whatever)
 
-    async def attended_s(self, stream: str) -> float:
+    async def reader_lease_s(self, stream: str) -> float:
         left_at = await self._read(partial(self._database.left_at, stream))
         return max(
             (ATTENDED_S if at is None else at - self._wall() for at in left_at), default=-math.inf
         )
 
-    def send_away(self) -> None:
+    def release_remote_readers(self) -> None:
         self._stopping = True
         self._feed.stop_all()
 

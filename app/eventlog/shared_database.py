@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from app.eventlog import LogUnusable
+from app.eventlog.contract import LogUnusable
 from app.eventlog.database import ROW, Database, EndedLost, Gone, Row, TailRow
 from app.eventlog.lost import LostStream
 from app.eventlog.presence import Presence, clear
@@ -194,11 +194,11 @@ class SharedDatabase(Database):
         self._execute("DELETE FROM notes WHERE process = ?", (self.process,))
         return notes
 
-    def attend(self, id: str) -> None:
+    def readers_here(self, id: str) -> None:
         """Note that a stream of another process has readers in this one."""
         self._execute("INSERT OR REPLACE INTO attended VALUES (?, ?, NULL)", (id, self.process))
 
-    def leave(self, id: str, *, now: float) -> None:
+    def readers_gone(self, id: str, *, now: float) -> None:
         """Note that it has none any more."""
         self._execute(
             "UPDATE attended SET left_at = ? WHERE stream = ? AND process = ?",

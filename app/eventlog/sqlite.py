@@ -8,7 +8,6 @@ idempotency key has begun a stream).
 
 import asyncio
 import contextlib
-import math
 import sqlite3
 import time
 from collections import deque
@@ -21,10 +20,11 @@ import msgspec
 import structlog
 
 from app.errors import RelayError, RequestError, ServiceError
-from app.eventlog import PAGE, Claim, Follower, LogState
+from app.eventlog.contract import PAGE, Claim, Follower, LogState
 from app.eventlog.database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
 from app.eventlog.entries import Entries, Entry, expired, full, size_of, unknown
 from app.eventlog.lost import LostStream, OnEnded
+from app.eventlog.no_peers import NoPeers
 from app.eventlog.record import Scoped, StreamRecord, pack_record
 from app.eventlog.recovery import LOST, ending_of
 from app.eventlog.supervision import Supervisor
@@ -116,7 +116,7 @@ class _Run:
         self.filing = size
 
 
-class SqliteLog:
+class SqliteLog(NoPeers):
     """An `EventLog` in a file, for one process.
 
     Streams that have ended are kept for `retention_s` seconds. When the events in the file
@@ -306,24 +306,6 @@ class SqliteLog:
     def _tell_lost(self, lost: Sequence[LostStream]) -> None:
         for stream in lost:
             self._on_ended(stream.record.id, stream)
-
-    def on_stop(self, stop: Callable[[str], None]) -> None:
-        pass  # there is no other process
-
-    async def ask_stop(self, stream: str) -> None:
-        pass
-
-    def attend(self, stream: str) -> None:
-        pass
-
-    def leave(self, stream: str) -> None:
-        pass
-
-    async def attended_s(self, stream: str) -> float:
-        return -math.inf
-
-    def send_away(self) -> None:
-        pass
 
     async def sweep(self) -> None:
         """Take what has been kept for its time out of the file."""

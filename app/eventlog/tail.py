@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from app.eventlog import Follower
+from app.eventlog.contract import Follower
 from app.events import Event, StreamEnd
 
 HELD = 1000

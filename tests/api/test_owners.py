@@ -113,7 +113,7 @@ def test_hub_itself_names_no_stream():
 
     assert public == {
         *("streams_of", "models", "health", "readiness"),
-        *("open", "close", "drain", "hasten"),
+        *("open", "close", "drain", "stop_now"),
     }
 
 

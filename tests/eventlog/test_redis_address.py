@@ -48,7 +48,7 @@ async def test_passwords_and_users_are_taken(tmp_path):
                 assert "st_2" == await event_log.find("a chat")
                 async with opened(url, lease_s=0.3) as other:
                     reading = asyncio.create_task(other.read("st_1", 1, timeout_s=1))
-                    other.attend("st_1")
+                    other.readers_here("st_1")
                     await other.ask_stop("st_1")
                     await asyncio.sleep(0.3)
                     await event_log.append("st_1", [END])

@@ -200,17 +200,17 @@ async def test_readers_elsewhere_are_told(logs):
     first, second, _ = logs
     await create(first, "st_1")
     await first.append("st_1", HEAD)
-    assert await first.attended_s("st_1") < -1000
-    second.attend("st_1")
+    assert await first.reader_lease_s("st_1") < -1000
+    second.readers_here("st_1")
     async with asyncio.timeout(1):
-        while await first.attended_s("st_1") < 0:  # noqa: ASYNC110
+        while await first.reader_lease_s("st_1") < 0:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await asyncio.sleep(LEASE_S)
-    assert await first.attended_s("st_1") > 0
-    second.leave("st_1")
+    assert await first.reader_lease_s("st_1") > 0
+    second.readers_gone("st_1")
     await asyncio.sleep(LEASE_S + 0.1)
 
-    assert -1 < await first.attended_s("st_1") < 0
+    assert -1 < await first.reader_lease_s("st_1") < 0
 
 
 async def test_one_of_many_processes_starts_what_a_key_asks_for(logs):

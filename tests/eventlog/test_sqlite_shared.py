@@ -141,7 +141,7 @@ async def test_reader_elsewhere_is_sent_away_when_this_process_stops(path):
         await filled(there, [START])
         reading = asyncio.create_task(here.read("st_1", 1, timeout_s=60))
         await asyncio.sleep(0.05)
-        here.send_away()
+        here.release_remote_readers()
 
         assert () == tuple(await asyncio.wait_for(reading, 1))
         with pytest.raises(ServiceError, match="shutting down"):
@@ -171,16 +171,16 @@ async def test_process_hears_what_others_want_of_its_streams(path):
 async def test_readers_elsewhere_are_told_until_they_leave(path, clock):
     async with joined(path, wall=clock) as there, joined(path, wall=clock) as here:
         await filled(there, [START])
-        assert -math.inf == await there.attended_s("st_1")
+        assert -math.inf == await there.reader_lease_s("st_1")
         await here.state("st_1")
-        here.attend("st_1")
+        here.readers_here("st_1")
         await here.name("a chat", "st_1")  # behind it
-        assert await there.attended_s("st_1") > 0
-        here.leave("st_1")
+        assert await there.reader_lease_s("st_1") > 0
+        here.readers_gone("st_1")
         await here.name("a chat", "st_1")
         clock.now += 7
-        assert -7 == await there.attended_s("st_1")
-        here.attend("st_1")
+        assert -7 == await there.reader_lease_s("st_1")
+        here.readers_here("st_1")
     async with joined(path, wall=clock) as there:
         pass
 

@@ -66,7 +66,7 @@ async def outlive(first: Any, second: Any, owner: Any, method: str, error: type[
         reading = [asyncio.create_task(read_to_end(log, before)) for log in (first, second)]
         await asyncio.sleep(0.1)
         strike(owner, method, error)
-        first.attend(other)  # so that whoever looks now and then does so now
+        first.readers_here(other)  # so that whoever looks now and then does so now
         waiting = asyncio.gather(
             first.append(before, deltas("a")), create(first, during), return_exceptions=True
         )

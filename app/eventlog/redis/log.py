@@ -15,7 +15,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import PAGE, STRIDE, Claim, Follower, LogState, LogUnusable
+from app.eventlog.contract import PAGE, STRIDE, Claim, Follower, LogState, LogUnusable
 from app.eventlog.entries import Entries, Entry, expired
 from app.eventlog.lost import REMOVED, LostStream, OnEnded
 from app.eventlog.record import Scoped, StreamRecord
@@ -376,17 +376,17 @@ class RedisLog:
         if owner is not None:
             self._tell(owner.decode(), "stop", stream)
 
-    def attend(self, stream: str) -> None:
+    def readers_here(self, stream: str) -> None:
         if stream not in self._owner.runs:
-            self._tails.attend(stream)
+            self._tails.readers_here(stream)
 
-    def leave(self, stream: str) -> None:
-        self._tails.leave(stream)
+    def readers_gone(self, stream: str) -> None:
+        self._tails.readers_gone(stream)
 
-    async def attended_s(self, stream: str) -> float:
-        return (await self._pages.ask(stream, 0, 0)).attended_s
+    async def reader_lease_s(self, stream: str) -> float:
+        return (await self._pages.ask(stream, 0, 0)).reader_lease_s
 
-    def send_away(self) -> None:
+    def release_remote_readers(self) -> None:
         self._stopping = True
         self._tails.stop_all()
 

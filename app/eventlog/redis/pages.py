@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from app.eventlog import PAGE, STRIDE, Ending, before_ending
+from app.eventlog.contract import PAGE, STRIDE, Ending, before_ending
 from app.eventlog.entries import expired, unknown
 from app.eventlog.lost import UNREADABLE, LostStream, Passing
 from app.eventlog.record import StreamRecord, unpack_record
@@ -36,7 +36,7 @@ class Page(NamedTuple):
     kept: int | None
     owner: str
     lease_s: float
-    attended_s: float
+    reader_lease_s: float
     entries: Sequence[tuple[bytes, Sequence[bytes]]]
 
     @property
@@ -147,7 +147,7 @@ class Pages:
             kept=kept if kept >= 0 else None,
             owner=owner.decode(),
             lease_s=lease_ms / 1000,
-            attended_s=attended_ms / 1000,
+            reader_lease_s=attended_ms / 1000,
             entries=entries,
         )
 

@@ -10,7 +10,7 @@ field `r` has the stream's record; and `meta`, a hash of
 - `started`, `ended`: unix seconds, the latter from the `stream.end` on;
 - `last`: the number of the last event;
 - `kept`: the number of the owner's last event, where another process ended the stream. The
-  numbers of that end begin beyond whatever the owner may have shown: `app.eventlog.Ending`;
+  numbers of that end begin beyond whatever the owner may have shown: `contract.Ending`;
 - `stop`: set once somebody asked for the end;
 - `attended`: until when readers elsewhere wait for more, in ms of Redis's clock;
 - `gone`: set when the stream was removed; what is left is a mark for the late.
@@ -25,7 +25,7 @@ from the step that makes it.
 from hashlib import sha1, sha256
 from typing import NamedTuple
 
-from app.eventlog import STRIDE
+from app.eventlog.contract import STRIDE
 
 PREFIX = "seseragi:"
 
@@ -332,7 +332,7 @@ if last == 0 then
   redis.call('PEXPIRE', KEYS[1], ARGV[6])
   return 1
 end
-last = (last + 1) * STRIDE + last  -- as app.eventlog.Ending says
+last = (last + 1) * STRIDE + last  -- as app.eventlog.contract.Ending says
 for i = 7, #ARGV do
   last = last + 1
   redis.call('XADD', KEYS[2], string.format('%d-0', last), 'e', ARGV[i])

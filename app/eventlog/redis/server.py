@@ -2,7 +2,7 @@
 
 import structlog
 
-from app.eventlog import LogUnusable
+from app.eventlog.contract import LogUnusable
 from app.eventlog.redis.link import Link
 
 OLDEST = 7

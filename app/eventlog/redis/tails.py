@@ -111,12 +111,12 @@ class Tails:
         if tail is not None:
             tail.close()
 
-    def attend(self, stream: str) -> None:
-        """Say in Redis that the stream has readers here, until `leave`."""
+    def readers_here(self, stream: str) -> None:
+        """Say in Redis that the stream has readers here, until `readers_gone`."""
         self._attended[stream] = float("-inf")
         self._look_due.set()
 
-    def leave(self, stream: str) -> None:
+    def readers_gone(self, stream: str) -> None:
         self._attended.pop(stream, None)
 
     def stop_all(self) -> None:
