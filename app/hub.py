@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -291,7 +291,7 @@ class OwnedStreams:
             ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
                 the client has its share.
         """
-        with self._telling():
+        try:
             if self._hub._pseudonym in relays:
                 raise RequestError(
                     "invalid_request",
@@ -305,6 +305,9 @@ class OwnedStreams:
             except ServiceError:
                 if key is None or await self._claimed(key) is None:
                     raise
+        except RelayError as error:
+            self._refuse(error)
+            raise
 
     async def start(
         self, request: ChatRequest, terms: Terms, *, key: str | None = None, digest: str = ""
@@ -320,8 +323,11 @@ class OwnedStreams:
             ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
                 the client has its share.
         """
-        with self._telling(request.model):
+        try:
             return await self._start(request, terms, key=key, digest=digest)
+        except RelayError as error:
+            self._refuse(error, request.model)
+            raise
 
     async def _start(
         self, request: ChatRequest, terms: Terms, *, key: str | None, digest: str
@@ -434,15 +440,9 @@ class OwnedStreams:
             request=terms.request,
         )
 
-    @contextlib.contextmanager
-    def _telling(self, model: str | None = None) -> Iterator[None]:
+    def _refuse(self, error: RelayError, model: str | None = None) -> None:
         """Tell the observers of a request that is refused."""
-        try:
-            yield
-        except RelayError as error:
-            refused = Refused(self._owner, self._request_id, model, error)
-            self._hub._observer.refused(refused)
-            raise
+        self._hub._observer.refused(Refused(self._owner, self._request_id, model, error))
 
 
 class Hub:

@@ -56,10 +56,15 @@ class StreamRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def size(self) -> int:
         """The memory that its contents take, in bytes, estimated."""
-        texts = [self.request_id, self.key or "", self.digest, *self.names]
-        for label in (self.labels or {}).items():
-            texts += label
-        return len(self.request) + sum(_OVERHEAD + len(text) for text in texts if text)
+        size = len(self.request) + len(self.digest) + (len(self.key) if self.key else 0)
+        if self.request_id:
+            size += _OVERHEAD + len(self.request_id)
+        for name in self.names:
+            size += _OVERHEAD + len(name)
+        if self.labels:
+            for name, value in self.labels.items():
+                size += 2 * _OVERHEAD + len(name) + len(value)
+        return size
 
     def without_request(self) -> "StreamRecord":
         """Return the record without what it keeps of the request, which may be large."""
