@@ -13,6 +13,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from app.principal import ANYONE
 from tests.cutting import cutting_proxy, randomly
 from tests.serving import Relay, read_messages, serve_relay
 from tests.upstream import (
@@ -375,7 +376,7 @@ async def test_error_comes_before_the_last_event_and_is_numbered(ending):
         async with relay.client.stream("POST", PATH, json=body) as answer:
             if ending == "incomplete":
                 (stream,) = relay.hub._runs
-                await relay.hub.cancel(stream)
+                await (await relay.hub.streams_of(ANYONE).get(stream)).cancel()
             sent = [json.loads(one.data) for one in await read_messages(answer)]
         path = f"{PATH}/{sent[0]['response']['id']}"
         for after, left in ((len(sent) - 3, 2), (len(sent) - 2, 1), (len(sent) - 1, 0)):

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from app.principal import ANYONE
 from tests.serving import Relay, serve_relay
 from tests.upstream import (
     DONE,
@@ -35,7 +36,7 @@ ERROR = 'data: {"error":{"message":"the model broke","type":"server_error","code
 
 async def _cancel(relay: Relay) -> None:
     for stream in list(relay.hub._runs):
-        await relay.hub.cancel(stream)
+        await (await relay.hub.streams_of(ANYONE).get(stream)).cancel()
 
 
 async def _drain(relay: Relay) -> None:
@@ -51,7 +52,7 @@ async def _lose(relay: Relay) -> None:
         if cycle is not None and not cycle.response_complete:
             connection.transport.abort()
     for stream in list(relay.hub._runs):
-        await relay.hub.delete(stream)
+        await (await relay.hub.streams_of(ANYONE).get(stream)).delete()
 
 
 @dataclass(frozen=True)
