@@ -171,7 +171,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         description="Relay LLM token streams to browsers. With no key and no file it serves a "
         "built-in demo model; a key such as OPENAI_API_KEY in the environment adds a provider.",
         epilog="Every setting is also an environment variable SESERAGI_..., such as "
-        "SESERAGI_PORT; the README lists them.",
+        "SESERAGI_PORT; docs/configuration.md lists them.",
     )
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", help="port to listen on, 0 for any free one (default: 8000)")

@@ -15,6 +15,7 @@ from app.errors import CODES
 from app.events import Event, TextDelta
 from app.main import build_hub, build_routes
 from app.settings import load_settings
+from app.settings.routes import RouteTable, TargetTable
 from app.settings.tables import UpstreamTable
 from app.settings.values import SCALARS, Settings
 from tests.needs import program
@@ -23,6 +24,7 @@ from tests.serving import serve_relay
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROTOCOL = (ROOT / "PROTOCOL.md").read_text(encoding="utf-8")
+CONFIGURATION = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
 
 
 def rows(document: str) -> dict[str, str]:
@@ -33,6 +35,11 @@ def rows(document: str) -> dict[str, str]:
             for name in re.findall(r"`([^`]+)`", line.split("|")[1]):
                 found[name] = line
     return found
+
+
+def section(title: str, document: str) -> str:
+    """A section of a document, with those below it."""
+    return document.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
 def block(name: str, document: str = "README.md") -> str:
@@ -46,7 +53,7 @@ def block(name: str, document: str = "README.md") -> str:
 def test_every_setting_is_documented_with_its_default():
     defaults = msgspec.structs.asdict(Settings())
     for name in SCALARS:
-        row = rows(README).get(name)
+        row = rows(section("Settings", CONFIGURATION)).get(name)
         assert row is not None, name
         default = defaults[name]
         shown = "" if default in (None, "") else f"`{default}`"
@@ -56,13 +63,21 @@ def test_every_setting_is_documented_with_its_default():
 
 
 def test_no_setting_is_documented_that_is_not_there():
-    section = README.split("## Settings")[1].split("## ")[0]
-
-    assert set(SCALARS) == set(rows(section))
+    assert set(SCALARS) == set(rows(section("Settings", CONFIGURATION)))
 
 
 def test_every_key_of_an_upstream_is_documented():
-    assert set(UpstreamTable.__struct_fields__) <= set(rows(README))
+    assert set(UpstreamTable.__struct_fields__) <= set(rows(section("Providers", CONFIGURATION)))
+
+
+def test_every_key_of_a_route_is_documented():
+    keys = {*RouteTable.__struct_fields__, *TargetTable.__struct_fields__}
+
+    assert keys <= set(rows(section("Routes", CONFIGURATION)))
+
+
+def test_readme_stays_short():
+    assert len(README.splitlines()) <= 170
 
 
 def test_every_demo_model_is_documented():

@@ -13,6 +13,7 @@ from app.upstreams.presets import PLACES, PRESETS, Preset
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONFIGURATION = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
 PROVIDERS = ROOT / "docs/providers"
 
 KEYS = {
@@ -105,13 +106,13 @@ def added_by(preset: Preset) -> str:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_readme_says_what_adds_a_preset(name):
+def test_configuration_says_what_adds_a_preset(name):
     preset = PRESETS[name]
     if preset.added_by == "table":
-        needs = next(line for line in README.splitlines() if "These need a table" in line)
+        needs = next(line for line in CONFIGURATION.splitlines() if "These need a table" in line)
         assert f"`{name}`" in needs
     else:
-        assert f"| {added_by(preset)} | `{name}` | {preset.title} |" in README
+        assert f"| {added_by(preset)} | `{name}` | {preset.title} |" in CONFIGURATION
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -146,7 +147,10 @@ def blocks() -> list[tuple[str, str]]:
     """The TOML of the documents, each with the name of its file."""
     return [
         (f"{path.name} {number}", block)
-        for path in [ROOT / "README.md", *sorted(PROVIDERS.glob("*.md"))]
+        for path in [
+            *(ROOT / "README.md", ROOT / "docs/configuration.md"),
+            *sorted(PROVIDERS.glob("*.md")),
+        ]
         for number, block in enumerate(
             re.findall(r"```toml\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL), start=1
         )
