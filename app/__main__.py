@@ -15,7 +15,7 @@ import structlog
 
 from app import __version__
 from app.eventlog import LogUnusable
-from app.hub import Hub
+from app.generation.hub import Hub
 from app.main import build_app, build_hub, prepare_log
 from app.peers import Peers
 from app.server import Server, allow_files, bind

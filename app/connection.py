@@ -26,7 +26,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from app.api.connection import CONNECTION
-from app.dialects.fronts import front_of
+from app.dialects.client_formats import front_of
 from app.errors import RelayError, RequestError
 from app.peers import Peers
 

@@ -39,15 +39,15 @@ from app.api.hosts import HostNames, is_loopback
 from app.api.middleware import CommonHeaders
 from app.api.paths import path_of
 from app.api.policy import Policy
+from app.deadlines import Limits
 from app.demo import DemoTransport
-from app.dialects.fronts import front_of
+from app.dialects.client_formats import front_of
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import EventLog, LogUnusable
 from app.eventlog.lost import LostStream
 from app.eventlog.memory import MemoryLog
-from app.eventlog.sqlite import SqliteLog
-from app.hub import Capacity, Hub
-from app.limits import Limits
+from app.eventlog.sqlite.log import SqliteLog
+from app.generation.hub import Capacity, Hub
 from app.retry import Rules
 from app.settings import Settings, SettingsError, load_settings
 from app.settings.upstreams import DEMO
@@ -158,7 +158,7 @@ def prepare_log(settings: Settings) -> None:
     """
     kind, _, path = settings.log.partition(":///")
     if kind == "sqlite":
-        from app.eventlog.shared_database import prepare
+        from app.eventlog.sqlite.shared_database import prepare
 
         observers = Observers(build_observers())
 
@@ -170,7 +170,7 @@ def prepare_log(settings: Settings) -> None:
 
 
 def _shared_log() -> Callable[..., EventLog]:
-    from app.eventlog.shared import SharedSqliteLog  # needs what Windows has not
+    from app.eventlog.sqlite.shared import SharedSqliteLog  # needs what Windows has not
 
     return SharedSqliteLog
 

@@ -12,7 +12,7 @@ import msgspec
 from starlette.types import ASGIApp
 
 from app.framing.sse import Decoder, Message
-from app.hub import Hub
+from app.generation.hub import Hub
 from app.main import build_app, build_hub
 from app.peers import Peers
 from app.server import Server, bind

@@ -16,7 +16,7 @@ from app.admission import (
     address_of,
     estimate_memory,
 )
-from app.dialects.fronts import FRONTS
+from app.dialects.client_formats import FRONTS
 from app.errors import RequestError, ServiceError
 
 MESSAGE = {"role": "user", "content": "hi"}

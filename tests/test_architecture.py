@@ -13,14 +13,19 @@ LAYERS = [
     ("app.main", "app.server", "app.workers"),
     ("app.connection",),
     ("app.api", "app.settings"),
-    ("app.hub",),
-    ("app.relay", "app.attempt", "app.watch", "app.asking"),
+    ("app.generation.hub",),
+    (
+        "app.generation.relay",
+        "app.generation.attempt",
+        "app.generation.watch",
+        "app.generation.single_call",
+    ),
     ("app.telemetry",),
     ("app.upstreams", "app.eventlog", "app.demo"),
     ("app.dialects",),
-    ("app.framing", "app.retry", "app.limits", "app.admission", "app.peers"),
+    ("app.framing", "app.retry", "app.deadlines", "app.admission", "app.peers"),
     (
-        *("app.requests", "app.bounds", "app.principal", "app.errors", "app.events"),
+        *("app.requests", "app.bounds", "app.identity.principal", "app.errors", "app.events"),
         "app.addresses",
     ),
 ]
@@ -33,8 +38,8 @@ WITHIN = {
 }
 # The command and the composition root are the only ones to meet settings, logs and server.
 ALSO = {
-    ("app.relay", "app.attempt"),
-    ("app.attempt", "app.watch"),
+    ("app.generation.relay", "app.generation.attempt"),
+    ("app.generation.attempt", "app.generation.watch"),
     ("app.__main__", "app.main"),
     ("app.main", "app.settings"),
 }
@@ -43,11 +48,11 @@ PURE = (
     "framing",
     "dialects",
     "retry.py",
-    "limits.py",
+    "deadlines.py",
     "peers.py",
     "bounds.py",
     "addresses.py",
-    "principal.py",
+    "identity/principal.py",
     "admission.py",
     "events.py",
     "requests.py",
@@ -87,7 +92,9 @@ def level(name: str) -> int:
 
 
 def test_every_module_has_a_layer():
-    unplaced = [name for name, _ in modules() if unit(name) is None and name != "app.__init__"]
+    unplaced = [
+        name for name, _ in modules() if unit(name) is None and not name.endswith(".__init__")
+    ]
 
     assert [] == unplaced
 
@@ -129,7 +136,12 @@ def test_only_who_works_within_anothers_call_catches_everything():
             ):
                 broad.append(name)
 
-    expected = ["api.response", "relay", "telemetry.observer", "upstreams.transport"]
+    expected = [
+        "api.event_stream",
+        "generation.relay",
+        "telemetry.observer",
+        "upstreams.transport",
+    ]
     assert [f"app.{name}" for name in expected] == sorted(broad)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app import bounds
 from app.bounds import MAX_DEPTH, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, MAX_VALUES, check_json
-from app.dialects.fronts import FRONTS
+from app.dialects.client_formats import FRONTS
 from app.errors import RequestError
 from app.requests import parse_chat_request
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from app.demo import MODELS
-from app.dialects.native import Writer
+from app.dialects.native.client.renderer import Writer
 from app.errors import CODES
 from app.events import Event, TextDelta
 from app.main import build_hub, build_routes

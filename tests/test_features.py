@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_formats import DIALECTS
 from app.errors import RequestError
 from app.requests import parse_chat_request
 from app.upstreams.targets import is_said

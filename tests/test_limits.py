@@ -1,6 +1,6 @@
 """The clocks over one generation, without a clock."""
 
-from app.limits import FINISHED_WAIT_S, Deadlines, Timeouts
+from app.deadlines import FINISHED_WAIT_S, Deadlines, Timeouts
 
 LIMITS = Timeouts(
     first_event_timeout_s=100, event_gap_timeout_s=70, idle_timeout_s=20, total_timeout_s=1000

@@ -7,13 +7,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.dialects.openai_chat.parser import Parser
+from app.deadlines import Limits
+from app.dialects.openai_chat.upstream.parser import Parser
 from app.eventlog import read_all
 from app.eventlog.memory import MemoryLog
 from app.eventlog.record import StreamRecord
 from app.events import Event, StreamEnd
-from app.limits import Limits
-from app.relay import Relay
+from app.generation.relay import Relay
 from app.requests import parse_chat_request
 from app.telemetry.observer import Committed, Ended, FirstEvent, Observer, Observers
 from app.upstreams.client import open_client

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.api.response import EventStream
+from app.api.event_stream import EventStream
 from app.connection import _Connection
-from app.relay import Relay
+from app.generation.relay import Relay
 from tests.serving import serve_relay
 from tests.upstream import DONE, FINISH, chunk, chunked_head, text
 

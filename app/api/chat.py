@@ -4,8 +4,8 @@ from starlette.routing import Route
 
 from app.api.generation import Generation
 from app.api.policy import Policy
-from app.dialects.fronts import FRONTS
-from app.hub import Hub
+from app.dialects.client_formats import FRONTS
+from app.generation.hub import Hub
 
 OWN = ("openai_responses", "anthropic")
 """Those whose calls need more than the one endpoint; they have files of their own."""

@@ -10,17 +10,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.admission import RequestMemory
-from app.api.asked import ESTIMATED, Asked, Work, document
 from app.api.policy import Policy
 from app.api.principal import streams_of
-from app.api.stored import StoredResponses
-from app.asking import Asking
-from app.dialects.anthropic.body import parse_request as parse_messages
-from app.dialects.anthropic.front import FRONT as ANTHROPIC
-from app.dialects.anthropic.original import BETA
-from app.dialects.front import Asked as Parsed
-from app.dialects.openai_responses.front import FRONT as RESPONSES
-from app.hub import Hub, OwnedStreams
+from app.api.single_call import ESTIMATED, Asked, Work, document
+from app.api.stored_responses import StoredResponses
+from app.dialects.anthropic.client.format import FRONT as ANTHROPIC
+from app.dialects.anthropic.client.request import parse_request as parse_messages
+from app.dialects.anthropic.upstream.passthrough import BETA
+from app.dialects.client_format import Asked as Parsed
+from app.dialects.openai_responses.client.format import FRONT as RESPONSES
+from app.generation.hub import Hub, OwnedStreams
+from app.generation.single_call import Asking
 from app.requests import parse_body
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -5,13 +5,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.admission import RequestMemory
-from app.api.asked import ESTIMATED, IGNORED, Asked, Work, document
 from app.api.policy import Policy
-from app.asking import Asking
+from app.api.single_call import ESTIMATED, IGNORED, Asked, Work, document
 from app.dialects.embeddings import parse_request, render_answer
-from app.dialects.estimate import estimate_text
-from app.dialects.openai_chat.front import FRONT
-from app.hub import Hub
+from app.dialects.openai_chat.client.format import FRONT
+from app.dialects.writing.token_estimate import estimate_text
+from app.generation.hub import Hub
+from app.generation.single_call import Asking
 
 
 def routes(hub: Hub, policy: Policy) -> list[Route]:

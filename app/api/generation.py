@@ -14,17 +14,17 @@ from starlette.responses import Response
 from app.admission import RequestMemory, address_of
 from app.api.body import read_json
 from app.api.connection import client_of
+from app.api.event_stream import EventStream, last_event_id, read_from
 from app.api.passed import parse_passed
 from app.api.paths import root_of
 from app.api.policy import Policy
 from app.api.principal import streams_of
 from app.api.problems import failure
-from app.api.response import EventStream, last_event_id, read_from
-from app.dialects.front import Asked, Front, parse_frame_id
+from app.dialects.client_format import Asked, Front, parse_frame_id
 from app.errors import RelayError, RequestError
 from app.eventlog import cursor_after
 from app.events import Event, StreamEnd, StreamTarget
-from app.hub import Hub, Opened, Origin, OwnedStreams, Reader, Terms
+from app.generation.hub import Hub, Opened, Origin, OwnedStreams, Reader, Terms
 
 
 class _Way(NamedTuple):

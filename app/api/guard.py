@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.api.hosts import MAX_HOST, HostNames, parse_host
 from app.api.paths import path_of
 from app.api.problems import failure
-from app.dialects.fronts import front_of
+from app.dialects.client_formats import front_of
 from app.errors import RequestError
 
 LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from app.api.query import read_query
-from app.hub import Hub
+from app.generation.hub import Hub
 
 
 def routes(hub: Hub) -> list[Route]:

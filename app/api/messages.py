@@ -8,10 +8,10 @@ from starlette.routing import Route
 
 from app.api.generation import Generation
 from app.api.policy import Policy
-from app.dialects.anthropic.body import parse_request
-from app.dialects.anthropic.front import FRONT
-from app.dialects.anthropic.original import BETA
-from app.hub import Hub
+from app.dialects.anthropic.client.format import FRONT
+from app.dialects.anthropic.client.request import parse_request
+from app.dialects.anthropic.upstream.passthrough import BETA
+from app.generation.hub import Hub
 
 
 class Messages:

@@ -9,10 +9,10 @@ from starlette.routing import Route
 
 from app.api.problems import failure
 from app.api.query import read_query
-from app.dialects.about import About, render_anthropic, render_openai
-from app.dialects.fronts import FRONTS
+from app.dialects.client_formats import FRONTS
+from app.dialects.model_facts import About, render_anthropic, render_openai
 from app.errors import RequestError
-from app.hub import Hub
+from app.generation.hub import Hub
 
 MOST = 1000
 """The most models on one page of Anthropic's list; without `limit` all are there."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from starlette.datastructures import Headers
 
 from app.errors import RequestError
-from app.hub import PSEUDONYM
+from app.generation.hub import PSEUDONYM
 
 MAX_VIA = 4096
 """More than that is there to hide something in."""

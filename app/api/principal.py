@@ -2,8 +2,8 @@
 
 from starlette.requests import Request
 
-from app.hub import Hub, OwnedStreams
-from app.principal import ANYONE, Principal
+from app.generation.hub import Hub, OwnedStreams
+from app.identity.principal import ANYONE, Principal
 
 
 def principal_of(request: Request) -> Principal:

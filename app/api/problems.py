@@ -9,8 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.api.paths import path_of
-from app.dialects.front import Front
-from app.dialects.fronts import front_of, mend_path
+from app.dialects.client_format import Front
+from app.dialects.client_formats import front_of, mend_path
 from app.errors import RelayError, RequestError, ServiceError
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}

@@ -10,31 +10,31 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.admission import RequestMemory, address_of
+from app.api.event_stream import read_from
 from app.api.generation import Generation, Kept
 from app.api.paths import root_of
 from app.api.policy import Policy
 from app.api.principal import streams_of
 from app.api.problems import failure
 from app.api.query import read_query
-from app.api.response import read_from
-from app.api.stored import StoredResponses
-from app.dialects.front import Asked
-from app.dialects.openai_responses.front import FRONT
-from app.dialects.openai_responses.result import (
+from app.api.stored_responses import StoredResponses
+from app.dialects.client_format import Asked
+from app.dialects.openai_responses.client.format import FRONT
+from app.dialects.openai_responses.client.result import (
     BACKGROUND,
     ECHO,
     is_response_id,
     name_of,
     render_result,
 )
-from app.dialects.openai_responses.stored import (
+from app.dialects.openai_responses.client.stored import (
     Item,
     name_of_items,
     show_item,
 )
 from app.errors import RelayError, RequestError
 from app.events import Event, StreamStart
-from app.hub import Hub, Opened, OwnedStream, OwnedStreams
+from app.generation.hub import Hub, Opened, OwnedStream, OwnedStreams
 
 PAGE: Final = 20
 MAX_PAGE: Final = 100

@@ -9,17 +9,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.admission import address_of
+from app.api.event_stream import last_event_id, read_from
 from app.api.paths import root_of
 from app.api.policy import Policy
 from app.api.principal import streams_of
 from app.api.query import read_query
-from app.api.response import last_event_id, read_from
-from app.dialects.front import Front, parse_frame_id
-from app.dialects.fronts import FRONTS
-from app.dialects.native import Timings, render_result
+from app.dialects.client_format import Front, parse_frame_id
+from app.dialects.client_formats import FRONTS
+from app.dialects.native.client.renderer import Timings, render_result
 from app.errors import RequestError, ServiceError
 from app.events import StreamEnd
-from app.hub import Hub, OwnedStream
+from app.generation.hub import Hub, OwnedStream
 
 CURSORS: Final = (
     "after",

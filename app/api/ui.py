@@ -5,16 +5,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.admission import address_of
+from app.api.event_stream import read_from
 from app.api.paths import root_of
 from app.api.policy import Policy
 from app.api.principal import streams_of
 from app.api.problems import failure
-from app.api.response import read_from
-from app.dialects.ui.body import name_of
-from app.dialects.ui.front import FRONT
+from app.dialects.ui.client.format import FRONT
+from app.dialects.ui.client.request import name_of
 from app.errors import RelayError
 from app.events import StreamStart
-from app.hub import Hub, OwnedStream
+from app.generation.hub import Hub, OwnedStream
 
 
 class Chats:

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, Raw
 
-from app.dialects.count import GOOGLES
-from app.dialects.untyped import count, short
+from app.dialects.reading.json_values import count, short
+from app.dialects.writing.token_counts import GOOGLES
 from app.errors import RequestError
 from app.requests import convert_body, parse_body, parse_part
 

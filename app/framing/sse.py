@@ -198,7 +198,7 @@ def encode(
 ) -> bytes:
     """Write one event, with LF line ends, so that a decoder gives the same values back.
 
-    The id comes last: see `app.dialects.front`.
+    The id comes last: see `app.dialects.client_format`.
     `retry` is in milliseconds; an empty event name is the same as none. `data` may hold any
     text but CR: the format has no way to carry it (JSON text, which writes it as an escape,
     never holds one).

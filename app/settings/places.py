@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from app.dialects.dialect import MODEL
+from app.dialects.upstream_format import MODEL
 from app.settings.failure import SettingsError
 from app.settings.tables import UpstreamTable
 from app.upstreams.presets import PLACES, Preset

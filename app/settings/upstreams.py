@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from app.demo import EMBEDDING_MODEL, MODELS
-from app.dialects.dialect import Quirks
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_format import Quirks
+from app.dialects.upstream_formats import DIALECTS
 from app.settings.failure import SettingsError, reason, suggest
 from app.settings.keys import build_credentials
 from app.settings.places import check_headers, check_query, find_base_url

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from app.dialects.dialect import Quirks
+from app.dialects.upstream_format import Quirks
 from app.upstreams.credentials import PIECE, Credentials, Key, NoCredentials, Secret
 
 NEEDLE = 12

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from app.dialects.conversation import join_options
-from app.dialects.dialect import Dialect
-from app.dialects.extras import find_effort, matters
+from app.dialects.upstream_format import Dialect
+from app.dialects.writing.conversation import join_options
+from app.dialects.writing.extras import find_effort, matters
 from app.errors import RequestError
 from app.requests import ChatRequest, TranslatedRequest
 from app.upstreams.endpoints import Upstream

@@ -10,7 +10,7 @@ import aiohttp
 import httpx2
 from aiohttp.http_exceptions import HttpProcessingError
 
-from app.dialects.failure import parse_failure
+from app.dialects.reading.errors import parse_failure
 from app.errors import UpstreamError
 from app.framing.sse import FramingError
 from app.upstreams.client import Client

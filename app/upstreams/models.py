@@ -4,9 +4,9 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 
-from app.dialects.about import About, parse_list
-from app.dialects.dialect import MODEL
-from app.dialects.table import DIALECTS
+from app.dialects.model_facts import About, parse_list
+from app.dialects.upstream_format import MODEL
+from app.dialects.upstream_formats import DIALECTS
 from app.errors import RelayError
 from app.upstreams.client import Client
 from app.upstreams.endpoints import Upstream

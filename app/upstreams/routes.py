@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.dialects.about import NOTHING, About, least, merge
+from app.deadlines import Limits
+from app.dialects.model_facts import NOTHING, About, least, merge
 from app.errors import RequestError
-from app.limits import Limits
 from app.retry import Breaker, Choice, Plan, Rules, State, arrange
 from app.upstreams.catalog import look_up
 from app.upstreams.client import Client

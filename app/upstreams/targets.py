@@ -8,13 +8,13 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from app.dialects.count import Count
-from app.dialects.dialect import MODEL, Dialect
-from app.dialects.marks import is_marked
-from app.dialects.table import DIALECTS
+from app.deadlines import Limits
+from app.dialects.upstream_format import MODEL, Dialect
+from app.dialects.upstream_formats import DIALECTS
+from app.dialects.writing.cache_marks import is_marked
+from app.dialects.writing.token_counts import Count
 from app.errors import RequestError
 from app.events import Notice
-from app.limits import Limits
 from app.requests import ChatRequest, Original, TranslatedRequest, UserMessage
 from app.retry import Choice
 from app.upstreams.endpoints import Upstream

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.fronts import FRONTS, front_of
+from app.dialects.client_formats import FRONTS, front_of
 from app.requests import ChatRequest, parse_chat_request
 from tests.serving import HELLO, Relay, serve_relay
 from tests.upstream import (

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.dialects.front import Frame
+from app.dialects.client_format import Frame
 from tests.dialects.ag_ui.verify import read_messages as judge
 from tests.dialects.ag_ui.verify import sent_of
 from tests.serving import read_messages, serve_relay

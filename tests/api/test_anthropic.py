@@ -11,7 +11,7 @@ import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 
-from app.dialects.packed import UNPROVED, pack
+from app.dialects.answering.packed_proofs import UNPROVED, pack
 from tests.dialects.anthropic.messages_protocol import without_unknown
 from tests.needs import file, program
 from tests.serving import HELLO, Relay, chat, serve_relay

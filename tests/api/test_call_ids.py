@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_formats import DIALECTS
 from tests.framing import frames
 from tests.serving import Relay, serve_relay
 from tests.upstream import Call, Step, head, send, serve_upstream

@@ -9,7 +9,7 @@ import anthropic
 import openai
 import pytest
 
-from app.dialects.estimate import estimate_text, estimate_tokens
+from app.dialects.writing.token_estimate import estimate_text, estimate_tokens
 from app.requests import parse_chat_request
 from tests.serving import Relay, serve_relay
 from tests.upstream import Hold, head, reply, send, serve_upstream
@@ -156,7 +156,7 @@ async def test_an_upstream_that_cannot_is_no_failure(script: Any) -> None:
 
 
 async def test_a_silent_upstream_is_waited_for_a_short_while(monkeypatch: Any) -> None:
-    monkeypatch.setattr("app.asking.COUNT_S", 0.05)
+    monkeypatch.setattr("app.generation.single_call.COUNT_S", 0.05)
     async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
         upstream.script = [Hold()]
         counted = await relay.client.post(PATH, json=ASK)

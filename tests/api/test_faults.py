@@ -269,7 +269,7 @@ async def test_key_goes_to_the_upstream_only():
     [("", "failed", "sent nothing for 0.3 s"), (FINISH, "completed", None)],
 )
 async def test_silence_is_noticed_when_its_time_is_over(last, status, told, monkeypatch):
-    monkeypatch.setattr("app.limits.FINISHED_WAIT_S", 0.3)
+    monkeypatch.setattr("app.deadlines.FINISHED_WAIT_S", 0.3)
     idle = 0.3 if status == "failed" else 30
     async with (
         serve_upstream() as upstream,
@@ -321,7 +321,7 @@ async def test_answer_that_is_too_long_for_the_log_ends_well():
 
 
 async def test_pings_after_the_finish_do_not_hold_the_end_up(monkeypatch):
-    monkeypatch.setattr("app.limits.FINISHED_WAIT_S", 0.3)
+    monkeypatch.setattr("app.deadlines.FINISHED_WAIT_S", 0.3)
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("a") + FINISH), *PINGS, *PINGS, Hold()]
         started = time.monotonic()

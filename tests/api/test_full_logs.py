@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.openai_responses.body import MAX_ECHO
+from app.dialects.openai_responses.client.request import MAX_ECHO
 from app.eventlog import read_all
 from app.events import StreamStart
 from tests.api.test_admission import until

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.dialects.fronts import FRONTS
+from app.dialects.client_formats import FRONTS
 from tests.serving import Relay, serve_relay
 from tests.upstream import DONE, FINISH, head, send, serve_upstream, text
 

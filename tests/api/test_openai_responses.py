@@ -13,7 +13,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from app.principal import ANYONE
+from app.identity.principal import ANYONE
 from tests.cutting import cutting_proxy, randomly
 from tests.serving import Relay, read_messages, serve_relay
 from tests.upstream import (

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from app.api import principal
-from app.hub import Hub
+from app.generation.hub import Hub
+from app.identity.principal import ANYONE, Principal
 from app.main import build_hub, build_routes
-from app.principal import ANYONE, Principal
 from app.settings import load_settings
 from tests.api.test_openai_responses import HI
 from tests.serving import HELLO, Relay, serve_relay

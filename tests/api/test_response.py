@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 
-from app.api.response import count_frames
-from app.dialects.fronts import FRONTS
+from app.api.event_stream import count_frames
+from app.dialects.client_formats import FRONTS
 from app.eventlog import LogState
 from app.eventlog.memory import MemoryLog
 from app.events import Event, StreamStart, TextDelta, TextStart
-from app.hub import Reader
+from app.generation.hub import Reader
 
 EVENTS: list[Event] = [StreamStart("st_1", "m", 1), TextStart(0), *[TextDelta(0, "a")] * 1000]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_formats import DIALECTS
 from tests.api.test_call_ids import script
 from tests.serving import serve_relay
 from tests.upstream import serve_upstream

@@ -9,8 +9,8 @@ import httpx2
 import openai
 import pytest
 
-from app.hub import OwnedStream, OwnedStreams
-from app.principal import ANYONE
+from app.generation.hub import OwnedStream, OwnedStreams
+from app.identity.principal import ANYONE
 from tests.api.test_openai_responses import HI, PATH, serve
 from tests.serving import Relay, serve_relay
 from tests.upstream import (
@@ -379,7 +379,7 @@ class Clock:
 async def test_conversation_goes_on_beyond_the_retention(monkeypatch):
     """Its turns come in time, the first of them is long gone."""
     clock = Clock()
-    monkeypatch.setattr("app.api.stored.time", clock)
+    monkeypatch.setattr("app.api.stored_responses.time", clock)
     async with serve(retention_s=100) as (upstream, relay, _):
         entries = relay.hub._log._entries  # type: ignore[attr-defined]
         entries._now = entries._wall = clock.time

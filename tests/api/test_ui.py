@@ -8,8 +8,8 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from app.dialects.front import Frame
-from app.dialects.public_ids import public_token
+from app.dialects.answering.public_ids import public_token
+from app.dialects.client_format import Frame
 from tests.dialects.ui.verify import chunks_of, read_message
 from tests.serving import Relay, read_messages, serve_relay
 from tests.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text, wait

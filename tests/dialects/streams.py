@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app import events
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_formats import DIALECTS
 from app.errors import RelayError
 from app.events import (
     ChoiceEnd,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.dialects.fronts import FRONTS
+from app.dialects.client_formats import FRONTS
 from app.events import (
     ChoiceEnd,
     ContentFilter,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.dialects.call_ids import is_made_up, make_call_id, pack_id, show_call, unpack_id
-from app.dialects.exchange import Exchange, ExchangeForm, arrange
+from app.dialects.answering.call_ids import is_made_up, make_call_id, pack_id, show_call, unpack_id
+from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange
 from app.requests import ImagePart, TextPart, parse_chat_request
 
 ANY = ExchangeForm()

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from app.dialects.growing import Growing
-from app.dialects.untyped import MAX_DEPTH, decode
+from app.dialects.reading.json_values import MAX_DEPTH, decode
+from app.dialects.reading.partial_json import Growing
 
 WHOLE = (
     '{"a":[1,"b\\"\\\\",{}],"c":"]}"}',

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from app.dialects import bounds
-from app.dialects.bounds import MAX_CALLS
-from app.dialects.fronts import FRONTS
-from app.dialects.native import compact
-from app.dialects.table import DIALECTS
+from app.dialects.client_formats import FRONTS
+from app.dialects.native.client.renderer import compact
+from app.dialects.reading import bounds
+from app.dialects.reading.bounds import MAX_CALLS
+from app.dialects.upstream_formats import DIALECTS
 from app.errors import RelayError, UpstreamError
 from app.events import Event, StreamEnd, StreamStart, StreamTarget, ToolCallEnd, ToolCallStart
 from app.framing.sse import FramingError
@@ -154,7 +154,7 @@ def test_what_nobody_can_tell_yet_is_bounded(
     small = {"MAX_CALLS": 100, "MAX_BLOCKS": 200, "MAX_SOURCES": 300, "MAX_HELD": 65536}
     for bound, value in small.items():
         assert value < getattr(bounds, bound)
-        monkeypatch.setattr(f"app.dialects.shape.{bound}", value)
+        monkeypatch.setattr(f"app.dialects.reading.event_builder.{bound}", value)
 
     found = play(dialect, SHAPES[dialect][name](2**18))
 

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.fronts import FRONTS
-from app.dialects.openai_chat.request import Quirks
-from app.dialects.table import DIALECTS
+from app.dialects.client_formats import FRONTS
+from app.dialects.openai_chat.upstream.request import Quirks
+from app.dialects.upstream_formats import DIALECTS
 from app.requests import ChatRequest, parse_chat_request
 
 MARK = {"type": "ephemeral"}

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.dialects.fronts import FRONTS
-from app.dialects.openai_chat.renderer import USAGE
-from app.dialects.table import DIALECTS
+from app.dialects.client_formats import FRONTS
+from app.dialects.openai_chat.client.renderer import USAGE
+from app.dialects.upstream_formats import DIALECTS
 from app.events import (
     Event,
     ReasoningDelta,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_formats import DIALECTS
 from app.events import ChoiceEnd, Event, ReasoningDelta, RefusalDelta, TextDelta, TokenCounts
 from app.framing.sse import Message
 from tests.dialects.streams import (

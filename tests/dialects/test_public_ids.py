@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from app.dialects.front import Front
-from app.dialects.fronts import FRONTS
-from app.dialects.public_ids import public_token
+from app.dialects.answering.public_ids import public_token
+from app.dialects.client_format import Front
+from app.dialects.client_formats import FRONTS
 from app.events import (
     ChoiceEnd,
     Event,

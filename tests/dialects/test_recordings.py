@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.dialects.failure import parse_error
-from app.dialects.table import DIALECTS
+from app.dialects.reading.errors import parse_error
+from app.dialects.upstream_formats import DIALECTS
 from app.events import (
     ChoiceEnd,
     ReasoningDelta,

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from app.bounds import MAX_TOOLS, MAX_VALUES
-from app.dialects.fronts import FRONTS
-from app.dialects.openai_chat.request import Quirks as ChatQuirks
-from app.dialects.table import DIALECTS
+from app.dialects.client_formats import FRONTS
+from app.dialects.openai_chat.upstream.request import Quirks as ChatQuirks
+from app.dialects.upstream_formats import DIALECTS
 from app.errors import RelayError, RequestError
 from app.requests import (
     AssistantMessage,

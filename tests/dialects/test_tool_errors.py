@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_formats import DIALECTS
 from app.requests import (
     AssistantMessage,
     ChatRequest,

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.native import render_result
-from app.dialects.table import DIALECTS
-from app.dialects.turn import ToolCallBlock
+from app.dialects.answering.assistant_message import ToolCallBlock
+from app.dialects.native.client.renderer import render_result
+from app.dialects.upstream_formats import DIALECTS
 from app.events import (
     ChoiceEnd,
     Event,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.dialects.fronts import FRONTS
-from app.dialects.openai_chat.request import Quirks, render_request
+from app.dialects.client_formats import FRONTS
+from app.dialects.openai_chat.upstream.request import Quirks, render_request
 from app.events import (
     ChoiceEnd,
     Event,

@@ -6,8 +6,8 @@ python -m tests.eventlog.producer PATH STREAMS [shared]
 import asyncio
 import sys
 
-from app.eventlog.shared import SharedSqliteLog
-from app.eventlog.sqlite import SqliteLog
+from app.eventlog.sqlite.log import SqliteLog
+from app.eventlog.sqlite.shared import SharedSqliteLog
 from app.events import Event, StreamStart, TextDelta, TextStart, ToolCallDelta, ToolCallStart
 from tests.eventlog.creating import create
 

@@ -10,16 +10,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from app.api.event_stream import read_from
 from app.api.policy import Policy
-from app.api.response import read_from
-from app.dialects.fronts import FRONTS
+from app.dialects.client_formats import FRONTS
 from app.errors import RelayError
 from app.eventlog import STRIDE, Ending, cursor_after, read_all
 from app.eventlog.record import scoped
 from app.eventlog.redis.log import RedisLog
 from app.eventlog.redis.scripts import log_key, meta_key
 from app.events import Event, StreamEnd, TextDelta, TextEnd, TextStart
-from app.hub import Reader
+from app.generation.hub import Reader
 from tests.eventlog.contract import END, START
 from tests.eventlog.creating import create
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401

@@ -18,12 +18,14 @@ import pytest
 import structlog
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import Claim, LogState, LogUnusable, database, read_all, recovery, sqlite
-from app.eventlog.database import Database
+from app.eventlog import Claim, LogState, LogUnusable, read_all, recovery
 from app.eventlog.record import scoped
 from app.eventlog.recovery import ending_of
-from app.eventlog.schema import VERSION
-from app.eventlog.sqlite import SqliteLog
+from app.eventlog.sqlite import database
+from app.eventlog.sqlite import log as sqlite
+from app.eventlog.sqlite.database import Database
+from app.eventlog.sqlite.log import SqliteLog
+from app.eventlog.sqlite.schema import VERSION
 from app.events import (
     Event,
     StreamEnd,

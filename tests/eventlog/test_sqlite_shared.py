@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import Claim, LogUnusable, database, read_all, recovery, shared, sqlite, tail
+from app.eventlog import Claim, LogUnusable, read_all, recovery, tail
 from app.eventlog.record import StreamRecord
-from app.eventlog.shared import SharedSqliteLog
-from app.eventlog.shared_database import prepare
+from app.eventlog.sqlite import database, shared
+from app.eventlog.sqlite import log as sqlite
+from app.eventlog.sqlite.shared import SharedSqliteLog
+from app.eventlog.sqlite.shared_database import prepare
 from app.events import Event, StreamEnd
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import END, LIMITS, START, code_of, deltas, ended, filled

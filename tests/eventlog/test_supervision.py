@@ -15,11 +15,11 @@ import structlog
 
 from app.errors import ServiceError
 from app.eventlog.record import scoped
-from app.eventlog.shared import SharedSqliteLog
-from app.eventlog.shared_database import prepare
-from app.eventlog.sqlite import SqliteLog
+from app.eventlog.sqlite.log import SqliteLog
+from app.eventlog.sqlite.shared import SharedSqliteLog
+from app.eventlog.sqlite.shared_database import prepare
+from app.eventlog.sqlite.writer import Writer
 from app.eventlog.supervision import Supervisor
-from app.eventlog.writer import Writer
 from app.events import Event
 from tests.eventlog.contract import END, START, deltas
 from tests.eventlog.creating import create

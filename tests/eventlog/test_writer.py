@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.eventlog.writer import Writer
+from app.eventlog.sqlite.writer import Writer
 
 
 def do_all(works: Sequence[Callable[[], Any]]) -> list[Any]:

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.front import Asked
-from app.dialects.fronts import FRONTS
-from app.dialects.openai_chat.request import Quirks as ChatQuirks
-from app.dialects.table import DIALECTS
+from app.dialects.client_format import Asked
+from app.dialects.client_formats import FRONTS
+from app.dialects.openai_chat.upstream.request import Quirks as ChatQuirks
+from app.dialects.upstream_formats import DIALECTS
 from app.errors import CODES, RelayError, RequestError
 from app.requests import TranslatedRequest
 from tests.fuzz.mutations import SECONDS, SEED, mutate

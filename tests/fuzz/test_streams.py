@@ -16,11 +16,11 @@ import msgspec
 import pytest
 
 from app import events
-from app.dialects.fronts import FRONTS
-from app.dialects.native import compact
-from app.dialects.openai_chat.renderer import USAGE
-from app.dialects.shape import Shape
-from app.dialects.table import DIALECTS
+from app.dialects.client_formats import FRONTS
+from app.dialects.native.client.renderer import compact
+from app.dialects.openai_chat.client.renderer import USAGE
+from app.dialects.reading.event_builder import Shape
+from app.dialects.upstream_formats import DIALECTS
 from app.errors import RelayError, UpstreamError
 from app.events import ErrorInfo, Event, Status, StreamEnd, StreamStart, StreamTarget, TokenCounts
 from app.framing.sse import Decoder, FramingError

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from app.dialects.fronts import FRONTS
-from app.dialects.openai_chat.renderer import USAGE
-from app.dialects.openai_responses.result import BACKGROUND
-from app.dialects.table import DIALECTS
+from app.dialects.client_formats import FRONTS
+from app.dialects.openai_chat.client.renderer import USAGE
+from app.dialects.openai_responses.client.result import BACKGROUND
+from app.dialects.upstream_formats import DIALECTS
 from app.errors import UpstreamError
 from app.events import Event, Status, StreamStart, StreamTarget
 from app.framing.sse import Decoder, Message

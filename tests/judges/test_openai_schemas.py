@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.fronts import FRONTS
+from app.dialects.client_formats import FRONTS
 from app.errors import RelayError
 from app.framing.sse import Decoder, Message
 from tests.dialects.streams import recordings

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.eventlog.shared_database import prepare
+from app.eventlog.sqlite.shared_database import prepare
 from app.framing.sse import Decoder, Message
 from tests.serving import HELLO, Relay, events_of, read_messages, serve_relay, text_of
 from tests.upstream import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.dialects.fronts import FRONTS
+from app.dialects.client_formats import FRONTS
 from app.eventlog import STRIDE
 from app.framing.sse import Decoder, Message
 from tests.redis_server import redis_server, wire_to

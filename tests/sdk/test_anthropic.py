@@ -10,13 +10,13 @@ from typing import Any
 import anthropic
 import pytest
 
-from app.dialects.anthropic.request import (
+from app.dialects.anthropic.upstream.request import (
     render_bedrock_request,
     render_request,
     render_vertex_request,
 )
-from app.dialects.conversation import JSON_ONLY
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_formats import DIALECTS
+from app.dialects.writing.conversation import JSON_ONLY
 from app.requests import ChatRequest, parse_chat_request
 from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER, call
 from tests.sdk.recorder import Recorded, Recorder, serve_recorder

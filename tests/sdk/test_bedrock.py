@@ -9,8 +9,8 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from app.dialects.conversation import JSON_ONLY
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_formats import DIALECTS
+from app.dialects.writing.conversation import JSON_ONLY
 from app.errors import RequestError
 from app.requests import parse_chat_request
 from app.upstreams.endpoints import Upstream

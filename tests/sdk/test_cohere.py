@@ -26,7 +26,7 @@ from cohere.types.assistant_message_v2content_one_item import (
     ThinkingAssistantMessageV2ContentOneItem,
 )
 
-from app.dialects.cohere.request import Quirks, render_request
+from app.dialects.cohere.upstream.request import Quirks, render_request
 from app.errors import RequestError
 from app.requests import parse_chat_request
 from tests.sdk.conversations import CITY, PICTURE, PNG, TURNS, WEATHER, call

@@ -24,9 +24,9 @@ from google import genai
 from google.genai import types
 from google.oauth2.credentials import Credentials
 
-from app.dialects.dialect import MODEL
-from app.dialects.gemini.request import Quirks, render_request
-from app.dialects.table import DIALECTS
+from app.dialects.gemini.upstream.request import Quirks, render_request
+from app.dialects.upstream_format import MODEL
+from app.dialects.upstream_formats import DIALECTS
 from app.requests import parse_chat_request
 from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER
 from tests.sdk.recorder import Recorded, Recorder, serve_recorder

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mistralai.client import Mistral, models
 
-from app.dialects.openai_chat.request import Quirks, render_request
+from app.dialects.openai_chat.upstream.request import Quirks, render_request
 from app.requests import parse_chat_request
 from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER
 from tests.sdk.recorder import Recorder, serve_recorder

@@ -7,7 +7,7 @@ from typing import Any
 import ollama
 import pytest
 
-from app.dialects.ollama.request import render_request
+from app.dialects.ollama.upstream.request import render_request
 from app.errors import RequestError
 from app.requests import parse_chat_request
 from tests.sdk.conversations import CITY, NOW, PNG, TURNS, WEATHER, call

@@ -9,7 +9,7 @@ import msgspec
 import openai
 import pytest
 
-from app.dialects.openai_chat.request import Quirks, render_request
+from app.dialects.openai_chat.upstream.request import Quirks, render_request
 from app.requests import parse_chat_request
 from tests.sdk.conversations import TURNS
 from tests.sdk.recorder import Recorder, serve_recorder

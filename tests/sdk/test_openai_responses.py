@@ -7,8 +7,8 @@ from typing import Any
 import openai
 import pytest
 
-from app.dialects.openai_responses.quirks import Quirks
-from app.dialects.openai_responses.request import render_request
+from app.dialects.openai_responses.upstream.quirks import Quirks
+from app.dialects.openai_responses.upstream.request import render_request
 from app.errors import RequestError
 from app.requests import parse_chat_request
 from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.openai_chat.body import parse_request
-from app.dialects.openai_chat.request import Quirks
-from app.dialects.table import DIALECTS
+from app.dialects.openai_chat.client.request import parse_request
+from app.dialects.openai_chat.upstream.request import Quirks
+from app.dialects.upstream_formats import DIALECTS
 from app.errors import RequestError
 from app.requests import ChatRequest
 from app.upstreams.endpoints import Upstream

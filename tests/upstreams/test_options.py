@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_formats import DIALECTS
 from app.upstreams.options import REFUSED, SAFE, options_of
 
 PAGE = Path(__file__).parents[2] / "docs/providers/options.md"

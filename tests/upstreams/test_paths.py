@@ -4,8 +4,8 @@ from urllib.parse import quote
 
 import pytest
 
-from app.dialects.dialect import MODEL
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_format import MODEL
+from app.dialects.upstream_formats import DIALECTS
 from app.errors import RequestError
 from app.requests import parse_chat_request
 from app.upstreams.client import open_client

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_formats import DIALECTS
 from app.settings import load_settings
 from app.upstreams.presets import PLACES, PRESETS, Preset
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.limits import Limits
+from app.deadlines import Limits
 from app.requests import parse_chat_request
 from app.upstreams.endpoints import Upstream
 from app.upstreams.targets import Target

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from app.principal import ANYONE
+from app.identity.principal import ANYONE
 from tests.serving import Relay, serve_relay
 from tests.upstream import (
     DONE,

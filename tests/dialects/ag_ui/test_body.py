@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dialects.ag_ui.body import parse_request
+from app.dialects.ag_ui.client.request import parse_request
 from app.errors import RequestError
 from app.requests import (
     AssistantMessage,

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.ag_ui.body import parse_request
-from app.dialects.ag_ui.front import FRONT, render_result
-from app.dialects.ag_ui.renderer import Renderer
-from app.dialects.call_ids import show_call
-from app.dialects.front import Numbered
-from app.dialects.public_ids import public_token
+from app.dialects.ag_ui.client.format import FRONT, render_result
+from app.dialects.ag_ui.client.renderer import Renderer
+from app.dialects.ag_ui.client.request import parse_request
+from app.dialects.answering.call_ids import show_call
+from app.dialects.answering.public_ids import public_token
+from app.dialects.client_format import Numbered
 from app.errors import RequestError
 from app.events import (
     ChoiceEnd,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from app.dialects.front import Frame
+from app.dialects.client_format import Frame
 
 FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "RUN_STARTED": ({"threadId", "runId"}, {"protocolVersion", "parentRunId"}),

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from app.dialects.anthropic.renderer import Renderer
-from app.dialects.front import Frame
+from app.dialects.anthropic.client.renderer import Renderer
+from app.dialects.client_format import Frame
 from app.events import Event
 
 STARTS = {"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "compaction"}

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dialects.anthropic.body import parse_request
-from app.dialects.anthropic.front import FRONT
-from app.dialects.anthropic.original import pass_on, pass_on_bedrock
-from app.dialects.call_ids import pack_id
-from app.dialects.packed import Proof, pack
+from app.dialects.answering.call_ids import pack_id
+from app.dialects.answering.packed_proofs import Proof, pack
+from app.dialects.anthropic.client.format import FRONT
+from app.dialects.anthropic.client.request import parse_request
+from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock
 from app.errors import RequestError
 from app.requests import ChatRequest, Original, TranslatedRequest
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dialects.anthropic.front import FRONT
-from app.dialects.anthropic.result import render_result
-from app.dialects.call_ids import show_call
-from app.dialects.front import Numbered
-from app.dialects.packed import UNPROVED, Proof, is_packed, pack, unpack
-from app.dialects.public_ids import public_token
+from app.dialects.answering.call_ids import show_call
+from app.dialects.answering.packed_proofs import UNPROVED, Proof, is_packed, pack, unpack
+from app.dialects.answering.public_ids import public_token
+from app.dialects.anthropic.client.format import FRONT
+from app.dialects.anthropic.client.result import render_result
+from app.dialects.client_format import Numbered
 from app.errors import CODES, RelayError, RequestError, UpstreamError
 from app.events import (
     ChoiceEnd,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.anthropic.messages import render_messages
+from app.dialects.anthropic.upstream.messages import render_messages
 from app.errors import RequestError
 from app.requests import parse_chat_request
 

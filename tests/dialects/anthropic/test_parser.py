@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app import events
-from app.dialects.anthropic.parser import Parser
+from app.dialects.anthropic.upstream.parser import Parser
 from app.errors import UpstreamError
 from app.events import (
     ChoiceEnd,

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.anthropic.parser import Parser
+from app.dialects.anthropic.upstream.parser import Parser
 from app.errors import UpstreamError
 from app.framing.sse import Message
 from tests.dialects.anthropic.streams import STOP, sse

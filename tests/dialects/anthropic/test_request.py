@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.anthropic.parser import Parser
-from app.dialects.anthropic.request import (
+from app.dialects.anthropic.upstream.parser import Parser
+from app.dialects.anthropic.upstream.request import (
     IGNORED,
     Quirks,
     render_bedrock_request,
     render_request,
     render_vertex_request,
 )
-from app.dialects.conversation import JSON_ONLY
-from app.dialects.table import DIALECTS
+from app.dialects.upstream_formats import DIALECTS
+from app.dialects.writing.conversation import JSON_ONLY
 from app.errors import RequestError
 from app.framing.lenient import LenientDecoder
 from app.requests import ChatRequest, parse_chat_request

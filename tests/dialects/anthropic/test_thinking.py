@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from app.dialects.anthropic.request import (
+from app.dialects.anthropic.upstream.request import (
     Quirks,
     list_changes,
     render_bedrock_request,
     render_request,
     render_vertex_request,
 )
-from app.dialects.bedrock import request as converse
+from app.dialects.bedrock.upstream import request as converse
 from app.requests import ChatRequest, parse_chat_request
 
 TEMPERATURE = "takes no temperature but 1 for a model that thinks: left out"

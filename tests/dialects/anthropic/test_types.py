@@ -9,8 +9,8 @@ from anthropic.types import Message, RawMessageDeltaEvent, TextBlock, ThinkingBl
 from anthropic.types.beta import BetaMessage, BetaRawMessageDeltaEvent
 from pydantic import BaseModel
 
-from app.dialects.anthropic.result import render_result
-from app.dialects.packed import UNPROVED, pack
+from app.dialects.answering.packed_proofs import UNPROVED, pack
+from app.dialects.anthropic.client.result import render_result
 from app.events import (
     ChoiceEnd,
     Event,

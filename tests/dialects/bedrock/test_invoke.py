@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app import events
-from app.dialects.bedrock.invoke import Decoder
+from app.dialects.anthropic.upstream.bedrock_invoke import Decoder
 from app.framing.eventstream import Decoder as EventStreamDecoder
 from app.framing.sse import FramingError, Message
 from tests.dialects.streams import check, end_of, play

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app import events
-from app.dialects.bedrock.parser import Parser
+from app.dialects.bedrock.upstream.parser import Parser
 from app.events import (
     ChoiceEnd,
     ContentFilter,

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.bedrock.parser import Parser
+from app.dialects.bedrock.upstream.parser import Parser
 from app.errors import UpstreamError
 from app.framing.eventstream import TRUNCATED
 from app.framing.sse import Message

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.dialects.bedrock.request import IGNORED, render_request
-from app.dialects.conversation import JSON_ONLY
-from app.dialects.table import DIALECTS
+from app.dialects.bedrock.upstream.request import IGNORED, render_request
+from app.dialects.upstream_formats import DIALECTS
+from app.dialects.writing.conversation import JSON_ONLY
 from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app import events
-from app.dialects.cohere.parser import Parser, parse_usage
+from app.dialects.cohere.upstream.parser import Parser, parse_usage
 from app.errors import UpstreamError
 from app.events import (
     ChoiceEnd,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.gemini.partial_arguments import PartialArguments, parse_path
+from app.dialects.gemini.upstream.partial_arguments import PartialArguments, parse_path
 
 
 def write(*values: dict[str, Any]) -> str:

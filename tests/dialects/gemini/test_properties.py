@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.gemini.parser import Parser
+from app.dialects.gemini.upstream.parser import Parser
 from app.errors import UpstreamError
 from app.events import ToolCallDelta, ToolCallEnd
 from app.framing.json_array import ELEMENT, END

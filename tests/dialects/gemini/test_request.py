@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.gemini.request import Quirks, list_changes, render_request
-from app.dialects.table import DIALECTS
+from app.dialects.gemini.upstream.request import Quirks, list_changes, render_request
+from app.dialects.upstream_formats import DIALECTS
 from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.gemini.request import render_request
-from app.dialects.native import render_result
+from app.dialects.gemini.upstream.request import render_request
+from app.dialects.native.client.renderer import render_result
 from app.requests import AssistantMessage, ToolMessage, parse_chat_request
 from tests.dialects.streams import body_of, play, recordings
 

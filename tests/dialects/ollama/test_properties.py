@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.ollama.parser import Parser
+from app.dialects.ollama.upstream.parser import Parser
 from app.errors import UpstreamError
 from app.framing.sse import Message
 from tests.dialects.openai_chat.test_properties import junk, scalars, some, strings

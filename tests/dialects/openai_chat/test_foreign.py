@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.front import Asked
-from app.dialects.openai_chat.body import parse_request
-from app.dialects.openai_chat.renderer import Renderer
-from app.dialects.openai_chat.request import Quirks, render_request
-from app.dialects.openai_chat.result import render_result
+from app.dialects.client_format import Asked
+from app.dialects.openai_chat.client.renderer import Renderer
+from app.dialects.openai_chat.client.request import parse_request
+from app.dialects.openai_chat.client.result import render_result
+from app.dialects.openai_chat.upstream.request import Quirks, render_request
 from app.events import (
     ChoiceEnd,
     Event,
@@ -336,7 +336,7 @@ def test_call_of_a_custom_tool_is_its_text(said: str, text: str) -> None:
 
 def test_a_plain_request_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is usual costs what it did: the way by `foreign` reads a body three times."""
-    monkeypatch.setattr("app.dialects.openai_chat.body.translate", None)
+    monkeypatch.setattr("app.dialects.openai_chat.client.request.translate", None)
     tools = [TOOL]
     plain = [
         ask(USER, tools=tools, verbosity="low", stream_options={"include_usage": True}),

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
-from app.dialects.openai_chat.body import EXTRAS, parse_request
-from app.dialects.openai_chat.failure import render_failure
-from app.dialects.openai_chat.result import render_result
+from app.dialects.answering.openai_errors import render_failure
+from app.dialects.openai_chat.client.request import EXTRAS, parse_request
+from app.dialects.openai_chat.client.result import render_result
 from app.errors import CODES, RelayError, RequestError
 from app.events import (
     ChoiceEnd,

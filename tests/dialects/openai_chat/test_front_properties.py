@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.openai_chat.result import render_result
+from app.dialects.openai_chat.client.result import render_result
 from app.errors import UpstreamError
 from app.events import StreamTarget
 from tests.dialects.openai_chat import test_front_renderer as chat

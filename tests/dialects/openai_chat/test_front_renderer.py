@@ -8,11 +8,11 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from app.dialects.call_ids import show_call
-from app.dialects.front import Frame, Numbered
-from app.dialects.openai_chat.renderer import Renderer
-from app.dialects.openai_chat.result import render_result
-from app.dialects.public_ids import public_token
+from app.dialects.answering.call_ids import show_call
+from app.dialects.answering.public_ids import public_token
+from app.dialects.client_format import Frame, Numbered
+from app.dialects.openai_chat.client.renderer import Renderer
+from app.dialects.openai_chat.client.result import render_result
 from app.errors import RelayError
 from app.events import (
     ChoiceEnd,

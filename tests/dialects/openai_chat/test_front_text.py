@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.openai_chat.pieces import Piece
-from app.dialects.openai_chat.renderer import Renderer
+from app.dialects.openai_chat.client.deltas import Piece
+from app.dialects.openai_chat.client.renderer import Renderer
 from app.events import StreamStart, StreamTarget, TextDelta, TextStart
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app import events
-from app.dialects.openai_chat.parser import Parser
+from app.dialects.openai_chat.upstream.parser import Parser
 from app.errors import UpstreamError
 from app.events import (
     ChoiceEnd,

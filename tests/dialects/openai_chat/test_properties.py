@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.openai_chat.parser import Parser
-from app.dialects.surrogates import Halves, well_formed
+from app.dialects.openai_chat.upstream.parser import Parser
+from app.dialects.reading.surrogates import Halves, well_formed
 from app.errors import UpstreamError
 from app.framing.lenient import LenientDecoder
 from app.framing.sse import Message

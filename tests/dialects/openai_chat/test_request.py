@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.openai_chat.request import Quirks, list_changes, render_request
-from app.dialects.table import DIALECTS
+from app.dialects.openai_chat.upstream.request import Quirks, list_changes, render_request
+from app.dialects.upstream_formats import DIALECTS
 from app.requests import parse_chat_request
 from app.upstreams.presets import PRESETS
 

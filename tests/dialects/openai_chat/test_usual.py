@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.openai_chat import usual
-from app.dialects.openai_chat.parser import Parser
+from app.dialects.openai_chat.upstream import text_chunk as usual
+from app.dialects.openai_chat.upstream.parser import Parser
 from app.events import Event
 from app.framing.lenient import LenientDecoder
 from app.framing.sse import Message

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dialects.openai_responses.free_text import FreeText
+from app.dialects.openai_responses.client.free_text import FreeText
 
 
 def read(*pieces: str) -> list[str]:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
-from app.dialects.openai_chat.failure import render_failure
-from app.dialects.openai_responses.body import REFUSED, Request, parse_request
-from app.dialects.openai_responses.result import render_result
+from app.dialects.answering.openai_errors import render_failure
+from app.dialects.openai_responses.client.request import REFUSED, Request, parse_request
+from app.dialects.openai_responses.client.result import render_result
 from app.errors import RequestError
 from app.events import (
     ChoiceEnd,

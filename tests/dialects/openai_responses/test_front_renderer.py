@@ -9,11 +9,11 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from app.dialects.call_ids import show_call
-from app.dialects.front import Frame, Numbered
-from app.dialects.openai_responses.renderer import Renderer
-from app.dialects.openai_responses.result import is_response_id, render_result, response_id
-from app.dialects.public_ids import public_token
+from app.dialects.answering.call_ids import show_call
+from app.dialects.answering.public_ids import public_token
+from app.dialects.client_format import Frame, Numbered
+from app.dialects.openai_responses.client.renderer import Renderer
+from app.dialects.openai_responses.client.result import is_response_id, render_result, response_id
 from app.errors import CODES
 from app.events import (
     ChoiceEnd,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from app.dialects.openai_responses.body import parse_request
-from app.dialects.openai_responses.original import pass_on
-from app.dialects.openai_responses.quirks import ENCRYPTED_REASONING, Quirks
-from app.dialects.packed import Proof, pack
+from app.dialects.answering.packed_proofs import Proof, pack
+from app.dialects.openai_responses.client.request import parse_request
+from app.dialects.openai_responses.upstream.passthrough import pass_on
+from app.dialects.openai_responses.upstream.quirks import ENCRYPTED_REASONING, Quirks
 
 TEXT = {"type": "output_text", "text": "Yes.", "annotations": []}
 SHELL = {"type": "local_shell_call", "id": "l", "call_id": "c", "action": {"type": "exec"}}

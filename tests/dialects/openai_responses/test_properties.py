@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.openai_responses.parser import Parser
+from app.dialects.openai_responses.upstream.parser import Parser
 from app.errors import UpstreamError
 from app.events import TextDelta
 from app.framing.sse import Message

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.openai_responses.quirks import Quirks
-from app.dialects.openai_responses.request import IGNORED, render_request
-from app.dialects.table import DIALECTS
+from app.dialects.openai_responses.upstream.quirks import Quirks
+from app.dialects.openai_responses.upstream.request import IGNORED, render_request
+from app.dialects.upstream_formats import DIALECTS
 from app.errors import RequestError
 from app.events import (
     Event,

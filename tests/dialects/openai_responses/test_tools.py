@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.openai_responses.body import parse_request
-from app.dialects.openai_responses.calls import CALLS, MAX_LABEL
+from app.dialects.openai_responses.client.request import parse_request
+from app.dialects.openai_responses.client.tool_calls import CALLS, MAX_LABEL
 from app.errors import RequestError
 
 F: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object"}}

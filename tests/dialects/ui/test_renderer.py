@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.call_ids import show_call
-from app.dialects.front import Numbered
-from app.dialects.public_ids import public_token
-from app.dialects.ui.body import parse_request
-from app.dialects.ui.front import FRONT, render_result
-from app.dialects.ui.renderer import Renderer
+from app.dialects.answering.call_ids import show_call
+from app.dialects.answering.public_ids import public_token
+from app.dialects.client_format import Numbered
+from app.dialects.ui.client.format import FRONT, render_result
+from app.dialects.ui.client.renderer import Renderer
+from app.dialects.ui.client.request import parse_request
 from app.errors import RequestError
 from app.events import (
     ChoiceEnd,

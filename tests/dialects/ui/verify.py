@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from app.dialects.front import Frame
+from app.dialects.client_format import Frame
 
 REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "start": {},

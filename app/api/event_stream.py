@@ -1,0 +1,348 @@
+"""The one response that streams: a cursor over the log, rendered frame by frame."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
+from typing import TYPE_CHECKING
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from app.api.connection import Connection, connection_of
+from app.api.policy import Policy
+from app.dialects.client_format import Front, Writer, frame_id
+from app.dialects.native.client.renderer import Writer as NativeWriter
+from app.dialects.native.client.renderer import compact
+from app.errors import RelayError, RequestError, ServiceError
+from app.eventlog import STRIDE, Ending, LogState
+from app.events import Event, StreamEnd
+from app.generation.hub import Reader
+
+if TYPE_CHECKING:
+    import anyio
+
+HEARTBEAT = b": hb\n"
+"""One comment line and no blank line after it: at a blank line, clients that have seen an
+id would dispatch an empty event, and official SDKs fail on it."""
+
+PIECE_BYTES = 64 * 1024
+"""About how much is sent at once."""
+
+CATCHING_UP = 100
+"""More events than that at once are no live reading."""
+
+HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+log = structlog.get_logger("seseragi.api")
+
+
+class EventStream(Response):
+    """Sends a stream's events after the cursor, live, and ends after its `stream.end`.
+
+    There are two doors to the one cursor. Under our own server it reads until it has caught
+    up, and from there the log pushes what is appended, which is written within the append: no
+    task has to wake up for a token. A client that is too slow for that, or a log that does not
+    push, is read for again, from the same cursor. Under any other server it is all read, and
+    sent by sse-starlette.
+
+    The reader leaves when the response is over, however that came about. What ends before
+    the `stream.end` is cut off rather than ended cleanly, since a clean end would look like
+    a complete answer: a client that accepts nothing for `send_timeout_s`, a stream that is
+    removed under its reader, a server that will wait no longer.
+    """
+
+    _connection: Connection
+    _caught_up: "asyncio.Future[None]"
+    _timer: asyncio.TimerHandle
+
+    def __init__(
+        self,
+        reader: Reader,
+        writer: Writer,
+        *,
+        policy: Policy,
+        headers: Mapping[str, str],
+        root_path: str = "",
+        snapshot: bool = False,
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        stream = reader.stream.encode()
+        self.raw_headers = [
+            *HEADERS,
+            (b"content-location", b"%b/v1/streams/%b/events" % (root_path.encode(), stream)),
+            (b"stream-id", stream),
+            *((name.encode(), value.encode()) for name, value in headers.items()),
+        ]
+        self._reader = reader
+        self._writer = writer
+        self._after = writer.begin
+        self._policy = policy
+        self._heartbeat_s = policy.heartbeat_s
+        self._snapshot = snapshot
+        self._complete = False
+        self._sent_at = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = connection_of(scope)
+        if connection is None:
+            await self._serve_reads(scope, receive, send)
+        else:
+            self._connection = connection
+            await self._serve_pushes(scope, send)
+
+    # Under our own server
+
+    async def _serve_pushes(self, scope: Scope, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101
+        self._connection.on_lost = task.cancel
+        try:
+            headers, self.raw_headers = self.raw_headers, []  # 700 bytes while the stream lasts
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            del headers
+            if scope["method"] != "HEAD" and not self._connection.lost:
+                await self._deliver()
+            await send({"type": "http.response.body", "body": b""})
+            return
+        except RelayError as error:
+            self._note_dropped(error)
+        except asyncio.CancelledError:
+            pass  # the client has gone, or the server will wait no longer
+        finally:
+            self._connection.on_lost = None
+            self._reader.leave()
+        self._connection.abort()
+        await asyncio.sleep(0.01)  # let the server see the loss before the app returns
+
+    async def _deliver(self) -> None:
+        """Send everything up to the `stream.end`."""
+        if self._snapshot:
+            await self._send(await self._read_snapshot(), gives_way=True)
+        while not self._complete:
+            if self._reader.follow(self._after, self._push):
+                await self._live()
+                continue
+            events = await self._read()
+            await self._send(map(self._writer.feed, events) if events else [HEARTBEAT])
+            self._note(events)
+            if len(events) > CATCHING_UP:
+                # Sending to a client that is gone never waits: without this, a long
+                # catch-up would hold the event loop to its end.
+                await asyncio.sleep(0)
+
+    async def _send(self, frames: Iterable[bytes], *, gives_way: bool = False) -> None:
+        for piece in in_pieces(frames):
+            if not self._connection.write(piece):
+                await self._connection.drain()
+            elif gives_way:
+                await asyncio.sleep(0)
+
+    async def _live(self) -> None:
+        """Let the log push, until the stream ends, is removed, or the client falls behind."""
+        loop = asyncio.get_running_loop()
+        self._caught_up = loop.create_future()
+        self._sent_at = loop.time()
+        self._timer = loop.call_later(self._heartbeat_s, self._beat)
+        try:
+            await self._caught_up
+        finally:
+            self._timer.cancel()
+            self._reader.unfollow(self._push)
+        await self._connection.drain()
+
+    def _push(self, events: Sequence[Event]) -> None:
+        """Send what has just been appended; nothing, if the stream is removed."""
+        if self._caught_up.done():
+            return
+        try:
+            feed = self._writer.feed
+            taken = self._connection.write(b"".join([feed(event) for event in events]))
+        except Exception as failure:  # of this reader: the stream goes on
+            self._caught_up.set_exception(failure)
+            return
+        self._sent_at = self._caught_up.get_loop().time()
+        self._note(events)
+        if self._complete or not taken or not events:
+            self._caught_up.set_result(None)
+
+    def _beat(self) -> None:
+        """Send a heartbeat if nothing was sent for its time, and come back when it is due."""
+        loop = self._caught_up.get_loop()
+        due = self._sent_at + self._heartbeat_s
+        if due <= loop.time():
+            self._connection.write(HEARTBEAT)
+            due = loop.time() + self._heartbeat_s
+        self._timer = loop.call_at(due, self._beat)
+
+    # Under any other server
+
+    async def _serve_reads(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Imported here: the command, which starts quickly, has no need of it.
+        import anyio
+
+        from app.api.asgi_stream import respond
+
+        stopping = anyio.Event()
+        draining = asyncio.ensure_future(self._drain_at(stopping))
+        response = respond(
+            self._read_pieces(),
+            self.raw_headers,
+            heartbeat=HEARTBEAT,
+            policy=self._policy,
+            stopping=stopping,
+        )
+        try:
+            await response(scope, receive, send)
+        finally:
+            draining.cancel()
+            self._reader.leave()
+
+    async def _drain_at(self, stopping: "anyio.Event") -> None:
+        await stopping.wait()
+        await self._reader.drain(self._policy.drain_s)
+
+    async def _read_pieces(self) -> AsyncIterator[bytes]:
+        """Give everything up to the `stream.end`."""
+        try:
+            if self._snapshot:
+                for piece in in_pieces(await self._read_snapshot()):
+                    yield piece
+                    await asyncio.sleep(0)
+            while not self._complete:
+                events = await self._read()
+                for piece in in_pieces(map(self._writer.feed, events)):
+                    yield piece
+                self._note(events)
+                if len(events) > CATCHING_UP:
+                    await asyncio.sleep(0)
+        except RelayError as error:
+            self._note_dropped(error)
+            raise ReaderDropped(str(error)) from None
+
+    # Both
+
+    async def _read(self) -> Sequence[Event]:
+        """Return what comes after the cursor; nothing, if none came within a heartbeat."""
+        events = await self._reader.read(self._after, timeout_s=self._heartbeat_s)
+        if isinstance(events, Ending):
+            self._writer.skip(events.after - self._after)
+            self._after = events.after
+        return events
+
+    async def _read_snapshot(self) -> Iterable[bytes]:
+        """Return the frames of all that was said so far, and move the cursor over it."""
+        assert isinstance(self._writer, NativeWriter)  # noqa: S101  (no other can be asked for)
+        events = await self._reader.read_all(ending=False)  # whose ids do not follow
+        self._note(events)
+        return starmap(self._writer.frame, compact(events))
+
+    def _note(self, events: Sequence[Event]) -> None:
+        """Move the cursor over what is sent."""
+        self._after += len(events)
+        self._complete = bool(events) and isinstance(events[-1], StreamEnd)
+
+    def _note_dropped(self, error: RelayError) -> None:
+        log.info("reader dropped", stream=self._reader.stream, code=error.code)
+
+
+class ReaderDropped(Exception):
+    """A response that has begun cannot be completed: the server has to abort it."""
+
+
+def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Join frames into pieces of about `PIECE_BYTES`: a client that accepts none costs one."""
+    piece: list[bytes] = []
+    size = 0
+    for frame in frames:
+        piece.append(frame)
+        size += len(frame)
+        if size >= PIECE_BYTES:
+            yield b"".join(piece)
+            piece.clear()
+            size = 0
+    if size:
+        yield b"".join(piece)
+
+
+def last_event_id(request: Request) -> str | None:
+    """Give the header `Last-Event-ID`, None if empty; the server leaves white space after it in."""
+    return request.headers.get("last-event-id", "").strip(" \t") or None
+
+
+async def read_from(
+    reader: Reader,
+    front: Front,
+    after: int,
+    *,
+    policy: Policy,
+    retry_ms: int,
+    root_path: str = "",
+    snapshot: bool = False,
+    suffix: bool = False,
+) -> Response:
+    """Answer with the frames after a cursor; 204 when there are and will be none.
+
+    A dialect whose clients need everything again gets it, unless `suffix`.
+
+    Raises:
+        RequestError: `conflict`, the cursor is beyond the log.
+    """
+    try:
+        state = reader.found
+        ended_elsewhere = state.kept is not None and after >= STRIDE
+        last = state.last if state.kept is None or ended_elsewhere else state.kept
+        if after and front.letter:
+            gap = last - last % STRIDE
+            last = gap + await count_frames(front, reader, last - gap)
+        if after > last or after // STRIDE != last // STRIDE:
+            raise _beyond(reader.stream, front, after, last, state)
+    except BaseException:
+        reader.leave()
+        raise
+    if state.ended and after == last and (state.kept is None or ended_elsewhere):
+        reader.leave()
+        return Response(status_code=204, headers={"cache-control": "no-store"})
+    after = 0 if front.replays and not suffix else after
+    writer = front.writer(reader.stream, after=after, retry_ms=retry_ms)
+    return EventStream(
+        reader,
+        writer,
+        policy=policy,
+        headers=front.headers,
+        root_path=root_path,
+        snapshot=snapshot,
+    )
+
+
+def _beyond(stream: str, front: Front, after: int, last: int, state: LogState) -> RelayError:
+    """Say why a cursor after the last frame that is known cannot be read from."""
+    seen, known = (frame_id(stream, front.letter, number) for number in (after, last))
+    if state.kept is not None:
+        return RequestError(
+            "conflict",
+            f"what you have seen after {known!r} was lost before it could be stored; "
+            "read the stream again from its beginning",
+        )
+    if not state.settled:
+        return ServiceError(
+            "overloaded", "the event log is being restored; try again shortly", retry_after_s=2
+        )
+    return RequestError("conflict", f"the stream has no event {seen!r} yet; its last is {known!r}")
+
+
+async def count_frames(front: Front, reader: Reader, last: int) -> int:
+    """Count the frames up to an event, giving way to others: a million events take seconds."""
+    renderer = front.renderer(reader.stream)
+    count = 0
+    for number, event in enumerate((await reader.read_all())[:last]):
+        count += sum(1 for _ in renderer.feed(event))
+        if number % CATCHING_UP == 0:
+            await asyncio.sleep(0)
+    return count

@@ -1,0 +1,102 @@
+"""Endpoints that answer with one document, and start nothing that could be read again."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from app.admission import RequestMemory, address_of
+from app.api.body import read_json
+from app.api.connection import client_of
+from app.api.passed import parse_passed
+from app.api.policy import Policy
+from app.api.principal import streams_of
+from app.api.problems import failure
+from app.dialects.client_format import Front
+from app.errors import RelayError
+from app.generation.hub import Hub, Origin
+from app.generation.single_call import Asking
+
+ESTIMATED: Final = "seseragi-estimated"
+"""The header of an answer whose number of tokens nobody has counted."""
+
+IGNORED: Final = "seseragi-ignored"
+"""The header that names the fields of a request which its upstream was not told."""
+
+Work = Callable[[Asking, RequestMemory], Coroutine[Any, Any, Response]]
+"""What a request asks for; what it takes of the memory is given back when it is done."""
+
+T = TypeVar("T")
+
+
+class Asked:
+    """What such endpoints share: who may ask, how much, and until when."""
+
+    def __init__(self, hub: Hub, policy: Policy, front: Front) -> None:
+        self._hub = hub
+        self._policy = policy
+        self._front = front
+
+    async def answer(self, request: Request, parse: Callable[[bytes], Work]) -> Response:
+        """Read the request, and do what its body asks for as long as its client is there."""
+        try:
+            return await self._answer(request, parse)
+        except RelayError as error:
+            return failure(self._front, error, request)
+        except ClientDisconnect:
+            return Response(status_code=499)  # nginx's, seen in logs only
+
+    async def _answer(self, request: Request, parse: Callable[[bytes], Work]) -> Response:
+        hub, policy = self._hub, self._policy
+        address = address_of(request.scope.get("client"))
+        passed = parse_passed(request.headers)
+        await streams_of(hub, request).admit(address, key=None, relays=passed.relays)
+        with hub.admission.receive(address) as memory:
+            body = await read_json(
+                request,
+                memory,
+                max_bytes=policy.max_request_bytes,
+                timeout_s=policy.body_timeout_s,
+                stopping=hub.stopping,
+            )
+            memory.expect(body)
+            work = parse(body)
+            del body
+            origin = Origin(address, via=passed.via, relays=passed.relays)
+            asked = hub.ask(lambda asking: work(asking, memory), origin=origin)
+            return await _while_there(request, asked)
+
+
+async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Wait for what is done for a client; if he goes it is stopped.
+
+    Raises:
+        ClientDisconnect: he has gone.
+    """
+    working = asyncio.ensure_future(work)
+    lost = False
+
+    def stop() -> None:
+        nonlocal lost
+        lost = True
+        working.cancel()
+
+    try:
+        with client_of(request).watch(stop):
+            return await working
+    except asyncio.CancelledError:
+        if lost:
+            raise ClientDisconnect from None
+        raise
+
+
+def document(body: object, *, headers: Mapping[str, str] | None = None) -> Response:
+    """Give a document as JSON, which nobody is to store."""
+    return Response(
+        msgspec.json.encode(body),
+        headers={"cache-control": "no-store", **(headers or {})},
+        media_type="application/json",
+    )

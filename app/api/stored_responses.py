@@ -1,0 +1,281 @@
+"""Conversations that go on from stored responses: what they refer to, as the items themselves.
+
+A response that goes on from another one leads to it, and so on to the first. Such a chain is
+cut short from time to time: a response of which the beginning is long ago, in turns or in
+seconds, keeps the items of all turns before it too. So a conversation can go on for at least
+half of the retention after each of its turns, and costs a bounded number of look-ups.
+"""
+
+import asyncio
+import time
+from typing import NamedTuple
+
+import msgspec
+
+from app.admission import RequestMemory, estimate_memory
+from app.api.policy import Policy
+from app.bounds import MAX_MESSAGES, check_json
+from app.dialects.openai_responses.client.result import is_response_id, name_of, render_result
+from app.dialects.openai_responses.client.stored import (
+    REFERENCE,
+    Head,
+    Item,
+    Stored,
+    encode_item,
+    find_reference,
+    items_name,
+    join_items,
+    name_items,
+    pack,
+    read_head,
+    read_input,
+    replace_input,
+    token_of,
+    unpack,
+)
+from app.errors import RequestError
+from app.generation.hub import OwnedStream, OwnedStreams
+
+MAX_LINKS = 32
+"""How many responses a chain has at most."""
+
+MAX_REFERRED = 100
+"""How many responses one request is looked for items in. The last one has, in its request, all
+that its client had before, so that one is enough for nearly all."""
+
+
+class Resolved(NamedTuple):
+    """A request with all items that it refers to, and what is to be known of that."""
+
+    body: bytes
+    previous: str | None
+    stored: bytes
+    """What its stream is to keep: nothing unless the request is to be stored."""
+
+
+class _Turn(NamedTuple):
+    """What is kept of one response: its items, those of its request first."""
+
+    stored: Stored
+    given: list[Item]
+    made: list[Item]
+    status: str
+    ended_at: float | None
+
+
+class _Chain(NamedTuple):
+    items: list[Item]
+    links: int
+    since: float
+    """When the first turn ended that is kept for the chain only."""
+
+
+class _Room:
+    """How much of what is stored one request may gather."""
+
+    def __init__(self, most: int, *, memory: RequestMemory | None = None, base: int = 0) -> None:
+        self._most = most
+        self._memory = memory
+        self._base = base
+        self._bytes = 0
+        self._items = 0
+
+    def take(self, items: list[Item]) -> None:
+        self._items += len(items)
+        self._bytes += sum(len(item.data) for item in items)
+        if self._items > MAX_MESSAGES:
+            raise _too_large(f"it has more than {MAX_MESSAGES} items")
+        if self._bytes > self._most:
+            raise _too_large(f"it is larger than {self._most} bytes")
+        if self._memory is not None:
+            self._memory.resize(self._base + 2 * self._bytes)
+
+
+class StoredResponses:
+    """Looks up what requests refer to, in the log while it keeps it."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    async def resolve(
+        self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
+    ) -> Resolved:
+        """Put the items that a body refers to into it, which nearly all leave as it is.
+
+        Raises:
+            RequestError: `previous_response_not_found` or `not_found`, they are not kept;
+                `invalid_request` or `request_too_large`, there are too many.
+            ServiceError: there is no memory for them.
+        """
+        try:
+            head = read_head(body)
+            if head.previous_response_id is None and REFERENCE not in body:
+                return Resolved(body, None, _pack(head, Stored(head.input)))
+            check_json(body)
+            own = read_input(head.input)
+        except (msgspec.MsgspecError, RecursionError):  # the parser says what is wrong
+            return Resolved(body, None, b"")
+        room = _Room(self._policy.max_request_bytes, memory=memory, base=estimate_memory(body))
+        previous = _previous(head)
+        chain = None if previous is None else await _gather(streams, previous, room)
+        earlier = [] if chain is None else chain.items
+        known = {item.id: item.data for item in earlier}
+        own = await _replace(streams, own, known=known, room=room)
+        whole = replace_input(body, [*(item.data for item in earlier), *own])
+        if len(whole) > self._policy.max_request_bytes:
+            raise _too_large(
+                f"it is larger than the limit of {self._policy.max_request_bytes} bytes"
+            )
+        memory.resize(estimate_memory(whole))
+        stored = Stored(join_items(own), previous)
+        if chain is not None and self._is_long(chain):
+            stored = Stored(stored.input, carried=[item.data for item in earlier])
+        return Resolved(whole, previous, _pack(head, stored))
+
+    async def list_input(self, streams: OwnedStreams, stream: OwnedStream) -> list[Item] | None:
+        """Return the items that a response was made from; None where they are not stored.
+
+        Raises:
+            RequestError: `previous_response_not_found`, those of turns before are gone.
+        """
+        stored = unpack((await stream.record()).request)
+        if stored is None:
+            return None
+        own = [*name_items(stream.id, read_input(stored.input), letter="i")]
+        if stored.previous is None:
+            return [*name_items(stream.id, stored.carried or [], letter="c"), *own]
+        room = _Room(self._policy.max_request_bytes)
+        chain = await _gather(streams, stored.previous, room)
+        return [*chain.items, *own]
+
+    def _is_long(self, chain: _Chain) -> bool:
+        age_s = time.time() - chain.since
+        return chain.links >= MAX_LINKS or age_s > self._policy.retention_s / 2
+
+
+async def _gather(streams: OwnedStreams, response: str, room: _Room) -> _Chain:
+    """Return the items of a response and of all before it, the first turn first."""
+    turns: list[list[Item]] = []
+    at: str | None = response
+    since = time.time()
+    while at is not None:
+        await asyncio.sleep(0)  # a turn may have a million events
+        stream = await _find(streams, at)
+        turn = None if stream is None else await _read(stream)
+        if stream is None or turn is None:
+            raise _gone(response, "" if at == response else f": {at!r} before it is gone")
+        if not turns:
+            _check_status(response, turn.status)
+        since = turn.ended_at or since
+        turns.append([*turn.given, *turn.made])
+        room.take(turns[-1])
+        at = turn.stored.previous
+    items = [item for turn_items in reversed(turns) for item in turn_items]
+    return _Chain(items, len(turns), since)
+
+
+async def _replace(
+    streams: OwnedStreams,
+    own: list[msgspec.Raw],
+    *,
+    known: dict[str, msgspec.Raw],
+    room: _Room,
+) -> list[msgspec.Raw]:
+    """Put items in the place of references to them, the last of which tells most."""
+    asked: set[str] = set()
+    for at in range(len(own) - 1, -1, -1):
+        item = find_reference(own[at])
+        if item is None:
+            continue
+        token = token_of(item)
+        if item not in known and token is not None and token not in asked:
+            asked.add(token)
+            if len(asked) > MAX_REFERRED:
+                raise RequestError(
+                    "invalid_request",
+                    f"input: it refers to items of more than {MAX_REFERRED} responses; "
+                    "send the items themselves",
+                )
+            await _learn(streams, token, known=known, room=room)
+        if item not in known:
+            raise _no_item(item)
+        own[at] = known[item]
+    return own
+
+
+async def _learn(
+    streams: OwnedStreams, token: str, *, known: dict[str, msgspec.Raw], room: _Room
+) -> None:
+    """Take all items that are kept with one response."""
+    stream = await streams.find(items_name(token))
+    turn = None if stream is None else await _read(stream)
+    if turn is not None:
+        items = [*turn.given, *turn.made]
+        room.take(items)
+        for item in items:
+            known.setdefault(*item)
+
+
+async def _find(streams: OwnedStreams, response: str) -> OwnedStream | None:
+    return await streams.find(name_of(response)) if is_response_id(response) else None
+
+
+async def _read(stream: OwnedStream) -> _Turn | None:
+    """Read what is kept of a response; None where it is not stored, or no longer."""
+    try:
+        stored = unpack((await stream.record()).request)
+        if stored is None:
+            return None
+        result = render_result(stream.id, await stream.events())
+        state = await stream.look()
+    except RequestError:  # it has gone just now
+        return None
+    given = [
+        *name_items(stream.id, stored.carried or [], letter="c"),
+        *name_items(stream.id, read_input(stored.input), letter="i"),
+    ]
+    made = [Item(item["id"], encode_item(item)) for item in result["output"]]
+    return _Turn(stored, given, made, result["status"], state.ended_at)
+
+
+def _pack(head: Head, stored: Stored) -> bytes:
+    return b"" if head.store is False else pack(stored)
+
+
+def _previous(head: Head) -> str | None:
+    previous = head.previous_response_id
+    if previous is not None and not isinstance(previous, str):
+        raise RequestError("invalid_request", "previous_response_id: it is no text")
+    return previous
+
+
+def _check_status(response: str, status: str) -> None:
+    """Refuse to go on from a response that has not come to an end of its own."""
+    if status in ("queued", "in_progress"):
+        raise RequestError(
+            "invalid_request",
+            f"previous_response_id: the response {response!r} is {status}; wait for its end",
+        )
+    if status not in ("completed", "incomplete"):
+        raise _gone(response, f": it is {status}, and only answers that ended can be gone on from")
+
+
+def _gone(response: str, why: str = "") -> RequestError:
+    what = f"Previous response with id {response[:80]!r} not found{why}."
+    return RequestError("previous_response_not_found", what)
+
+
+def _no_item(item: str) -> RequestError:
+    return RequestError(
+        "not_found",
+        f"Item with id {item[:80]!r} not found. Items are not persisted when `store` is set to "
+        "false. Try again with `store` set to true, or remove this item from your input. The relay "
+        "keeps items with their response, for `retention_s` after its end.",
+    )
+
+
+def _too_large(what: str) -> RequestError:
+    return RequestError(
+        "request_too_large",
+        f"the request with all that it refers to is too large: {what}; begin a new conversation",
+    )

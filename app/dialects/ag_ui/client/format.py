@@ -1,0 +1,38 @@
+"""AG-UI towards clients."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.ag_ui.client.renderer import Renderer
+from app.dialects.ag_ui.client.request import parse_request
+from app.dialects.client_format import Failure, Front
+from app.errors import RelayError
+from app.events import Event
+
+
+def render_result(stream: str, events: Iterable[Event]) -> Any:
+    """Give all events of the run as one list."""
+    renderer = Renderer(stream)
+    return [json.loads(frame.data) for event in events for frame in renderer.feed(event)]
+
+
+def render_failure(error: RelayError, request_id: str) -> Failure:
+    """Give what a run that had begun would be told."""
+    body = {"type": "RUN_ERROR", "message": error.message, "code": error.code}
+    return Failure(error.status, msgspec.json.encode(body))
+
+
+FRONT: Final = Front(
+    name="ag_ui",
+    path="/v1/ag-ui",
+    letter="g",
+    parse_request=parse_request,
+    renderer=Renderer,
+    render_result=render_result,
+    render_failure=render_failure,
+    replays=True,
+    lingers=False,  # its clients have no way to come back
+)

@@ -1,0 +1,230 @@
+"""Events to those of an AG-UI run. A run is one choice: the first.
+
+Each block of text is a message, and so is each of reasoning; the calls belong to the first
+message of text. What AG-UI has no event for is `CUSTOM`, with the relay's own event as its
+value. No optional field is ever null: that ends a run.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from app.dialects.answering.call_ids import show_call
+from app.dialects.answering.proof_fields import Proof
+from app.dialects.answering.public_ids import public_token
+from app.dialects.client_format import Frame
+from app.events import (
+    ContentFilter,
+    Event,
+    Media,
+    Notice,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    Source,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    encode,
+    type_of,
+)
+from app.requests import Opaque as OpaqueValue
+
+VERSION = "1.0"
+
+Sent = dict[str, Any]
+
+
+class Renderer:
+    """The frames of one stream."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._token = public_token(stream, "ag_ui")
+        self._run: Sent = {}
+        self._target: StreamTarget | None = None
+        self._messages: dict[int, str] = {}
+        """The message of each open block of text or reasoning."""
+        self._texts = 0
+        self._calls: dict[int, str] = {}
+        """The calls, which are ended with the run."""
+        self._opaque: dict[int, list[OpaqueValue]] = {}
+        """What has to come back with a block."""
+        self._count = 0
+
+    def feed(self, event: Event) -> Iterable[Frame]:
+        """Give the frames that the next event makes."""
+        if getattr(event, "choice", 0):
+            return ()
+        return [Frame(msgspec.json.encode(sent)) for sent in self._feed(event)]
+
+    def _feed(self, event: Event) -> Iterable[Sent]:
+        match event:
+            case TextDelta() | RefusalDelta():
+                message = self._messages[event.block]
+                return (
+                    {"type": "TEXT_MESSAGE_CONTENT", "messageId": message, "delta": event.text},
+                )
+            case ReasoningDelta():
+                message = self._messages[event.block]
+                return (
+                    {
+                        "type": "REASONING_MESSAGE_CONTENT",
+                        "messageId": message,
+                        "delta": event.text,
+                    },
+                )
+            case ToolCallDelta():
+                call = self._calls[event.block]
+                return ({"type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": event.arguments},)
+            case StreamStart():
+                return self._start(event)
+            case TextStart() | RefusalStart():
+                return (self._start_text(event.block),)
+            case TextEnd() | RefusalEnd():
+                return self._end_text(event.block)
+            case ReasoningStart():
+                self._messages[event.block] = f"reasoning_{self._token}_{event.block}"
+                return _start_reasoning(self._messages[event.block])
+            case ReasoningEnd():
+                opaque = self._opaque.pop(event.block, None)
+                proof = Proof(event.signature, event.encrypted, event.format, opaque)
+                return _end_reasoning(self._messages.pop(event.block), proof)
+            case ToolCallStart():
+                return (self._start_call(event),)
+            case ToolCallEnd():
+                # Whether it may be acted on is known with the end of the stream.
+                return ()
+            case Opaque():
+                return self._take_opaque(event)
+            case StreamTarget():
+                self._target = event
+                return (_custom(event),)
+            case Notice() | ContentFilter() | Source() | Media() | ProviderTool():
+                return (_custom(event),)
+            case StreamEnd():
+                return self._end(event)
+            case _:
+                return ()
+
+    def _start(self, event: StreamStart) -> Iterable[Sent]:
+        labels = event.labels or {}
+        self._run = {
+            "threadId": labels.get("thread_id", f"thread_{self._token}"),
+            "runId": labels.get("run_id", f"run_{self._token}"),
+        }
+        parent = labels.get("parent_run_id")
+        parents = {} if parent is None else {"parentRunId": parent}
+        yield {"type": "RUN_STARTED", **self._run, "protocolVersion": VERSION, **parents}
+        yield _custom(event)
+
+    def _start_text(self, block: int) -> Sent:
+        # The calls' message is the first one, whether it has begun or not.
+        message = f"msg_{self._token}" + (f"_{block}" if self._texts else "")
+        self._texts += 1
+        self._messages[block] = message
+        return {"type": "TEXT_MESSAGE_START", "messageId": message, "role": "assistant"}
+
+    def _end_text(self, block: int) -> Iterable[Sent]:
+        message = self._messages.pop(block)
+        yield {"type": "TEXT_MESSAGE_END", "messageId": message}
+        if opaque := self._opaque.pop(block, None):
+            yield _encrypted("message", message, Proof(opaque=opaque))
+
+    def _start_call(self, event: ToolCallStart) -> Sent:
+        call = self._calls[event.block] = show_call(self._stream, event.id)
+        return {
+            "type": "TOOL_CALL_START",
+            "toolCallId": call,
+            "toolCallName": event.name,
+            "parentMessageId": f"msg_{self._token}",
+        }
+
+    def _take_opaque(self, event: Opaque) -> Iterable[Sent]:
+        value = OpaqueValue(event.format, event.data)
+        block = -1 if event.block is None else event.block
+        if block in self._messages or block in self._calls:
+            self._opaque.setdefault(block, []).append(value)
+            return
+        message = f"opaque_{self._token}_{self._count}"
+        self._count += 1
+        yield from _start_reasoning(message)
+        yield from _end_reasoning(message, Proof(opaque=[value]))
+
+    def _end(self, event: StreamEnd) -> Iterable[Sent]:
+        usage = self._usage(event)
+        if event.status in ("failed", "interrupted"):
+            error = event.error
+            code = {"code": error.code} if error else {}
+            message = error.message if error else "the answer could not be completed"
+            yield {"type": "RUN_ERROR", "message": message, **code, **usage}
+            return
+        for block, call in self._calls.items():
+            yield {"type": "TOOL_CALL_END", "toolCallId": call}
+            if opaque := self._opaque.pop(block, None):
+                yield _encrypted("tool-call", call, Proof(opaque=opaque))
+        outcome: Sent = {"type": "cancelled"}
+        if event.status == "completed":
+            pending = list(self._calls.values())
+            outcome = {"type": "success"} | ({"pendingToolCallIds": pending} if pending else {})
+        yield {
+            "type": "RUN_FINISHED",
+            **self._run,
+            "outcome": outcome,
+            **usage,
+            "metadata": {"finishReason": event.finish_reason},
+        }
+
+    def _usage(self, event: StreamEnd) -> Sent:
+        if event.usage is None:
+            return {}
+        counts = {
+            "inputTokens": event.usage.input_tokens,
+            "outputTokens": event.usage.output_tokens,
+            "totalTokens": event.usage.total_tokens,
+            "reasoningTokens": event.usage.reasoning_tokens,
+            "cachedInputTokens": event.usage.cached_input_tokens,
+            "cacheWriteInputTokens": event.usage.cache_write_tokens,
+        }
+        known = {name: count for name, count in counts.items() if count is not None}
+        target = self._target
+        who = {"provider": target.upstream, "model": target.model} if target else {}
+        return {"usage": [{**who, **known}]}
+
+
+def _start_reasoning(message: str) -> Iterable[Sent]:
+    yield {"type": "REASONING_START", "messageId": message}
+    yield {"type": "REASONING_MESSAGE_START", "messageId": message, "role": "reasoning"}
+
+
+def _end_reasoning(message: str, proof: Proof) -> Iterable[Sent]:
+    yield {"type": "REASONING_MESSAGE_END", "messageId": message}
+    if proof != Proof():
+        yield _encrypted("message", message, proof)
+    yield {"type": "REASONING_END", "messageId": message}
+
+
+def _encrypted(subtype: str, entity: str, proof: Proof) -> Sent:
+    return {
+        "type": "REASONING_ENCRYPTED_VALUE",
+        "subtype": subtype,
+        "entityId": entity,
+        "encryptedValue": msgspec.json.encode(proof).decode(),
+    }
+
+
+def _custom(event: Event) -> Sent:
+    name = f"seseragi.{type_of(event)}"
+    return {"type": "CUSTOM", "name": name, "value": msgspec.Raw(encode(event))}

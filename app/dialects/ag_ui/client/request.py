@@ -1,0 +1,215 @@
+"""The body of an AG-UI run, `RunAgentInput`, as a chat request."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from app.bounds import check_parts
+from app.dialects.ag_ui.client.messages import (
+    Activity,
+    Assistant,
+    ContentPart,
+    Context,
+    Declared,
+    Developer,
+    Message,
+    Reasoning,
+    RunAgentInput,
+    System,
+    TextContent,
+    ToolResult,
+    User,
+)
+from app.dialects.answering.attachments import attach
+from app.dialects.answering.options import OPTIONS, build_chat
+from app.dialects.answering.proof_fields import parse_proof
+from app.dialects.client_format import Asked
+from app.errors import RequestError
+from app.requests import (
+    AssistantMessage,
+    AudioPart,
+    DeveloperMessage,
+    FileData,
+    FilePart,
+    Function,
+    FunctionCall,
+    ImagePart,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    SystemMessage,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    parse_body,
+)
+from app.requests import Message as ChatMessage
+
+_decoder = msgspec.json.Decoder(RunAgentInput)
+
+Part = TextPart | ImagePart | AudioPart | FilePart
+
+
+def parse_request(body: bytes) -> Asked:
+    """Read what a run is asked with.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
+    example = '{"threadId": "...", "runId": "...", "messages": [...]}'
+    run = parse_body(body, _decoder, example=example)
+    if run.resume:
+        raise RequestError("invalid_request", "resume: the relay interrupts no runs")
+    contents = (getattr(message, "content", None) for message in run.messages)
+    check_parts(contents, place="messages")
+    props = run.forwarded_props if isinstance(run.forwarded_props, dict) else {}
+    options = {name: props[name] for name in OPTIONS if name in props}
+    if run.tools:
+        # The tools of the run and those of the props are one list.
+        more = options.get("tools") or []
+        if isinstance(more, list):
+            options["tools"] = [*map(_declare, run.tools), *more]
+    messages = Conversation(run.messages).read()
+    chat = build_chat(_add_context(messages, run.context or ()), options, place="forwardedProps")
+    labels = {"thread_id": run.thread_id, "run_id": run.run_id}
+    if run.parent_run_id is not None:
+        labels["parent_run_id"] = run.parent_run_id
+    return Asked(chat, labels=labels)
+
+
+def _declare(tool: Declared) -> dict[str, Any]:
+    function = Function(tool.name, tool.description or None, tool.parameters)
+    declared: dict[str, Any] = msgspec.to_builtins(Tool(function))
+    return declared
+
+
+def _add_context(messages: list[ChatMessage], context: Sequence[Context]) -> list[ChatMessage]:
+    """Tell the model of the context in a system message, after those that begin."""
+    if not context:
+        return messages
+    text = "\n\n".join(f"{one.description}:\n{one.value}" for one in context)
+    first = (SystemMessage, DeveloperMessage)
+    at = next((i for i, one in enumerate(messages) if not isinstance(one, first)), len(messages))
+    return [*messages[:at], SystemMessage(f"Context:\n\n{text}"), *messages[at:]]
+
+
+class _Turn:
+    """What the model said between two others: its messages are one."""
+
+    def __init__(self) -> None:
+        self._parts: list[TextPart | RefusalPart | ReasoningPart | OpaquePart] = []
+        self._calls: list[ToolCall] = []
+
+    def add_reasoning(self, message: Reasoning) -> None:
+        proof = parse_proof(message.encrypted_value)
+        proofs = (proof.signature, proof.encrypted, proof.format)
+        if message.content or any(proofs):
+            self._parts.append(ReasoningPart(message.content, *proofs))
+        self._add_opaque(message.encrypted_value)
+
+    def add_text(self, message: Assistant) -> None:
+        if message.content:
+            self._parts.append(TextPart(message.content))
+        self._add_opaque(message.encrypted_value)
+
+    def add_call(self, call: ToolCall) -> None:
+        self._calls.append(call)
+
+    def _add_opaque(self, value: str | None) -> None:
+        for opaque in parse_proof(value).opaque or ():
+            self._parts.append(OpaquePart(opaque.format, opaque.data))
+
+    def take(self) -> Iterator[AssistantMessage]:
+        """Give the message, if there is one, and begin anew."""
+        parts, calls = self._parts, self._calls
+        self._parts, self._calls = [], []
+        if parts or calls:
+            first = parts[0] if len(parts) == 1 else None
+            only = first.text if isinstance(first, TextPart) else None
+            yield AssistantMessage(only or parts or None, tool_calls=calls or None)
+
+
+class Conversation:
+    """Turns the messages of a run into those of a chat request."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        self._answered = {
+            message.tool_call_id for message in messages if isinstance(message, ToolResult)
+        }
+        self._turn = _Turn()
+
+    def read(self) -> list[ChatMessage]:
+        return [
+            *(one for i, m in enumerate(self._messages) for one in self._read(m, f"messages[{i}]")),
+            *self._turn.take(),
+        ]
+
+    def _read(self, message: Message, place: str) -> Iterable[ChatMessage]:
+        match message:
+            case Activity():
+                return
+            case Reasoning():
+                self._turn.add_reasoning(message)
+                return
+            case Assistant():
+                self._add_assistant(message)
+                return
+        yield from self._turn.take()
+        match message:
+            case Developer():
+                yield DeveloperMessage(message.content, message.name)
+            case System():
+                yield SystemMessage(message.content, message.name)
+            case User():
+                yield UserMessage(_read_content(message.content, place=place), message.name)
+            case ToolResult():
+                yield self._read_result(message, place=place)
+
+    def _add_assistant(self, message: Assistant) -> None:
+        self._turn.add_text(message)
+        for call in message.tool_calls or ():
+            if call.id in self._answered:
+                opaque = parse_proof(call.encrypted_value).opaque
+                function = FunctionCall(call.function.name, call.function.arguments)
+                self._turn.add_call(ToolCall(call.id, function, opaque=opaque))
+
+    def _read_result(self, message: ToolResult, *, place: str) -> ToolMessage:
+        content = _read_content(message.content, place=place)
+        call = message.tool_call_id
+        if isinstance(content, str):
+            failed = message.error is not None or None
+            return ToolMessage(content or message.error or "", call, failed)
+        parts = [part for part in content if isinstance(part, TextPart | ImagePart)]
+        if len(parts) < len(content):
+            raise RequestError(
+                "invalid_request", f"{place}.content: a tool may give text and images only"
+            )
+        return ToolMessage(parts, call, message.error is not None or None)
+
+
+def _read_content(content: str | list[ContentPart], *, place: str) -> str | list[Part]:
+    if isinstance(content, str):
+        return content
+    return [_read_part(part, place=f"{place}.content[{i}]") for i, part in enumerate(content)]
+
+
+def _read_part(part: ContentPart, *, place: str) -> Part:
+    if isinstance(part, TextContent):
+        return TextPart(part.text)
+    source = part.source
+    kind = type(part).__struct_config__.tag
+    media_type = source.mime_type or ("application/pdf" if kind == "document" else f"{kind}/*")
+    match source.type:
+        case "data" if source.mime_type is None:
+            raise RequestError("invalid_request", f"{place}.source: missing field `mimeType`")
+        case "data":
+            url = f"data:{media_type};base64,{source.value}"
+            return attach(url, media_type, place=place)
+        case "url":
+            return attach(source.value, media_type, place=place)
+        case "file":
+            return FilePart(FileData(file_id=source.value))

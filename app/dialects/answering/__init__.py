@@ -1,0 +1,1 @@
+"""What the client formats share: ids, ends, proofs, parts of requests."""

@@ -1,0 +1,31 @@
+"""Files that stand in a client's message, as the part of a chat request that they are."""
+
+import re
+
+from app.dialects.writing.conversation import parse_data_url
+from app.errors import RequestError
+from app.requests import AudioPart, FileData, FilePart, ImagePart, ImageUrl, InputAudio
+
+_AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav", "mp4": "m4a"}
+
+
+def attach(
+    url: str, media_type: str, *, filename: str | None = None, place: str
+) -> ImagePart | AudioPart | FilePart:
+    """Give the part that a file is, by its URL and media type.
+
+    Raises:
+        RequestError: `invalid_request`, it is a URL that nobody but the client can read.
+    """
+    if not re.match(r"(data|https?|gs|s3):", url):
+        raise RequestError(
+            "invalid_request",
+            f"{place}: {url[:40]!r} can be read by the page only; send a data: or https: URL",
+        )
+    kind, _, subtype = media_type.lower().partition(";")[0].strip().partition("/")
+    if kind == "image":
+        return ImagePart(ImageUrl(url))
+    inline = parse_data_url(url)
+    if kind == "audio" and inline is not None:
+        return AudioPart(InputAudio(inline[1], _AUDIO_FORMATS.get(subtype, subtype)))
+    return FilePart(FileData(file_data=url, filename=filename))

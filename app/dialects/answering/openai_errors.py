@@ -1,0 +1,59 @@
+"""Errors as OpenAI's clients know them: the object of both its formats.
+
+Their classes are chosen by the status, the text by `message`.
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.client_format import Failure
+from app.errors import CODES, RelayError
+from app.events import ErrorInfo
+
+_PARAM: Final = re.compile(
+    r"(?:unknown|object missing required) field `(\w+)`|([a-z_]+(?:\[\d+\]|\.\w+)*): ", re.ASCII
+)
+"""The field that a message names first, as `requests.parse_body` and all others do it."""
+
+
+def render_failure(error: RelayError, request_id: str) -> Failure:
+    """Give the response to a request that did not begin a stream."""
+    # The official clients send a request again that was answered with 409.
+    status = 400 if error.status == 409 else error.status
+    body = {"error": error_object(error.info())}
+    return Failure(status, msgspec.json.encode(body))
+
+
+def error_object(error: ErrorInfo) -> dict[str, Any]:
+    """Give the `error` of a response or of a stream."""
+    return {
+        "message": error.message,
+        "type": _type_of(error.code),
+        "param": _param_of(error),
+        "code": error.code,
+    }
+
+
+def _type_of(code: str) -> str:
+    match CODES[code].status:
+        case 401:
+            return "authentication_error"
+        case 403:
+            return "permission_error"
+        case 429:
+            return "rate_limit_error"
+        case status if status >= 500:
+            return "server_error"
+        case _:
+            return "invalid_request_error"
+
+
+def _param_of(error: ErrorInfo) -> str | None:
+    if error.code == "model_not_found":
+        return "model"
+    if error.code == "previous_response_not_found":
+        return "previous_response_id"
+    match = _PARAM.match(error.message) if error.code == "invalid_request" else None
+    return (match[1] or match[2]) if match else None

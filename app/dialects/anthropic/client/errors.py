@@ -1,0 +1,54 @@
+"""Failures in Anthropic's words."""
+
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.client_format import Failure
+from app.errors import RelayError, RequestError
+
+_KINDS: Final = {
+    "unauthenticated": "authentication_error",
+    "forbidden": "permission_error",
+    "not_found": "not_found_error",
+    "model_not_found": "not_found_error",
+    "request_too_large": "request_too_large",
+    "rate_limited": "rate_limit_error",
+    "upstream_rate_limited": "rate_limit_error",
+    "overloaded": "overloaded_error",
+    "upstream_overloaded": "overloaded_error",
+    "upstream_timeout": "timeout_error",
+    "cancelled": "api_error",
+}
+
+_STATUSES: Final = {
+    "overloaded": 529,
+    "upstream_overloaded": 529,
+    # Anthropic's SDKs send a request again at 409; none of these is better the next time.
+    "cancelled": 499,
+    "conflict": 400,
+}
+
+
+class ThreadRefused(RequestError):
+    """The client wants the server to hold the conversation. Its SDKs then send it whole."""
+
+    def __init__(self) -> None:
+        what = "thread: the relay holds no conversation; send all of it, without this field"
+        super().__init__("invalid_request", what)
+
+
+def render_error(error: RelayError) -> dict[str, Any]:
+    """Give the error as an event of a stream, which is the body of a reply too."""
+    default = "invalid_request_error" if error.status < 500 else "api_error"
+    kind = _KINDS.get(error.code, default)
+    told: dict[str, Any] = {"type": kind, "message": error.message}
+    if isinstance(error, ThreadRefused):
+        told["details"] = {"error_code": "thread_unsupported_request"}
+    return {"type": "error", "error": told}
+
+
+def render_failure(error: RelayError, request_id: str) -> Failure:
+    """Give the reply that tells of an error."""
+    body = {**render_error(error), "request_id": request_id}
+    return Failure(_STATUSES.get(error.code, error.status), msgspec.json.encode(body))

@@ -1,0 +1,293 @@
+"""The messages that a client of Anthropic sends, as those of the chat request.
+
+What the chat request has no words for becomes a short text, and its kind is noted: one such
+block in a history must not end a session with another provider. An upstream that speaks
+Anthropic's own words is sent the request as it came.
+"""
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from app.dialects.answering.call_ids import unpack_id
+from app.dialects.answering.packed_proofs import UNPROVED, Proof, unpack
+from app.dialects.anthropic.client.block_texts import render_gist
+from app.dialects.anthropic.upstream.content_blocks import REDACTED, THINKING
+from app.dialects.writing.cache_marks import last_mark, parse_mark
+from app.requests import (
+    AssistantMessage,
+    FileData,
+    FilePart,
+    FunctionCall,
+    ImagePart,
+    ImageUrl,
+    Message,
+    Opaque,
+    OpaquePart,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    convert_body,
+)
+
+Block = dict[str, Any]
+Content = str | list[Block]
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A message; what its blocks are is looked at one by one."""
+
+    role: Literal["user", "assistant", "system"]
+    content: Content
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    type: str
+
+
+class _Text(msgspec.Struct, frozen=True):
+    text: str
+    cache_control: Any = None
+
+
+class _Source(msgspec.Struct, frozen=True):
+    type: str
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+    content: Content = ""
+
+
+class _Image(msgspec.Struct, frozen=True):
+    source: _Source
+    cache_control: Any = None
+
+
+class _Document(msgspec.Struct, frozen=True):
+    source: _Source
+    title: str | None = None
+    context: str | None = None
+    cache_control: Any = None
+
+
+class _ToolUse(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    input: dict[str, Any]
+    cache_control: Any = None
+
+
+class _ToolResult(msgspec.Struct, frozen=True):
+    tool_use_id: str
+    content: Content | None = None
+    is_error: bool | None = None
+    cache_control: Any = None
+
+
+class _Thinking(msgspec.Struct, frozen=True):
+    thinking: str
+    signature: str = ""
+
+
+class _Redacted(msgspec.Struct, frozen=True):
+    data: str
+
+
+Shown = TextPart | ImagePart | FilePart
+Answered = TextPart | ReasoningPart | OpaquePart
+
+_UNTOLD: Final = ("fallback",)
+"""Kinds of blocks that say nothing to any model."""
+_MAX_KINDS: Final = 10
+
+
+class History:
+    """Takes messages, and gives those of the chat request."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.shortened: dict[str, None] = {}
+        """The kinds of blocks that became texts, in their order."""
+
+    def system(self, content: Content, *, place: str = "system") -> None:
+        """Take what the system says."""
+        found = [
+            part if isinstance(part, TextPart) else self._shorten("media of the system", {})
+            for part in self._shown(content, place=place)
+        ]
+        if found:
+            self.messages.append(SystemMessage(_simply(found)))
+
+    def turn(self, turn: Turn, *, place: str) -> None:
+        """Take a message."""
+        match turn.role:
+            case "user":
+                self._user(turn.content, place=place)
+            case "assistant":
+                self._assistant(turn.content, place=place)
+            case _:
+                self.system(turn.content, place=f"{place}.content")
+
+    def _user(self, content: Content, *, place: str) -> None:
+        """Take a user's turn: its results answer the calls before it, so they come first."""
+        shown: list[Shown] = []
+        for block, where in _blocks(content, place=f"{place}.content"):
+            if _kind(block, where) == "tool_result":
+                shown += self._result(convert_body(block, _ToolResult, place=where), place=where)
+            else:
+                shown += self._show(block, place=where)
+        if shown:
+            self.messages.append(UserMessage(_simply(shown)))
+
+    def _result(self, result: _ToolResult, *, place: str) -> list[Shown]:
+        """Take a result; give its files, which stand beside it: no other format has them in."""
+        parts: list[TextPart | ImagePart] = []
+        files: list[Shown] = []
+        for part in self._shown(result.content or "", place=f"{place}.content"):
+            if isinstance(part, FilePart):
+                # The text that stands for it in the result does where files are not taken.
+                files.append(msgspec.structs.replace(part, optional=True))
+                name = part.file.filename
+                parts.append(self._shorten("document", {"title": name} if name else {}))
+            else:
+                parts.append(part)
+        call = unpack_id(result.tool_use_id)
+        mark = parse_mark(result.cache_control)
+        self.messages.append(ToolMessage(_simply(parts), call, result.is_error or None, mark))
+        return files
+
+    def _shown(self, content: Content, *, place: str) -> list[Shown]:
+        return [
+            part
+            for block, where in _blocks(content, place=place)
+            for part in self._show(block, place=where)
+        ]
+
+    def _show(self, block: Block, *, place: str) -> list[Shown]:
+        """Give the parts of a block that shows something."""
+        match _kind(block, place):
+            case "text":
+                said = convert_body(block, _Text, place=place)
+                return [TextPart(said.text, parse_mark(said.cache_control))] if said.text else []
+            case "image":
+                image = convert_body(block, _Image, place=place)
+                source = image.source
+                url = _url(source)
+                if url is not None:
+                    return [ImagePart(ImageUrl(url), parse_mark(image.cache_control))]
+                return [self._shorten("image", block["source"])]
+            case "document":
+                return self._document(block, place=place)
+            case kind:
+                return [self._shorten(kind, block)]
+
+    def _shorten(self, kind: str, block: Block) -> TextPart:
+        """Give the text that stands for a block."""
+        if len(self.shortened) < _MAX_KINDS:
+            self.shortened[kind[:60]] = None
+        return TextPart(render_gist(kind, block))
+
+    def _document(self, block: Block, *, place: str) -> list[Shown]:
+        document = convert_body(block, _Document, place=place)
+        source = document.source
+        context = [TextPart(document.context)] if document.context else []
+        if source.type == "text":
+            title = [TextPart(document.title)] if document.title else []
+            return [*title, *context, TextPart(source.data, parse_mark(document.cache_control))]
+        if source.type == "base64":
+            url = f"data:{source.media_type};base64,{source.data}"
+            file = FileData(file_data=url, filename=document.title)
+            return [*context, FilePart(file, parse_mark(document.cache_control))]
+        if source.type == "content":
+            title = [TextPart(document.title)] if document.title else []
+            return [*title, *context, *self._shown(source.content, place=f"{place}.source.content")]
+        told = {"title": document.title, **block["source"]}
+        return [*context, self._shorten("document", told)]
+
+    def _assistant(self, content: Content, *, place: str) -> None:
+        parts: list[Answered] = []
+        uses: list[_ToolUse] = []
+        proofs: dict[str, list[Opaque]] = {}
+        for block, where in _blocks(content, place=f"{place}.content"):
+            match _kind(block, where):
+                case "text":
+                    said = convert_body(block, _Text, place=where)
+                    parts += (
+                        [TextPart(said.text, parse_mark(said.cache_control))] if said.text else []
+                    )
+                case "thinking":
+                    parts += _think(convert_body(block, _Thinking, place=where))
+                case "redacted_thinking":
+                    data = convert_body(block, _Redacted, place=where).data
+                    proof = unpack(data) or Proof(REDACTED, data=data)
+                    parts += _prove(proof, proofs)
+                case "tool_use":
+                    uses.append(convert_body(block, _ToolUse, place=where))
+                case kind if kind not in _UNTOLD:
+                    parts.append(self._shorten(kind, block))
+        calls = [_call(use, proofs.get(use.id)) for use in uses]
+        answer = _simply(parts) if parts else None
+        if answer or calls:
+            # The calls stand last, and so does the mark of one.
+            mark = parse_mark(last_mark(uses))
+            message = AssistantMessage(answer, tool_calls=calls or None, cache_control=mark)
+            self.messages.append(message)
+
+
+def _call(use: _ToolUse, opaque: list[Opaque] | None) -> ToolCall:
+    arguments = msgspec.json.encode(use.input).decode()
+    return ToolCall(unpack_id(use.id), FunctionCall(use.name, arguments), opaque=opaque)
+
+
+def _simply(parts: list[Any]) -> Any:
+    """Give text alone as a string, which every upstream takes."""
+    if not parts:
+        return ""
+    alone = len(parts) == 1 and isinstance(parts[0], TextPart)
+    return parts[0].text if alone and parts[0].cache_control is None else parts
+
+
+def _blocks(content: Content, *, place: str) -> list[tuple[Block, str]]:
+    if isinstance(content, str):
+        return [({"type": "text", "text": content}, place)]
+    return [(block, f"{place}[{number}]") for number, block in enumerate(content)]
+
+
+def _kind(block: Block, place: str) -> str:
+    return convert_body(block, _Kind, place=place).type
+
+
+def _url(source: _Source) -> str | None:
+    match source.type:
+        case "base64":
+            return f"data:{source.media_type};base64,{source.data}"
+        case "url":
+            return source.url
+        case _:
+            return None
+
+
+def _think(block: _Thinking) -> list[Answered]:
+    """Give what was thought, with the proof of whoever proved it."""
+    proof = unpack(block.signature)
+    if proof == UNPROVED and not block.thinking:
+        return []
+    if proof is not None:
+        return [ReasoningPart(block.thinking, proof.signature, proof.encrypted, proof.format)]
+    if not block.signature:
+        return [ReasoningPart(block.thinking)] if block.thinking else []
+    if not block.thinking:
+        return [OpaquePart(THINKING, block.signature)]
+    return [ReasoningPart(block.thinking, block.signature, format=THINKING)]
+
+
+def _prove(proof: Proof, proofs: dict[str, list[Opaque]]) -> list[Answered]:
+    """Give an opaque part, or keep it for the call that it belongs to."""
+    whose, data = proof.format or "", proof.data or ""
+    if proof.call is None:
+        return [OpaquePart(whose, data)]
+    proofs.setdefault(proof.call, []).append(Opaque(whose, data))
+    return []

@@ -1,0 +1,363 @@
+"""Anthropic Messages towards clients: our events to Anthropic's.
+
+Blocks follow one another and never interleave: what comes for a later block waits until the
+one before it has ended. An answer that did not complete ends with `error`, and without
+`message_stop`.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.answering.call_ids import pack_id, show_call
+from app.dialects.answering.end_errors import parse_end
+from app.dialects.answering.packed_proofs import UNPROVED, Proof, pack
+from app.dialects.answering.public_ids import public_token
+from app.dialects.anthropic.client.errors import render_error
+from app.dialects.anthropic.upstream.content_blocks import COMPACTION, REDACTED, THINKING
+from app.dialects.client_format import Frame
+from app.dialects.reading.json_values import decode, mapping, mappings, string
+from app.errors import RelayError, UpstreamError
+from app.events import (
+    ChoiceEnd,
+    Event,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    Source,
+    StreamEnd,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    TokenCounts,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+
+Payload = dict[str, Any]
+
+_STOP_REASONS: Final = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "refusal",
+    "refusal": "refusal",
+    "pause": "pause_turn",
+}
+_OF_MESSAGES: Final = dict.fromkeys(("container", "context_management", "diagnostics"))
+_OF_STOPS: Final = dict.fromkeys(("container", "stop_details"))
+_OF_DELTAS: Final = dict.fromkeys(
+    (
+        *("input_tokens", "output_tokens", "output_tokens_details", "server_tool_use"),
+        *("cache_creation_input_tokens", "cache_read_input_tokens"),
+        *("fallback_credit", "iterations"),
+    )
+)
+_OF_USAGE: Final = _OF_DELTAS | dict.fromkeys(
+    ("cache_creation", "inference_geo", "service_tier", "speed")
+)
+"""The members that Anthropic's types ask for, of which null says that nothing is known."""
+_CALLER: Final = {"type": "direct"}
+"""Who calls a tool: the model itself."""
+
+_KEPT: Final = ("model_context_window_exceeded", "compaction")
+"""The words of Anthropic's that ours are less exact than."""
+
+_SERVER_TOOLS: Final = frozenset(
+    (
+        *("web_search", "web_fetch", "code_execution", "bash_code_execution"),
+        *("text_editor_code_execution", "tool_search_tool_regex", "tool_search_tool_bm25"),
+    )
+)
+
+
+class Renderer:
+    """The frames of one stream."""
+
+    def __init__(self, stream: str) -> None:
+        self._payloads = Payloads(stream)
+
+    def feed(self, event: Event) -> list[Frame]:
+        """Give the frames that the next event makes."""
+        return [
+            Frame(msgspec.json.encode(payload), payload["type"])
+            for payload in self._payloads.feed(event)
+        ]
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block that has not been told to its end; `waiting` is what was not told yet."""
+
+    index: int
+    waiting: list[Payload] = field(default_factory=list)
+    ended: bool = False
+
+    def add(self, delta: Payload) -> None:
+        piece = {"type": "content_block_delta", "index": self.index, "delta": delta}
+        self.waiting.append(piece)
+
+
+class Payloads:
+    """Anthropic's events, as objects; choices but the first, which it has not, are left out."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._queue: deque[_Block] = deque()
+        self._blocks: dict[int, _Block] = {}
+        """Those that have not ended, by our numbers."""
+        self._count = 0
+        self._calls: dict[int, str] = {}
+        self._names: dict[int, str] = {}
+        self._uses: set[int] = set()
+        """The blocks of tools that the provider ran, as far as they were told."""
+        self._broken: str | None = None
+        """The first tool that was called with what is no JSON object."""
+        self._refused = False
+        self._choice: ChoiceEnd | None = None
+
+    def feed(self, event: Event) -> Iterator[Payload]:
+        """Give what the next event adds."""
+        if getattr(event, "choice", 0):
+            return
+        match event:
+            case StreamStart():
+                yield {"type": "message_start", "message": self._message(event)}
+            case StreamEnd():
+                yield from self._flush()
+                yield from self._end(event)
+            case ChoiceEnd():
+                self._choice = event
+            case _:
+                self._take(event)
+                yield from self._flush()
+
+    def failed(self, end: StreamEnd) -> RelayError | None:
+        """Give why the answer is of no use; None if it is whole.
+
+        A client that acts on calls makes an empty object of arguments that are none.
+        """
+        if self._broken is not None and self._reason(end) == "tool_use":
+            what = f"the model called {self._broken!r} with arguments that are no JSON object"
+            return parse_end(end) or UpstreamError("upstream_tool_failed", what)
+        return parse_end(end)
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case TextDelta() | RefusalDelta():
+                self._delta(event.block, {"type": "text_delta", "text": event.text})
+            case ReasoningDelta():
+                self._delta(event.block, {"type": "thinking_delta", "thinking": event.text})
+            case ToolCallDelta():
+                piece = {"type": "input_json_delta", "partial_json": event.arguments}
+                self._delta(event.block, piece)
+            case TextStart():
+                self._start(event.block, {"type": "text", "text": "", "citations": None})
+            case RefusalStart():
+                self._refused = True
+                self._start(event.block, {"type": "text", "text": "", "citations": None})
+            case ReasoningStart():
+                self._start(event.block, {"type": "thinking", "thinking": "", "signature": ""})
+            case ToolCallStart():
+                call = self._calls[event.block] = pack_id(show_call(self._stream, event.id))
+                self._names[event.block] = event.name
+                use = {"type": "tool_use", "id": call, "name": event.name, "input": {}}
+                self._start(event.block, use | {"caller": _CALLER})
+            case ToolCallEnd():
+                self._stop(event.block)
+                if self._broken is None and not _is_object(event.arguments):
+                    self._broken = self._names[event.block]
+            case TextEnd() | RefusalEnd():
+                self._stop(event.block)
+            case ReasoningEnd():
+                # Clients wait for it, also where there is nothing in it.
+                signed = {"type": "signature_delta", "signature": _sign(event)}
+                self._delta(event.block, signed)
+                self._stop(event.block)
+            case Opaque():
+                self._opaque(event)
+            case ProviderTool():
+                self._provider_tool(event)
+            case Source():
+                self._source(event)
+
+    def _message(self, start: StreamStart) -> Payload:
+        return {
+            "id": f"msg_{public_token(self._stream, 'anthropic')}",
+            "type": "message",
+            "role": "assistant",
+            "model": start.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "stop_details": None,
+            **_OF_MESSAGES,
+            # Clients need numbers here. The counts of `message_delta` replace them.
+            "usage": _OF_USAGE | {"input_tokens": 0, "output_tokens": 0},
+        }
+
+    def _end(self, end: StreamEnd) -> Iterator[Payload]:
+        failed = self.failed(end)
+        if failed is not None:
+            yield render_error(failed)
+            return
+        stop = self._choice and self._choice.stop_sequence
+        delta = {**_OF_STOPS, "stop_reason": self._reason(end), "stop_sequence": stop}
+        usage = _OF_DELTAS | render_usage(end.usage or TokenCounts())
+        yield {
+            "type": "message_delta",
+            "delta": delta,
+            "usage": usage,
+            "context_management": None,
+        }
+        yield {"type": "message_stop"}
+
+    def _reason(self, end: StreamEnd) -> str:
+        choice = self._choice
+        if choice is not None and choice.finish_reason_raw in _KEPT:
+            return choice.finish_reason_raw
+        if choice is not None and choice.stop_sequence and end.finish_reason == "stop":
+            return "stop_sequence"
+        if self._refused and end.finish_reason == "stop":
+            return "refusal"
+        unknown = "tool_use" if self._calls else "end_turn"
+        return _STOP_REASONS.get(end.finish_reason, unknown)
+
+    def _start(self, number: int | None, content: Payload) -> _Block:
+        block = _Block(self._count)
+        self._count += 1
+        start = {"type": "content_block_start", "index": block.index, "content_block": content}
+        block.waiting.append(start)
+        self._queue.append(block)
+        if number is not None:
+            self._blocks[number] = block
+        return block
+
+    def _delta(self, number: int, delta: Payload) -> None:
+        self._blocks[number].add(delta)
+
+    def _stop(self, number: int) -> None:
+        self._blocks.pop(number).ended = True
+
+    def _whole(self, content: Payload) -> _Block:
+        """Add a block that says all in its start."""
+        block = self._start(None, content)
+        block.ended = True
+        return block
+
+    def _flush(self) -> Iterator[Payload]:
+        """Tell what is known of the first block, and of those after it once it has ended."""
+        while self._queue:
+            block = self._queue[0]
+            yield from block.waiting
+            block.waiting = []
+            if not block.ended:
+                return
+            yield {"type": "content_block_stop", "index": block.index}
+            self._queue.popleft()
+
+    def _opaque(self, event: Opaque) -> None:
+        """Tell what is to be sent back: Anthropic's own as it came, that of others packed."""
+        if event.format == REDACTED:
+            self._whole({"type": "redacted_thinking", "data": event.data})
+        elif event.format == COMPACTION and (block := _parse(event.data)):
+            self._whole(block)
+        elif event.format == THINKING:
+            thinking = self._whole({"type": "thinking", "thinking": "", "signature": ""})
+            thinking.add({"type": "signature_delta", "signature": event.data})
+        else:
+            call = None if event.block is None else self._calls.get(event.block)
+            proof = pack(Proof(event.format, data=event.data, call=call))
+            self._whole({"type": "redacted_thinking", "data": proof})
+
+    def _provider_tool(self, event: ProviderTool) -> None:
+        """Tell of a tool of Anthropic's; those of others have no form here."""
+        if event.name not in _SERVER_TOOLS:
+            return
+        token = public_token(self._stream, "anthropic.tools").replace("-", "_")
+        use_id = f"srvtoolu_{token}_{event.block}"
+        if isinstance(event.input, dict) and event.block not in self._uses:
+            self._uses.add(event.block)
+            use = {"id": use_id, "name": event.name, "input": event.input, "caller": _CALLER}
+            self._whole({"type": "server_tool_use", **use})
+        if _is_result(event.output) and event.block in self._uses:
+            kind = "tool_search" if event.name.startswith("tool_search") else event.name
+            result = {"tool_use_id": use_id, "content": event.output, "caller": _CALLER}
+            self._whole({"type": f"{kind}_tool_result", **result})
+
+    def _source(self, event: Source) -> None:
+        """Tell of a page; other citations count in documents that only the provider knows."""
+        if event.url is None or event.block not in self._blocks:
+            return
+        citation = {
+            "type": "web_search_result_location",
+            "url": event.url,
+            "title": event.title,
+            "cited_text": event.cited_text or "",
+            "encrypted_index": "",
+        }
+        self._delta(event.block, {"type": "citations_delta", "citation": citation})
+
+
+def _sign(event: ReasoningEnd) -> str:
+    """Return what proves the reasoning, or stands for a proof, so that it comes back."""
+    if event.signature and event.format == THINKING and not event.encrypted:
+        return event.signature
+    if event.signature or event.encrypted:
+        return pack(Proof(event.format, event.signature, event.encrypted))
+    return pack(UNPROVED)
+
+
+def _parse(text: str) -> Payload:
+    try:
+        block = mapping(decode(text))
+    except ValueError:
+        return {}
+    return block if string(block.get("type")) else {}
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(decode(text or "{}"), dict)
+    except ValueError:
+        return False
+
+
+def _is_result(output: object) -> bool:
+    """Whether it is what a tool of Anthropic's gives: an object with a type, or a list of such."""
+    if isinstance(output, list):
+        return all(string(item.get("type")) for item in mappings(output)) and all(
+            isinstance(item, dict) for item in output
+        )
+    return bool(string(mapping(output).get("type")))
+
+
+def render_usage(counts: TokenCounts) -> Payload:
+    """Give Anthropic's counts, whose input is what the cache neither gave nor took.
+
+    Clients need the first two: they are 0 where the provider counted nothing.
+    """
+    cached, written = counts.cached_input_tokens, counts.cache_write_tokens
+    fresh = (counts.input_tokens or 0) - (cached or 0) - (written or 0)
+    if fresh < 0:
+        # More cached than sent [azure-openai/grok-cached-gt-prompt]: clients add them up.
+        fresh, cached, written = counts.input_tokens or 0, None, None
+    usage: Payload = {
+        "input_tokens": fresh,
+        "output_tokens": counts.output_tokens or 0,
+        "cache_read_input_tokens": cached,
+        "cache_creation_input_tokens": written,
+    }
+    if counts.reasoning_tokens is not None:
+        usage["output_tokens_details"] = {"thinking_tokens": counts.reasoning_tokens}
+    return {name: value for name, value in usage.items() if value is not None}

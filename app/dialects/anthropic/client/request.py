@@ -1,0 +1,270 @@
+"""The request of `POST /v1/messages`: Anthropic's words to ours.
+
+An upstream that speaks Anthropic's words is sent them as they came. For all others there is
+the chat request, and beside it the list of what that does not say. Fields that are known
+have to have their types; those that are not are Anthropic's business, and left out where it
+is another provider who is asked.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
+from app.dialects.anthropic.client.errors import ThreadRefused
+from app.dialects.anthropic.client.messages import Content, History, Turn
+from app.dialects.anthropic.client.tools import find_client_tool
+from app.dialects.anthropic.upstream.passthrough import BETA
+from app.dialects.client_format import Asked
+from app.dialects.writing.cache_marks import parse_mark
+from app.errors import RequestError
+from app.requests import (
+    Function,
+    JsonSchema,
+    JsonSchemaFormat,
+    Linger,
+    Original,
+    Tool,
+    ToolChoiceFunction,
+    TranslatedRequest,
+    convert_body,
+    parse_body,
+    parse_fields,
+)
+from app.requests import ToolChoice as ChatToolChoice
+
+NAME: Final = "anthropic"
+
+_EXAMPLE: Final = '{"model": "demo", "max_tokens": 1024, "messages": [...]}'
+
+_RELAYS_OWN: Final = ("model", "stream", "provider_options", "on_disconnect")
+"""What is for the relay, and not for an upstream."""
+
+_IGNORED: Final = frozenset(
+    (
+        *("cache_control", "context_management", "diagnostics", "service_tier", "speed"),
+        *("top_k", "betas", "fallbacks"),
+    )
+)
+"""Fields without which the answer is no other one."""
+
+_FOREIGN: Final = ("container", "mcp_servers")
+"""What an answer may need, though it is none the less one without."""
+
+_BINDING: Final = ("inference_geo",)
+"""What a client has to be able to rely on."""
+
+_MAX_IGNORED: Final = 20
+"""How many fields that nobody knows are named."""
+
+_BETA: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    user_id: str | None = None
+
+
+class _ToolChoice(msgspec.Struct, frozen=True):
+    type: Literal["auto", "any", "tool", "none"]
+    name: str = ""
+    disable_parallel_tool_use: bool | None = None
+
+
+class _Thinking(msgspec.Struct, frozen=True):
+    type: str
+    budget_tokens: int | None = None
+
+
+class _Format(msgspec.Struct, frozen=True):
+    type: Literal["json_schema"]
+    schema: dict[str, Any]
+
+
+class _Output(msgspec.Struct, frozen=True):
+    effort: str | None = None
+    format: _Format | None = None
+
+
+class _CustomTool(msgspec.Struct, frozen=True):
+    name: Annotated[str, Meta(min_length=1)]
+    input_schema: dict[str, Any]
+    description: str | None = None
+    strict: bool | None = None
+    allowed_callers: list[str] | None = None
+    cache_control: Any = None
+
+
+class _Body(msgspec.Struct, frozen=True):
+    model: Annotated[str, Meta(min_length=1)]
+    max_tokens: Annotated[int, Meta(ge=0)]
+    messages: Annotated[list[Turn], Meta(min_length=1, max_length=MAX_MESSAGES)]
+    system: Content | None = None
+    stream: bool | None = None
+    temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: int | None = None
+    stop_sequences: list[str] | None = None
+    metadata: _Metadata | None = None
+    tools: Annotated[list[dict[str, Any]], Meta(max_length=MAX_TOOLS)] | None = None
+    tool_choice: _ToolChoice | None = None
+    thinking: _Thinking | None = None
+    output_config: _Output | None = None
+    output_format: _Format | None = None
+    """What `output_config.format` was called in a beta."""
+    cache_control: Any = None
+    provider_options: dict[str, Any] | None = None
+    on_disconnect: Literal["continue", "cancel"] | Linger | None = None
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+
+def parse_request(data: bytes, *, betas: str = "") -> Asked:
+    """Read a request; `betas` is its header `anthropic-beta`.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
+    body = parse_body(data, _decoder, example=_EXAMPLE)
+    given = {name: value for name, value in parse_fields(data).items() if value is not None}
+    if "thread" in given:
+        # It would name an earlier answer by an id that is the relay's and not Anthropic's.
+        raise ThreadRefused
+    known = set(_Body.__struct_fields__)
+    check_parts(_lists(body), place="messages")
+    beyond = [f"{name}: this field" for name in _BINDING if name in given]
+    foreign = [name for name in _FOREIGN if given.get(name)]
+    if body.max_tokens == 0:
+        beyond.append("max_tokens: 0, which only fills a cache,")
+    history = History()
+    if body.system:
+        history.system(body.system)
+    for number, turn in enumerate(body.messages):
+        history.turn(turn, place=f"messages[{number}]")
+    tools = _tools(body, foreign)
+    if not history.messages:
+        raise RequestError("invalid_request", "messages: there is nothing in them")
+    unknown = given.keys() - known - {*_FOREIGN, *_BINDING} - _IGNORED
+    ignored = sorted(_IGNORED & given.keys()) + [n[:80] for n in sorted(unknown)[:_MAX_IGNORED]]
+    if body.output_config is not None:
+        ignored += _list_unknown(given["output_config"])
+    thinks = body.thinking
+    if thinks is not None and thinks.type == "disabled":
+        ignored.append("thinking")
+    original = Original(
+        NAME,
+        {name: value for name, value in given.items() if name not in _RELAYS_OWN},
+        _headers(betas),
+        tuple(beyond),
+        tuple(ignored),
+        tuple(foreign),
+        tuple(history.shortened),
+    )
+    chat = TranslatedRequest(
+        history.messages,
+        model=body.model,
+        stream=body.stream or False,
+        max_tokens=body.max_tokens or None,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        stop=body.stop_sequences or None,
+        user=body.metadata.user_id if body.metadata else None,
+        reasoning_effort=_effort(body),
+        response_format=_format(body),
+        provider_options=body.provider_options,
+        on_disconnect=body.on_disconnect,
+        cache_control=parse_mark(body.cache_control),
+        original=original,
+        extras=None if body.top_k is None else {"top_k": body.top_k},
+        **tools,
+    )
+    return Asked(chat)
+
+
+def _list_unknown(output: dict[str, Any]) -> list[str]:
+    """List what is said of the output that the chat request does not say."""
+    names = sorted(output.keys() - {*_Output.__struct_fields__})
+    return [f"output_config.{name[:60]}" for name in names[:_MAX_IGNORED]]
+
+
+def _lists(body: _Body) -> Iterator[object]:
+    """Give the lists of blocks, those within the results of tools too."""
+    yield body.system
+    for turn in body.messages:
+        yield turn.content
+        if isinstance(turn.content, list):
+            yield from (block.get("content") for block in turn.content)
+
+
+def _headers(betas: str) -> dict[str, str]:
+    """Give the header that names the betas, without those about the client's own login."""
+    names = [name.strip() for name in betas.split(",") if name.strip()]
+    wrong = next((name for name in names if not _BETA.fullmatch(name)), None)
+    if wrong is not None:
+        raise RequestError("invalid_request", f"{BETA}: {wrong[:80]!r} is not the name of a beta")
+    kept = [name for name in names if not name.startswith("oauth-")]
+    return {BETA: ",".join(kept)} if kept else {}
+
+
+def _effort(body: _Body) -> str | None:
+    """Give the effort that was asked for, or that comes near the budget of tokens."""
+    thinking = body.thinking
+    if thinking is not None and thinking.type == "disabled":
+        return None
+    if body.output_config is not None and body.output_config.effort is not None:
+        return body.output_config.effort
+    if thinking is None or thinking.budget_tokens is None:
+        return None
+    budget = thinking.budget_tokens
+    return "low" if budget < 4096 else "medium" if budget < 16384 else "high"
+
+
+def _format(body: _Body) -> JsonSchemaFormat | None:
+    wanted = body.output_config.format if body.output_config else None
+    wanted = wanted or body.output_format
+    if wanted is None:
+        return None
+    return JsonSchemaFormat(JsonSchema("answer", wanted.schema, strict=True))
+
+
+def _tools(body: _Body, foreign: list[str]) -> dict[str, Any]:
+    """Give the fields about tools; Anthropic's own tools are foreign to other providers."""
+    tools = []
+    for number, given in enumerate(body.tools or ()):
+        place = f"tools[{number}]"
+        kind = given.get("type")
+        if kind not in (None, "custom"):
+            known = find_client_tool(str(kind), str(given.get("name"))[:128])
+            if known is None:
+                foreign.append(f"{place}: Anthropic's tool {str(kind)[:60]!r}")
+            else:
+                tools.append(known)
+            continue
+        tool = convert_body(given, _CustomTool, place=place)
+        if tool.allowed_callers and "direct" not in tool.allowed_callers:
+            foreign.append(f"{place}: a tool for Anthropic's tools")
+            continue
+        function = Function(tool.name, tool.description, tool.input_schema, tool.strict)
+        tools.append(Tool(function, cache_control=parse_mark(tool.cache_control)))
+    if not tools:
+        return {}
+    choice = body.tool_choice
+    parallel = False if choice and choice.disable_parallel_tool_use else None
+    names = {tool.function.name for tool in tools}
+    return {"tools": tools, "tool_choice": _choice(choice, names), "parallel_tool_calls": parallel}
+
+
+def _choice(choice: _ToolChoice | None, names: set[str]) -> Any:
+    match choice:
+        case None:
+            return None
+        case _ToolChoice("any"):
+            return "required"
+        case _ToolChoice("tool", name):
+            # A tool that was left out can be no choice.
+            return ChatToolChoice(ToolChoiceFunction(name)) if name in names else None
+        case _:
+            return choice.type

@@ -1,0 +1,74 @@
+"""A whole answer as one Anthropic message: what a client would make of the stream."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from app.dialects.anthropic.client.renderer import Payload, Payloads
+from app.dialects.reading.json_values import decode
+from app.events import Event, StreamEnd
+
+
+def render_result(stream: str, events: Iterable[Event]) -> Payload:
+    """Fold the events of a stream into a message.
+
+    Raises:
+        RelayError: it did not complete, or called a tool with what is no JSON object.
+    """
+    payloads = Payloads(stream)
+    message: Payload = {}
+    pieces: list[list[str]] = []
+    """Of the text, the thinking or the input of each block."""
+    for event in events:
+        if isinstance(event, StreamEnd) and (failed := payloads.failed(event)) is not None:
+            raise failed
+        for payload in payloads.feed(event):
+            _add(message, payload, pieces)
+    said = zip(message["content"], map("".join, pieces), strict=True)
+    found = [_whole(block, text) for block, text in said]
+    return {**message, "content": [block for block in found if block is not None]}
+
+
+def _add(message: Payload, payload: Payload, pieces: list[list[str]]) -> None:
+    match payload["type"]:
+        case "message_start":
+            message.update(payload["message"])
+            message["usage"] = dict(message["usage"])
+        case "content_block_start":
+            message["content"].append(dict(payload["content_block"]))
+            pieces.append([])
+        case "content_block_delta":
+            number = payload["index"]
+            _extend(message["content"][number], payload["delta"], pieces[number])
+        case "message_delta":
+            message.update(payload["delta"])
+            message["usage"] |= payload["usage"]
+
+
+def _extend(block: Payload, delta: Payload, pieces: list[str]) -> None:
+    match delta["type"]:
+        case "text_delta":
+            pieces.append(delta["text"])
+        case "thinking_delta":
+            pieces.append(delta["thinking"])
+        case "signature_delta":
+            block["signature"] = delta["signature"]
+        case "citations_delta":
+            block["citations"] = block["citations"] or []
+            block["citations"].append(delta["citation"])
+        case _:
+            pieces.append(delta["partial_json"])
+
+
+def _whole(block: Payload, text: str) -> Payload | None:
+    """Give a block as a whole; None for a call that the end of the answer has torn."""
+    match block["type"]:
+        case "text" | "thinking" as field:
+            return {**block, field: block.get(field, "") + text}
+        case "tool_use":
+            try:
+                value: Any = decode(text or "{}")
+            except ValueError:
+                return None
+            return {**block, "input": value} if isinstance(value, dict) else None
+        case _:
+            return block

@@ -1,0 +1,57 @@
+"""Claude's own events, as InvokeModelWithResponseStream frames them.
+
+Each `chunk` frame holds one event of Anthropic's in base64; exceptions are Bedrock's, and
+become the errors that Anthropic would send. A frame that was cut is not told: without
+`message_stop` the answer is cut anyway.
+"""
+
+import json
+from base64 import b64decode
+
+from app.dialects.reading.json_values import decode, mapping, string
+from app.framing import eventstream
+from app.framing.eventstream import TRUNCATED
+from app.framing.sse import Message
+
+
+class Decoder(eventstream.Decoder):
+    """An event stream's decoder that unwraps what it carries."""
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Take the next bytes and return the messages that they complete.
+
+        Raises:
+            FramingError: a frame is broken or longer than its limit.
+        """
+        unwrapped = map(_unwrap, super().feed(data))
+        return [message for message in unwrapped if message is not None]
+
+    def close(self) -> Message | None:
+        """End the input; return the document, if the body was one and no stream.
+
+        Raises:
+            FramingError: a frame is broken or longer than its limit.
+        """
+        message = super().close()
+        return None if message is None or message.event == TRUNCATED else message
+
+
+def _unwrap(frame: Message) -> Message | None:
+    kind, _, name = frame.event.partition(":")
+    try:
+        payload = mapping(decode(frame.data))
+    except ValueError:
+        payload = {}
+    if kind in ("exception", "error") or name.endswith("Exception"):
+        text = string(payload.get("message")) or string(payload.get("originalMessage"))
+        error = {"type": "error", "error": {"type": name, "message": text}}
+        return Message("error", json.dumps(error))
+    if name != "chunk":
+        return None
+    wrapped = string(payload.get("bytes")) or frame.data
+    try:
+        data = b64decode(wrapped).decode(errors="replace")
+        event = string(mapping(decode(data)).get("type"))
+    except ValueError:
+        return Message("message", wrapped)  # which is no JSON object
+    return Message(event or "message", data)

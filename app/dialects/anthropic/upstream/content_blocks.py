@@ -1,0 +1,284 @@
+"""The content blocks of a Claude message, as they come or as a whole: block to shape.
+
+A block of the provider is a block of ours: two texts in a row stay two. What is not text is
+told when it is whole, at the end of its block: a signature, the input of a provider's tool.
+Parts of unexpected types and unknown fields are ignored.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.reading.bounds import ENTRY
+from app.dialects.reading.event_builder import Shape
+from app.dialects.reading.json_values import (
+    clean,
+    count,
+    decode,
+    mapping,
+    mappings,
+    short,
+    size,
+    string,
+    words,
+)
+
+THINKING: Final = "anthropic"
+"""The format of a thinking block's signature."""
+REDACTED: Final = "anthropic.redacted_thinking"
+"""The format of a thinking block whose text the provider hides."""
+COMPACTION: Final = "anthropic.compaction"
+"""The format of a block, as JSON, that stands for all of the conversation before it."""
+
+_PROVIDER_USES: Final = ("server_tool_use", "mcp_tool_use")
+_MAX_UNTOLD: Final = 20
+"""How many kinds of blocks that are left out are told of."""
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block that was started and not stopped."""
+
+    kind: str
+    index: int
+    start: dict[str, Any]
+    call: int | None = None
+    """The number of the tool call."""
+    written: bool = False
+    """Whether a piece of its arguments came."""
+    pieces: list[str] = field(default_factory=list)
+    """Of the input of a provider's tool, as JSON text."""
+    signature: str = ""
+    thought: bool = False
+    """Whether there was any text of the thinking."""
+    citations: list[dict[str, Any]] = field(default_factory=list)
+    """Those that wait for the text that they belong to."""
+    compaction: dict[str, Any] = field(default_factory=dict)
+    """What the pieces of a compaction add to its start."""
+    held: int = 0
+    """About how many bytes all this takes."""
+
+
+class Blocks:
+    """Takes the content of one message; `upstream` is named in notices."""
+
+    def __init__(self, shape: Shape, *, upstream: str) -> None:
+        self.model: str | None = None
+        """The model that went on where the one that was asked refused."""
+        self._shape = shape
+        self._upstream = upstream
+        self._open: dict[int, _Block] = {}
+        self._latest: int | None = None
+        """The index of the block whose text may be open."""
+        self._tools: dict[str, tuple[int, str]] = {}
+        """The tools that the provider ran: number of the block and name, by id."""
+        self._untold: set[str] = set()
+
+    def feed(self, content: object) -> None:
+        """Take a content that came as a whole."""
+        for index, block in enumerate(mappings(content)):
+            self.start(index, block)
+            self.stop(index)
+
+    def start(self, index: object, content: dict[str, Any]) -> None:
+        """Take the start of a block, with what it holds already."""
+        number = _number(index)
+        known = self._open.get(number)
+        if known is not None and known.start == content:
+            return  # a proxy repeats it
+        self.stop(index)
+        block = self._begin(string(content.get("type")), number, content)
+        self._turn(number)
+        match block.kind:
+            case "text":
+                self._text(block, string(content.get("text")))
+                for citation in mappings(content.get("citations")):
+                    self._cite(block, citation)
+            case "thinking":
+                self._think(block, string(content.get("thinking")))
+                self._sign(block, string(content.get("signature")))
+            case "redacted_thinking":
+                self._shape.opaque(0, REDACTED, string(content.get("data")))
+            case "tool_use":
+                self._call(block, None)
+            case kind if kind.endswith("_tool_result"):
+                self._result(content, kind.removesuffix("_tool_result"))
+            case "fallback":
+                self._fall_back(short(mapping(content.get("to")).get("model")))
+            case kind if kind not in (*_PROVIDER_USES, "compaction"):
+                self._leave(kind)
+
+    def delta(self, index: object, delta: dict[str, Any]) -> None:
+        """Take a piece of a block; one that was never started is what its piece says."""
+        number, kind = _number(index), string(delta.get("type"))
+        block = self._open.get(number)
+        if block is None:
+            block = self._begin("", number, {})
+        self._turn(number)
+        match kind:
+            case "text_delta":
+                self._text(block, string(delta.get("text")))
+            case "thinking_delta":
+                self._think(block, string(delta.get("thinking")))
+            case "signature_delta":
+                self._sign(block, string(delta.get("signature")))
+            case "citations_delta":
+                self._cite(block, mapping(delta.get("citation")))
+            case "compaction_delta":
+                self._hold(block, size(delta))
+                block.compaction |= {k: v for k, v in delta.items() if k != "type"}
+            case "input_json_delta":
+                self._write(block, string(delta.get("partial_json")))
+
+    def stop(self, index: object) -> None:
+        """End a block, and tell what is told when it is whole."""
+        block = self._open.pop(_number(index), None)
+        if block is None:
+            return
+        self._turn(block.index)
+        match block.kind:
+            case "tool_use":
+                if not block.written and (whole := mapping(block.start.get("input"))):
+                    self._call(block, whole)
+                self._shape.end_tool_call(0, block.call)
+            case "compaction":
+                whole = clean(block.start | block.compaction)
+                self._shape.opaque(0, COMPACTION, msgspec.json.encode(whole).decode())
+            case kind if kind in _PROVIDER_USES:
+                self._use(block)
+        self._prove(block)
+        for citation in block.citations:
+            self._source(citation)
+        self._shape.end_text(0)
+        self._shape.release(block.held)
+
+    def close(self) -> None:
+        """End every block: the message is complete."""
+        for index in list(self._open):
+            self.stop(index)
+
+    def _begin(self, kind: str, number: int, content: dict[str, Any]) -> _Block:
+        block = self._open[number] = _Block(kind, number, content)
+        self._hold(block, 3 * ENTRY + size(content))
+        return block
+
+    def _hold(self, block: _Block, size: int) -> None:
+        block.held += size
+        self._shape.hold(size)
+
+    def _sign(self, block: _Block, signature: str) -> None:
+        if signature:
+            self._hold(block, len(signature))
+            block.signature = signature
+
+    def _write(self, block: _Block, piece: str) -> None:
+        """Take a piece of an input."""
+        if block.kind == "tool_use":
+            block.written = block.written or bool(piece)
+            self._call(block, piece)
+        elif piece and block.kind in _PROVIDER_USES:
+            self._hold(block, len(piece) + 64)
+            block.pieces.append(piece)
+
+    def _turn(self, index: int) -> None:
+        """Go to a block: text of another one ends, should they ever interleave."""
+        if self._latest != index:
+            self._shape.end_text(0)
+            self._latest = index
+
+    def _text(self, block: _Block, text: str) -> None:
+        self._shape.text(0, text)
+        # A citation comes before the text that rests on it [anthropic/web-search-citations].
+        if text and block.citations:
+            for citation in block.citations:
+                self._source(citation)
+            block.citations = []
+
+    def _think(self, block: _Block, text: str) -> None:
+        self._shape.reasoning(0, text)
+        block.thought = block.thought or bool(text)
+
+    def _prove(self, block: _Block) -> None:
+        """Tell the signature; thinking whose text is omitted has nothing else."""
+        if block.thought:
+            self._shape.sign(0, "signature", block.signature, format=THINKING)
+        else:
+            self._shape.opaque(0, THINKING, block.signature)
+
+    def _call(self, block: _Block, arguments: object) -> None:
+        block.call = self._shape.tool_call(
+            0,
+            index=block.index,
+            id=string(block.start.get("id")),
+            name=string(block.start.get("name")),
+            arguments=arguments,
+        )
+
+    def _use(self, block: _Block) -> None:
+        """Tell of a tool that the provider runs, with its input."""
+        text = "".join(block.pieces)
+        try:
+            value = decode(text) if text else mapping(block.start.get("input"))
+        except ValueError:
+            value = text
+        name = string(block.start.get("name")) or "tool"
+        number = self._shape.provider_tool(0, name, input=value)
+        use_id = string(block.start.get("id"))
+        self._shape.hold(ENTRY + len(use_id) + len(name))
+        self._tools[use_id] = (number, name)
+
+    def _result(self, content: dict[str, Any], name: str) -> None:
+        """Tell what a provider's tool gave, in the block of its input."""
+        number, name = self._tools.get(string(content.get("tool_use_id")), (None, name))
+        output = content.get("content")
+        if content.get("is_error") is True:
+            output = {"is_error": True, "content": output}
+        self._shape.provider_tool(0, name or "tool", block=number, output=output)
+
+    def _fall_back(self, model: str | None) -> None:
+        self.model = model or self.model
+        what = f"upstream {self._upstream!r} went on with another model: {model or 'unknown'}"
+        self._shape.notice("fallback", what)
+
+    def _leave(self, kind: str) -> None:
+        """Tell once of a kind of block that has no place in an answer."""
+        kind = kind[:60]
+        if kind not in self._untold and len(self._untold) < _MAX_UNTOLD:
+            self._untold.add(kind)
+            what = f"upstream {self._upstream!r} sent a block {kind!r}, which was left out"
+            self._shape.notice("block_dropped", what)
+
+    def _cite(self, block: _Block, citation: dict[str, Any]) -> None:
+        if self._shape.text_block(0) is None:
+            self._hold(block, size(citation))
+            block.citations.append(citation)
+        else:
+            self._source(citation)
+
+    def _source(self, citation: dict[str, Any]) -> None:
+        """Tell of a source; its positions count in the source, not in the answer."""
+        place = string(citation.get("source"))
+        url = words(citation.get("url")) or (words(place) if "://" in place else None)
+        title = words(citation.get("title"))
+        document = None if url else words(place)
+        if url is None and document is None:
+            index = count(citation.get("document_index"))
+            document = (
+                words(citation.get("document_title"))
+                or words(citation.get("file_id"))
+                or (None if index is None else str(index))
+            )
+        self._shape.source(
+            0,
+            url=url,
+            document=document,
+            title=title,
+            cited_text=words(citation.get("cited_text")),
+            block=self._shape.text_block(0),
+        )
+
+
+def _number(index: object) -> int:
+    """The index of a block; one that is none is that of a block of its own."""
+    return index if type(index) is int else -1

@@ -1,0 +1,44 @@
+"""Anthropic Messages, at Anthropic's own API and on Vertex AI."""
+
+from app.dialects.anthropic.upstream.parser import Parser
+from app.dialects.anthropic.upstream.passthrough import pass_on
+from app.dialects.anthropic.upstream.request import (
+    IGNORED,
+    Quirks,
+    host,
+    list_changes,
+    place_extra,
+    render_request,
+    render_vertex_request,
+)
+from app.dialects.upstream_format import Dialect
+from app.framing.lenient import LenientDecoder
+
+DIALECT = Dialect(
+    path="v1/messages",
+    decoder=LenientDecoder,
+    parser=Parser,
+    render_request=render_request,
+    quirks=Quirks,
+    headers={"anthropic-version": "2023-06-01"},
+    models_path="v1/models",
+    ignored=IGNORED,
+    list_changes=list_changes,
+    hosted=host,
+    place_extra=place_extra,
+    passes={"anthropic": pass_on},
+)
+
+VERTEX = Dialect(
+    path="{model}:streamRawPredict",
+    decoder=LenientDecoder,
+    parser=Parser,
+    render_request=render_vertex_request,
+    quirks=Quirks,
+    models_path=None,
+    ignored=IGNORED,
+    list_changes=list_changes,
+    hosted=host,
+    place_extra=place_extra,
+    passes={"anthropic": pass_on},
+)

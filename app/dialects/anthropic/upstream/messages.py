@@ -1,0 +1,260 @@
+"""A conversation as Anthropic Messages takes it: the system's words apart, then turns.
+
+User and assistant take turns: messages of one side that follow each other are one turn. All
+results of a turn's tool calls stand together at the head of the turn after it. The API
+refuses text blocks without text, so there are none.
+"""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any, Final
+
+from app.dialects.anthropic.upstream.content_blocks import COMPACTION, REDACTED, THINKING
+from app.dialects.writing.conversation import (
+    parse_arguments,
+    parse_data_url,
+    parse_object,
+    unsupported,
+)
+from app.errors import RequestError
+from app.requests import (
+    AssistantMessage,
+    AudioPart,
+    CacheControl,
+    DeveloperMessage,
+    FileData,
+    FilePart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    SystemMessage,
+    TextPart,
+    ToolMessage,
+    UserMessage,
+)
+
+FORMAT: Final = "Anthropic Messages"
+
+Blocks = list[dict[str, Any]]
+Part = TextPart | ImagePart | AudioPart | FilePart
+
+
+def render_messages(messages: list[Message]) -> tuple[Blocks, Blocks]:
+    """Give the blocks of the system's prompt, and the turns.
+
+    Raises:
+        RequestError: a message holds what the format has no words for.
+    """
+    system: Blocks = []
+    turns = _Turns()
+    for number, message in enumerate(messages):
+        place = f"messages[{number}]"
+        match message:
+            case SystemMessage() | DeveloperMessage():
+                system += mark_last(_blocks(message.content, place=place), message.cache_control)
+            case UserMessage():
+                blocks = _blocks(message.content, place=place)
+                turns.take("user", mark_last(blocks, message.cache_control))
+            case AssistantMessage():
+                blocks = _assistant(message, place=place)
+                turns.take("assistant", mark_last(blocks, message.cache_control))
+            case _:
+                results = [_result(message, place=place)]
+                turns.take("user", [], results=mark_last(results, message.cache_control))
+    return system, turns.end()
+
+
+def mark_last(blocks: Blocks, mark: CacheControl | None) -> Blocks:
+    """Set a mark on the last of some blocks, which thinking cannot have, and return them."""
+    if mark is not None and blocks and "thinking" not in blocks[-1]["type"]:
+        blocks[-1].setdefault("cache_control", render_mark(mark))
+    return blocks
+
+
+def render_mark(mark: CacheControl | None) -> dict[str, str] | None:
+    if mark is None:
+        return None
+    return {"type": mark.type, **({"ttl": mark.ttl} if mark.ttl else {})}
+
+
+class _Turns:
+    """The turns of the two sides; the results of calls stand first in theirs."""
+
+    def __init__(self) -> None:
+        self._turns: Blocks = []
+        self._role = ""
+        self._results: Blocks = []
+        self._rest: Blocks = []
+
+    def take(self, role: str, blocks: Blocks, *, results: Blocks | None = None) -> None:
+        """Add to the turn of a side, beginning it if the other side had the last one."""
+        if not blocks and not results:
+            return
+        if role != self._role:
+            self._end_turn()
+            self._role = role
+        self._rest += blocks
+        self._results += results or ()
+
+    def end(self) -> Blocks:
+        """Return all turns."""
+        self._end_turn()
+        return self._turns
+
+    def _end_turn(self) -> None:
+        if content := [*self._results, *self._rest]:
+            self._turns.append({"role": self._role, "content": content})
+        self._results, self._rest = [], []
+
+
+class _Blocks:
+    """Blocks in their order; a text of white space alone, which the API refuses, joins another."""
+
+    def __init__(self) -> None:
+        self._blocks: Blocks = []
+        self._blank: list[str] = []
+        """What belongs to the end of the last block, a text."""
+
+    def add(self, block: dict[str, Any]) -> None:
+        self._end_text()
+        self._blocks.append(block)
+
+    def add_text(self, text: str) -> None:
+        """Add a text; a blank one goes to the text right before it, if there is one."""
+        if text.strip():
+            self.add({"type": "text", "text": text})
+        elif text and self._blocks and self._blocks[-1]["type"] == "text":
+            self._blank.append(text)
+
+    def mark(self, mark: CacheControl) -> None:
+        """Mark the last block."""
+        mark_last(self._blocks, mark)
+
+    def end(self) -> Blocks:
+        """Return all blocks."""
+        self._end_text()
+        return self._blocks
+
+    def _end_text(self) -> None:
+        if self._blank:
+            last = self._blocks[-1]
+            last["text"] = "".join((last["text"], *self._blank))
+            self._blank = []
+
+
+def _blocks(content: str | Sequence[Part], *, place: str) -> Blocks:
+    """Give the blocks of what a user, a tool or the system says."""
+    blocks = _Blocks()
+    parts = (TextPart(content),) if isinstance(content, str) else content
+    for number, part in enumerate(parts):
+        where = f"{place}.content[{number}]"
+        match part:
+            case TextPart():
+                blocks.add_text(part.text)
+            case ImagePart():
+                blocks.add(_image(part.image_url.url, place=where))
+            case FilePart():
+                blocks.add(_file(part.file, place=where))
+            case _:
+                raise unsupported(where, "sound", format=FORMAT)
+        if part.cache_control is not None:
+            blocks.mark(part.cache_control)
+    return blocks.end()
+
+
+def _image(url: str, *, place: str) -> dict[str, Any]:
+    if url.startswith(("https://", "http://")):
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    inline = parse_data_url(url)
+    if inline is None:
+        raise unsupported(place, "an image by this kind of URL", format=FORMAT)
+    return {"type": "image", "source": _base64(*inline)}
+
+
+def _file(file: FileData, *, place: str) -> dict[str, Any]:
+    title = {"title": file.filename} if file.filename else {}
+    if file.file_id:
+        source: dict[str, Any] = {"type": "file", "file_id": file.file_id}
+        return {"type": "document", "source": source, **title}
+    inline = parse_data_url(file.file_data or "")
+    if inline is None:
+        raise unsupported(place, "a file that is no base64 data URL", format=FORMAT)
+    media_type, data = inline
+    if media_type.startswith("image/"):
+        return {"type": "image", "source": _base64(media_type, data)}
+    if media_type == "application/pdf":
+        source = _base64(media_type, data)
+    elif media_type.startswith("text/"):
+        source = {"type": "text", "media_type": "text/plain", "data": _plain(data, place=place)}
+    else:
+        raise unsupported(place, f"a file of the type {media_type[:80]!r}", format=FORMAT)
+    return {"type": "document", "source": source, **title}
+
+
+def _base64(media_type: str, data: str) -> dict[str, Any]:
+    return {"type": "base64", "media_type": media_type, "data": data}
+
+
+def _plain(data: str, *, place: str) -> str:
+    try:
+        return base64.b64decode(data, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise RequestError("invalid_request", f"{place}: it is no UTF-8 text in base64") from None
+
+
+def _assistant(message: AssistantMessage, *, place: str) -> Blocks:
+    blocks = _Blocks()
+    content = message.content or ()
+    parts = (TextPart(content),) if isinstance(content, str) else content
+    for number, part in enumerate(parts):
+        match part:
+            case TextPart():
+                blocks.add_text(part.text)
+                if part.cache_control is not None:
+                    blocks.mark(part.cache_control)
+            case RefusalPart():
+                blocks.add_text(part.refusal)
+            case ReasoningPart() if part.signature and part.format in (None, THINKING):
+                blocks.add(_thinking(part.text, part.signature))
+            case OpaquePart(format=format) if format == THINKING:
+                blocks.add(_thinking("", part.data))
+            case OpaquePart(format=format) if format == REDACTED:
+                blocks.add({"type": "redacted_thinking", "data": part.data})
+            case OpaquePart(format=format) if format == COMPACTION:
+                blocks.add(_compaction(part.data, place=f"{place}.content[{number}].data"))
+    blocks.add_text(message.refusal or "")
+    for number, call in enumerate(message.tool_calls or ()):
+        where = f"{place}.tool_calls[{number}].function"
+        blocks.add(
+            {
+                "type": "tool_use",
+                "id": call.id,
+                "name": call.function.name,
+                "input": parse_arguments(call.function, place=where),
+            }
+        )
+    return blocks.end()
+
+
+def _thinking(text: str, signature: str) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": text, "signature": signature}
+
+
+def _compaction(data: str, *, place: str) -> dict[str, Any]:
+    block = parse_object(data)
+    if block is None or block.get("type") != "compaction":
+        raise RequestError("invalid_request", f"{place}: it is no compaction block")
+    return block
+
+
+def _result(message: ToolMessage, *, place: str) -> dict[str, Any]:
+    content = message.content
+    return {
+        "type": "tool_result",
+        "tool_use_id": message.tool_call_id,
+        "content": content if isinstance(content, str) else _blocks(content, place=place),
+        **({"is_error": True} if message.is_error else {}),
+    }

@@ -1,0 +1,139 @@
+"""Anthropic Messages as an upstream speaks it: Claude's own API, and its events on Vertex AI.
+
+An answer is complete with `message_stop` and with nothing else. What follows it is ignored.
+A message that is no stream at all, but one JSON document, is read as an answer too.
+"""
+
+from typing import Any, Final
+
+from app.dialects.anthropic.upstream.content_blocks import Blocks
+from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.json_values import count, decode, mapping, short, string, words
+from app.events import TokenCounts
+from app.framing.sse import Message
+
+_EVENTS: Final = frozenset(
+    (
+        *("message_start", "content_block_start", "content_block_delta", "content_block_stop"),
+        *("message_delta", "message_stop", "message", "error", "ping"),
+    )
+)
+_COUNTS: Final = (
+    *("input_tokens", "output_tokens", "output_tokens_details"),
+    *("cache_read_input_tokens", "cache_creation_input_tokens"),
+)
+_MAX_TEXT: Final = 500
+
+
+class Parser(Answer):
+    """See `Answer`."""
+
+    def __init__(self, *, upstream: str, choices: int = 1) -> None:
+        super().__init__(upstream=upstream, choices=choices)
+        self._blocks = Blocks(self._shape, upstream=upstream)
+        self._usage: dict[str, Any] = {}
+        self._started = False
+
+    def _message(self, message: Message) -> None:
+        data = message.data.strip()
+        # Some proxies end every stream with "[DONE]"; it does not make this one complete.
+        if data.startswith("[DONE]") or (not data and message.event != "error"):
+            return
+        try:
+            document = decode(data)
+        except ValueError:
+            document = data
+        if message.event == "error":
+            self._refuse(document)
+        elif isinstance(document, dict):
+            self._event(document, name=message.event)
+        elif message.event == "message" or (message.event in _EVENTS and message.event != "ping"):
+            self._garbage()
+
+    def _event(self, event: dict[str, Any], *, name: str) -> None:
+        match string(event.get("type")) or ("error" if event.get("error") else name):
+            case "content_block_delta":
+                self._blocks.delta(event.get("index"), mapping(event.get("delta")))
+            case "content_block_start":
+                self._blocks.start(event.get("index"), mapping(event.get("content_block")))
+                self.model = self._blocks.model or self.model
+            case "content_block_stop":
+                self._blocks.stop(event.get("index"))
+            case "message_start":
+                self._start(mapping(event.get("message")))
+            case "message_delta":
+                self._count(event.get("usage"))
+                self._finish(mapping(event.get("delta")))
+            case "message_stop":
+                self._blocks.close()
+                self._complete()
+            case "message" if not self._started and "content" in event:
+                self._start(event)
+                self._complete()
+            case "error":
+                self._refuse(event)
+
+    def _start(self, message: dict[str, Any]) -> None:
+        """Take the head of the message, which proxies repeat and splice into another."""
+        name = short(message.get("id"))
+        if self._started:
+            if name != self.upstream_id:
+                self._fail("upstream_invalid_response", "began another answer within this one")
+            return
+        self._started = True
+        self.upstream_id, self.model = name, short(message.get("model"))
+        self._count(message.get("usage"))
+        # What goes on from the results of tools that code called has all its content here.
+        self._blocks.feed(message.get("content"))
+        self._finish(message)
+
+    def _finish(self, message: dict[str, Any]) -> None:
+        details = mapping(message.get("stop_details"))
+        said = [string(details.get(key)) for key in ("category", "explanation")]
+        if any(said):
+            what = ": ".join(filter(None, said))[:_MAX_TEXT]
+            self._shape.notice("refusal", f"upstream {self._upstream!r} refused: {what}")
+        if reason := string(message.get("stop_reason")):
+            self._shape.finish(0, reason, stop_sequence=words(message.get("stop_sequence")))
+
+    def _count(self, usage: object) -> None:
+        """Take a `usage`: its counts are of the whole message so far, those absent stay."""
+        given = mapping(usage)
+        self._usage |= {k: given[k] for k in _COUNTS if given.get(k) is not None}
+        self._shape.usage(parse_usage(self._usage))
+
+    def _tail(self, tail: Message) -> None:
+        super()._tail(tail)
+        if not self._shape.ended and not self._fed:
+            self._other(tail)
+
+    def _other(self, body: Message) -> None:
+        """Fail on a body of one JSON document that is neither an answer nor a piece of one."""
+        try:
+            document = decode(body.data)
+        except ValueError:
+            return
+        fields = mapping(document)
+        if not isinstance(document, dict | list) or string(fields.get("type")) in _EVENTS:
+            return
+        if isinstance(document, list) or not fields.keys().isdisjoint(("message", "detail", "msg")):
+            self._refuse(document)
+        else:
+            self._fail("upstream_invalid_response", "answered with JSON that is no message")
+
+
+def parse_usage(usage: dict[str, Any]) -> TokenCounts:
+    """Read a `usage` object, whose input does not count what the cache gave and took."""
+    fresh, output_tokens = count(usage.get("input_tokens")), count(usage.get("output_tokens"))
+    cached = count(usage.get("cache_read_input_tokens"))
+    written = count(usage.get("cache_creation_input_tokens"))
+    input_tokens = None if fresh is None else fresh + (cached or 0) + (written or 0)
+    known = input_tokens is not None and output_tokens is not None
+    return TokenCounts(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=(input_tokens or 0) + (output_tokens or 0) if known else None,
+        cached_input_tokens=cached,
+        cache_write_tokens=written,
+        reasoning_tokens=count(mapping(usage.get("output_tokens_details")).get("thinking_tokens")),
+    )

@@ -1,0 +1,64 @@
+"""A client's own Messages request, as an upstream that speaks Messages is sent it.
+
+It goes on as it came, so that nothing of it is lost, but for blocks that the relay itself
+put into earlier answers, where they came from another provider: Anthropic would refuse them.
+"""
+
+from typing import Any, Final
+
+from app.dialects.answering.packed_proofs import is_packed
+from app.dialects.reading.json_values import mappings, string
+from app.dialects.upstream_format import Passed
+from app.requests import Original
+
+BETA: Final = "anthropic-beta"
+"""The header that names the betas that a request uses."""
+
+
+def pass_on(original: Original, *, quirks: object = None) -> Passed:
+    """Give what Anthropic's API and Vertex AI are sent."""
+    return Passed(_body(original), original.headers)
+
+
+def pass_on_bedrock(original: Original, *, quirks: object = None) -> Passed:
+    """Give what Bedrock's invoke is sent, which takes the names of betas in the body."""
+    body = _body(original)
+    if betas := original.headers.get(BETA):
+        body["anthropic_beta"] = betas.split(",")
+    return Passed(body)
+
+
+def _body(original: Original) -> dict[str, Any]:
+    turns = [_turn(turn) for turn in mappings(original.body.get("messages"))]
+    return {**original.body, "messages": [turn for turn in turns if turn is not None]}
+
+
+def _turn(turn: dict[str, Any]) -> dict[str, Any] | None:
+    """Give a turn without what is foreign; None if it was nothing else."""
+    content = turn.get("content")
+    if turn.get("role") != "assistant" or not isinstance(content, list) or not content:
+        return turn
+    blocks = [_block(block) for block in mappings(content) if not _is_foreign(block)]
+    return {**turn, "content": blocks} if blocks else None
+
+
+def _is_foreign(block: dict[str, Any]) -> bool:
+    """Whether a block is thinking that Anthropic has not signed."""
+    match block.get("type"):
+        case "thinking":
+            signature = string(block.get("signature"))
+            return not signature or is_packed(signature)
+        case "redacted_thinking":
+            return is_packed(string(block.get("data")))
+        case _:
+            return False
+
+
+def _block(block: dict[str, Any]) -> dict[str, Any]:
+    """Leave out citations that another provider gave: they have no index that is Anthropic's."""
+    citations = block.get("citations")
+    if block.get("type") != "text" or not isinstance(citations, list):
+        return block
+    kept = [c for c in mappings(citations) if c.get("encrypted_index") != ""]
+    rest = {name: value for name, value in block.items() if name != "citations"}
+    return {**rest, "citations": kept} if kept else rest

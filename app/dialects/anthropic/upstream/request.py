@@ -1,0 +1,246 @@
+"""What an upstream that speaks Anthropic Messages is sent, on any of its platforms."""
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.dialects.anthropic.upstream.messages import FORMAT, mark_last, render_mark, render_messages
+from app.dialects.upstream_format import Quirks as CommonQuirks
+from app.dialects.writing.allowed_tools import restrict_tools
+from app.dialects.writing.claude import (
+    choose_sampling,
+    find_version,
+    is_thinking,
+    leave_out_refused,
+    takes_prefill,
+)
+from app.dialects.writing.conversation import JSON_ONLY, fit_user, refuse_choices, unsupported
+from app.dialects.writing.exchange import ExchangeForm, arrange
+from app.dialects.writing.extras import is_claudes
+from app.requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
+
+IGNORED: Final = frozenset(
+    (
+        *("seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"),
+        *("metadata", "verbosity", "service_tier", "store", "truncation", "max_tool_calls"),
+        *("prompt_cache_key", "prompt_cache_retention"),
+    )
+)
+"""The fields of a request that the format has no place for."""
+
+_VERTEX_VERSION: Final = "vertex-2023-10-16"
+_BEDROCK_VERSION: Final = "bedrock-2023-05-31"
+
+_LONGEST_USER: Final = 256
+_FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_-]+"), unique=True)
+
+_BUDGETS: Final = {
+    **dict.fromkeys(("minimal", "low"), 1024),
+    "medium": 4096,
+    **dict.fromkeys(("high", "xhigh", "max"), 16384),
+}
+"""Tokens of thinking by effort; the API takes no fewer than 1024."""
+
+
+class Quirks(CommonQuirks, frozen=True):
+    """What one upstream, or the models that it is used for, may want otherwise."""
+
+    default_max_tokens: Annotated[int, Meta(ge=1)] = 16384
+    """The limit of an answer where the request has none; the API requires one."""
+    sampling: bool = True
+    """Whether to send `temperature` and `top_p`. The models after Claude 4.6 refuse them:
+    False leaves them out, for clients that always send them."""
+    thinking: Literal["auto", "adaptive", "budget"] = "auto"
+    """How effort is said: Claude 4.5 and older take a budget of tokens, 4.7 and newer only an
+    effort. "auto" goes by the version in the model's name, and takes names without for new."""
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return () if self.sampling else ("temperature", "top_p")
+
+
+def render_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body that asks Anthropic for `model` as a stream.
+
+    `provider_options` overrules all but the model and that it is a stream.
+
+    Raises:
+        RequestError: the request asks for what the format has no words for.
+    """
+    return {
+        **_render(request, model=model, quirks=quirks or Quirks(), automatic=True),
+        "model": model,
+        "stream": True,
+    }
+
+
+def render_vertex_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body for Claude on Vertex AI, whose URL names the model."""
+    body = _render(request, model=model, quirks=quirks or Quirks())
+    body.pop("model", None)
+    return {"anthropic_version": _VERTEX_VERSION, **body, "stream": True}
+
+
+def render_bedrock_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body for Claude through Bedrock's invoke, whose URL says model and stream."""
+    body = _render(request, model=model, quirks=quirks or Quirks())
+    for name in ("model", "stream"):
+        body.pop(name, None)
+    return {"anthropic_version": _BEDROCK_VERSION, **body}
+
+
+def host(kind: str, request: ChatRequest) -> dict[str, Any] | None:
+    """Return the tool of Anthropic's that is what one of OpenAI's is."""
+    name = "web_search"
+    taken = any(tool.function.name == name for tool in request.tools or ())
+    if taken or not kind.startswith(name):
+        return None
+    return {"type": "web_search_20250305", "name": name}
+
+
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
+    """Return what of a request is sent otherwise, since the API would refuse it."""
+    return _fit(request, model=model, quirks=quirks)[1]
+
+
+def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
+    """Return a field of Chat Completions that has its name from here, or the same one."""
+    if name == "top_k" or (name == "thinking" and is_claudes(value)):
+        return {name: value}
+    return None
+
+
+def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatRequest, list[str]]:
+    options = request.provider_options or {}
+    if "thinking" in options:
+        thinks = is_thinking(options["thinking"])
+    else:
+        thinks = request.reasoning_effort not in (None, "none")
+    form = _FORM._replace(prefill=takes_prefill(model, thinks=thinks))
+    messages, changes = arrange(request.messages, form)
+    if messages is not request.messages:
+        request = msgspec.structs.replace(request, messages=messages)
+    if not quirks.sampling:
+        request = msgspec.structs.replace(request, temperature=None, top_p=None)
+    told: list[str] = []
+    if thinks:
+        budgeted = _is_budgeted(model, quirks)
+        request, told = leave_out_refused(request, model=model, budgeted=budgeted)
+    request, chosen = choose_sampling(request, model=model)
+    return request, [*changes, *told, *chosen]
+
+
+def _render(
+    request: ChatRequest, *, model: str, quirks: Quirks, automatic: bool = False
+) -> dict[str, Any]:
+    """Give the body; `automatic`: whether the API sets a mark at the end by itself."""
+    request, _ = _fit(restrict_tools(request), model=model, quirks=quirks)
+    refuse_choices(request, format=FORMAT, what="more than one answer")
+    system, turns = render_messages(request.messages)
+    if isinstance(request.response_format, JsonObjectFormat):
+        system.append({"type": "text", "text": JSON_ONLY})
+    mark = render_mark(request.cache_control)
+    if mark and not automatic and turns:
+        mark_last(turns[-1]["content"], request.cache_control)
+    limit = request.limit or quirks.default_max_tokens
+    user = fit_user(request.user or request.safety_identifier, longest=_LONGEST_USER)
+    body: dict[str, Any] = {
+        "max_tokens": limit,
+        "messages": turns,
+        "system": system,
+        "stop_sequences": request.stops,
+        "metadata": {"user_id": user} if user else None,
+        "cache_control": mark if automatic else None,
+        **_sampling(request, quirks=quirks),
+        **_tools(request),
+        **_output(request, limit=limit, budgeted=_is_budgeted(model, quirks)),
+    }
+    given = {name: value for name, value in body.items() if value not in (None, [], {})}
+    return {**given, **(msgspec.to_builtins(request.provider_options) or {})}
+
+
+def _sampling(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if quirks.sampling and request.temperature is not None:
+        # Ours goes to 2. Anthropic's own Chat Completions route caps it at 1 alike.
+        found["temperature"] = min(request.temperature, 1)
+    if quirks.sampling and request.top_p is not None:
+        found["top_p"] = request.top_p
+    return found
+
+
+def _tools(request: ChatRequest) -> dict[str, Any]:
+    options = request.provider_options or {}
+    choice: dict[str, Any] | None
+    match request.tool_choice:
+        case ToolChoice(function=function):
+            choice = {"type": "tool", "name": function.name}
+        case "required":
+            choice = {"type": "any"}
+        case "none" | "auto" as word if request.tools or "tools" in options:
+            choice = {"type": word}
+        case _:
+            choice = None
+    if request.parallel_tool_calls is False and (choice or request.tools):
+        choice = choice or {"type": "auto"}
+        if choice["type"] != "none":
+            choice["disable_parallel_tool_use"] = True
+    return {"tools": [_tool(tool) for tool in request.tools or ()], "tool_choice": choice}
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    function = tool.function
+    schema = {"type": "object", **(function.parameters or {"properties": {}})}
+    rendered: dict[str, Any] = {"name": function.name, "input_schema": schema}
+    if function.description:
+        rendered["description"] = function.description
+    if function.strict is not None:
+        rendered["strict"] = function.strict
+    if tool.cache_control is not None:
+        rendered["cache_control"] = render_mark(tool.cache_control)
+    return rendered
+
+
+def _output(request: ChatRequest, *, limit: int, budgeted: bool) -> dict[str, Any]:
+    """Give `output_config` and `thinking`: the form of the answer, and the thought before it."""
+    config: dict[str, Any] = {}
+    thinking: dict[str, Any] | None = None
+    if isinstance(request.response_format, JsonSchemaFormat):
+        schema = request.response_format.json_schema.schema
+        if schema is None:
+            raise unsupported("response_format.json_schema", "JSON without a schema", format=FORMAT)
+        config["format"] = {"type": "json_schema", "schema": schema}
+    effort = request.reasoning_effort
+    if effort == "none":
+        thinking = {"type": "disabled"}
+    elif effort and budgeted:
+        thinking = _budget(effort, limit=limit)
+    elif effort:
+        config["effort"] = "low" if effort == "minimal" else effort
+        # Models up to Claude 4.8 think only if asked to; those from 4.7 on hide it if not asked.
+        thinking = {"type": "adaptive", "display": "summarized"}
+    return {"output_config": config, "thinking": thinking}
+
+
+def _is_budgeted(model: str, quirks: Quirks) -> bool:
+    if quirks.thinking != "auto":
+        return quirks.thinking == "budget"
+    version = find_version(model)
+    return version is not None and version < (4, 6)
+
+
+def _budget(effort: str, *, limit: int) -> dict[str, Any]:
+    if effort not in _BUDGETS:
+        raise unsupported("reasoning_effort", repr(effort[:80]), format=FORMAT)
+    if limit <= 1024:
+        raise unsupported("max_tokens", "thinking in 1024 tokens or fewer", format=FORMAT)
+    # Half is left for the answer: the budget is a part of the limit.
+    return {"type": "enabled", "budget_tokens": max(1024, min(_BUDGETS[effort], limit // 2))}

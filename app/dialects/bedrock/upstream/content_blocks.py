@@ -1,0 +1,206 @@
+"""The content blocks of a Converse stream: start, deltas and stop of each to shape.
+
+Text and reasoning begin without a start [bedrock/converse-tool-use]. What a provider's tool
+was given, what it found, and images are told whole, when their block stops.
+"""
+
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.dialects.bedrock.upstream.proofs import SIGNATURE, parse_redacted
+from app.dialects.reading.bounds import ENTRY
+from app.dialects.reading.event_builder import Shape
+from app.dialects.reading.json_values import count, decode, mapping, mappings, size, string, words
+
+
+@dataclass(slots=True)
+class _Use:
+    """A tool that the provider runs."""
+
+    id: str
+    name: str
+    pieces: list[Any] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Result:
+    """What such a tool gave."""
+
+    id: str
+    name: str
+    failed: bool
+    values: list[Any] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Image:
+    format: str
+    pieces: list[str] = field(default_factory=list)
+    url: str | None = None
+
+
+class Blocks:
+    """The blocks of one answer, which come one after the other."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._index: int | None = None
+        """The block of the last delta."""
+        self._held: _Use | _Result | _Image | None = None
+        self._call: int | None = None
+        """The shape's number of the tool call that is open."""
+        self._ran: dict[str, tuple[str, int]] = {}
+        """Names and blocks of the provider's tools, by the id of their use."""
+        self._citations: list[dict[str, Any]] = []
+        self._size = 0
+        """About how many bytes wait for the end of the block, or for its text."""
+
+    def start(self, event: dict[str, Any]) -> None:
+        self.stop()
+        self._index = count(event.get("contentBlockIndex"))
+        start = mapping(event.get("start"))
+        if "toolUse" in start:
+            use = mapping(start["toolUse"])
+            use_id, name = string(use.get("toolUseId")), string(use.get("name"))
+            if use.get("type") == "server_tool_use":
+                self._held = _Use(use_id, name)
+            else:
+                self._call = self._shape.tool_call(
+                    0, index=self._index, id=use_id, name=name, arguments=""
+                )
+        elif "toolResult" in start:
+            result = mapping(start["toolResult"])
+            use_id, kind = string(result.get("toolUseId")), string(result.get("type"))
+            self._held = _Result(use_id, kind, failed=result.get("status") == "error")
+        elif "image" in start:
+            self._held = _Image(string(mapping(start["image"]).get("format")))
+
+    def delta(self, event: dict[str, Any]) -> None:
+        index = count(event.get("contentBlockIndex"))
+        if index != self._index:
+            self.stop()
+            self._index = index
+        delta = mapping(event.get("delta"))
+        self._reasoning(mapping(delta.get("reasoningContent")))
+        if text := string(delta.get("text")):
+            self._shape.text(0, text)
+        if "citation" in delta:
+            self._hold(size(delta["citation"]))
+            self._citations.append(mapping(delta["citation"]))
+        if self._shape.text_block(0) is not None:
+            self._cite()
+        if "toolUse" in delta:
+            self._tool_use(mapping(delta["toolUse"]).get("input"))
+        if "toolResult" in delta and isinstance(self._held, _Result):
+            for value in mappings(delta["toolResult"]):
+                self._hold(size(value))
+                self._held.values.append(value["json"] if "json" in value else value.get("text"))
+        if "image" in delta:
+            self._image(mapping(delta["image"]))
+
+    def stop(self) -> None:
+        """End the block that is open."""
+        self._cite()
+        self._shape.end_text(0)
+        self._shape.end_tool_call(0, self._call)
+        self._shape.release(self._size)
+        held, self._held, self._call, self._size = self._held, None, None, 0
+        match held:
+            case _Use():
+                block = self._shape.provider_tool(
+                    0, held.name or "tool", input=_parse_input(held.pieces)
+                )
+                self._shape.hold(ENTRY + len(held.id) + len(held.name))
+                self._ran[held.id] = (held.name or "tool", block)
+            case _Result():
+                self._end_result(held)
+            case _Image() if held.pieces or held.url:
+                data = None if held.url else _join(held.pieces)
+                kind = f"image/{words(held.format) or 'png'}"
+                self._shape.media(0, kind, url=held.url, data=data)
+
+    def _hold(self, size: int) -> None:
+        self._size += size
+        self._shape.hold(size)
+
+    def _reasoning(self, content: dict[str, Any]) -> None:
+        self._shape.reasoning(0, string(content.get("text")))
+        self._shape.sign(0, "signature", string(content.get("signature")), format=SIGNATURE)
+        if blob := string(content.get("redactedContent")):
+            self._shape.opaque(0, *parse_redacted(blob))
+
+    def _tool_use(self, given: object) -> None:
+        if isinstance(self._held, _Use):
+            self._hold(size(given))
+            self._held.pieces.append(given)
+        else:
+            call = self._shape.tool_call(0, index=self._index, id="", name="", arguments=given)
+            self._call = call if self._call is None else self._call
+
+    def _image(self, image: dict[str, Any]) -> None:
+        if not isinstance(self._held, _Image):
+            self._held = _Image("")
+        source = mapping(image.get("source"))
+        if data := words(source.get("bytes")):
+            self._hold(len(data) + 64)
+            self._held.pieces.append(data)
+        self._held.url = words(mapping(source.get("s3Location")).get("uri")) or self._held.url
+        if "error" in image:
+            reason = string(mapping(image["error"]).get("message")) or "no reason was given"
+            self._shape.notice("image_failed", f"the upstream sent no image: {reason[:500]}")
+
+    def _end_result(self, result: _Result) -> None:
+        name, block = self._ran.get(result.id, (result.name or "tool", None))
+        output = result.values[0] if len(result.values) == 1 else result.values
+        self._shape.provider_tool(
+            0, name, block=block, output={"error": output} if result.failed else output
+        )
+
+    def _cite(self) -> None:
+        """Tell of the citations, which may come before the text that they belong to."""
+        citations, self._citations = self._citations, []
+        for citation in citations:
+            location = mapping(citation.get("location"))
+            source = words(citation.get("source"))
+            url = words(mapping(location.get("web")).get("url"))
+            if url is None and source and source.startswith(("http://", "https://")):
+                url = source
+            cited = "".join(string(c.get("text")) for c in mappings(citation.get("sourceContent")))
+            title = words(citation.get("title"))
+            self._shape.source(
+                0,
+                url=url,
+                document=None if url else source or title or _number(location),
+                title=title,
+                cited_text=words(cited),
+            )
+
+
+def _parse_input(pieces: list[Any]) -> Any:
+    if len(pieces) == 1 and not isinstance(pieces[0], str):
+        return pieces[0]
+    text = "".join(string(piece) for piece in pieces)
+    try:
+        return decode(text or "{}")
+    except ValueError:
+        return text
+
+
+def _join(pieces: list[str]) -> str:
+    """Join what was encoded piece by piece."""
+    if len(pieces) == 1:
+        return pieces[0]
+    try:
+        return b64encode(b"".join(map(b64decode, pieces))).decode()
+    except ValueError:
+        return "".join(pieces)
+
+
+def _number(location: dict[str, Any]) -> str | None:
+    """Name a document or a search result by its number."""
+    for place in location.values():
+        for key in ("documentIndex", "searchResultIndex"):
+            if (number := count(mapping(place).get(key))) is not None:
+                return str(number)
+    return None

@@ -1,0 +1,237 @@
+"""The content blocks of a Converse request: texts, images, documents, calls and results."""
+
+import re
+from typing import Any, Final, NamedTuple
+
+from app.dialects.bedrock.upstream.proofs import SIGNATURE, render_redacted
+from app.dialects.writing.cache_marks import last_mark
+from app.dialects.writing.conversation import (
+    join_text,
+    list_reasoning,
+    parse_arguments,
+    parse_data_url,
+    unsupported,
+)
+from app.requests import (
+    AssistantMessage,
+    CacheControl,
+    DeveloperMessage,
+    FilePart,
+    ImagePart,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    SystemMessage,
+    TextPart,
+    ToolMessage,
+    UserMessage,
+)
+
+FORMAT: Final = "Bedrock Converse"
+
+_IMAGES: Final = {
+    "image/png": "png",
+    "image/jpeg": "jpeg",
+    "image/jpg": "jpeg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+}
+_DOCUMENTS: Final = {
+    "application/pdf": "pdf",
+    "text/csv": "csv",
+    "application/msword": "doc",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.ms-excel": "xls",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "text/html": "html",
+    "text/plain": "txt",
+    "text/markdown": "md",
+}
+_MAX_NAME: Final = 200
+_MAX_READ: Final = 1_000
+"""Characters of a client's name that are looked at."""
+
+
+class Points(NamedTuple):
+    """Where a model takes cache points, which stand after what they mark."""
+
+    known: bool
+    tools: bool
+    ttl: bool
+
+    def add(self, blocks: list[dict[str, Any]], mark: CacheControl | None) -> None:
+        """Add the point of a mark; one that nothing stands before is none, nor a second one."""
+        if mark is None or not self.known or not blocks or "cachePoint" in blocks[-1]:
+            return
+        point = {"type": "default"}
+        if mark.ttl and self.ttl:
+            point["ttl"] = mark.ttl
+        blocks.append({"cachePoint": point})
+
+
+class Names:
+    """Names for the documents of one request, of the few characters that are allowed."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """The last number that each name was given: those before it are taken too."""
+
+    def take(self, filename: str | None) -> str:
+        stem, _, end = (filename or "").rpartition(".")
+        if not re.fullmatch(r"\w{1,5}", end) or not filename:
+            stem = filename or ""
+        plain = " ".join(re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", stem[:_MAX_READ]).split())
+        plain = plain[: _MAX_NAME - 10].strip() or "document"
+        name, number = plain, self._numbers.get(plain, 1)
+        while name in self._taken:
+            number += 1
+            name = f"{plain} {number}"
+        self._numbers[plain] = number
+        self._taken.add(name)
+        return name
+
+
+def render_system(
+    message: SystemMessage | DeveloperMessage, *, points: Points
+) -> list[dict[str, Any]]:
+    """Give the text of a message, in as many blocks as it has marks."""
+    blocks: list[dict[str, Any]] = []
+    if isinstance(message.content, str):
+        blocks = render_text(message.content)
+    elif points.known and last_mark(message.content) is not None:
+        held: list[TextPart] = []
+        for part in message.content:
+            held.append(part)
+            if part.cache_control is not None:
+                blocks += render_text(held)
+                points.add(blocks, part.cache_control)
+                held = []
+        blocks += render_text(held)
+    else:
+        blocks = render_text(message.content)
+    points.add(blocks, message.cache_control)
+    return blocks
+
+
+def render_user(
+    message: UserMessage, *, place: str, names: Names, points: Points
+) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = []
+    content = message.content
+    for index, part in enumerate([TextPart(content)] if isinstance(content, str) else content):
+        where = f"{place}.content[{index}]"
+        match part:
+            case TextPart():
+                blocks += render_text(part.text)
+            case ImagePart():
+                blocks.append(_render_image(part, place=where))
+            case FilePart():
+                blocks.append(_render_document(part, place=where, names=names))
+            case _:
+                raise unsupported(where, "sound", format=FORMAT)
+        points.add(blocks, part.cache_control)
+    points.add(blocks, message.cache_control)
+    return blocks
+
+
+def render_assistant(
+    message: AssistantMessage, *, place: str, proofs: bool, points: Points
+) -> list[dict[str, Any]]:
+    """Give the blocks of an assistant's turn; `proofs`: whether the model may take Claude's."""
+    blocks: list[dict[str, Any]] = []
+    parts = message.content if isinstance(message.content, list) else list_reasoning(message)
+    for part in parts:
+        match part:
+            case TextPart():
+                blocks += render_text(part.text)
+                points.add(blocks, part.cache_control)
+            case RefusalPart():
+                blocks += render_text(part.refusal)
+            case ReasoningPart() | OpaquePart() if proofs:
+                blocks += _render_reasoning(part)
+    if not isinstance(message.content, list):
+        blocks += render_text(message.content or "")
+    blocks += render_text(message.refusal or "")
+    for index, call in enumerate(message.tool_calls or ()):
+        where = f"{place}.tool_calls[{index}].function"
+        use = {
+            "toolUseId": call.id,
+            "name": call.function.name,
+            "input": parse_arguments(call.function, place=where),
+        }
+        blocks.append({"toolUse": use})
+    points.add(blocks, message.cache_control)
+    return blocks
+
+
+def render_tool(message: ToolMessage, *, place: str, points: Points) -> list[dict[str, Any]]:
+    """Give the block of a result; points cannot stand in it, so they follow it."""
+    content: list[dict[str, Any]] = []
+    mark = message.cache_control
+    if isinstance(message.content, str):
+        content = render_text(message.content)
+    else:
+        mark = mark or last_mark(message.content)
+        for index, part in enumerate(message.content):
+            if isinstance(part, TextPart):
+                content += render_text(part.text)
+            else:
+                content.append(_render_image(part, place=f"{place}.content[{index}]"))
+    result: dict[str, Any] = {"toolUseId": message.tool_call_id, "content": content}
+    if message.is_error:
+        result["status"] = "error"
+    blocks: list[dict[str, Any]] = [{"toolResult": result}]
+    points.add(blocks, mark)
+    return blocks
+
+
+def render_text(content: object) -> list[dict[str, Any]]:
+    """Give the block of a text; Bedrock refuses a blank one."""
+    text = join_text(content) if isinstance(content, str | list) else ""
+    return [{"text": text}] if text.strip() else []
+
+
+def _render_reasoning(part: ReasoningPart | OpaquePart) -> list[dict[str, Any]]:
+    """Give what Claude thought with its proof; without one nobody takes it back."""
+    if isinstance(part, OpaquePart):
+        if part.format == SIGNATURE:
+            return [_reasoning_text("", part.data)]
+        blob = render_redacted(part.format, part.data)
+        return [{"reasoningContent": {"redactedContent": blob}}] if blob else []
+    if part.signature and part.format in (None, SIGNATURE):
+        return [_reasoning_text(part.text, part.signature)]
+    return []
+
+
+def _reasoning_text(text: str, signature: str) -> dict[str, Any]:
+    return {"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}}
+
+
+def _render_image(part: ImagePart, *, place: str) -> dict[str, Any]:
+    url = part.image_url.url
+    if url.startswith("s3://"):
+        kind = {"jpg": "jpeg"}.get(ending := url.rpartition(".")[2].lower(), ending)
+        if kind not in _IMAGES.values():
+            raise unsupported(place, "an image of an unknown type", format=FORMAT)
+        return {"image": {"format": kind, "source": {"s3Location": {"uri": url}}}}
+    parsed = parse_data_url(url)
+    if parsed is None:
+        raise unsupported(place, "an image by its URL (send a data: URL)", format=FORMAT)
+    media_type, data = parsed
+    if media_type not in _IMAGES:
+        raise unsupported(place, f"an image of the type {media_type[:80]!r}", format=FORMAT)
+    return {"image": {"format": _IMAGES[media_type], "source": {"bytes": data}}}
+
+
+def _render_document(part: FilePart, *, place: str, names: Names) -> dict[str, Any]:
+    parsed = parse_data_url(part.file.file_data or "")
+    if parsed is None:
+        what = "a file by its id" if part.file.file_id else "a file that is no data: URL"
+        raise unsupported(place, what, format=FORMAT)
+    media_type, data = parsed
+    if media_type not in _DOCUMENTS:
+        raise unsupported(place, f"a file of the type {media_type[:80]!r}", format=FORMAT)
+    name = names.take(part.file.filename)
+    source = {"bytes": data}
+    return {"document": {"format": _DOCUMENTS[media_type], "name": name, "source": source}}

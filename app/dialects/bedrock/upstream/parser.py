@@ -1,0 +1,149 @@
+"""Amazon Bedrock's ConverseStream.
+
+An answer is whole at the end of input if `messageStop` came and no frame was cut. What
+follows it, normally `metadata` with usage and trace, is read on; a connection that is lost
+then does no harm. An exception fails the answer wherever it comes.
+"""
+
+from typing import Any
+
+from app.dialects.bedrock.upstream.content_blocks import Blocks
+from app.dialects.bedrock.upstream.guardrail import parse_trace
+from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.json_values import count, decode, mapping, mappings, short, string, words
+from app.events import TokenCounts
+from app.framing.eventstream import TRUNCATED
+from app.framing.sse import Message
+
+_KNOWN = frozenset(
+    ("contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata")
+)
+
+
+class Parser(Answer):
+    """See `Answer`."""
+
+    def __init__(self, *, upstream: str, choices: int = 1) -> None:
+        super().__init__(upstream=upstream, choices=choices)
+        self._blocks = Blocks(self._shape)
+
+    @property
+    def finished(self) -> bool:
+        """Whether `messageStop` came, and no tool call is torn."""
+        return self._shape.finished
+
+    def _message(self, message: Message) -> None:
+        kind, _, name = message.event.partition(":")
+        if message.event == TRUNCATED:
+            self._fail("upstream_truncated", "ended its answer inside a frame")
+        elif message.event == "message":
+            self._document(message.data)
+        elif kind in ("exception", "error") or name.endswith("Exception"):
+            self._exception(name, message.data)
+        elif name in _KNOWN:
+            try:
+                event = decode(message.data)
+            except ValueError:
+                event = None
+            if isinstance(event, dict):
+                self._event(name, event)
+            else:
+                self._garbage()
+
+    def _tail(self, tail: Message) -> None:
+        self._message(tail)
+
+    def _event(self, name: str, event: dict[str, Any]) -> None:
+        match name:
+            case "contentBlockStart":
+                self._blocks.start(event)
+            case "contentBlockDelta":
+                self._blocks.delta(event)
+            case "contentBlockStop":
+                self._blocks.stop()
+            case "messageStop":
+                self._blocks.stop()
+                self._shape.finish(0, words(event.get("stopReason")))
+            case _:
+                self._metadata(event)
+
+    def _metadata(self, event: dict[str, Any]) -> None:
+        self._shape.usage(parse_usage(mapping(event.get("usage"))))
+        trace = mapping(event.get("trace"))
+        parse_trace(self._shape, mapping(trace.get("guardrail")))
+        # An ARN, whose first part names the account.
+        invoked = words(mapping(trace.get("promptRouter")).get("invokedModelId")) or ""
+        self.model = short(invoked.rpartition("/")[2]) or self.model
+
+    def _exception(self, name: str, data: str) -> None:
+        try:
+            said = mapping(decode(data))
+        except ValueError:
+            said = {}
+        texts = (string(said.get(key)) for key in ("message", "originalMessage", "Message"))
+        text = next(filter(None, texts), "")
+        self._refuse({"error": {"code": name, "message": text}})
+
+    def _document(self, data: str) -> None:
+        """Take a body of JSON where a stream should be: an error, or the whole answer."""
+        try:
+            document = mapping(decode(data))
+        except ValueError:
+            return  # it was cut
+        kind = string(document.get("__type")) or string(
+            mapping(document.get("Output")).get("__type")
+        )
+        if "output" in document and "stopReason" in document:
+            self._whole(document)
+        elif "error" in document:
+            self._refuse(document)
+        elif kind or not document.keys().isdisjoint(("message", "Message")):
+            self._exception(kind.rpartition("#")[2], data)
+        else:
+            self._fail("upstream_invalid_response", "answered with JSON that is no answer")
+
+    def _whole(self, document: dict[str, Any]) -> None:
+        content = mapping(mapping(document.get("output")).get("message")).get("content")
+        for index, block in enumerate(mappings(content)):
+            for name, event in _events(block):
+                self._event(name, {**event, "contentBlockIndex": index})
+        self._event("messageStop", document)
+        self._event("metadata", document)
+
+
+def _events(block: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Give the events that say what a whole block says."""
+    deltas: list[dict[str, Any]] = [block]
+    if "toolUse" in block or "toolResult" in block:
+        return [
+            ("contentBlockStart", {"start": block}),
+            ("contentBlockDelta", {"delta": _inner(block)}),
+        ]
+    if "reasoningContent" in block:
+        reasoning = mapping(block["reasoningContent"])
+        deltas = [{"reasoningContent": {**reasoning, **mapping(reasoning.get("reasoningText"))}}]
+    elif "citationsContent" in block:
+        cited = mapping(block["citationsContent"])
+        deltas = [*mappings(cited.get("content"))]
+        deltas += [{"citation": citation} for citation in mappings(cited.get("citations"))]
+    return [("contentBlockDelta", {"delta": delta}) for delta in deltas]
+
+
+def _inner(block: dict[str, Any]) -> dict[str, Any]:
+    if "toolResult" in block:
+        return {"toolResult": mapping(block["toolResult"]).get("content")}
+    return block
+
+
+def parse_usage(usage: dict[str, Any]) -> TokenCounts:
+    """Read a `usage` object, whose input leaves out what was cached, and whose total does not."""
+    fresh = count(usage.get("inputTokens"))
+    cached = count(usage.get("cacheReadInputTokens"))
+    written = count(usage.get("cacheWriteInputTokens"))
+    return TokenCounts(
+        input_tokens=None if fresh is None else fresh + (cached or 0) + (written or 0),
+        output_tokens=count(usage.get("outputTokens")),
+        total_tokens=count(usage.get("totalTokens")),
+        cached_input_tokens=cached,
+        cache_write_tokens=written,
+    )

@@ -1,0 +1,269 @@
+"""What Bedrock's ConverseStream is sent. The model stands in the path, not in the body."""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.bedrock.upstream.messages import (
+    FORMAT,
+    Names,
+    Points,
+    render_assistant,
+    render_system,
+    render_tool,
+    render_user,
+)
+from app.dialects.upstream_format import Quirks as CommonQuirks
+from app.dialects.writing.allowed_tools import restrict_tools
+from app.dialects.writing.cache_marks import is_marked
+from app.dialects.writing.claude import (
+    choose_sampling,
+    find_version,
+    is_thinking,
+    leave_out_refused,
+    takes_prefill,
+)
+from app.dialects.writing.conversation import JSON_ONLY, join_options, refuse_choices, unsupported
+from app.dialects.writing.exchange import ExchangeForm, arrange
+from app.dialects.writing.extras import is_claudes, placed_at
+from app.requests import (
+    AssistantMessage,
+    ChatRequest,
+    DeveloperMessage,
+    JsonObjectFormat,
+    JsonSchema,
+    JsonSchemaFormat,
+    SystemMessage,
+    Tool,
+    ToolChoice,
+    ToolMessage,
+    UserMessage,
+)
+
+IGNORED: Final = frozenset(
+    (
+        *("seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"),
+        *("parallel_tool_calls", "user", "verbosity", "reasoning_summary", "store", "truncation"),
+        *("max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
+    )
+)
+"""The fields of a request that Converse has no place for."""
+
+
+_FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True, links=False)
+_EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
+_HIGHEST_WITHOUT_THINKING: Final = "high"
+_TIERS: Final = ("priority", "flex", "reserved")
+
+
+class Quirks(CommonQuirks, frozen=True):
+    """Nothing: there is one vendor."""
+
+
+def render_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body that asks for `model` as a stream.
+
+    `provider_options` overrules it: an object in it is joined with the one of that name.
+
+    Raises:
+        RequestError: the format cannot say what the request does.
+    """
+    request, _ = _fit(restrict_tools(request), model=model)
+    points = _find_points(model)
+    refuse_choices(request, format=FORMAT)
+    system: list[dict[str, Any]] = []
+    for message in request.messages:
+        if isinstance(message, SystemMessage | DeveloperMessage):
+            system += render_system(message, points=points)
+    if isinstance(request.response_format, JsonObjectFormat):
+        system.append({"text": JSON_ONLY})
+    body: dict[str, Any] = {
+        "messages": _render_messages(request, model=model, points=points),
+        "system": system,
+        "inferenceConfig": _render_inference(request),
+        "toolConfig": _render_tools(request, points=points),
+        "outputConfig": _render_output(request),
+        "requestMetadata": request.metadata,
+        "serviceTier": {"type": request.tier} if request.tier in _TIERS else None,
+    }
+    body = {key: value for key, value in body.items() if value}
+    join_options(body, request.provider_options)
+    body.pop("modelId", None)
+    return body
+
+
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
+    """Return what of a request is sent otherwise, since Bedrock would refuse it."""
+    told = _fit(request, model=model)[1]
+    if request.tier is not None and request.tier not in _TIERS:
+        told.append(f"knows no service_tier {request.tier[:80]!r}: left out")
+    points = _find_points(model)
+    marked_tool = any(tool.cache_control for tool in request.tools or ())
+    if (not points.known and is_marked(request)) or (not points.tools and marked_tool):
+        told.append("takes no cache_control for this model: left out")
+    return told
+
+
+def _find_points(model: str) -> Points:
+    """Return where a model takes cache points: Bedrock refuses them for others."""
+    claude = _is_claude(model)
+    return Points(known=claude or "amazon.nova" in model, tools=claude, ttl=claude)
+
+
+_place_extra = placed_at(
+    {name: f"additionalModelRequestFields.{name}" for name in ("top_k", "thinking", "min_p")}
+)
+
+
+def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
+    """Return where a field of Chat Completions stands here: with what the model's maker has."""
+    if name == "thinking" and not is_claudes(value):
+        return None
+    return _place_extra(name, value, quirks=quirks)
+
+
+def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
+    config = _find_thinking(request.provider_options or {})
+    thinks = is_thinking(config)
+    claude = find_version(model) is not None
+    form = _FORM._replace(prefill=not claude or takes_prefill(model, thinks=thinks))
+    messages, arranged = arrange(request.messages, form)
+    if messages is not request.messages:
+        request = msgspec.structs.replace(request, messages=messages)
+    told: list[str] = []
+    if thinks:
+        budgeted = config["type"] == "enabled"
+        request, told = leave_out_refused(request, model=model, budgeted=budgeted)
+    request, chosen = choose_sampling(request, model=model)
+    request, changes = _fit_effort(request, model=model, thinks=thinks)
+    return request, [*arranged, *told, *chosen, *changes]
+
+
+def _find_thinking(options: dict[str, Any]) -> Any:
+    """Return what the options say of thinking; Claude's older name for it is the second."""
+    fields = options.get("additionalModelRequestFields")
+    if not isinstance(fields, dict):
+        return None
+    return fields.get("thinking", fields.get("reasoning_config"))
+
+
+def _fit_effort(request: ChatRequest, *, model: str, thinks: bool) -> tuple[ChatRequest, list[str]]:
+    """Make an effort one that Bedrock takes: up to "high" unless the model thinks."""
+    effort = request.reasoning_effort
+    if effort in (None, "none", "minimal"):
+        return request, []
+    version = find_version(model)
+    # Claude thinks unasked since 5.
+    thinks = thinks or (version is not None and version >= (5, 0))
+    highest = _EFFORTS[-1] if thinks else _HIGHEST_WITHOUT_THINKING
+    if effort in _EFFORTS[: _EFFORTS.index(highest) + 1]:
+        return request, []
+    told = f"takes no reasoning_effort {effort[:80]!r}: {highest!r} was sent"
+    return msgspec.structs.replace(request, reasoning_effort=highest), [told]
+
+
+def _render_messages(request: ChatRequest, *, model: str, points: Points) -> list[dict[str, Any]]:
+    """Give the turns; what follows in one role is one message."""
+    rendered: list[dict[str, Any]] = []
+    names = Names()
+    for index, message in enumerate(request.messages):
+        place = f"messages[{index}]"
+        role = "user"
+        match message:
+            case UserMessage():
+                blocks = render_user(message, place=place, names=names, points=points)
+            case AssistantMessage():
+                role = "assistant"
+                proofs = _is_claude(model)
+                blocks = render_assistant(message, place=place, proofs=proofs, points=points)
+            case ToolMessage():
+                blocks = render_tool(message, place=place, points=points)
+            case _:
+                continue
+        if rendered and rendered[-1]["role"] == role:
+            rendered[-1]["content"] += blocks
+        elif blocks:
+            rendered.append({"role": role, "content": blocks})
+    if rendered:
+        points.add(rendered[-1]["content"], request.cache_control)
+    return rendered
+
+
+def _is_claude(model: str) -> bool:
+    """Whether a model may be Claude: ids name the maker, those of some ARNs nobody."""
+    name = model.rpartition("/")[2]
+    return "." not in name or "anthropic." in name
+
+
+def _render_inference(request: ChatRequest) -> dict[str, Any]:
+    config = {
+        "maxTokens": request.limit,
+        # Ours goes to 2, Bedrock's to 1.
+        "temperature": None if request.temperature is None else min(request.temperature, 1),
+        "topP": request.top_p,
+        "stopSequences": request.stops,
+    }
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def _render_tools(request: ChatRequest, *, points: Points) -> dict[str, Any] | None:
+    """Give the tools. "none" has no word here: they are left out, if no call stands before."""
+    if not request.tools:
+        return None
+    if request.tool_choice == "none":
+        if any(_uses_tools(message) for message in request.messages):
+            what = '"none" after tool calls'
+            raise unsupported("tool_choice", what, format=FORMAT)
+        return None
+    rows: list[dict[str, Any]] = []
+    for tool in request.tools:
+        rows.append(_render_tool(tool))
+        if points.tools:
+            points.add(rows, tool.cache_control)
+    config: dict[str, Any] = {"tools": rows}
+    match request.tool_choice:
+        case "auto":
+            config["toolChoice"] = {"auto": {}}
+        case "required":
+            config["toolChoice"] = {"any": {}}
+        case ToolChoice(function=function):
+            config["toolChoice"] = {"tool": {"name": function.name}}
+    return config
+
+
+def _uses_tools(message: object) -> bool:
+    return isinstance(message, ToolMessage) or (
+        isinstance(message, AssistantMessage) and bool(message.tool_calls)
+    )
+
+
+def _render_tool(tool: Tool) -> dict[str, Any]:
+    function = tool.function
+    schema = function.parameters or {"type": "object", "properties": {}}
+    spec: dict[str, Any] = {"name": function.name, "inputSchema": {"json": schema}}
+    if function.description:
+        spec["description"] = function.description
+    if function.strict is not None:
+        spec["strict"] = function.strict
+    return {"toolSpec": spec}
+
+
+def _render_output(request: ChatRequest) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    match request.response_format:
+        case JsonSchemaFormat(json_schema=JsonSchema(schema=None)):
+            raise unsupported("response_format", "a format without its schema", format=FORMAT)
+        case JsonSchemaFormat(json_schema=wanted):
+            # The schema is sent as text.
+            schema = {"schema": msgspec.json.encode(wanted.schema).decode(), "name": wanted.name}
+            if wanted.description:
+                schema["description"] = wanted.description
+            structure = {"jsonSchema": schema}
+            config["textFormat"] = {"type": "json_schema", "structure": structure}
+    effort = request.reasoning_effort
+    if effort and effort != "none":
+        config["effort"] = "low" if effort == "minimal" else effort
+    return config

@@ -1,0 +1,100 @@
+"""The dialects that clients may speak, by the names that `?format=` has for them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from app.dialects.ag_ui.client.format import FRONT as AG_UI
+from app.dialects.anthropic.client.format import FRONT as ANTHROPIC
+from app.dialects.client_format import Asked, Failure, Front
+from app.dialects.native.client import renderer as native
+from app.dialects.openai_chat.client.format import FRONT as OPENAI_CHAT
+from app.dialects.openai_completions.client.format import FRONT as OPENAI_COMPLETIONS
+from app.dialects.openai_responses.client.format import FRONT as OPENAI_RESPONSES
+from app.dialects.ui.client.format import FRONT as UI
+from app.errors import RelayError
+from app.requests import parse_chat_request
+
+
+def _problem(error: RelayError, request_id: str) -> Failure:
+    """Give `application/problem+json` (RFC 9457)."""
+    body: dict[str, object] = {
+        "type": "about:blank",
+        "title": error.title,
+        "status": error.status,
+        "detail": error.message,
+        "code": error.code,
+        "retryable": error.retryable,
+        "request_id": request_id,
+    }
+    if error.retry_after_s is not None:
+        body["retry_after_s"] = error.retry_after_s
+    return Failure(error.status, msgspec.json.encode(body), "application/problem+json")
+
+
+NATIVE: Final = Front(
+    name="native",
+    path="/v1/chat",
+    letter="",
+    parse_request=lambda body: Asked(parse_chat_request(body)),
+    renderer=native.Renderer,
+    render_result=native.render_result,
+    render_failure=_problem,
+    own_writer=native.Writer,
+)
+
+FRONTS: Final[Mapping[str, Front]] = MappingProxyType(
+    {
+        front.name: front
+        for front in (
+            *(NATIVE, OPENAI_CHAT, OPENAI_RESPONSES, OPENAI_COMPLETIONS),
+            *(ANTHROPIC, UI, AG_UI),
+        )
+    }
+)
+
+
+OPENAIS: Final = (
+    *("assistants", "audio", "batches", "chat", "completions", "containers", "conversations"),
+    *("embeddings", "engines", "evals", "files", "fine_tuning", "images", "models"),
+    *("moderations", "organization", "realtime", "threads", "uploads", "vector_stores", "videos"),
+)
+"""What OpenAI has below /v1/, and its clients ask for."""
+
+_BELOW_V1: Final = re.compile(r"/v1/(\w+)(?:/|$)")
+_WITHOUT_V1: Final = re.compile(
+    r"/(?:chat/completions|completions|embeddings|messages|models|responses)(?:/|$)"
+)
+_OPENAIS_CLIENT: Final = re.compile(rb"(?:Async)?(?:Azure)?OpenAI/")
+
+
+def front_of(path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> Front:
+    """Give the dialect of a client that asks for a path, by that or by what it says of itself.
+
+    The headers have names in lower case. It is the native one if it may be any.
+    """
+    path = mend_path(path)
+    fronts = sorted(FRONTS.values(), key=lambda front: -len(front.path))
+    front = next((f for f in fronts if f"{path}/".startswith(f"{f.path}/")), None)
+    below = _BELOW_V1.match(path)
+    if front is not None or below is None or below[1] == "streams":
+        return front or NATIVE
+    agent = b""
+    for name, value in headers:
+        if name == b"anthropic-version":
+            return ANTHROPIC
+        if name == b"user-agent":
+            agent = value
+    if below[1] in OPENAIS or _OPENAIS_CLIENT.match(agent):
+        return OPENAI_CHAT
+    return NATIVE
+
+
+def mend_path(path: str) -> str:
+    """Give the path that was meant where a base URL has a "/v1" too many, or too few."""
+    if path.startswith("/v1/v1/"):
+        return path.removeprefix("/v1")
+    return f"/v1{path}" if _WITHOUT_V1.match(path) else path

@@ -1,0 +1,169 @@
+"""Cohere's /v2/chat as an upstream speaks it: server-sent events with a type each.
+
+An answer is complete with `message-end`, which names an error too if there was one, and never
+without it; the `[DONE]` after it says nothing more. What the model plans before it calls tools
+is reasoning. Citations count characters of a content block, so every content block is a text
+block of its own here.
+"""
+
+from typing import Any
+
+from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.bounds import ENTRY
+from app.dialects.reading.finish_reasons import parse_finish
+from app.dialects.reading.json_values import count, decode, mapping, mappings, short, string, words
+from app.events import TokenCounts
+from app.framing.sse import Message
+
+
+class Parser(Answer):
+    """See `Answer`."""
+
+    def __init__(self, *, upstream: str, choices: int = 1) -> None:
+        super().__init__(upstream=upstream, choices=choices)
+        self._texts: dict[int | None, int | None] = {}
+        """The blocks of the content that is text, by its index."""
+        self._calls: dict[int | None, int | None] = {}
+
+    def _message(self, message: Message) -> None:
+        data = message.data.strip()
+        if not data or data.startswith("[DONE]"):
+            return
+        try:
+            payload = decode(data)
+        except ValueError:
+            payload = data
+        if message.event == "error":
+            self._refuse(payload)
+        elif isinstance(payload, dict):
+            self._payload(payload, event=message.event)
+        elif message.event == "message":
+            self._garbage()
+
+    def _payload(self, payload: dict[str, Any], *, event: str) -> None:
+        shape, index = self._shape, count(payload.get("index"))
+        delta = mapping(payload.get("delta"))
+        message = mapping(delta.get("message"))
+        match string(payload.get("type")) or event:
+            case "message-start":
+                self.upstream_id = self.upstream_id or short(payload.get("id"))
+                shape.choice(0)
+            case "content-start":
+                shape.end_text(0)
+                self._content(index, message.get("content"))
+            case "content-delta":
+                self._content(index, message.get("content"))
+                self._logprobs(payload.get("logprobs"))
+            case "content-end":
+                shape.end_text(0)
+            case "tool-plan-delta":
+                shape.reasoning(0, string(message.get("tool_plan")))
+            case "tool-call-start" | "tool-call-delta":
+                self._tool_call(index, mapping(message.get("tool_calls")))
+            case "tool-call-end":
+                shape.end_tool_call(0, self._calls.get(index))
+            case "citation-start":
+                self._citation(mapping(message.get("citations")))
+            case "message-end":
+                self._end(delta)
+            case "message":
+                self._other(payload)
+
+    def _content(self, index: int | None, content: Any) -> None:
+        """Take a piece of a content block: of text or of thinking."""
+        piece = mapping(content)
+        self._shape.reasoning(0, string(piece.get("thinking")))
+        self._shape.text(0, string(piece.get("text")))
+        block = self._shape.text_block(0)
+        if block is not None and self._texts.get(index) != block:
+            self._shape.hold(ENTRY)
+            self._texts[index] = block
+
+    def _logprobs(self, item: Any) -> None:
+        """Take the log probabilities of a delta: its text, and the numbers of its tokens."""
+        if isinstance(item, dict):
+            self._shape.logprobs(0, [item])
+
+    def _tool_call(self, index: int | None, call: dict[str, Any]) -> None:
+        function = mapping(call.get("function"))
+        if index not in self._calls:
+            self._shape.hold(ENTRY)
+        self._calls[index] = self._shape.tool_call(
+            0,
+            index=index,
+            id=string(call.get("id")),
+            name=string(function.get("name")),
+            arguments=function.get("arguments"),
+        )
+
+    def _citation(self, citation: dict[str, Any]) -> None:
+        """Take the sources of a part of the answer. Those of thinking and plans have no place."""
+        block: int | None = None
+        span: tuple[int | None, int | None] = (None, None)
+        if citation.get("type") in (None, "TEXT_CONTENT"):
+            index = count(citation.get("content_index"))
+            # The first content needs no index, and the only text none either.
+            only = next(iter(self._texts.values())) if len(self._texts) == 1 else None
+            block = self._texts.get(0, only) if index is None else self._texts.get(index)
+            if block is not None:
+                span = count(citation.get("start")), count(citation.get("end"))
+        for source in mappings(citation.get("sources")):
+            data = mapping(source.get("document")) or mapping(source.get("tool_output"))
+            self._shape.source(
+                0,
+                url=words(data.get("url")),
+                document=words(source.get("id")) or words(data.get("id")),
+                title=words(data.get("title")),
+                span=span,
+                block=block,
+            )
+
+    def _end(self, end: dict[str, Any]) -> None:
+        """Take the end: a finish reason and the usage, or an error."""
+        self._shape.usage(parse_usage(mapping(end.get("usage"))))
+        raw = string(end.get("finish_reason"))
+        if end.get("error") or parse_finish(raw) == "error":
+            # TIMEOUT and ERROR are codes too, where no `error_type` says more.
+            error = {key: end.get(key) for key in ("error", "error_type")}
+            self._refuse({**error, "code": raw})
+            return
+        self._shape.choice(0)
+        if raw:
+            self._shape.finish(0, raw)
+        self._complete()
+
+    def _other(self, body: dict[str, Any]) -> None:
+        """Take what is no event: an answer that does not stream, or an error."""
+        message = mapping(body.get("message"))
+        if message and not self._shape.seen:
+            self._whole(body, message)
+        elif not message and not body.keys().isdisjoint(("message", "error", "detail")):
+            self._refuse(body)
+
+    def _whole(self, answer: dict[str, Any], message: dict[str, Any]) -> None:
+        self.upstream_id = self.upstream_id or short(answer.get("id"))
+        self._shape.reasoning(0, string(message.get("tool_plan")))
+        for index, content in enumerate(mappings(message.get("content"))):
+            self._shape.end_text(0)
+            self._content(index, content)
+        for item in mappings(answer.get("logprobs")):
+            self._logprobs(item)
+        for index, call in enumerate(mappings(message.get("tool_calls"))):
+            self._tool_call(index, call)
+        for citation in mappings(message.get("citations")):
+            self._citation(citation)
+        self._end(answer)
+
+
+def parse_usage(usage: dict[str, Any]) -> TokenCounts:
+    """Read the tokens there were, and not those that are billed."""
+    tokens = mapping(usage.get("tokens"))
+    prompt, generated = count(tokens.get("input_tokens")), count(tokens.get("output_tokens"))
+    known = prompt is not None and generated is not None
+    return TokenCounts(
+        input_tokens=prompt,
+        output_tokens=generated,
+        total_tokens=(prompt or 0) + (generated or 0) if known else None,
+        cached_input_tokens=count(usage.get("cached_tokens")),
+        reasoning_tokens=count(tokens.get("reasoning_tokens")),
+    )

@@ -1,0 +1,211 @@
+"""What Cohere's /v2/chat is sent."""
+
+from typing import Any, Final, Literal
+
+from app.dialects.upstream_format import Quirks as CommonQuirks
+from app.dialects.writing.allowed_tools import restrict_tools
+from app.dialects.writing.conversation import list_reasoning, refuse_choices, unsupported
+from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange, leave_out_files
+from app.dialects.writing.extras import placed_at
+from app.requests import (
+    AssistantMessage,
+    ChatRequest,
+    DeveloperMessage,
+    ImagePart,
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    Message,
+    RefusalPart,
+    SystemMessage,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolMessage,
+    UserMessage,
+)
+
+FORMAT: Final = "Cohere's API"
+IGNORED: Final = frozenset(
+    (
+        *("top_logprobs", "parallel_tool_calls", "metadata", "user", "truncation"),
+        *("verbosity", "reasoning_summary", "service_tier", "store", "max_tool_calls"),
+        *("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "cache_control"),
+    )
+)
+"""What the API has no place for; `n` is refused if it is more than 1."""
+
+place_extra: Final = placed_at(
+    {
+        "top_k": "k",
+        **{name: name for name in ("safety_mode", "documents", "citation_options")},
+    }
+)
+
+BUDGETS: Final = {"minimal": 512, "low": 1024, "medium": 4096}
+"""Tokens to think with, by effort. Cohere sets no limit by itself, and so do higher efforts."""
+
+
+class Quirks(CommonQuirks, frozen=True):
+    """What one model wants in a request."""
+
+    send_reasoning: Literal["no", "tool_plan", "thinking"] = "tool_plan"
+    """How an assistant message says what the model thought: as the plan before its tool
+    calls, which all models know, or in content, which only those that think do."""
+
+
+def render_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body that asks for `model` as a stream.
+
+    `provider_options` overrules all but the model and that it is a stream.
+
+    Raises:
+        RequestError: the format cannot say what the request does.
+    """
+    refuse_choices(request, format=FORMAT)
+    request = restrict_tools(request)
+    reasoning = (quirks or Quirks()).send_reasoning
+    tools = request.tools or []
+    body: dict[str, Any] = {
+        "messages": [
+            _render_message(message, place=f"messages[{index}]", reasoning=reasoning)
+            for index, message in enumerate(_arrange(request).messages)
+        ],
+        "tools": [_render_tool(tool) for tool in tools] or None,
+        "strict_tools": (tools and all(tool.function.strict for tool in tools)) or None,
+        "tool_choice": _render_choice(request),
+        "response_format": _render_format(request),
+        "thinking": _render_thinking(request.reasoning_effort),
+        "max_tokens": request.limit,
+        "stop_sequences": request.stops,
+        "temperature": request.temperature,
+        "p": request.top_p,
+        "seed": request.seed,
+        "frequency_penalty": request.frequency_penalty,
+        "presence_penalty": request.presence_penalty,
+        "logprobs": request.logprobs,
+    }
+    body = {key: value for key, value in body.items() if value is not None}
+    return {**body, **(request.provider_options or {}), "model": model, "stream": True}
+
+
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
+    """Return what of a request is sent otherwise, since Cohere would refuse it."""
+    return _arrange(request).changes
+
+
+def _arrange(request: ChatRequest) -> Exchange:
+    files = leave_out_files(request.messages)
+    exchange = arrange(files.messages, ExchangeForm(images=False))
+    return exchange._replace(changes=(*files.changes, *exchange.changes))
+
+
+def _render_message(message: Message, *, place: str, reasoning: str) -> dict[str, Any]:
+    match message:
+        case SystemMessage() | DeveloperMessage():
+            return {"role": "system", "content": _render_content(message.content, place=place)}
+        case UserMessage():
+            content = _render_content(message.content, place=place, images=True)
+            return {"role": "user", "content": content}
+        case AssistantMessage():
+            return _render_assistant(message, reasoning=reasoning)
+        case ToolMessage():
+            content = _render_content(message.content, place=place)
+            return {"role": "tool", "tool_call_id": message.tool_call_id, "content": content}
+
+
+def _render_content(
+    content: str | list[Any], *, place: str, images: bool = False
+) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    rendered: list[dict[str, Any]] = []
+    for index, part in enumerate(content):
+        if isinstance(part, TextPart):
+            rendered.append({"type": "text", "text": part.text})
+        elif isinstance(part, ImagePart) and images:
+            image = {"url": part.image_url.url}
+            if part.image_url.detail:
+                image["detail"] = part.image_url.detail
+            rendered.append({"type": "image_url", "image_url": image})
+        else:
+            what = "anything but text" + (" and images" if images else "")
+            raise unsupported(f"{place}.content[{index}]", what, format=FORMAT)
+    return rendered
+
+
+def _render_assistant(message: AssistantMessage, *, reasoning: str) -> dict[str, Any]:
+    rendered: dict[str, Any] = {"role": "assistant"}
+    thought = "".join(part.text for part in list_reasoning(message))
+    content = _said(message)
+    if thought and reasoning == "thinking":
+        said = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        content = [{"type": "thinking", "thinking": thought}, *(said or [])]
+    if content:
+        rendered["content"] = content
+    if message.tool_calls:
+        if thought and reasoning == "tool_plan":
+            rendered["tool_plan"] = thought
+        rendered["tool_calls"] = [_render_call(call) for call in message.tool_calls]
+    return rendered
+
+
+def _said(message: AssistantMessage) -> str | list[dict[str, Any]] | None:
+    """Give what was said aloud, refusals too."""
+    if not isinstance(message.content, list):
+        return message.content or message.refusal
+    texts = []
+    for part in message.content:
+        match part:
+            case TextPart(text=text) | RefusalPart(refusal=text) if text:
+                texts.append({"type": "text", "text": text})
+    return texts or message.refusal
+
+
+def _render_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.function.name, "arguments": call.function.arguments or "{}"}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _render_tool(tool: Tool) -> dict[str, Any]:
+    function = {
+        "name": tool.function.name,
+        "description": tool.function.description,
+        "parameters": tool.function.parameters or {"type": "object", "properties": {}},
+    }
+    return {
+        "type": "function",
+        "function": {key: value for key, value in function.items() if value is not None},
+    }
+
+
+def _render_choice(request: ChatRequest) -> str | None:
+    match request.tool_choice:
+        case "required" | "none" as word:
+            return word.upper()
+        case ToolChoice():
+            raise unsupported("tool_choice", "the demand for one function", format=FORMAT)
+        case _:
+            return None
+
+
+def _render_format(request: ChatRequest) -> dict[str, Any] | None:
+    match request.response_format:
+        case JsonObjectFormat():
+            return {"type": "json_object"}
+        case JsonSchemaFormat(json_schema=wanted):
+            schema = {} if wanted.schema is None else {"json_schema": wanted.schema}
+            return {"type": "json_object", **schema}
+        case _:
+            return None
+
+
+def _render_thinking(effort: str | None) -> dict[str, Any] | None:
+    if effort is None:
+        return None
+    if effort == "none":
+        return {"type": "disabled"}
+    budget = BUDGETS.get(effort)
+    return {"type": "enabled", **({} if budget is None else {"token_budget": budget})}

@@ -1,0 +1,217 @@
+"""What stands in the candidates of a chunk: to the shape.
+
+Parts come in the order of the answer, text and thoughts in pieces, all else whole, except
+that Vertex AI can send a call's arguments in pieces too. Unknown parts are ignored.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from app.dialects.gemini.upstream.partial_arguments import PartialArguments
+from app.dialects.gemini.upstream.request import PART, SIGNATURE
+from app.dialects.gemini.upstream.sources import Sources
+from app.dialects.reading.errors import MAX_TEXT
+from app.dialects.reading.event_builder import Shape
+from app.dialects.reading.finish_reasons import parse_finish
+from app.dialects.reading.json_values import clean, count, mapping, mappings, string, words
+
+MAX_CHOICES: Final = 128
+"""As many as can be asked for; the number of any other candidate is taken for a mistake."""
+
+_TOOL_PARTS: Final = {
+    "executableCode": "input",
+    "codeExecutionResult": "output",
+    "toolCall": "input",
+    "toolResponse": "output",
+}
+"""The parts about tools that Google runs, and what of the tool each tells."""
+
+
+class _OpenCall(NamedTuple):
+    number: int
+    block: int | None
+    arguments: PartialArguments
+
+
+class Candidates:
+    """Takes the candidates of one stream."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.finish_message = ""
+        """What the provider says of the last finish reason, where it says anything."""
+        self.broken = False
+        """Whether the arguments of a call cannot be put together."""
+        self.early = False
+        """Whether a finish reason came that was none, so that the next may be none either."""
+        self.running = False
+        """Whether the last thing was a tool of Google's that was asked, and did not answer."""
+        self._shape = shape
+        self._sources = Sources(shape)
+        self._calls = 0
+        self._open_calls: dict[int, _OpenCall] = {}
+        self._sounds: dict[tuple[int, str], int] = {}
+        self._tools: dict[tuple[int, str], int] = {}
+
+    def feed(self, candidates: object) -> None:
+        for candidate in mappings(candidates):
+            number = count(candidate.get("index")) or 0
+            self._candidate(number if number < MAX_CHOICES else 0, candidate)
+
+    def _candidate(self, index: int, candidate: dict[str, Any]) -> None:
+        shape = self._shape
+        shape.choice(index)
+        parts = mappings(mapping(candidate.get("content")).get("parts"))
+        reason = string(candidate.get("finishReason"))
+        # STOP can come before a tool of Google's has run, and old models say it with every
+        # chunk: it is the end only if nothing follows.
+        if any(map(_says_something, parts)) or reason not in ("", "STOP"):
+            self.early |= shape.reopen(index)
+        for part in parts:
+            self._part(index, part)
+        if "logprobsResult" in candidate:
+            shape.logprobs(index, _logprobs(mapping(candidate["logprobsResult"])))
+        self._sources.feed(index, candidate)
+        if "safetyRatings" in candidate:
+            shape.content_filter(index, "completion", parse_ratings(candidate["safetyRatings"]))
+        if reason:
+            shape.finish(index, reason)
+            self.finish_message = message = string(candidate.get("finishMessage"))
+            if message and parse_finish(reason) != "error":
+                shape.notice("finish_message", message[:MAX_TEXT])
+
+    def _part(self, index: int, part: dict[str, Any]) -> None:
+        kind = next((kind for kind in _TOOL_PARTS if kind in part), None)
+        if _says_something(part):
+            self.running = kind is not None and _TOOL_PARTS[kind] == "input"
+        if kind is not None:
+            tool = self._tool(index, kind, mapping(part[kind]))
+            whole = msgspec.json.encode(clean(part)).decode()
+            self._shape.opaque(index, PART, whole, block=tool)
+            return
+        block = self._content(index, part)
+        self._shape.opaque(index, SIGNATURE, string(part.get("thoughtSignature")), block=block)
+
+    def _content(self, index: int, part: dict[str, Any]) -> int | None:
+        """Take a part of the answer itself; give the block that it is of."""
+        shape = self._shape
+        if "functionCall" in part:
+            return self._call(index, mapping(part["functionCall"]))
+        if "inlineData" in part or "fileData" in part:
+            return self._media(index, part)
+        text = string(part.get("text"))
+        if part.get("thought") is True:
+            shape.reasoning(index, text)
+        elif text:
+            shape.text(index, text)
+            self._sources.text(index, text)
+        return shape.open_block(index)
+
+    def _call(self, index: int, call: dict[str, Any]) -> int | None:
+        """Take a call, or what begins or continues one that comes in pieces."""
+        if call.get("name"):
+            return self._begin_call(index, call)
+        found = self._open_calls.get(index)
+        if found is not None:
+            self._continue_call(index, call, found)
+        return found.block if found else None
+
+    def _begin_call(self, index: int, call: dict[str, Any]) -> int | None:
+        self._calls += 1
+        self._open_calls.pop(index, None)
+        number, partial = self._calls, PartialArguments()
+        pieces = not call.get("args") and (
+            "partialArgs" in call or call.get("willContinue") is True
+        )
+        block = self._shape.tool_call(
+            index,
+            index=number,
+            id=string(call.get("id")),
+            name=string(call["name"]),
+            arguments=partial.begin() if pieces else mapping(call.get("args")),
+        )
+        if pieces:
+            self._open_calls[index] = found = _OpenCall(number, block, partial)
+            self._continue_call(index, call, found)
+        else:
+            self._shape.end_tool_call(index, block)
+        return block
+
+    def _continue_call(self, index: int, call: dict[str, Any], found: _OpenCall) -> None:
+        number, block, partial = found
+        try:
+            text = "".join(partial.feed(value) for value in mappings(call.get("partialArgs")))
+        except ValueError:
+            self.broken = True
+            return
+        ends = call.get("willContinue") is not True
+        text += partial.close() if ends else ""
+        self._shape.tool_call(index, index=number, id="", name="", arguments=text)
+        if ends:
+            self._shape.end_tool_call(index, block)
+            del self._open_calls[index]
+
+    def _media(self, index: int, part: dict[str, Any]) -> int | None:
+        inline, file = mapping(part.get("inlineData")), mapping(part.get("fileData"))
+        kind = string(inline.get("mimeType")) or string(file.get("mimeType"))
+        data, url = words(inline.get("data")), words(file.get("fileUri"))
+        if data is None and url is None:
+            return None
+        if part.get("thought") is True:  # a draft of the picture to come
+            self._shape.notice("thought_media", "the model drew a draft, which is left out")
+            return None
+        self._shape.end_text(index)
+        known = self._sounds.get((index, kind))  # a sound comes in pieces
+        kind = words(kind) or "application/octet-stream"
+        block = self._shape.media(index, kind, url=url, data=data, block=known)
+        if kind.startswith("audio/") and data:
+            self._sounds[index, kind] = block
+        return block
+
+    def _tool(self, index: int, kind: str, told: dict[str, Any]) -> int:
+        """Take what a tool of Google's was asked, or what it answered."""
+        name = string(told.get("toolType")) or ("tool" if "tool" in kind else "code_execution")
+        key = (index, string(told.get("id")) or name)
+        side = _TOOL_PARTS[kind]
+        match kind:
+            case "toolCall":
+                value = mapping(told.get("args"))
+            case "toolResponse":
+                value = mapping(told.get("response"))
+            case _:
+                value = {k: v for k, v in told.items() if k != "id"}
+        block = self._tools.get(key) if side == "output" else None
+        block = self._shape.provider_tool(index, name, block=block, **{side: value})
+        self._tools[key] = block
+        return block
+
+
+def _says_something(part: dict[str, Any]) -> bool:
+    """Whether it is more of the answer, and not only a signature."""
+    return bool(part.get("text")) or not part.keys() <= {"text", "thought", "thoughtSignature"}
+
+
+def parse_ratings(ratings: object) -> dict[str, Any]:
+    """Give safety ratings by category, each saying whether it blocked."""
+    return {
+        category: {
+            **{k: v for k, v in rating.items() if k not in ("category", "blocked")},
+            "filtered": rating.get("blocked") is True,
+        }
+        for rating in mappings(ratings)
+        if (category := string(rating.get("category")))
+    }
+
+
+def _logprobs(result: dict[str, Any]) -> list[Any]:
+    """Give the tokens under the names of Chat Completions."""
+    chosen, tops = mappings(result.get("chosenCandidates")), result.get("topCandidates")
+    tops = tops if isinstance(tops, list) else []
+    tokens = [_token(token) for token in chosen]
+    for token, top in zip(tokens, tops, strict=False):
+        token["top_logprobs"] = [_token(t) for t in mappings(mapping(top).get("candidates"))]
+    return tokens
+
+
+def _token(token: dict[str, Any]) -> dict[str, Any]:
+    return {"token": token.get("token"), "logprob": token.get("logProbability")}

@@ -1,0 +1,98 @@
+"""Pictures, sounds and files of a request: to the parts that Gemini takes.
+
+Data is sent inline, a URL as the place to fetch from, which wants a media type that most
+URLs only hint at by how they end.
+"""
+
+import re
+from typing import Any, Final
+
+from app.dialects.writing.conversation import parse_data_url, unsupported
+from app.errors import RequestError
+from app.requests import AudioPart, FilePart, ImagePart
+
+FORMAT: Final = "Gemini's format"
+
+_TYPES: Final = {
+    **{end: f"image/{end}" for end in ("png", "jpeg", "webp", "heic", "heif", "gif", "bmp")},
+    "jpg": "image/jpeg",
+    **{end: f"audio/{end}" for end in ("wav", "mp3", "aiff", "aac", "ogg", "flac", "m4a")},
+    **{end: f"video/{end}" for end in ("mp4", "mpeg", "webm", "wmv", "3gpp")},
+    **{"mov": "video/quicktime", "avi": "video/x-msvideo", "mpg": "video/mpeg"},
+    **{"pdf": "application/pdf", "json": "application/json", "rtf": "text/rtf"},
+    **{end: f"text/{end}" for end in ("html", "css", "csv", "xml")},
+    **{"txt": "text/plain", "md": "text/markdown", "js": "text/javascript"},
+    "py": "text/x-python",
+}
+_URL: Final = re.compile(r"(?:https?|gs)://(?P<host>[^/?#]*)(?P<path>[^?#]*)")
+_HOST: Final = re.compile(r"[\w.-]+")
+_FILE: Final = re.compile(r"/v\w+/files/[\w-]+")
+
+
+def render_image(part: ImagePart, *, place: str) -> dict[str, Any]:
+    """Give a picture; where its URL does not tell the type it is called a JPEG.
+
+    Raises:
+        RequestError: its URL is none that can be fetched.
+    """
+    url = part.image_url.url
+    return _inline(url) or _by_url(url, default="image/jpeg", place=f"{place}.image_url.url")
+
+
+def render_audio(part: AudioPart) -> dict[str, Any]:
+    audio = part.input_audio
+    return {"inlineData": {"mimeType": f"audio/{audio.format}", "data": audio.data}}
+
+
+def render_file(part: FilePart, *, place: str) -> dict[str, Any]:
+    """Give a file: its data, or by `file_id` the URI of one that Gemini has or can fetch.
+
+    Raises:
+        RequestError: there is neither, or its media type cannot be told.
+    """
+    file = part.file
+    known = _guess(file.filename or "")
+    if file.file_data:
+        if found := _inline(file.file_data):
+            return found
+        if known is None:
+            what = "data without a media type; make it a data: URL, which"
+            raise unsupported(f"{place}.file.file_data", what, format=FORMAT)
+        return {"inlineData": {"mimeType": known, "data": file.file_data}}
+    if file.file_id:
+        return _by_url(file.file_id, default=known, place=f"{place}.file.file_id")
+    raise RequestError("invalid_request", f"{place}.file: it has no file_data and no file_id")
+
+
+def _inline(url: str) -> dict[str, Any] | None:
+    found = parse_data_url(url)
+    return found and {"inlineData": {"mimeType": found[0], "data": found[1]}}
+
+
+def _by_url(url: str, *, default: str | None, place: str) -> dict[str, Any]:
+    found = _URL.match(url)
+    if found is None:
+        what = "anything but a base64 data: URL, or a URL of https or gs,"
+        raise unsupported(place, what, format=FORMAT)
+    if _is_uploaded(url, found):
+        return {"fileData": {"fileUri": url}}
+    kind = _guess(found["path"]) or default
+    if kind is None:
+        what = "a URL whose end does not tell the media type, without a filename that does,"
+        raise unsupported(place, what, format=FORMAT)
+    return {"fileData": {"mimeType": kind, "fileUri": url}}
+
+
+def _is_uploaded(url: str, found: re.Match[str]) -> bool:
+    """Report whether it is a file of Gemini's own store, which knows its type."""
+    return (
+        url.startswith("https://")
+        and "generativelanguage" in found["host"]
+        and _HOST.fullmatch(found["host"]) is not None
+        and found.end() == len(url)
+        and _FILE.fullmatch(found["path"]) is not None
+    )
+
+
+def _guess(name: str) -> str | None:
+    return _TYPES.get(name.rpartition(".")[2].lower())

@@ -1,0 +1,145 @@
+"""An answer of Gemini's `streamGenerateContent`, from its own API or from Vertex AI.
+
+A stream of events has no end marker: the end of input is the end if every candidate that
+was seen has a finish reason, and nothing came after it. An array has its closing bracket
+beside that. A prompt that was blocked is a failure, also where the answer had begun.
+"""
+
+from typing import Any
+
+from app.dialects.gemini.upstream.candidates import Candidates, parse_ratings
+from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.json_values import count, decode, mapping, short, string
+from app.events import TokenCounts
+from app.framing.json_array import ELEMENT, END
+from app.framing.sse import Message
+
+_OURS = ("candidates", "promptFeedback", "usageMetadata", "error")
+
+
+class Parser(Answer):
+    """See `Answer`."""
+
+    def __init__(self, *, upstream: str, choices: int = 1) -> None:
+        super().__init__(upstream=upstream, choices=choices)
+        self._candidates = Candidates(self._shape)
+        self._in_array = False
+        self._torn = False
+        """Whether the input ended within a chunk."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether every candidate that was asked for is surely finished, and no bracket open."""
+        shape, candidates = self._shape, self._candidates
+        if self._in_array or candidates.early or candidates.running:
+            return False
+        return shape.finished and shape.seen >= self._choices
+
+    def _is_whole(self) -> bool:
+        # Nothing at all is as whole as it gets, and `_complete` says that it is nothing.
+        if not self._shape.seen:
+            return not self._in_array
+        return self._shape.finished and not self._in_array and not self._torn
+
+    def _message(self, message: Message) -> None:
+        self._in_array = message.event == ELEMENT
+        data = message.data.strip()
+        if message.event == END or not data or data == "[DONE]":
+            return
+        try:
+            document = decode(data)
+        except ValueError:
+            document = None
+        if message.event == "error":
+            self._refuse(data if document is None else document)
+            return
+        for chunk in document if isinstance(document, list) else (document,):
+            if self._shape.ended:
+                return
+            if isinstance(chunk, dict):
+                self._chunk(chunk)
+            elif message.event in ("message", ELEMENT):
+                self._garbage()
+
+    def _tail(self, tail: Message) -> None:
+        self._in_array = tail.event == ELEMENT
+        if self._in_array:
+            return
+        super()._tail(tail)
+        if not self._shape.ended:
+            self._other(tail)
+
+    def _other(self, tail: Message) -> None:
+        """Take what is no chunk: a piece of one, or a gateway's {"detail": ...}, which fails."""
+        try:
+            document = mapping(decode(tail.data))
+        except ValueError:
+            self._torn = tail.data.strip() not in ("", "[DONE]")
+            return
+        if self._shape.seen:
+            return
+        if document and document.keys().isdisjoint(_OURS):
+            self._refuse(document)
+
+    def _chunk(self, chunk: dict[str, Any]) -> None:
+        self.model = self.model or short(chunk.get("modelVersion"))
+        self.upstream_id = self.upstream_id or short(chunk.get("responseId"))
+        self._candidates.feed(chunk.get("candidates"))
+        if usage := mapping(chunk.get("usageMetadata")):
+            self._shape.usage(parse_usage(usage))
+        if chunk.get("error"):
+            self._refuse(chunk)
+        elif self._candidates.broken:
+            what = "sent the arguments of a tool call in an order that cannot be followed"
+            self._fail("upstream_invalid_response", what)
+        elif feedback := mapping(chunk.get("promptFeedback")):
+            self._feedback(feedback)
+
+    def _feedback(self, feedback: dict[str, Any]) -> None:
+        """Take the verdict on the prompt; one that blocks it is all the answer there is."""
+        verdict = parse_ratings(feedback.get("safetyRatings"))
+        reason = string(feedback.get("blockReason"))
+        if reason:
+            verdict[reason] = {"filtered": True}
+        self._shape.content_filter(0, "prompt", verdict)
+        if reason and not self._shape.finished:
+            self._shape.finish(0, reason, reason="content_filter")
+            text = string(feedback.get("blockReasonMessage")) or reason
+            self._refuse({"error": {"code": "content_filter", "message": text}})
+
+    def _complete(self) -> None:
+        raw, message = self._shape.finish_error, self._candidates.finish_message
+        if raw and message:
+            self._refuse({"error": {"code": raw, "message": message}})
+        else:
+            super()._complete()
+
+
+def parse_usage(usage: dict[str, Any]) -> TokenCounts:
+    """Read `usageMetadata`: what tools read is input beside the prompt, thoughts are output.
+
+    Unless the total says that the prompt or the candidates have them already.
+    """
+    prompt, tools, said, thoughts, total = (
+        count(usage.get(key))
+        for key in (
+            *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount"),
+            *("thoughtsTokenCount", "totalTokenCount"),
+        )
+    )
+    both = (tools or 0) + (thoughts or 0)
+    beside = both if total is None else total - (prompt or 0) - (said or 0)
+    tools_inside = beside != both and beside in (0, thoughts)
+    thoughts_inside = beside != both and beside in (0, tools)
+    return TokenCounts(
+        input_tokens=_sum(prompt, None if tools_inside else tools),
+        output_tokens=_sum(said, None if thoughts_inside else thoughts),
+        total_tokens=total,
+        cached_input_tokens=count(usage.get("cachedContentTokenCount")),
+        reasoning_tokens=thoughts,
+    )
+
+
+def _sum(*counts: int | None) -> int | None:
+    known = [number for number in counts if number is not None]
+    return sum(known) if known else None

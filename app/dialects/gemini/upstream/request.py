@@ -1,0 +1,391 @@
+"""What is sent to Gemini, or to Gemini on Vertex AI, which takes the same.
+
+The system's and developer's messages are one instruction beside the conversation. What the
+model thought is not sent back, but what proves it is: each signature with the part that it
+came with, and the parts about Google's own tools as they came.
+"""
+
+import re
+from typing import Any, Final, Literal
+
+import msgspec
+
+from app.bounds import Budget
+from app.dialects.answering.call_ids import is_made_up
+from app.dialects.gemini.upstream.media import render_audio, render_file, render_image
+from app.dialects.upstream_format import Quirks as CommonQuirks
+from app.dialects.writing.allowed_tools import restrict_tools
+from app.dialects.writing.conversation import (
+    join_options,
+    join_text,
+    parse_arguments,
+    parse_object,
+)
+from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange
+from app.dialects.writing.extras import placed_at
+from app.errors import RequestError
+from app.requests import (
+    AssistantMessage,
+    AudioPart,
+    ChatRequest,
+    DeveloperMessage,
+    FilePart,
+    ImagePart,
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    Message,
+    OpaquePart,
+    RefusalPart,
+    SystemMessage,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolMessage,
+    UserMessage,
+)
+
+SIGNATURE: Final = "gemini.thought_signature"
+"""The format of an `opaque` that is a thoughtSignature."""
+PART: Final = "gemini.part"
+"""The format of an `opaque` that is a whole part, as JSON: one about a tool of Google's."""
+
+_SIGNATURES: Final = (SIGNATURE, "google.thought_signature")
+"""The second is what Gemini's Chat Completions route gave; both are the same."""
+_PREFILLED: Final = re.compile(r"gemini-(?:[12](?![0-9])|3(?:\.1)?(?![.0-9]))")
+"""The models that go on with a last turn of their own; those after 3.1 refuse it."""
+_NEWEST_MAJOR: Final = 3
+_NO_SIGNATURE: Final = "skip_thought_signature_validator"
+"""What Gemini 3 takes in place of the signature of a call that another model made."""
+_BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192}
+"""Google's own translation of efforts, in tokens."""
+_HIGHEST_BUDGET: Final = 24_576
+_HIGHEST_WORDS: Final = ("high", "xhigh", "max")
+"""The efforts that are the highest budget."""
+_LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh")
+IGNORED: Final = frozenset(
+    (
+        *("metadata", "parallel_tool_calls", "user", "verbosity", "store", "truncation"),
+        *("max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
+        "cache_control",
+    )
+)
+"""The fields of a request that the format has no place for."""
+_TIERS: Final = ("flex", "priority", "standard")
+_HIGHEST_LEVEL: Final = "high"
+"""The highest that every model has."""
+
+
+class Quirks(CommonQuirks, frozen=True):
+    """What differs between models; "auto" goes by the version in the model's name."""
+
+    thinking: Literal["auto", "level", "budget"] = "auto"
+    """What an effort becomes: Gemini 3 takes a level, Gemini 2.5 a number of tokens."""
+    call_ids: Literal["auto", "yes", "no"] = "auto"
+    """Whether calls and their results have ids: not before Gemini 3."""
+    unsigned_calls: Literal["auto", "mark", "send"] = "auto"
+    """Gemini 3 refuses a call without signature that is not marked to have none."""
+    stream_arguments: bool = False
+    """Whether to ask for arguments in pieces, which Vertex AI knows and Gemini's API refuses."""
+
+
+def host(kind: str, request: ChatRequest) -> dict[str, Any] | None:
+    """Return the tool of Gemini's that is what one of OpenAI's is.
+
+    Models before Gemini 3 take no search beside functions.
+    """
+    return {"googleSearch": {}} if kind.startswith("web_search") and not request.tools else None
+
+
+def render_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body that asks for an answer; the model and the stream are in the URL.
+
+    `provider_options` overrules it; where both have an object, such as `generationConfig`,
+    its members overrule ours.
+
+    Raises:
+        RequestError: the format cannot say what the request does.
+    """
+    quirks = _settle(quirks or Quirks(), model)
+    if request.tool_choice != "required":
+        request = restrict_tools(request)
+    messages = _arrange(request, model=model).messages
+    body: dict[str, Any] = {"contents": _contents(messages, quirks=quirks)}
+    if instruction := _instruction(request.messages):
+        body["systemInstruction"] = {"parts": instruction}
+    if request.tools:
+        body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
+    calling = {} if request.tool_choice is None else _tool_choice(request.tool_choice)
+    if calling and request.allowed_tools:
+        calling["allowedFunctionNames"] = request.allowed_tools
+    if request.tools and quirks.stream_arguments:
+        calling["streamFunctionCallArguments"] = True
+    if calling:
+        body["toolConfig"] = {"functionCallingConfig": calling}
+    if config := _config(request, quirks=quirks):
+        body["generationConfig"] = config
+    if request.tier in _TIERS:
+        body["serviceTier"] = request.tier
+    join_options(body, request.provider_options)
+    return body
+
+
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
+    """Return what of a request is sent otherwise, since Gemini would refuse it."""
+    changes = list(_arrange(request, model=model).changes)
+    tier = request.tier
+    if tier not in (None, *_TIERS):
+        changes.append(f"knows no service_tier {tier[:80]!r}: left out")
+    return changes + _list_effort(request, model=model, quirks=quirks)
+
+
+def _list_effort(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
+    effort = request.reasoning_effort
+    if effort is None or effort == "none":
+        return []
+    level = _settle(quirks, model).thinking == "level"
+    if effort in (_LEVELS if level else (*_BUDGETS, *_HIGHEST_WORDS)):
+        return []
+    sent = repr(_HIGHEST_LEVEL) if level else f"a budget of {_HIGHEST_BUDGET} tokens"
+    return [f"takes no reasoning_effort {effort[:80]!r}: {sent} was sent"]
+
+
+def _arrange(request: ChatRequest, *, model: str) -> Exchange:
+    prefill = _PREFILLED.search(model) is not None
+    # Results of functions hold images since Gemini 3.
+    form = ExchangeForm(prefill=prefill, images=_find_major(model) >= _NEWEST_MAJOR)
+    return arrange(request.messages, form)
+
+
+def _find_major(model: str) -> int:
+    """Return the first number of a version; a name without is taken for that of a new model."""
+    version = re.search(r"gemini-([0-9]{1,9})", model)
+    return _NEWEST_MAJOR if version is None else int(version[1])
+
+
+_place_extra = placed_at(
+    {
+        "top_k": "generationConfig.topK",
+        "modalities": "generationConfig.responseModalities",
+        "safety_settings": "safetySettings",
+    }
+)
+
+
+def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
+    """Return where a field of Chat Completions stands here."""
+    if name == "modalities" and isinstance(value, list):
+        value = [str(word).upper() for word in value]
+    return _place_extra(name, value, quirks=quirks)
+
+
+def _settle(quirks: Quirks, model: str) -> Quirks:
+    """Decide what is "auto"; a model whose name tells no version is taken for a new one."""
+    new = _find_major(model) >= _NEWEST_MAJOR
+    auto = {
+        "thinking": "level" if new else "budget",
+        "call_ids": "yes" if new else "no",
+        "unsigned_calls": "mark" if new else "send",
+    }
+    found = {field: word for field, word in auto.items() if getattr(quirks, field) == "auto"}
+    return msgspec.structs.replace(quirks, **found)
+
+
+def _instruction(messages: list[Message]) -> list[dict[str, Any]]:
+    texts = (
+        join_text(message.content)
+        for message in messages
+        if isinstance(message, SystemMessage | DeveloperMessage)
+    )
+    return [{"text": text} for text in texts if text]
+
+
+def _contents(messages: list[Message], *, quirks: Quirks) -> list[dict[str, Any]]:
+    """Give the turns: what follows one another in the same role is one."""
+    contents: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    """Of the functions that were called last, by the ids of the calls."""
+    budget = Budget()
+    for number, message in enumerate(messages):
+        place = f"messages[{number}]"
+        role = "user"
+        match message:
+            case SystemMessage() | DeveloperMessage():
+                continue
+            case UserMessage():
+                parts = _user_parts(message, place=place)
+            case AssistantMessage():
+                role, parts = "model", _model_parts(message, place=place, quirks=quirks)
+                names |= {call.id: call.function.name for call in message.tool_calls or ()}
+            case ToolMessage():
+                parts = [_tool_result(message, names, budget, place=place, quirks=quirks)]
+        if contents and contents[-1]["role"] == role:
+            contents[-1]["parts"] += parts
+        elif parts:
+            contents.append({"role": role, "parts": parts})
+    return contents
+
+
+def _user_parts(message: UserMessage, *, place: str) -> list[dict[str, Any]]:
+    if isinstance(message.content, str):
+        return [{"text": message.content}] if message.content else []
+    parts: list[dict[str, Any]] = []
+    for number, part in enumerate(message.content):
+        where = f"{place}.content[{number}]"
+        match part:
+            case TextPart():
+                # An empty text is refused.
+                parts += [{"text": part.text}] if part.text else []
+            case ImagePart():
+                parts.append(render_image(part, place=where))
+            case AudioPart():
+                parts.append(render_audio(part))
+            case FilePart():
+                parts.append(render_file(part, place=where))
+    return parts
+
+
+def _model_parts(message: AssistantMessage, *, place: str, quirks: Quirks) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    content = message.content or ()
+    for number, part in enumerate([TextPart(content)] if isinstance(content, str) else content):
+        match part:
+            case TextPart(text=text) | RefusalPart(refusal=text) if text:
+                parts.append({"text": text})
+            case OpaquePart(format=format) if format in _SIGNATURES:
+                # It came with the text before it, or with none.
+                if not parts or parts[-1].keys() != {"text"}:
+                    parts.append({"text": ""})
+                parts[-1]["thoughtSignature"] = part.data
+            case OpaquePart(format=format) if format == PART:
+                parts.append(_given_part(part.data, place=f"{place}.content[{number}].data"))
+            case _:
+                pass  # reasoning, and what is another provider's
+    if message.refusal:
+        parts.append({"text": message.refusal})
+    for number, call in enumerate(message.tool_calls or ()):
+        where = f"{place}.tool_calls[{number}]"
+        parts.append(_call(call, first=number == 0, place=where, quirks=quirks))
+    return parts
+
+
+def _given_part(data: str, *, place: str) -> dict[str, Any]:
+    part = parse_object(data)
+    if part is None:
+        raise RequestError("invalid_request", f"{place}: it is no JSON object")
+    return part
+
+
+def _call(call: ToolCall, *, first: bool, place: str, quirks: Quirks) -> dict[str, Any]:
+    arguments = parse_arguments(call.function, place=f"{place}.function")
+    part: dict[str, Any] = {"functionCall": {"name": call.function.name, "args": arguments}}
+    if _is_geminis(call.id, quirks=quirks):
+        part["functionCall"]["id"] = call.id
+    signatures = (o.data for o in call.opaque or () if o.format in _SIGNATURES)
+    signature = next(signatures, None)
+    if signature is None and first and quirks.unsigned_calls == "mark":
+        # Of calls made at once, only the first has one.
+        signature = _NO_SIGNATURE
+    if signature is not None:
+        part["thoughtSignature"] = signature
+    return part
+
+
+def _is_geminis(id: str, *, quirks: Quirks) -> bool:
+    """Return whether a call's id is its maker's, and not the one that the relay gave it."""
+    return quirks.call_ids == "yes" and not is_made_up(id)
+
+
+def _tool_result(
+    message: ToolMessage, names: dict[str, str], budget: Budget, *, place: str, quirks: Quirks
+) -> dict[str, Any]:
+    call = message.tool_call_id
+    response = _response(join_text(message.content), budget)
+    result: dict[str, Any] = {"name": names[call], "response": response}
+    if _is_geminis(call, quirks=quirks):
+        result["id"] = call
+    if isinstance(message.content, list):
+        images = [
+            render_image(part, place=f"{place}.content[{number}]")
+            for number, part in enumerate(message.content)
+            if isinstance(part, ImagePart)
+        ]
+        if images:
+            result["parts"] = images
+    return {"functionResponse": result}
+
+
+def _response(text: str, budget: Budget) -> dict[str, Any]:
+    """Give a result as the object that it has to be; more JSON than is read stays text."""
+    document = None
+    if text.lstrip().startswith("{") and budget.refuse(text.encode()) is None:
+        document = parse_object(text)
+    return {"result": text} if document is None else document
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    function = tool.function
+    declaration: dict[str, Any] = {"name": function.name}
+    if function.description is not None:
+        declaration["description"] = function.description
+    if function.parameters is not None:
+        declaration["parametersJsonSchema"] = function.parameters
+    return declaration
+
+
+def _tool_choice(choice: str | ToolChoice) -> dict[str, Any]:
+    match choice:
+        case "auto":
+            return {"mode": "AUTO"}
+        case "none":
+            return {"mode": "NONE"}
+        case ToolChoice(function=function):
+            return {"mode": "ANY", "allowedFunctionNames": [function.name]}
+        case _:
+            return {"mode": "ANY"}
+
+
+def _config(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "temperature": request.temperature,
+        "topP": request.top_p,
+        "maxOutputTokens": request.limit,
+        "stopSequences": request.stops,
+        "seed": request.seed,
+        "candidateCount": request.n,
+        "presencePenalty": request.presence_penalty,
+        "frequencyPenalty": request.frequency_penalty,
+        "responseLogprobs": request.logprobs or None,
+        "logprobs": request.top_logprobs if request.logprobs else None,
+        **_response_format(request),
+    }
+    if request.reasoning_effort is not None:
+        values["thinkingConfig"] = _thinking(request.reasoning_effort, quirks=quirks)
+    elif request.reasoning_summary is not None:
+        values["thinkingConfig"] = {"includeThoughts": True}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _response_format(request: ChatRequest) -> dict[str, Any]:
+    match request.response_format:
+        case JsonObjectFormat():
+            return {"responseMimeType": "application/json"}
+        case JsonSchemaFormat(json_schema=schema):
+            return {"responseMimeType": "application/json", "responseJsonSchema": schema.schema}
+        case _:
+            return {}
+
+
+def _thinking(effort: str, *, quirks: Quirks) -> dict[str, Any]:
+    """Give how much to think, and ask to be told what was thought."""
+    if quirks.thinking == "level":
+        # Gemini 3 cannot be told not to think; every model of it has this level.
+        known = effort if effort in _LEVELS else _HIGHEST_LEVEL
+        level = "low" if effort == "none" else known
+        return {"includeThoughts": True, "thinkingLevel": level.upper()}
+    budget = _BUDGETS.get(effort, _HIGHEST_BUDGET)
+    if not budget:
+        return {"thinkingBudget": 0}  # thoughts cannot be asked for then
+    return {"includeThoughts": True, "thinkingBudget": budget}

@@ -1,0 +1,222 @@
+"""What is known of a model: how old it is, how much it takes, what it can. No I/O.
+
+Every host's list of models has words of its own for it. Ours are OpenRouter's, and Anthropic's
+towards its clients.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from app.dialects.reading.json_values import count, mapping, short, string
+
+MAX_WORDS: Final = 64
+"""Abilities of one model, and characters of each."""
+MAX_CAPABILITIES: Final = 8 * 1024
+"""Bytes of Anthropic's table of what a model can."""
+
+_INPUT: Final = (
+    *("context_length", "max_context_length", "context_window", "max_model_len"),
+    *("inputTokenLimit", "max_input_tokens"),
+)
+_OUTPUT: Final = ("max_completion_tokens", "outputTokenLimit", "max_output_tokens", "max_tokens")
+_CREATED: Final = ("created", "created_at", "modified_at")
+_NAMES: Final = ("display_name", "displayName", "name")
+
+_MISTRALS: Final = {"function_calling": "tools", "reasoning": "reasoning"}
+_ANTHROPICS: Final = {"structured_outputs": "structured_outputs", "thinking": "reasoning"}
+
+T = TypeVar("T")
+
+
+class About(msgspec.Struct, frozen=True):
+    """What is known of a model; None, or nothing, where it is not."""
+
+    created: int | None = None
+    """Seconds."""
+    name: str | None = None
+    """What people call it."""
+    context_length: int | None = None
+    """Tokens that it takes."""
+    max_output: int | None = None
+    """Tokens that it gives."""
+    inputs: tuple[str, ...] | None = None
+    """Kinds of content that it takes."""
+    outputs: tuple[str, ...] | None = None
+    parameters: tuple[str, ...] | None = None
+    """Fields of a request that it knows, in OpenRouter's words."""
+    capabilities: Mapping[str, Any] | None = None
+    """The same in Anthropic's, as it says them."""
+
+
+NOTHING: Final = About()
+
+
+class _ModelList(msgspec.Struct):
+    data: list[dict[str, Any]] = []
+    models: list[dict[str, Any]] = []
+
+
+_decoder = msgspec.json.Decoder(_ModelList)
+
+
+def parse_list(body: bytes) -> dict[str, About]:
+    """Read a list of models, in OpenAI's form or Google's, sorted by the models' names.
+
+    Raises:
+        ValueError: the answer is no list.
+    """
+    found = _decoder.decode(body)
+    models = {}
+    for row in found.data + found.models:
+        if name := string(row.get("id")) or string(row.get("name")).removeprefix("models/"):
+            models[name] = _parse(row)
+    return dict(sorted(models.items()))
+
+
+def _parse(row: dict[str, Any]) -> About:
+    capabilities, shape = mapping(row.get("capabilities")), mapping(row.get("architecture"))
+    places = [row, *(mapping(row.get(name)) for name in ("top_provider", "metadata"))]
+    return About(
+        created=next(filter(None, map(_time, (row.get(name) for name in _CREATED))), None),
+        name=_name(row),
+        context_length=_count(places, _INPUT) or _count([mapping(row.get("meta"))], ("n_ctx",)),
+        max_output=_count(places, _OUTPUT),
+        inputs=_words(shape.get("input_modalities")) or _inputs(row, capabilities),
+        outputs=_words(shape.get("output_modalities")),
+        parameters=_words(row.get("supported_parameters")) or _parameters(row, capabilities),
+        capabilities=_capabilities(capabilities),
+    )
+
+
+def _count(places: Iterable[Mapping[str, Any]], names: Iterable[str]) -> int | None:
+    """Give the first number that is there and not 0."""
+    found = [count(place.get(name)) for name in names for place in places]
+    return next(filter(None, found), None)
+
+
+def _time(value: object) -> int | None:
+    if isinstance(value, str) and len(value) < 40:
+        try:
+            return max(0, int(datetime.fromisoformat(value).timestamp()))
+        except (ValueError, OverflowError, OSError):
+            return None
+    seconds = count(value)
+    return seconds // 1000 if seconds and seconds > 10**11 else seconds
+
+
+def _name(row: dict[str, Any]) -> str | None:
+    names = (short(row.get(name)) for name in _NAMES)
+    return next(
+        (n for n in names if n and n != row.get("id") and not n.startswith("models/")), None
+    )
+
+
+def _words(value: object) -> tuple[str, ...] | None:
+    if not isinstance(value, list):
+        return None
+    words = [word for word in value if isinstance(word, str) and word[:MAX_WORDS] == word]
+    return tuple(words[:MAX_WORDS])
+
+
+def _inputs(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Tell whether a model sees, where its host says just that."""
+    said = [capabilities.get("vision"), row.get("supports_vision")]
+    said.append(mapping(capabilities.get("image_input")).get("supported"))
+    sees = next((one for one in said if isinstance(one, bool)), None)
+    if sees is None:
+        return None
+    files = mapping(capabilities.get("pdf_input")).get("supported") is True
+    return ("text", *(("image",) if sees else ()), *(("file",) if files else ()))
+
+
+def _parameters(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
+    found = [word for name, word in _MISTRALS.items() if capabilities.get(name) is True]
+    if _capabilities(capabilities) is not None:
+        found = ["tools"]  # of every model that Anthropic has
+        for name, word in _ANTHROPICS.items():
+            if mapping(capabilities.get(name)).get("supported") is True:
+                found.append(word)
+    if row.get("thinking") is True:  # Google's
+        found.append("reasoning")
+    return tuple(found) or None
+
+
+def _capabilities(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Give Anthropic's table, if it is that, and no longer than such tables are."""
+    image = mapping(value.get("image_input"))
+    if "supported" not in image or len(msgspec.json.encode(value)) > MAX_CAPABILITIES:
+        return None
+    return value
+
+
+def least(abouts: Sequence[About]) -> About:
+    """Give what holds of all of them, which may answer for each other."""
+    if len(abouts) == 1:
+        return msgspec.structs.replace(abouts[0], name=None)
+    same = all(one.capabilities == abouts[0].capabilities for one in abouts)
+    return About(
+        created=_smallest(one.created for one in abouts),
+        context_length=_smallest(one.context_length for one in abouts),
+        max_output=_smallest(one.max_output for one in abouts),
+        inputs=_common([one.inputs for one in abouts]),
+        outputs=_common([one.outputs for one in abouts]),
+        parameters=_common([one.parameters for one in abouts]),
+        capabilities=abouts[0].capabilities if same else None,
+    )
+
+
+def _smallest(numbers: Iterable[int | None]) -> int | None:
+    found = list(numbers)
+    known = [number for number in found if number is not None]
+    return min(known) if known and len(known) == len(found) else None
+
+
+def _common(lists: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    if not lists or any(words is None for words in lists):
+        return None
+    return tuple(word for word in lists[0] or () if all(word in (one or ()) for one in lists))
+
+
+def merge(about: About, more: About) -> About:
+    """Give what is known, and what else is known beside it."""
+    fields = {
+        name: getattr(more, name) if getattr(about, name) is None else getattr(about, name)
+        for name in About.__struct_fields__
+    }
+    return About(**fields)
+
+
+def render_openai(name: str, owner: str, about: About) -> dict[str, Any]:
+    """Give a row of OpenAI's list, with OpenRouter's words for what OpenAI does not say."""
+    limits = {"context_length": about.context_length, "max_completion_tokens": about.max_output}
+    shape = {"input_modalities": about.inputs, "output_modalities": about.outputs}
+    more = {
+        "name": about.name,
+        "context_length": about.context_length,
+        "top_provider": limits if about.max_output else None,
+        "architecture": {k: v for k, v in shape.items() if v} or None,
+        "supported_parameters": about.parameters,
+    }
+    row = {"id": name, "object": "model", "created": about.created or 0, "owned_by": owner}
+    return row | {key: value for key, value in more.items() if value is not None}
+
+
+def render_anthropic(name: str, about: About) -> dict[str, Any]:
+    """Give a row of Anthropic's list; a model of no known age is from 1970, as Anthropic says."""
+    more = {
+        "max_input_tokens": about.context_length,
+        "max_tokens": about.max_output,
+        "capabilities": about.capabilities,
+    }
+    created = datetime.fromtimestamp(min(about.created or 0, 2**32), tz=UTC)
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": about.name or name,
+        "created_at": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lifecycle": "active",
+        **{key: value for key, value in more.items() if value is not None},
+    }

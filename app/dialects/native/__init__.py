@@ -1,0 +1,1 @@
+"""The relay's own wire format: PROTOCOL.md."""

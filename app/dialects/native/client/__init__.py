@@ -1,0 +1,1 @@
+"""The format as a client speaks it."""

@@ -1,0 +1,233 @@
+"""The native wire format: one event, one frame. Renders only.
+
+The cursor of this dialect is the event's own number (PROTOCOL.md, "Frames and ids").
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from app.dialects.answering.assistant_message import TextBlock, ToolCallBlock, render_turn
+from app.dialects.client_format import Frame
+from app.events import (
+    TYPES,
+    ChoiceEnd,
+    ErrorInfo,
+    Event,
+    FinishReason,
+    Media,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalStart,
+    Source,
+    Status,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TextDelta,
+    TextStart,
+    TokenCounts,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+    encode,
+    type_of,
+)
+from app.requests import AssistantMessage
+
+LINES: Final = {kind: f"event: {name}\ndata: ".encode() for kind, name in TYPES.items()}
+"""What stands before the data of an event's frame."""
+
+
+class Renderer:
+    """The frames of one stream: its events."""
+
+    def __init__(self, stream: str) -> None:
+        pass
+
+    def feed(self, event: Event) -> tuple[Frame]:
+        """Give the frame of an event."""
+        return (Frame(encode(event), type_of(event)),)
+
+
+class Writer:
+    """The bytes of one connection: `feed` it the log's events after the cursor, in order.
+
+    `retry_ms` goes into the first frame of the connection and no other.
+    """
+
+    def __init__(self, stream: str, *, after: int = 0, retry_ms: int) -> None:
+        self._id = f"\nid: {stream}.".encode()
+        self.begin = after
+        self._number = after
+        self._retry = b"retry: %d\n" % retry_ms
+
+    def feed(self, event: Event) -> bytes:
+        """Give the frame of the next event."""
+        if self._retry:
+            return self.frame(self._number + 1, event)
+        self._number += 1  # what `frame` does, without a call
+        return b"%b%b%b%d\n\n" % (LINES[type(event)], encode(event), self._id, self._number)
+
+    def skip(self, count: int) -> None:
+        """Leave out so many numbers: those of events that were lost."""
+        self._number += count
+
+    def frame(self, number: int, event: Event) -> bytes:
+        """Give the frame of an event further on, those between being left out."""
+        self._number = number
+        retry, self._retry = self._retry, b""
+        return b"%b%b%b%b%d\n\n" % (retry, LINES[type(event)], encode(event), self._id, number)
+
+
+def event_id(stream: str, number: int) -> str:
+    """Give the id of an event's frame."""
+    return f"{stream}.{number}"
+
+
+def compact(events: Iterable[Event], *, after: int = 0) -> list[tuple[int, Event]]:
+    """Join deltas that follow each other in one block; give the numbers the events go by.
+
+    A joined delta has the number of its last piece, so that its id is a cursor like any
+    other. `after` is the number of the event before the first.
+    """
+    found: list[tuple[int, Event]] = []
+    pieces: list[str] = []
+    for number, event in enumerate(events, after + 1):
+        last = found[-1][1] if found else None
+        piece = _piece(event)
+        if piece is not None and _continues(last, event):
+            pieces.append(piece)
+            found[-1] = (number, found[-1][1])
+            continue
+        _join(found, pieces)
+        pieces = [] if piece is None else [piece]
+        found.append((number, event))
+    _join(found, pieces)
+    return found
+
+
+def _piece(event: Event) -> str | None:
+    match event:
+        case TextDelta() | ReasoningDelta() | RefusalDelta():
+            return event.text
+        case ToolCallDelta():
+            return event.arguments
+        case _:
+            return None
+
+
+def _continues(last: Event | None, event: Event) -> bool:
+    return type(last) is type(event) and getattr(last, "block", None) == getattr(
+        event, "block", None
+    )
+
+
+def _join(found: list[tuple[int, Event]], pieces: list[str]) -> None:
+    if len(pieces) > 1:
+        number, event = found[-1]
+        field = "arguments" if isinstance(event, ToolCallDelta) else "text"
+        found[-1] = (number, msgspec.structs.replace(event, **{field: "".join(pieces)}))
+
+
+class Timings(msgspec.Struct, omit_defaults=True):
+    """Unix seconds."""
+
+    started_at: float
+    ended_at: float | None = None
+
+
+class Result(msgspec.Struct, omit_defaults=True):
+    """A stream as one JSON object: the answer so far, or all of it."""
+
+    stream: str
+    status: Status | Literal["running"]
+    model: str
+    created: int
+    last_event_id: str
+    text: str
+    """The text of choice 0."""
+    blocks: list[TextBlock | ToolCallBlock | Event]
+    choices: list[ChoiceEnd]
+    message: AssistantMessage | None = None
+    """Choice 0 as the message to send with the next turn, once the stream has ended."""
+    target: StreamTarget | None = None
+    finish_reason: FinishReason | None = None
+    usage: TokenCounts | None = None
+    error: ErrorInfo | None = None
+    timings: Timings | None = None
+
+
+def render_result(
+    stream: str,
+    events: Iterable[Event],
+    *,
+    timings: Timings | None = None,
+    last: int | None = None,
+) -> Result:
+    """Fold the events of a stream into one object; `last` is the number of the last one."""
+    result = Result(stream, "running", "", 0, event_id(stream, 0), "", [], [])
+    blocks: dict[int, Any] = {}
+    pieces: dict[int, list[str]] = {}
+    count = 0
+    for event in events:
+        count += 1
+        match event:
+            case TextDelta() | ReasoningDelta() | RefusalDelta():
+                pieces[event.block].append(event.text)
+            case ToolCallDelta():
+                pieces[event.block].append(event.arguments)
+            case TextStart() | ReasoningStart() | RefusalStart():
+                kind: Any = type_of(event).removesuffix(".start")
+                blocks[event.block] = TextBlock(kind, event.block, "", choice=event.choice)
+                pieces[event.block] = []
+                result.blocks.append(blocks[event.block])
+            case ToolCallStart():
+                blocks[event.block] = ToolCallBlock(
+                    "tool_call", event.block, event.id, event.name, "", choice=event.choice
+                )
+                pieces[event.block] = []
+                result.blocks.append(blocks[event.block])
+            case ReasoningEnd():
+                blocks[event.block].signature = event.signature
+                blocks[event.block].encrypted = event.encrypted
+                blocks[event.block].format = event.format
+            case ToolCallEnd():
+                pieces[event.block] = [event.arguments]
+            case Opaque() | Source() | Media() | ProviderTool():
+                result.blocks.append(event)
+            case ChoiceEnd():
+                result.choices.append(event)
+            case Usage():
+                result.usage = TokenCounts(
+                    **{name: getattr(event, name) for name in TokenCounts.__struct_fields__}
+                )
+            case StreamStart():
+                result.model, result.created = event.model, event.created
+            case StreamTarget():
+                result.target = event
+            case StreamEnd():
+                result.status = event.status
+                result.finish_reason = event.finish_reason
+                result.usage = event.usage or result.usage
+                result.error = event.error
+    for index, block in blocks.items():
+        whole = "".join(pieces[index])
+        if isinstance(block, ToolCallBlock):
+            block.arguments = whole
+        else:
+            block.text = whole
+    result.text = "".join(
+        block.text for block in blocks.values() if block.type == "text" and block.choice == 0
+    )
+    if result.status != "running":
+        result.message = render_turn(result.blocks, calls=result.status == "completed")
+    result.last_event_id = event_id(stream, count if last is None else last)
+    result.timings = timings
+    return result

@@ -1,0 +1,214 @@
+"""What Ollama's /api/chat is sent."""
+
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.upstream_format import Quirks as CommonQuirks
+from app.dialects.writing.allowed_tools import restrict_tools
+from app.dialects.writing.conversation import (
+    join_text,
+    list_reasoning,
+    parse_arguments,
+    parse_data_url,
+    refuse_choices,
+    unsupported,
+)
+from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange, leave_out_files
+from app.dialects.writing.extras import placed_at
+from app.requests import (
+    AssistantMessage,
+    ChatRequest,
+    DeveloperMessage,
+    ImagePart,
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    Message,
+    RefusalPart,
+    SystemMessage,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolMessage,
+)
+
+FORMAT: Final = "Ollama's API"
+IGNORED: Final = frozenset(
+    (
+        *("parallel_tool_calls", "metadata", "user"),
+        *("verbosity", "reasoning_summary", "service_tier", "store", "max_tool_calls"),
+        *("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "cache_control"),
+    )
+)
+"""What the API has no place for; `n` is refused if it is more than 1."""
+
+_OPTIONS: Final = (
+    *("top_k", "min_p", "typical_p", "tfs_z", "repeat_penalty", "repeat_last_n", "num_ctx"),
+    *("mirostat", "mirostat_tau", "mirostat_eta", "penalize_newline", "num_keep"),
+)
+place_extra: Final = placed_at(
+    {
+        **{name: f"options.{name}" for name in _OPTIONS},
+        "repetition_penalty": "options.repeat_penalty",
+        **{name: name for name in ("options", "keep_alive", "think", "format")},
+    }
+)
+
+_THINK: Final[dict[str, bool | str]] = {"none": False, "minimal": "low", "xhigh": "max"}
+"""The efforts that Ollama has other words for; it knows low, medium, high and max."""
+
+
+class Quirks(CommonQuirks, frozen=True):
+    """Nothing: there is one vendor."""
+
+
+def render_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body that asks for `model` as a stream.
+
+    `provider_options` overrules all but the model and that it is a stream; its `options` are
+    joined with those of the request.
+
+    Raises:
+        RequestError: the format cannot say what the request does.
+    """
+    refuse_choices(request, format=FORMAT)
+    request = restrict_tools(request)
+    names: dict[str, str] = {}
+    body: dict[str, Any] = {
+        "messages": [
+            _render_message(message, place=f"messages[{index}]", names=names)
+            for index, message in enumerate(_arrange(request).messages)
+        ],
+        "tools": _render_tools(request),
+        "format": _render_format(request),
+        "think": _render_think(request.reasoning_effort),
+        "logprobs": request.logprobs,
+        "top_logprobs": request.top_logprobs,
+        "truncate": None if request.truncation is None else request.truncation == "auto",
+        "options": _render_options(request) or None,
+    }
+    body = {key: value for key, value in body.items() if value is not None}
+    given = dict(request.provider_options or {})
+    if isinstance(given.get("options"), dict):
+        given["options"] = {**body.get("options", {}), **given["options"]}
+    return {**body, **given, "model": model, "stream": True}
+
+
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
+    """Return what of a request is sent otherwise, since it would mean nothing."""
+    return _arrange(request).changes
+
+
+def _arrange(request: ChatRequest) -> Exchange:
+    files = leave_out_files(request.messages)
+    exchange = arrange(files.messages, ExchangeForm(links=False))
+    return exchange._replace(changes=(*files.changes, *exchange.changes))
+
+
+def _render_message(message: Message, *, place: str, names: dict[str, str]) -> dict[str, Any]:
+    match message:
+        case SystemMessage() | DeveloperMessage():
+            return {"role": "system", "content": join_text(message.content)}
+        case AssistantMessage():
+            names |= {call.id: call.function.name for call in message.tool_calls or ()}
+            return _render_assistant(message, place=place)
+        case ToolMessage():
+            tool: dict[str, Any] = {"role": "tool", **_render_content(message.content, place=place)}
+            if message.tool_call_id in names:
+                tool["tool_name"] = names[message.tool_call_id]
+            return {**tool, "tool_call_id": message.tool_call_id}
+        case _:
+            return {"role": "user", **_render_content(message.content, place=place)}
+
+
+def _render_content(content: str | list[Any], *, place: str) -> dict[str, Any]:
+    """Give the text and the images; which stood before which has no place."""
+    images = []
+    parts = [] if isinstance(content, str) else content
+    for index, part in enumerate(parts):
+        where = f"{place}.content[{index}]"
+        if isinstance(part, ImagePart):
+            images.append(_render_image(part, place=where))
+        elif not isinstance(part, TextPart):
+            raise unsupported(where, "anything but text and images", format=FORMAT)
+    return {"content": join_text(content), **({"images": images} if images else {})}
+
+
+def _render_image(part: ImagePart, *, place: str) -> str:
+    found = parse_data_url(part.image_url.url)
+    if found is None:
+        raise unsupported(place, "an image by URL", format=FORMAT)
+    return found[1]
+
+
+def _render_assistant(message: AssistantMessage, *, place: str) -> dict[str, Any]:
+    rendered: dict[str, Any] = {"role": "assistant", "content": _said(message)}
+    thinking = "".join(part.text for part in list_reasoning(message))
+    if thinking:
+        rendered["thinking"] = thinking
+    if message.tool_calls:
+        rendered["tool_calls"] = [
+            _render_call(call, place=f"{place}.tool_calls[{index}].function")
+            for index, call in enumerate(message.tool_calls)
+        ]
+    return rendered
+
+
+def _said(message: AssistantMessage) -> str:
+    """Give what was said aloud, refusals too."""
+    if not isinstance(message.content, list):
+        return message.content or message.refusal or ""
+    texts = [
+        part.refusal if isinstance(part, RefusalPart) else join_text([part])
+        for part in message.content
+    ]
+    return "".join(texts) or message.refusal or ""
+
+
+def _render_call(call: ToolCall, *, place: str) -> dict[str, Any]:
+    arguments = parse_arguments(call.function, place=place)
+    return {"id": call.id, "function": {"name": call.function.name, "arguments": arguments}}
+
+
+def _render_tools(request: ChatRequest) -> list[dict[str, Any]] | None:
+    """Give the tools, none for "none": the model is free to use what it is given."""
+    if request.tool_choice not in (None, "auto", "none"):
+        raise unsupported("tool_choice", "the demand for a tool call", format=FORMAT)
+    if not request.tools or request.tool_choice == "none":
+        return None
+    return [_render_tool(tool) for tool in request.tools]
+
+
+def _render_tool(tool: Tool) -> dict[str, Any]:
+    function = msgspec.to_builtins(tool.function)
+    function.pop("strict", None)
+    return {"type": "function", "function": function}
+
+
+def _render_format(request: ChatRequest) -> Any:
+    match request.response_format:
+        case JsonObjectFormat():
+            return "json"
+        case JsonSchemaFormat(json_schema=wanted):
+            return "json" if wanted.schema is None else wanted.schema
+        case _:
+            return None
+
+
+def _render_think(effort: str | None) -> bool | str | None:
+    return effort if effort is None else _THINK.get(effort, effort)
+
+
+def _render_options(request: ChatRequest) -> dict[str, Any]:
+    options = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "num_predict": request.limit,
+        "stop": request.stops,
+        "seed": request.seed,
+        "presence_penalty": request.presence_penalty,
+        "frequency_penalty": request.frequency_penalty,
+    }
+    return {name: value for name, value in options.items() if value is not None}

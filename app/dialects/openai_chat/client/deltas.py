@@ -1,0 +1,347 @@
+"""An answer in the words of Chat Completions: events to deltas, whatever becomes of them.
+
+The stream sends each delta in a chunk, the whole answer is their sum. What has no delta in
+the format is left out: tools that the provider ran, filters' verdicts, notices.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+from app.dialects.answering.call_ids import show_call
+from app.dialects.answering.public_ids import public_token
+from app.dialects.openai_chat.client.foreign import CUSTOM, FUNCTIONS, INPUT
+from app.dialects.openai_chat.upstream.request import GOOGLE_SIGNATURE
+from app.dialects.reading.json_values import decode, mappings
+from app.dialects.writing.conversation import parse_object
+from app.events import (
+    ChoiceEnd,
+    Event,
+    FinishReason,
+    LogProbs,
+    Media,
+    Opaque,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalStart,
+    Source,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TextDelta,
+    TextStart,
+    TokenCounts,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+
+EXTRA: Final = "seseragi"
+"""The name in a call's `extra_content` for what proves it, where it is not Google's."""
+
+_SIGNATURES: Final = (GOOGLE_SIGNATURE, "gemini.thought_signature")
+
+Finish = Literal["stop", "length", "tool_calls", "function_call", "content_filter"]
+FINISH: Final[dict[FinishReason, Finish]] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+    "refusal": "content_filter",
+    "pause": "length",
+    "error": "stop",
+    "cancelled": "stop",
+    "unknown": "stop",
+}
+"""A pause is an answer that could go on, as one that was too long."""
+
+
+class Piece(NamedTuple):
+    """What one chunk says of one choice."""
+
+    choice: int
+    delta: dict[str, Any]
+    finish_reason: Finish | None = None
+    logprobs: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class _Choice:
+    length: int = 0
+    """Characters of text so far."""
+    calls: int = 0
+    finish: FinishReason | None = None
+    annotations: list[dict[str, Any]] = field(default_factory=list)
+    details: list[dict[str, Any]] = field(default_factory=list)
+    images: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Pieces:
+    """Takes the events of one stream; it keeps what the chunks of that stream share."""
+
+    def __init__(self, stream: str) -> None:
+        self.created = 0
+        self.model = ""
+        self.labels: dict[str, str] = {}
+        self._stream = stream
+        self._token = public_token(stream, "openai_chat")
+        self._choices: dict[int, _Choice] = {}
+        self._calls: dict[int, tuple[int, bool]] = {}
+        """Of a call's block: its index, and whether it has any arguments yet."""
+        self._starts: dict[int, int] = {}
+        """Of a text's block: where it begins in the content."""
+        self._thoughts: dict[int, list[str]] = {}
+        self._refusals: set[int] = set()
+        self._custom: set[str] = set()
+        """The names of tools that take a text."""
+        self._odd: dict[int, Literal["custom", "older", "unsaid"]] = {}
+        """The calls, by their block, that are in another form than a tool's."""
+
+    @property
+    def id(self) -> str:
+        return f"chatcmpl-{self._token}"
+
+    def feed(self, event: Event) -> Iterable[Piece]:
+        """Give what an event adds."""
+        match event:
+            case TextDelta():
+                self._choices[event.choice].length += len(event.text)
+                return (Piece(event.choice, {"content": event.text}),)
+            case ReasoningDelta():
+                self._thoughts[event.block].append(event.text)
+                return (Piece(event.choice, {"reasoning_content": event.text}),)
+            case RefusalDelta():
+                return (Piece(event.choice, {"refusal": event.text}),)
+            case ToolCallDelta():
+                index, _ = self._calls[event.block]
+                self._calls[event.block] = (index, True)
+                if event.block in self._odd:
+                    return self._odd_delta(event)
+                return (self._call(event, index, {"arguments": event.arguments}),)
+            case StreamStart():
+                self.created, self.model = event.created, event.model
+                self.labels = event.labels or {}
+                if CUSTOM in self.labels:
+                    self._custom = {str(name) for name in decode(self.labels[CUSTOM])}
+            case StreamTarget():
+                self.model = event.model
+            case StreamEnd():
+                return self._end(event)
+            case _ if (choice := getattr(event, "choice", None)) is not None:
+                text = isinstance(event, TextStart)
+                return [*self._begin(choice, text=text), *self._rest(event, self._choices[choice])]
+        return ()
+
+    def _begin(self, choice: int, *, text: bool) -> Iterable[Piece]:
+        """Begin a choice, and those before it: a helper of the clients wants them in order."""
+        if choice in self._choices:
+            return ()
+        new = [index for index in range(choice + 1) if index not in self._choices]
+        self._choices.update((index, _Choice()) for index in new)
+        content = "" if text else None
+        said = {"role": "assistant", "content": None}
+        return [Piece(i, {**said, "content": content} if i == choice else said) for i in new]
+
+    def _rest(self, event: Event, state: _Choice) -> Iterable[Piece]:
+        """Take what opens and closes blocks, and what is rare."""
+        match event:
+            case TextStart():
+                self._starts[event.block] = state.length
+            case ReasoningStart():
+                self._thoughts[event.block] = []
+            case ReasoningEnd():
+                state.details += _prove(event, "".join(self._thoughts.pop(event.block)))
+            case RefusalStart():
+                self._refusals.add(event.block)
+            case ToolCallStart():
+                self._calls[event.block] = (state.calls, False)
+                if FUNCTIONS in self.labels or event.name in self._custom:
+                    return self._odd_start(event, state)
+                function = {"name": event.name, "arguments": ""}
+                shown = show_call(self._stream, event.id)
+                start = self._call(event, state.calls, function, id=shown, type="function")
+                state.calls += 1
+                return (start,)
+            case ToolCallEnd() if event.block in self._odd:
+                return self._odd_end(event)
+            case ToolCallEnd():
+                index, spoken = self._calls[event.block]
+                if not spoken and event.arguments:
+                    return (self._call(event, index, {"arguments": event.arguments}),)
+            case Opaque() if event.block in self._odd:
+                return self._odd_proof(event)
+            case Opaque() if event.block in self._calls:
+                index, _ = self._calls[event.block]
+                # A helper of the official clients fails at a delta without a function.
+                return (self._call(event, index, {"arguments": ""}, extra_content=_extra(event)),)
+            case Opaque():
+                state.details.append(_encrypted(event.data, event.format))
+            case Source(url=str()):
+                state.annotations.append(_cite(event, self._starts.get(event.block or 0, 0)))
+            case LogProbs():
+                name = "refusal" if event.block in self._refusals else "content"
+                found = {"content": None, "refusal": None, name: _tokens(event.content, tops=True)}
+                return (Piece(event.choice, {}, logprobs=found),)
+            case Media():
+                return self._media(event, state)
+            case ChoiceEnd():
+                state.finish = event.finish_reason
+        return ()
+
+    def _call(
+        self,
+        event: ToolCallStart | ToolCallDelta | ToolCallEnd | Opaque,
+        index: int,
+        function: dict[str, str],
+        **fields: Any,
+    ) -> Piece:
+        call = {"index": index, **fields, "function": function}
+        return Piece(event.choice, {"tool_calls": [call]})
+
+    def _odd_start(self, event: ToolCallStart, state: _Choice) -> Iterable[Piece]:
+        """Begin a call in the form from before there were tools, or of a tool that takes a text."""
+        index = state.calls
+        state.calls += 1
+        if FUNCTIONS not in self.labels:
+            self._odd[event.block] = "custom"
+            custom = {"name": event.name, "input": ""}
+            shown = show_call(self._stream, event.id)
+            call = {"index": index, "id": shown, "type": "custom", "custom": custom}
+            return (Piece(event.choice, {"tool_calls": [call]}),)
+        self._odd[event.block] = "unsaid" if index else "older"  # there is room for one
+        function = {"name": event.name, "arguments": ""}
+        return () if index else (Piece(event.choice, {"function_call": function}),)
+
+    def _odd_delta(self, event: ToolCallDelta) -> Iterable[Piece]:
+        if self._odd[event.block] != "older":
+            return ()
+        return (Piece(event.choice, {"function_call": {"arguments": event.arguments}}),)
+
+    def _odd_end(self, event: ToolCallEnd) -> Iterable[Piece]:
+        index, spoken = self._calls[event.block]
+        match self._odd[event.block]:
+            case "custom":
+                custom = {"input": _input_of(event.arguments)}
+                call = {"index": index, "custom": custom}
+                return (Piece(event.choice, {"tool_calls": [call]}),)
+            case "older" if not spoken and event.arguments:
+                return (Piece(event.choice, {"function_call": {"arguments": event.arguments}}),)
+            case _:
+                return ()
+
+    def _odd_proof(self, event: Opaque) -> Iterable[Piece]:
+        if event.block is None or self._odd[event.block] != "custom":
+            return ()
+        index, _ = self._calls[event.block]
+        call = {"index": index, "custom": {"input": ""}, "extra_content": _extra(event)}
+        return (Piece(event.choice, {"tool_calls": [call]}),)
+
+    def _media(self, event: Media, state: _Choice) -> Iterable[Piece]:
+        if event.media_type.startswith("audio/") and event.data:
+            audio = {"id": f"audio_{self._token}_{event.choice}", "data": event.data}
+            return (Piece(event.choice, {"audio": audio}),)
+        url = event.url or f"data:{event.media_type};base64,{event.data}"
+        state.images.append({"type": "image_url", "image_url": {"url": url}})
+        return ()
+
+    def _end(self, end: StreamEnd) -> Iterable[Piece]:
+        """Finish the choices of an answer that was completed: clients act on a finish reason."""
+        if end.status != "completed":
+            return
+        if not self._choices:
+            yield from self._begin(0, text=True)
+        for choice, state in sorted(self._choices.items()):
+            # A helper of the official clients adds lists up by `index`, another replaces
+            # them: so each list comes once, whole.
+            lists = {
+                "annotations": state.annotations,
+                "reasoning_details": state.details,
+                "images": state.images,
+            }
+            said = {name: _numbered(rows) for name, rows in lists.items() if rows}
+            if said:
+                yield Piece(choice, said)
+            finish = FINISH[state.finish or end.finish_reason]
+            older = finish == "tool_calls" and FUNCTIONS in self.labels
+            yield Piece(choice, {}, "function_call" if older else finish)
+
+
+def _input_of(arguments: str) -> str:
+    """Return the text that a call of a tool is; a model may have said it alone."""
+    found = (parse_object(arguments) or {}).get(INPUT)
+    return found if isinstance(found, str) else arguments
+
+
+def _numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**row, "index": index} for index, row in enumerate(rows)]
+
+
+def _prove(end: ReasoningEnd, text: str) -> list[dict[str, Any]]:
+    """Give OpenRouter's `reasoning_details` for reasoning that something proves."""
+    found = []
+    if end.signature or (end.encrypted and text):
+        detail = {"type": "reasoning.text", "text": text}
+        if end.signature:
+            detail["signature"] = end.signature
+        if end.format:
+            detail["format"] = end.format
+        found.append(detail)
+    if end.encrypted:
+        found.append(_encrypted(end.encrypted, end.format))
+    return found
+
+
+def _encrypted(data: str, format: str | None) -> dict[str, Any]:
+    return {"type": "reasoning.encrypted", "data": data, **({"format": format} if format else {})}
+
+
+def _extra(opaque: Opaque) -> dict[str, Any]:
+    if opaque.format in _SIGNATURES:
+        return {"google": {"thought_signature": opaque.data}}
+    return {EXTRA: {opaque.format: opaque.data}}
+
+
+def _cite(source: Source, start: int) -> dict[str, Any]:
+    """Give a `url_citation`; one that stands nowhere is at the beginning."""
+    known = source.start is not None and source.end is not None
+    first, last = (source.start or 0, source.end or 0) if known else (-start, -start)
+    place = {"start_index": start + first, "end_index": start + last}
+    return {
+        "type": "url_citation",
+        "url_citation": {**place, "url": source.url, "title": source.title or ""},
+    }
+
+
+def _tokens(content: object, *, tops: bool = False) -> list[dict[str, Any]]:
+    """Give the tokens that have what the format asks for, with `tops` those in their stead too."""
+    return [
+        {
+            "token": row["token"],
+            "logprob": row["logprob"],
+            "bytes": row.get("bytes"),
+            "top_logprobs": _tokens(row.get("top_logprobs")) if tops else [],
+        }
+        for row in mappings(content)
+        if isinstance(row.get("token"), str) and isinstance(row.get("logprob"), int | float)
+    ]
+
+
+def render_usage(counts: TokenCounts) -> dict[str, Any]:
+    """Give the counts; what is not known is 0 where the format wants a number."""
+    given, made = counts.input_tokens or 0, counts.output_tokens or 0
+    usage: dict[str, Any] = {
+        "prompt_tokens": given,
+        "completion_tokens": made,
+        "total_tokens": given + made if counts.total_tokens is None else counts.total_tokens,
+    }
+    prompt = {
+        "cached_tokens": counts.cached_input_tokens,
+        "cache_write_tokens": counts.cache_write_tokens,
+    }
+    if any(value is not None for value in prompt.values()):
+        usage["prompt_tokens_details"] = {k: v for k, v in prompt.items() if v is not None}
+    if counts.reasoning_tokens is not None:
+        usage["completion_tokens_details"] = {"reasoning_tokens": counts.reasoning_tokens}
+    return usage

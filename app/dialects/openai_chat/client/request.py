@@ -1,0 +1,252 @@
+"""A Chat Completions request of a client, as the one form there is.
+
+The form is nearly the same: what differs is what clients send back of an assistant's
+message, and fields that only some providers know, the `extras`. A request with anything
+else in it is read by way of `foreign`, which costs some more.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.bounds import MAX_MESSAGES
+from app.dialects.anthropic.upstream.content_blocks import REDACTED
+from app.dialects.client_format import Asked
+from app.dialects.openai_chat.client.foreign import translate
+from app.dialects.openai_chat.client.renderer import USAGE
+from app.dialects.openai_chat.upstream.request import GOOGLE_SIGNATURE
+from app.errors import RequestError
+from app.requests import (
+    AssistantMessage,
+    Body,
+    CacheControl,
+    ChatRequest,
+    DeveloperMessage,
+    FunctionCall,
+    Opaque,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    TranslatedRequest,
+    UserMessage,
+    check_body,
+    convert_body,
+    parse_body,
+    parse_fields,
+)
+
+EXTRAS: Final = (
+    *("audio", "logit_bias", "modalities", "moderation", "prediction"),
+    *("prompt_cache_options", "web_search_options"),
+)
+"""The fields that OpenAI has and the chat request has not: not all providers know them."""
+
+_EXAMPLE: Final = '{"model": "demo", "messages": [...]}'
+
+Part = TextPart | RefusalPart | ReasoningPart | OpaquePart
+
+
+class GoogleExtra(msgspec.Struct, frozen=True):
+    thought_signature: str | None = None
+
+
+class ExtraContent(msgspec.Struct, frozen=True):
+    """What stands beside a call and proves it."""
+
+    google: GoogleExtra | None = None
+    seseragi: dict[str, str] | None = None
+
+
+class Function(FunctionCall, frozen=True):
+    parsed_arguments: Any = None
+    """What the client's helper has made of them."""
+
+
+class Call(ToolCall, frozen=True):
+    function: Function
+    extra_content: ExtraContent | None = None
+    index: int | None = None
+    """Of a call put together from its deltas."""
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """OpenRouter's form of reasoning, and of what proves it."""
+
+    type: str
+    text: str | None = None
+    summary: str | None = None
+    data: str | None = None
+    signature: str | None = None
+    format: str | None = None
+
+
+class Thinking(msgspec.Struct, frozen=True):
+    """LiteLLM's form of Claude's thinking."""
+
+    type: str
+    thinking: str = ""
+    signature: str | None = None
+    data: str | None = None
+
+
+class Assistant(Body, frozen=True, tag_field="role", tag="assistant"):
+    """An answer sent back, as the official clients dump it."""
+
+    content: str | list[Part] | None = None
+    refusal: str | None = None
+    tool_calls: list[Call] | None = None
+    name: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: list[Detail] | None = None
+    annotations: Any = None
+    images: Any = None
+    audio: Any = None
+    function_call: None = None
+    parsed: Any = None
+    thinking_blocks: list[Thinking] | None = None
+    cache_control: CacheControl | None = None
+
+
+class StreamOptions(Body, frozen=True):
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class Request(ChatRequest, frozen=True):
+    """What `POST /v1/chat/completions` takes."""
+
+    messages: Annotated[  # type: ignore[assignment]  # it is turned into the base's
+        list[SystemMessage | DeveloperMessage | UserMessage | Assistant | ToolMessage],
+        Meta(min_length=1, max_length=MAX_MESSAGES),
+    ]
+    stream_options: StreamOptions | None = None
+    audio: dict[str, Any] | None = None
+    logit_bias: dict[str, float] | None = None
+    modalities: list[Literal["text", "audio", "image"]] | None = None
+    moderation: dict[str, Any] | None = None
+    prediction: dict[str, Any] | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    web_search_options: dict[str, Any] | None = None
+
+
+_decoder = msgspec.json.Decoder(Request)
+
+
+def parse_request(body: bytes) -> Asked:
+    """Read a request.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
+    check_body(body, example=_EXAMPLE)
+    try:
+        request, foreign = _decoder.decode(body), None
+    except msgspec.ValidationError:
+        foreign = translate(parse_fields(body), known=Request.__struct_fields__)
+        request = convert_body(foreign.fields, Request, place="")
+    except (msgspec.DecodeError, RecursionError):
+        return _refuse(body)
+    fields = {name: getattr(request, name) for name in ChatRequest.__struct_fields__}
+    fields["messages"] = [
+        _parse_assistant(message, place=f"messages[{number}]")
+        if isinstance(message, Assistant)
+        else message
+        for number, message in enumerate(request.messages)
+    ]
+    fields["stream"] = request.stream is True
+    options = request.stream_options
+    labels = {USAGE: "1"} if options is not None and options.include_usage else {}
+    extras = _list_extras(request)
+    if foreign is not None:
+        extras |= foreign.extras
+        labels |= foreign.labels
+    left_out = foreign.left_out if foreign is not None else ()
+    if extras or left_out:
+        chat: ChatRequest = TranslatedRequest(**fields, extras=extras or None, left_out=left_out)
+    else:
+        chat = ChatRequest(**fields)
+    return Asked(chat, labels)
+
+
+def _refuse(body: bytes) -> Asked:
+    parse_body(body, _decoder, example=_EXAMPLE)
+    raise AssertionError("it was read at last")
+
+
+def _list_extras(request: Request) -> dict[str, Any]:
+    found = {name: getattr(request, name) for name in EXTRAS}
+    if found["modalities"] == ["text"]:
+        del found["modalities"]  # as without it
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _parse_assistant(message: Assistant, *, place: str) -> AssistantMessage:
+    if message.audio is not None and not message.content:
+        raise RequestError(
+            "invalid_request", f"{place}.audio: it cannot be sent back; send its transcript"
+        )
+    proofs = _parse_details(message.reasoning_details or ())
+    proofs = proofs or _parse_thinking(message.thinking_blocks or ())
+    content: str | list[Part] | None = message.content
+    if proofs:
+        said = [TextPart(content)] if isinstance(content, str) and content else content or []
+        content = [*proofs, *(part for part in said if isinstance(part, Part))]
+    return AssistantMessage(
+        content=content,
+        refusal=message.refusal,
+        tool_calls=[_parse_call(call) for call in message.tool_calls or ()] or None,
+        name=message.name,
+        reasoning_content=None if proofs else message.reasoning_content or message.reasoning,
+        cache_control=message.cache_control,
+    )
+
+
+def _parse_thinking(blocks: Iterable[Thinking]) -> list[Part]:
+    """Read `thinking_blocks`, whose signatures are Claude's."""
+    parts: list[Part] = []
+    for block in blocks:
+        if block.data:
+            parts.append(OpaquePart(REDACTED, block.data))
+        elif block.thinking or block.signature:
+            parts.append(ReasoningPart(block.thinking, block.signature))
+    return parts
+
+
+def _parse_details(details: Any) -> list[Part]:
+    """Read `reasoning_details`: data right after a text of its format proves that text."""
+    parts: list[Part] = []
+    for detail in details:
+        text = detail.text or detail.summary or ""
+        if text or detail.signature:
+            parts.append(ReasoningPart(text, detail.signature, format=detail.format))
+        if not detail.data:
+            continue
+        last = parts[-1] if parts else None
+        if isinstance(last, ReasoningPart) and last.format == detail.format and not _proved(last):
+            parts[-1] = msgspec.structs.replace(last, encrypted=detail.data)
+        elif detail.format is None:
+            parts.append(ReasoningPart(encrypted=detail.data))
+        else:
+            parts.append(OpaquePart(detail.format, detail.data))
+    return parts
+
+
+def _proved(part: ReasoningPart) -> bool:
+    return bool(part.signature or part.encrypted)
+
+
+def _parse_call(call: Call) -> ToolCall:
+    opaque = list(call.opaque or ())
+    if (extra := call.extra_content) is not None:
+        if extra.google is not None and extra.google.thought_signature:
+            opaque.append(Opaque(GOOGLE_SIGNATURE, extra.google.thought_signature))
+        opaque += [Opaque(name, data) for name, data in (extra.seseragi or {}).items()]
+    function = FunctionCall(call.function.name, call.function.arguments)
+    return ToolCall(call.id, function, opaque=opaque or None)

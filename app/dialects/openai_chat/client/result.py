@@ -1,0 +1,134 @@
+"""A whole answer as one Chat Completions object: the sum of its stream's deltas."""
+
+import base64
+import binascii
+from collections.abc import Iterable
+from typing import Any
+
+from app.dialects.answering.end_errors import parse_end
+from app.dialects.openai_chat.client.deltas import Piece, Pieces, render_usage
+from app.events import Event, StreamEnd
+
+
+def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
+    """Give the answer; every choice has a finish reason.
+
+    Raises:
+        RelayError: it did not complete.
+    """
+    pieces = Pieces(stream)
+    choices: dict[int, _Sum] = {}
+    usage = None
+    for event in events:
+        for piece in pieces.feed(event):
+            choices.setdefault(piece.choice, _Sum(piece.choice)).add(piece)
+        if isinstance(event, StreamEnd):
+            if (failed := parse_end(event)) is not None:
+                raise failed
+            usage = event.usage
+    result = {
+        "id": pieces.id,
+        "object": "chat.completion",
+        "created": pieces.created,
+        "model": pieces.model,
+        "choices": [total.choice(pieces.created) for _, total in sorted(choices.items())],
+    }
+    return result if usage is None else {**result, "usage": render_usage(usage)}
+
+
+class _Sum:
+    """One choice, its deltas added up."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._texts: dict[str, list[str]] = {}
+        self._lists: dict[str, Any] = {}
+        self._calls: list[dict[str, Any]] = []
+        self._arguments: list[list[str]] = []
+        """The pieces of each call's arguments."""
+        self._audio: list[str] = []
+        self._audio_id = ""
+        self._logprobs: dict[str, list[Any]] = {}
+        self._older: dict[str, list[str]] = {}
+        """The pieces of a call in the form from before there were tools."""
+        self._finish: str | None = None
+
+    def add(self, piece: Piece) -> None:
+        self._finish = piece.finish_reason or self._finish
+        for name, rows in (piece.logprobs or {}).items():
+            self._logprobs.setdefault(name, []).extend(rows or ())
+        for name, value in piece.delta.items():
+            match name, value:
+                case "tool_calls", [call]:
+                    self._call(call)
+                case "function_call", dict(call):
+                    for key, text in call.items():
+                        self._older.setdefault(key, []).append(text)
+                case "audio", {"id": str(id), "data": str(data)}:
+                    self._audio_id = id
+                    self._audio.append(data)
+                case _, str():
+                    self._texts.setdefault(name, []).append(value)
+                case _, list():
+                    self._lists[name] = value
+
+    def _call(self, delta: dict[str, Any]) -> None:
+        kind = "custom" if "custom" in delta else "function"
+        if delta["index"] == len(self._calls):
+            called = {**delta[kind]}
+            self._calls.append({"id": delta["id"], "type": kind, kind: called})
+            self._arguments.append([])
+            return
+        call = self._calls[delta["index"]]
+        said = delta[kind]["input" if kind == "custom" else "arguments"]
+        self._arguments[delta["index"]].append(said)
+        if "extra_content" in delta:
+            call.setdefault("extra_content", {}).update(delta["extra_content"])
+
+    def choice(self, created: int) -> dict[str, Any]:
+        texts = {name: "".join(parts) for name, parts in self._texts.items()}
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": texts.pop("content", "") or None,
+            "refusal": texts.pop("refusal", None),
+            **{name: text for name, text in texts.items() if name != "role"},
+            **self._lists,
+        }
+        if self._calls:
+            for call, pieces in zip(self._calls, self._arguments, strict=True):
+                if call["type"] == "custom":
+                    call["custom"]["input"] = "".join(pieces)
+                else:
+                    call["function"]["arguments"] = "".join(pieces)
+            message["tool_calls"] = self._calls
+        elif self._older:
+            older = {name: "".join(pieces) for name, pieces in self._older.items()}
+            message["function_call"] = older
+        elif message["content"] is None and message["refusal"] is None:
+            message["content"] = ""
+        if self._audio:
+            message["audio"] = self._sound(created)
+        return {
+            "index": self._index,
+            "message": message,
+            "logprobs": {n: self._logprobs[n] or None for n in self._logprobs} or None,
+            "finish_reason": self._finish,
+        }
+
+    def _sound(self, created: int) -> dict[str, Any]:
+        """Give the sound; its transcript is the content, and nothing of it is kept for later."""
+        return {
+            "id": self._audio_id,
+            "data": _join(self._audio),
+            "expires_at": created,
+            "transcript": "",
+        }
+
+
+def _join(pieces: list[str]) -> str:
+    """Join base64 pieces, each of which may end in padding of its own."""
+    try:
+        whole = b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
+    except (ValueError, binascii.Error):
+        return "".join(pieces)
+    return base64.b64encode(whole).decode()

@@ -1,0 +1,332 @@
+"""What stands in a chunk of a Chat Completions stream, whoever the vendor: chunk to shape.
+
+A chunk's parts are taken in the order in which they make sense, reasoning before text
+before tool calls, all of them before the finish reason beside them [mistral/text-nonascii].
+Parts of unexpected types and unknown fields are ignored.
+"""
+
+import re
+from typing import Any, Final
+
+from app.dialects.openai_chat.upstream.request import GOOGLE_SIGNATURE, LITELLM, LITELLM_REDACTED
+from app.dialects.openai_chat.upstream.text_chunk import Chunk
+from app.dialects.reading.bounds import ENTRY
+from app.dialects.reading.event_builder import Shape
+from app.dialects.reading.json_values import count, decode, mapping, mappings, string, words
+
+MAX_CHOICES: Final = 128
+"""As many as can be asked for; the number of any other choice is taken for a mistake."""
+
+_MEDIA_TYPE = re.compile(r"[\w.+-]++/[\w.+-]++")
+_USUAL = frozenset(("role", "content", "reasoning", "reasoning_content", "refusal", "tool_calls"))
+_FUNCTION_CALL = -1
+"""The index that stands for the one `function_call` of the time before `tool_calls`."""
+
+
+class Deltas:
+    """Takes the chunks of one stream."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.whole = False
+        """Whether a chunk was no piece of an answer but all of it."""
+        self.alone = False
+        """Whether the chunk to come is all that the upstream sent."""
+        self.error: Any = None
+        """The error of a choice, where one had any."""
+        self.usage: Any = None
+        """The usage of a choice of the last chunk: Kimi has it there, and may have no other."""
+        self._shape = shape
+        self._messages: set[int] = set()
+        self._sounds: dict[int, int] = {}
+        self._thinking: set[int] = set()
+        """The choices that Gemini's Chat Completions route last gave a thought of."""
+        self._ids: dict[tuple[int, int], str] = {}
+        """The ids of calls without an index, by choice and place among the calls of a delta."""
+        self._tools: dict[tuple[int, int], tuple[int, dict[str, Any]]] = {}
+
+    def feed_usual(self, chunk: Chunk) -> bool:
+        """Do what `feed` does with a usual chunk; False where it has to be looked at in full."""
+        if self._thinking:
+            return False
+        self.usage = None
+        for choice in chunk.choices:
+            index = choice.index if 0 <= choice.index < MAX_CHOICES else 0
+            delta = choice.delta
+            if reasoning := delta.reasoning_content or delta.reasoning:
+                self._shape.reasoning(index, reasoning)
+            if delta.content:
+                self._shape.text(index, delta.content)
+            elif not reasoning:
+                self._shape.choice(index)
+        return True
+
+    def feed(self, chunk: dict[str, Any]) -> None:
+        """Take all of a chunk but its usage, error and names."""
+        self.usage = None
+        for choice in mappings(chunk.get("choices")):
+            index = choice.get("index")
+            if type(index) is not int or not 0 <= index < MAX_CHOICES:
+                index = 0
+            delta = choice.get("delta")
+            if not isinstance(delta, dict):
+                # Azure's annotations of the asynchronous filter have no delta at all.
+                delta = self._message(chunk, choice, index)
+            self._delta(index, delta)
+            self._choice(index, choice)
+        if "prompt_filter_results" in chunk:
+            for result in mappings(chunk["prompt_filter_results"]):
+                verdict = mapping(result.get("content_filter_results"))
+                self._shape.content_filter(0, "prompt", verdict)
+        if "search_results" in chunk or "citations" in chunk or "web_search" in chunk:
+            self._citations(chunk)
+
+    def _message(self, chunk: dict[str, Any], choice: dict[str, Any], index: int) -> dict[str, Any]:
+        """Give the `message` of a choice without delta, {} if it repeats what was said.
+
+        It is the answer, or a piece of one for hosts that know no deltas.
+        """
+        message, kind = mapping(choice.get("message")), chunk.get("object")
+        if not message:
+            return message
+        whole, piece = kind == "chat.completion", kind == "chat.completion.chunk"
+        if whole or (self.alone and not piece):
+            self.whole = True
+        # Perplexity's "chat.completion.done" repeats the deltas before it.
+        again = whole or (not piece and index not in self._messages)
+        if again and self._shape.wrote(index):
+            return {}
+        self._messages.add(index)
+        return message
+
+    def _choice(self, index: int, choice: dict[str, Any]) -> None:
+        """Take what stands beside the delta."""
+        shape = self._shape
+        shape.choice(index)
+        if logprobs := choice.get("logprobs"):
+            shape.logprobs(index, mappings(mapping(logprobs).get("content")))
+            shape.logprobs(index, mappings(mapping(logprobs).get("refusal")))
+        if verdict := choice.get("content_filter_results"):
+            shape.content_filter(index, "completion", mapping(verdict))
+        reason = choice.get("finish_reason")
+        if reason and isinstance(reason, str):
+            # vLLM names the stop string in `stop_reason`, or a token's number.
+            shape.finish(index, reason, stop_sequence=words(choice.get("stop_reason")))
+        if "usage" in choice:
+            self.usage = choice["usage"]
+        if "error" in choice:
+            self.error = self.error or choice["error"]
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> None:
+        shape = self._shape
+        content = delta.get("content")
+        # Both names were seen, in vLLM one after the other; together they say the same.
+        reasoning = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
+        if reasoning:
+            shape.reasoning(index, reasoning)
+        google = _google(delta) if "extra_content" in delta else {}
+        if isinstance(content, str) and (self._thinking or google):
+            content = self._thought(index, content, thought=google.get("thought") is True)
+        if details := delta.get("reasoning_details"):
+            self._details(index, mappings(details), spoken=bool(reasoning))
+        if blocks := delta.get("thinking_blocks"):
+            self._thinking_blocks(index, mappings(blocks), spoken=bool(reasoning))
+        if isinstance(content, str):
+            shape.text(index, content)
+        elif content:
+            for part in mappings(content):
+                self._part(index, part)
+        if refusal := string(delta.get("refusal")):
+            shape.refusal(index, refusal)
+        if calls := delta.get("tool_calls"):
+            # TGI has one call where the others have a list.
+            calls = [calls] if isinstance(calls, dict) else mappings(calls)
+            for place, call in enumerate(calls):
+                self._tool_call(index, call, place=place if len(calls) > 1 else None)
+        if signature := string(google.get("thought_signature")):
+            # Gemini's own format takes it back; this route takes those of calls.
+            shape.opaque(index, GOOGLE_SIGNATURE, signature, block=shape.text_block(index))
+        if not _USUAL.issuperset(delta):
+            self._rest(index, delta)
+
+    def _thought(self, index: int, content: str, *, thought: bool) -> str:
+        """Take what Gemini thought, which it marks beside the content; give what is no thought.
+
+        "<thought>" stands before the first, "</thought>" before the answer in its first delta.
+        """
+        if thought:
+            if index not in self._thinking:
+                content = content.removeprefix("<thought>")
+                self._thinking.add(index)
+            said, end, content = content.partition("</thought>")
+            self._shape.reasoning(index, said)
+            if not end:
+                return ""
+        elif content and index in self._thinking:
+            content = content.removeprefix("</thought>")
+        if content:
+            self._thinking.discard(index)
+        return content
+
+    def _rest(self, index: int, delta: dict[str, Any]) -> None:
+        """Take the rare parts of a delta."""
+        if function := mapping(delta.get("function_call")):
+            self._function(index, function, number=_FUNCTION_CALL, id="")
+        if audio := mapping(delta.get("audio")):
+            self._audio(index, audio)
+        for image in mappings(delta.get("images")):
+            self._image(index, image)
+        for annotation in mappings(delta.get("annotations")):
+            self._annotation(index, annotation)
+        for position, tool in enumerate(mappings(delta.get("executed_tools"))):
+            self._executed(index, tool, position=position)
+
+    def _details(self, index: int, details: list[dict[str, Any]], *, spoken: bool) -> None:
+        """Take `reasoning_details`; `reasoning` has its text too [openrouter/reasoning-details]."""
+        for detail in details:
+            if not spoken:
+                text = string(detail.get("text")) or string(detail.get("summary"))
+                self._shape.reasoning(index, text)
+            name = string(detail.get("format"))
+            signature, data = string(detail.get("signature")), string(detail.get("data"))
+            self._shape.sign(index, "signature", signature, format=name)
+            self._shape.sign(index, "encrypted", data, format=name)
+
+    def _thinking_blocks(self, index: int, blocks: list[dict[str, Any]], *, spoken: bool) -> None:
+        """Take LiteLLM's copy of Claude's thinking; `reasoning_content` has its text too."""
+        for block in blocks:
+            if not spoken:
+                self._shape.reasoning(index, string(block.get("thinking")))
+            signature, data = string(block.get("signature")), string(block.get("data"))
+            self._shape.sign(index, "signature", signature, format=LITELLM)
+            if signature or data:  # which end a block
+                self._shape.end_text(index)
+            self._shape.opaque(index, LITELLM_REDACTED, data)
+
+    def _part(self, index: int, part: dict[str, Any]) -> None:
+        """Take a part of list content: of Mistral [mistral/reasoning-hybrid] or Databricks."""
+        shape = self._shape
+        match part.get("type"):
+            case "text":
+                shape.text(index, string(part.get("text")))
+            case "thinking":
+                thinking = part.get("thinking")
+                shape.reasoning(index, string(thinking))
+                for piece in mappings(thinking):
+                    shape.reasoning(index, string(piece.get("text")))
+                signature = string(part.get("signature"))
+                shape.sign(index, "signature", signature, format="")
+            case "reasoning":
+                for piece in mappings(part.get("summary")):
+                    shape.reasoning(index, string(piece.get("text")))
+            case "refusal":
+                shape.refusal(index, string(part.get("refusal")))
+            case "reference":
+                names = part.get("reference_ids")
+                for name in names if isinstance(names, list) else []:
+                    shape.source(index, document=words(str(name)))
+            case "image_url":
+                self._image(index, part)
+
+    def _tool_call(self, index: int, call: dict[str, Any], *, place: int | None) -> None:
+        """Take a fragment of a call; `place` is its own among several of one delta."""
+        function = mapping(call.get("function")) or mapping(call.get("custom"))
+        if not function and not call.get("id"):
+            return
+        number = call.get("index")
+        number = number if type(number) is int else None
+        call_id = string(call.get("id"))
+        if number is None and place is not None:
+            if not call_id and not function.get("name"):
+                call_id = self._ids.get((index, place), "")
+            if self._ids.get((index, place)) != call_id:
+                self._shape.hold(ENTRY + len(call_id))
+                self._ids[index, place] = call_id
+        block = self._function(index, function, number=number, id=call_id)
+        # Gemini's OpenAI route wants this back on the next turn.
+        signature = string(_google(call).get("thought_signature"))
+        self._shape.opaque(index, GOOGLE_SIGNATURE, signature, block=block)
+
+    def _function(
+        self, index: int, function: dict[str, Any], *, number: int | None, id: str
+    ) -> int | None:
+        return self._shape.tool_call(
+            index,
+            index=number,
+            id=id,
+            name=string(function.get("name")),
+            arguments=function.get("arguments", function.get("input")),
+            free="input" in function and "arguments" not in function,
+        )
+
+    def _audio(self, index: int, audio: dict[str, Any]) -> None:
+        """Take sound, which OpenAI streams as 16 bit PCM only, and its transcript as text."""
+        self._shape.text(index, string(audio.get("transcript")))
+        if data := words(audio.get("data")):
+            block = self._sounds.get(index)
+            self._sounds[index] = self._shape.media(index, "audio/pcm", data=data, block=block)
+
+    def _image(self, index: int, image: dict[str, Any]) -> None:
+        place = image.get("image_url")
+        url = words(place) or words(mapping(place).get("url"))
+        if url is None:
+            return
+        self._shape.end_text(index)
+        head, comma, data = url.partition(",")
+        if comma and head.startswith("data:"):
+            kind = _MEDIA_TYPE.match(head, len("data:"))
+            self._shape.media(index, kind[0] if kind else "text/plain", data=data)
+        else:
+            self._shape.media(index, "image/*", url=url)
+
+    def _annotation(self, index: int, annotation: dict[str, Any]) -> None:
+        kind = string(annotation.get("type"))
+        place = mapping(annotation.get(kind)) or annotation
+        self._shape.source(
+            index,
+            url=words(place.get("url")),
+            document=words(place.get("filename")) or words(place.get("file_id")),
+            title=words(place.get("title")),
+            cited_text=words(place.get("content")),
+            span=(count(place.get("start_index")), count(place.get("end_index"))),
+        )
+
+    def _citations(self, chunk: dict[str, Any]) -> None:
+        """Take the lists that Perplexity repeats on every chunk, xAI and Z.ai send once."""
+        for result in mappings(chunk.get("search_results")):
+            self._shape.source(0, url=words(result.get("url")), title=words(result.get("title")))
+        citations = chunk.get("citations")
+        for citation in citations if isinstance(citations, list) else []:
+            url = words(citation) or words(mapping(citation).get("url"))
+            self._shape.source(0, url=url, title=words(mapping(citation).get("title")))
+        for result in mappings(chunk.get("web_search")):
+            url, title = words(result.get("link")), words(result.get("title"))
+            self._shape.source(0, url=url, title=title, cited_text=words(result.get("content")))
+
+    def _executed(self, index: int, tool: dict[str, Any], *, position: int) -> None:
+        """Take a tool that Groq ran, told when it starts and again with its output."""
+        values: dict[str, Any] = {}
+        if arguments := tool.get("arguments"):
+            values["input"] = _parsed(arguments)
+        if (output := tool.get("output")) is not None:
+            values["output"] = output
+        number = count(tool.get("index"))
+        key = (index, position if number is None else number)
+        block, known = self._tools.get(key, (None, None))
+        if known == values:
+            return
+        name = string(tool.get("name")) or string(tool.get("type")) or "tool"
+        block = self._shape.provider_tool(index, name, block=block, **values)
+        self._tools[key] = (block, values)
+
+
+def _google(thing: dict[str, Any]) -> dict[str, Any]:
+    """Give what Gemini's Chat Completions route says beside a delta or a call."""
+    return mapping(mapping(thing.get("extra_content")).get("google"))
+
+
+def _parsed(arguments: Any) -> Any:
+    """Give arguments that are JSON text as what it says."""
+    try:
+        return decode(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments

@@ -1,0 +1,140 @@
+"""OpenAI Chat Completions as an upstream speaks it, and all who speak it alike.
+
+Vendors differ in what they add, leave out and repeat, not in the format: the parser takes
+what any of them sends, and `Quirks` says what one of them wants in a request.
+
+An answer is complete with `[DONE]`, or at the end of input when every choice that was seen
+has a finish reason, and whole tool calls unless the reason explains it. If the connection is
+lost instead, this holds for every choice that was asked for. Any other end is a truncation.
+What follows the end is ignored.
+"""
+
+from typing import Any
+
+from app.dialects.openai_chat.upstream import text_chunk as usual
+from app.dialects.openai_chat.upstream.chunks import Deltas
+from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.json_values import count, decode, mapping, short
+from app.events import TokenCounts
+from app.framing.sse import Message
+
+
+class Parser(Answer):
+    """See `Answer`."""
+
+    def __init__(self, *, upstream: str, choices: int = 1) -> None:
+        super().__init__(upstream=upstream, choices=choices)
+        self._deltas = Deltas(self._shape)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every choice is finished, those too that were not seen yet."""
+        return self._shape.finished and self._shape.seen >= self._choices
+
+    def _is_whole(self) -> bool:
+        return self._shape.finished or self._deltas.whole
+
+    def _message(self, message: Message) -> None:
+        if self.model and self.upstream_id and message.event != "error":
+            chunk = usual.parse(message.data)
+            if chunk is not None and self._deltas.feed_usual(chunk):
+                return
+        data = message.data.strip()
+        if data.startswith("[DONE]"):
+            self._complete()
+            return
+        if not data and message.event != "error":
+            return
+        try:
+            document = decode(data)
+        except ValueError:
+            document = data
+        if message.event == "error":
+            # Groq [groq/error-event], LM Studio, and llama.cpp's `error:` field line.
+            self._refuse(document)
+            return
+        if isinstance(document, dict):
+            self._chunk(document)
+            return
+        for chunk in document if isinstance(document, list) else (document,):
+            if self._shape.ended:
+                return
+            if isinstance(chunk, dict):
+                self._chunk(chunk)
+            elif message.event == "message":
+                self._garbage()
+
+    def _chunk(self, chunk: dict[str, Any]) -> None:
+        if self.model is None or self.upstream_id is None:
+            # Both are "" in Azure's first chunk [azure-openai/chat-gpt52-usage].
+            self.model = self.model or short(chunk.get("model"))
+            self.upstream_id = self.upstream_id or short(chunk.get("id"))
+        self._deltas.feed(chunk)
+        usage = chunk.get("usage") or self._deltas.usage
+        if "x_groq" in chunk:
+            x_groq = mapping(chunk["x_groq"])
+            usage = usage or x_groq.get("usage")
+            self._deltas.error = self._deltas.error or x_groq.get("error")
+        if usage:
+            self._shape.usage(parse_usage(mapping(usage)))
+        if chunk.get("error") or chunk.get("object") == "error" or chunk.get("type") == "error":
+            self._refuse(chunk)
+        elif "base_resp" in chunk and mapping(chunk["base_resp"]).get("status_code"):
+            self._refuse(chunk)  # MiniMax; 0 is no error
+        elif self._deltas.error:
+            self._refuse({"error": self._deltas.error})
+
+    def _tail(self, tail: Message) -> None:
+        data = tail.data.strip()
+        document: object = None
+        if tail.event != "error" and not data.startswith("[DONE]"):
+            try:
+                document = decode(data)
+            except ValueError:
+                return
+            if not isinstance(document, dict | list):
+                return  # such as the first digits of a number
+        # As the first message it is a body of one JSON document, not the rest of a stream.
+        self._deltas.alone = not self._fed
+        self._message(tail)
+        if not self._shape.ended and not self._shape.seen:
+            self._other(mapping(document))
+
+    def _other(self, document: dict[str, Any]) -> None:
+        """Fail on a whole answer that is no chat completion, such as {"detail": "..."}."""
+        if not document.keys().isdisjoint(("message", "detail", "msg")):
+            self._refuse(document)
+        else:
+            self._fail("upstream_invalid_response", "answered with JSON that is no completion")
+
+
+def parse_usage(usage: dict[str, Any]) -> TokenCounts:
+    """Read a `usage` object; details count as parts of the totals, except where xAI says so."""
+    input_details = mapping(usage.get("prompt_tokens_details"))
+    output_details = mapping(usage.get("completion_tokens_details"))
+    input_tokens = count(usage.get("prompt_tokens"))
+    output_tokens = count(usage.get("completion_tokens"))
+    total_tokens = count(usage.get("total_tokens"))
+    reasoning = _first(output_details.get("reasoning_tokens"), usage.get("reasoning_tokens"))
+    if output_tokens is not None and reasoning:
+        # xAI counts reasoning beside the completion: 432 + 68 + 136 = 636 [xai/tools-parallel].
+        beside = total_tokens == (input_tokens or 0) + output_tokens + reasoning
+        output_tokens += reasoning if beside else 0
+    return TokenCounts(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=total_tokens,
+        cached_input_tokens=_first(
+            input_details.get("cached_tokens"),
+            usage.get("prompt_cache_hit_tokens"),  # DeepSeek
+            usage.get("cached_tokens"),  # Together
+        ),
+        cache_write_tokens=_first(
+            input_details.get("cache_write_tokens"), usage.get("cache_creation_input_tokens")
+        ),
+        reasoning_tokens=reasoning,
+    )
+
+
+def _first(*values: object) -> int | None:
+    return next((number for v in values if (number := count(v)) is not None), None)

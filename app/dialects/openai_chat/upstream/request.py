@@ -1,0 +1,373 @@
+"""What an upstream that speaks Chat Completions is sent."""
+
+import re
+from typing import Any, Final, Literal
+
+import msgspec
+
+from app.dialects.anthropic.upstream.content_blocks import REDACTED
+from app.dialects.upstream_format import Quirks as CommonQuirks
+from app.dialects.writing.allowed_tools import restrict_tools
+from app.dialects.writing.conversation import fit_user, list_reasoning, parse_data_url
+from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange
+from app.requests import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    OpaquePart,
+    ReasoningPart,
+    UserMessage,
+)
+
+GOOGLE_SIGNATURE = "google.thought_signature"
+"""The format of the `opaque` that Gemini's Chat Completions route wants back with a call."""
+
+LITELLM: Final = "litellm"
+"""The format of a signature in `thinking_blocks`."""
+LITELLM_REDACTED: Final = "litellm.redacted_thinking"
+"""The format of an `opaque` that is a thinking block which only Claude can read."""
+
+Tuning = Literal[
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "logprobs",
+    "top_logprobs",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "metadata",
+    "user",
+    "verbosity",
+    "service_tier",
+    "store",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+]
+"""The fields of a request without which its answer is still one to it."""
+
+IGNORED: Final = frozenset(("truncation", "max_tool_calls"))
+"""The fields of a request that the format has no place for."""
+_LONGEST_USER: Final = 64
+"""Characters of a `user`: OpenAI refuses more, as Claude Code's 190; others take 128 or any."""
+
+_FORMS: Final = {
+    "any": ExchangeForm(images=False),
+    "40": ExchangeForm(re.compile(r".{1,40}", re.DOTALL), images=False),
+    "nine": ExchangeForm(re.compile(r"[a-zA-Z0-9]{9}"), short=True, images=False),
+}
+"""A message of the role `tool` has text only, everywhere but on a few hosts."""
+
+_NO_PARAMETERS: Final = {"type": "object", "properties": {}}
+
+
+class Quirks(CommonQuirks, frozen=True):
+    """What one vendor wants in a request."""
+
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """OpenAI's reasoning models refuse the older name; most others know no other."""
+    stream_options: bool = True
+    """Whether to ask for usage; Mistral gives it unasked and refuses the field."""
+    send_reasoning: Literal[
+        "no",
+        "reasoning_content",
+        "reasoning",
+        "reasoning_details",
+        "thinking",
+        "thinking_blocks",
+    ] = "no"
+    """The field of an assistant message that takes what the model thought: DeepSeek wants
+    `reasoning_content` back, OpenRouter `reasoning_details`, OpenAI nothing; Mistral wants
+    `thinking` parts in the content, LiteLLM `thinking_blocks` with what Claude signed."""
+    seed_field: Literal["seed", "random_seed"] = "seed"
+    effort_field: Literal["reasoning_effort", "reasoning"] = "reasoning_effort"
+    """`reasoning` is an object with the effort in it, as gateways have it."""
+    required_word: Literal["required", "any"] = "required"
+    """The tool choice that forces a call."""
+    files: Literal["file", "document_url"] = "file"
+    """How a message says that a file belongs to it."""
+    names: Literal["all", "user", "none"] = "all"
+    """Whose messages may have a `name`: Groq refuses any, xAI those of others than the user."""
+    dimensions_field: Literal["dimensions", "output_dimension"] = "dimensions"
+    """Of embeddings."""
+    call_ids: Literal["any", "40", "nine"] = "any"
+    """Which ids of tool calls are known: OpenAI's have 40 characters at most, Mistral's nine
+    letters and digits. Others are sent as a digest."""
+    bare_audio: bool = False
+    """Whether a sound is its base64 text, and no object with the format too."""
+    developer: bool = True
+    """Whether the role is known; else the message is the system's."""
+    plain: bool = False
+    """Whether a message with more than the plain format has is refused, as Mistral does:
+    then no `name` is sent, refusals are text, there is no role `developer`, and a tool
+    without parameters has an empty schema."""
+    left_out: tuple[Tuning, ...] = ()
+    """What the vendor refuses, though it may be left out."""
+    extras: tuple[str, ...] | None = None
+    """The fields beyond those of a chat request that the vendor takes from clients; None is
+    for those who pass over what they do not know."""
+    cache_control: bool = False
+    """Whether parts and tools may have marks, as gateways to Claude take them."""
+    allowed_tools: bool = False
+    """Whether the tool choice may be a list; else no other tools are sent."""
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        marks = () if self.cache_control else ("cache_control",)
+        summary = () if self.effort_field == "reasoning" else ("reasoning_summary",)
+        return (*self.left_out, *marks, *summary)
+
+
+def render_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body that asks an upstream for `model` as a stream.
+
+    `provider_options` overrules all but the model and that it is a stream.
+
+    Raises:
+        RequestError: none of the tools may be called.
+    """
+    quirks = quirks or Quirks()
+    if not quirks.allowed_tools:
+        request = restrict_tools(request)
+    if request.user is None and "safety_identifier" in quirks.left_out:
+        request = msgspec.structs.replace(request, user=request.safety_identifier)
+    messages = _arrange(request, quirks=quirks).messages
+    if messages is not request.messages:
+        request = msgspec.structs.replace(request, messages=messages)
+    body: dict[str, Any] = msgspec.to_builtins(request)
+    options = body.pop("provider_options", {})
+    body.pop("on_disconnect", None)
+    _edit_fields(request, body, quirks=quirks)
+    body.pop("max_completion_tokens", None)
+    body.pop("max_tokens", None)
+    if request.limit is not None:
+        body[quirks.max_tokens_field] = request.limit
+    if "user" in body:
+        body["user"] = fit_user(request.user, longest=_LONGEST_USER)
+    if "seed" in body:
+        body[quirks.seed_field] = body.pop("seed")
+    for message, rendered in zip(request.messages, body["messages"], strict=True):
+        _edit_message(rendered, quirks=quirks)
+        if "name" in rendered and not _takes_name(message, quirks=quirks):
+            del rendered["name"]
+        if isinstance(message, AssistantMessage):
+            _edit_assistant(message, rendered, quirks=quirks)
+    # What is left of a turn of thoughts alone may be nothing, which no host takes.
+    body["messages"] = list(filter(_says_something, body["messages"])) or body["messages"]
+    if quirks.plain and body["messages"][-1]["role"] == "assistant":
+        body["messages"][-1]["prefix"] = True  # else Mistral refuses it as the last
+    _edit_tools(body, quirks=quirks)
+    if quirks.stream_options:
+        body["stream_options"] = {"include_usage": True}
+    return {**body, **options, "model": model, "stream": True}
+
+
+def _edit_fields(request: ChatRequest, body: dict[str, Any], *, quirks: Quirks) -> None:
+    """Say the fields beside the conversation as the vendor wants them."""
+    for name in IGNORED:
+        body.pop(name, None)
+    for name in quirks.left_out:
+        body.pop(name, None)
+    if request.tier is None:
+        body.pop("service_tier", None)
+    if not request.store:
+        body.pop("store", None)
+    summary = body.pop("reasoning_summary", None)
+    if quirks.effort_field == "reasoning":
+        reasoning = {"effort": body.pop("reasoning_effort", None), "summary": summary}
+        reasoning = {name: value for name, value in reasoning.items() if value is not None}
+        if reasoning:
+            body["reasoning"] = reasoning
+    mark = body.pop("cache_control", None)
+    if mark is not None and quirks.cache_control:
+        body["messages"][-1].setdefault("cache_control", mark)
+
+
+def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
+    """Return a field under its own name, if the vendor knows it."""
+    return {name: value} if quirks.extras is None or name in quirks.extras else None
+
+
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
+    """Return what of a request is sent otherwise, since the vendor would refuse it."""
+    changes = _arrange(request, quirks=quirks).changes
+    if quirks.names == "all" and not quirks.plain:
+        return changes
+    for message in request.messages:
+        if getattr(message, "name", None) is not None and not _takes_name(message, quirks=quirks):
+            whose = "in other messages than the user's" if quirks.names == "user" else "in messages"
+            return (*changes, f"knows no name {whose}: left out")
+    return changes
+
+
+def _arrange(request: ChatRequest, *, quirks: Quirks) -> Exchange:
+    return arrange(request.messages, _FORMS[quirks.call_ids])
+
+
+def _says_something(rendered: dict[str, Any]) -> bool:
+    """Return whether a message is any but an assistant's of nothing."""
+    if rendered["role"] != "assistant" or rendered["content"]:
+        return True
+    return len(rendered) > 2  # beside role and content
+
+
+def _takes_name(message: Message, *, quirks: Quirks) -> bool:
+    if quirks.plain or quirks.names == "none":
+        return False
+    return quirks.names == "all" or isinstance(message, UserMessage)
+
+
+def _edit_tools(body: dict[str, Any], *, quirks: Quirks) -> None:
+    # msgspec leaves out a `type` that has its default.
+    for tool in body.get("tools", ()):
+        tool["type"] = "function"
+        if quirks.plain:
+            tool["function"].setdefault("parameters", _NO_PARAMETERS)
+        if not quirks.cache_control:
+            tool.pop("cache_control", None)
+    choice = body.get("tool_choice")
+    allowed = body.pop("allowed_tools", None)
+    if allowed is not None and not isinstance(choice, dict):
+        tools = [{"type": "function", "function": {"name": name}} for name in allowed]
+        listed = {"mode": "required" if choice == "required" else "auto", "tools": tools}
+        body["tool_choice"] = {"type": "allowed_tools", "allowed_tools": listed}
+    elif isinstance(choice, dict):
+        choice["type"] = "function"
+    elif choice == "required":
+        body["tool_choice"] = quirks.required_word
+
+
+def _edit_message(rendered: dict[str, Any], *, quirks: Quirks) -> None:
+    rendered.pop("is_error", None)  # the format has no word for it
+    if rendered["role"] == "developer" and (quirks.plain or not quirks.developer):
+        rendered["role"] = "system"
+    mark = rendered.pop("cache_control", None)
+    content = rendered.get("content")
+    if mark is not None and quirks.cache_control:
+        content = rendered["content"] = _mark(content, mark)
+    if isinstance(content, list):
+        rendered["content"] = [_edit_part(part, quirks=quirks) for part in content]
+
+
+def _mark(content: Any, mark: dict[str, Any]) -> Any:
+    """Give a content whose last text has the mark: gateways look for it there."""
+    if isinstance(content, str) and content:
+        return [{"type": "text", "text": content, "cache_control": mark}]
+    texts = [part for part in content or () if part["type"] == "text"]
+    if texts:
+        texts[-1].setdefault("cache_control", mark)
+    return content
+
+
+def _edit_part(part: dict[str, Any], *, quirks: Quirks) -> dict[str, Any]:
+    if not quirks.cache_control:
+        part.pop("cache_control", None)
+    part.pop("optional", None)
+    match part["type"]:
+        case "input_audio" if quirks.bare_audio:
+            return {"type": "input_audio", "input_audio": part["input_audio"]["data"]}
+        case "file" if quirks.files == "document_url":
+            return _document(part["file"])
+        case "refusal" if quirks.plain:
+            return {"type": "text", "text": part["refusal"]}
+        case _:
+            return part
+
+
+def _document(file: dict[str, Any]) -> dict[str, Any]:
+    """Give a file in Mistral's form: an image, a document, or one that it has already."""
+    url = file.get("file_data")
+    if url is None:
+        return {"type": "file", "file_id": file.get("file_id")}
+    found = parse_data_url(url)
+    if found and found[0].startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    name = {"document_name": file["filename"]} if "filename" in file else {}
+    return {"type": "document_url", "document_url": url, **name}
+
+
+def _edit_assistant(message: AssistantMessage, rendered: dict[str, Any], *, quirks: Quirks) -> None:
+    rendered.pop("reasoning_content", None)
+    content = rendered.setdefault("content", None)
+    if isinstance(content, list):
+        kept = [part for part in content if part["type"] not in ("reasoning", "opaque")]
+        rendered["content"] = kept or None
+    if quirks.plain and (refusal := rendered.pop("refusal", None)):
+        rendered["content"] = rendered["content"] or refusal
+    _add_reasoning(message, rendered, way=quirks.send_reasoning)
+    for call in rendered.get("tool_calls", ()):
+        call["type"] = "function"
+        for opaque in call.pop("opaque", ()):
+            if opaque["format"] == GOOGLE_SIGNATURE:
+                google = {"thought_signature": opaque["data"]}
+                call["extra_content"] = {"google": google}
+
+
+def _add_reasoning(message: AssistantMessage, rendered: dict[str, Any], *, way: str) -> None:
+    parts = list_reasoning(message)
+    text = "".join(part.text for part in parts)
+    match way:
+        case "reasoning_content" | "reasoning" if text:
+            rendered[way] = text
+        case "reasoning_details":
+            details = [detail for part in parts for detail in _details(part)]
+            if isinstance(message.content, list):
+                opaque = [part for part in message.content if isinstance(part, OpaquePart)]
+                details += [_encrypted(part.data, part.format) for part in opaque]
+            if details:
+                rendered["reasoning_details"] = details
+        case "thinking_blocks":
+            if blocks := _thinking_blocks(message):
+                rendered["thinking_blocks"] = blocks
+        case "thinking":
+            thinking = [_thinking(part) for part in parts if part.text]
+            said = rendered["content"]
+            if isinstance(said, str):
+                said = [{"type": "text", "text": said}] if said else None
+            if thinking:
+                rendered["content"] = [*thinking, *(said or [])]
+
+
+def _thinking(part: ReasoningPart) -> dict[str, Any]:
+    """Give Mistral's form of what was thought; its signatures name no format."""
+    own = part.signature and not part.format
+    return {
+        "type": "thinking",
+        "thinking": [{"type": "text", "text": part.text}],
+        **({"signature": part.signature} if own else {}),
+    }
+
+
+def _thinking_blocks(message: AssistantMessage) -> list[dict[str, Any]]:
+    """Give Claude's thinking in LiteLLM's form, as far as it came so: the rest proves nothing."""
+    blocks: list[dict[str, Any]] = []
+    for part in message.content if isinstance(message.content, list) else ():
+        match part:
+            case ReasoningPart(signature=str(signed)) if part.format in (None, LITELLM):
+                blocks.append({"type": "thinking", "thinking": part.text, "signature": signed})
+            case OpaquePart(format=format) if format in (REDACTED, LITELLM_REDACTED):
+                blocks.append({"type": "redacted_thinking", "data": part.data})
+            case OpaquePart(format=format) if format == LITELLM:  # a signature without a text
+                blocks.append({"type": "thinking", "thinking": "", "signature": part.data})
+    return blocks
+
+
+def _details(part: ReasoningPart) -> list[dict[str, Any]]:
+    """Give OpenRouter's form of what was thought, and of what proves it."""
+    found: list[dict[str, Any]] = []
+    if part.text or part.signature:
+        detail: dict[str, Any] = {"type": "reasoning.text", "text": part.text}
+        if part.signature:
+            detail["signature"] = part.signature
+        if part.format:
+            detail["format"] = part.format
+        found.append(detail)
+    if part.encrypted:
+        found.append(_encrypted(part.encrypted, part.format))
+    return found
+
+
+def _encrypted(data: str, format: str | None) -> dict[str, Any]:
+    return {"type": "reasoning.encrypted", "data": data, **({"format": format} if format else {})}

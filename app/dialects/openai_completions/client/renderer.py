@@ -1,0 +1,59 @@
+"""The chunks of a Completions stream.
+
+A stream that did not complete ends with an error object and has no finish reasons: a client
+may act on one. `[DONE]` says that all is there.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from app.dialects.answering.end_errors import parse_end
+from app.dialects.answering.openai_errors import error_object
+from app.dialects.client_format import Frame
+from app.dialects.openai_chat.client.deltas import render_usage
+from app.dialects.openai_chat.client.renderer import USAGE
+from app.dialects.openai_completions.client.deltas import Piece, Pieces
+from app.events import Event, StreamEnd
+
+OBJECT: Final = "text_completion"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Renderer:
+    """See `front.Renderer`."""
+
+    def __init__(self, stream: str) -> None:
+        self._pieces = Pieces(stream)
+
+    def feed(self, event: Event) -> Iterable[Frame]:
+        """Give the frames that the next event makes."""
+        frames = [self._chunk(piece) for piece in self._pieces.feed(event)]
+        if isinstance(event, StreamEnd):
+            frames += self._end(event)
+        return frames
+
+    def _chunk(self, piece: Piece) -> Frame:
+        choice = {
+            "text": piece.text,
+            "index": piece.choice,
+            "logprobs": piece.logprobs,
+            "finish_reason": piece.finish_reason,
+        }
+        return self._frame(choices=[choice])
+
+    def _frame(self, **fields: object) -> Frame:
+        pieces = self._pieces
+        head = {"id": pieces.id, "object": OBJECT, "created": pieces.created}
+        return Frame(_encode({**head, "model": pieces.model, **fields}))
+
+    def _end(self, end: StreamEnd) -> Iterable[Frame]:
+        failed = parse_end(end)
+        if failed is not None:
+            yield Frame(_encode({"error": error_object(failed.info())}))
+            return
+        if USAGE in self._pieces.labels and end.usage is not None:
+            yield self._frame(choices=[], usage=render_usage(end.usage))
+        yield Frame(b"[DONE]")

@@ -1,0 +1,136 @@
+"""A Completions request of a client, as the one form there is: its prompt is a user's message."""
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.dialects.client_format import Asked
+from app.dialects.openai_chat.client.renderer import USAGE
+from app.dialects.openai_completions.client.deltas import ECHO
+from app.dialects.writing.extras import check_extras
+from app.errors import RequestError
+from app.requests import (
+    Linger,
+    Natural,
+    Penalty,
+    TranslatedRequest,
+    UserMessage,
+    parse_body,
+    parse_fields,
+)
+
+NAME: Final = "openai_completions"
+
+MAX_ECHO: Final = 10 * 1024
+"""Bytes of a prompt that is said again: it is kept with the stream."""
+
+
+class _StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool | None = None
+
+
+class _Body(msgspec.Struct, frozen=True):
+    prompt: str | list[Any] | None = None
+    model: str | None = None
+    best_of: Annotated[int, Meta(ge=1, le=128)] | None = None
+    echo: bool | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, float] | None = None
+    logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    max_tokens: Annotated[int, Meta(ge=0)] | None = None
+    n: Annotated[int, Meta(ge=1, le=128)] | None = None
+    presence_penalty: Penalty | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    suffix: str | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    user: str | None = None
+    provider_options: dict[str, Any] | None = None
+    on_disconnect: Literal["continue", "cancel"] | Linger | None = None
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+
+def parse_request(data: bytes) -> Asked:
+    """Read a request.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
+    body = parse_body(data, _decoder, example='{"model": "demo", "prompt": "Hi"}')
+    prompt = _prompt(body.prompt)
+    _refuse(body)
+    given = {name: value for name, value in parse_fields(data).items() if value is not None}
+    extras = {name: given[name] for name in given.keys() - set(_Body.__struct_fields__)}
+    check_extras(extras)
+    if body.logit_bias is not None:
+        extras["logit_bias"] = body.logit_bias
+    limit: Natural | None = body.max_tokens or None
+    chat = TranslatedRequest(
+        [UserMessage(prompt)],
+        model=body.model,
+        stream=body.stream is True,
+        max_tokens=limit,
+        n=body.n,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        frequency_penalty=body.frequency_penalty,
+        presence_penalty=body.presence_penalty,
+        seed=body.seed,
+        stop=body.stop or None,
+        logprobs=None if body.logprobs is None else True,
+        top_logprobs=body.logprobs or None,
+        user=body.user,
+        provider_options=body.provider_options,
+        on_disconnect=body.on_disconnect,
+        extras=extras or None,
+    )
+    options = body.stream_options
+    labels = {USAGE: "1"} if options is not None and options.include_usage else {}
+    if body.echo and prompt:
+        labels[ECHO] = prompt
+    return Asked(chat, labels)
+
+
+def _prompt(prompt: str | list[Any] | None) -> str:
+    match prompt:
+        case str():
+            return prompt
+        case [str() as one]:
+            return one
+        case [str(), *_]:
+            reason = f"it has {len(prompt)} texts; send one in a request"
+        case [int() | list(), *_]:
+            reason = (
+                "tokens are not taken, since only the model's own tokenizer reads them; send text"
+            )
+        case _:
+            reason = "send a text"
+    raise RequestError("invalid_request", f"prompt: {reason}")
+
+
+def _refuse(body: _Body) -> None:
+    """Refuse what a chat has no way to do."""
+    if body.suffix:
+        raise RequestError(
+            "invalid_request", "suffix: it is not taken; chat models only go on from the prompt"
+        )
+    if body.max_tokens == 0:
+        raise RequestError(
+            "invalid_request", "max_tokens: send 1 or more; the tokens of a prompt are not scored"
+        )
+    if body.best_of is not None and body.best_of > (body.n or 1):
+        raise RequestError(
+            "invalid_request",
+            f"best_of: {body.best_of} is more than n, {body.n or 1}; all answers are given",
+        )
+    prompt = body.prompt if isinstance(body.prompt, str) else "".join(body.prompt or ())
+    if body.echo and len(prompt.encode()) > MAX_ECHO:
+        raise RequestError(
+            "invalid_request", f"echo: a prompt of at most {MAX_ECHO} bytes is said again"
+        )

@@ -1,0 +1,49 @@
+"""A whole answer as one Completions object: the sum of its stream's chunks."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from app.dialects.answering.end_errors import parse_end
+from app.dialects.openai_chat.client.deltas import render_usage
+from app.dialects.openai_completions.client.deltas import Piece, Pieces
+from app.dialects.openai_completions.client.renderer import OBJECT
+from app.events import Event, StreamEnd
+
+
+def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
+    """Give the answer; every choice has a finish reason.
+
+    Raises:
+        RelayError: it did not complete.
+    """
+    pieces = Pieces(stream)
+    choices: dict[int, list[Piece]] = {}
+    usage = None
+    for event in events:
+        for piece in pieces.feed(event):
+            choices.setdefault(piece.choice, []).append(piece)
+        if isinstance(event, StreamEnd):
+            if (failed := parse_end(event)) is not None:
+                raise failed
+            usage = event.usage
+    result = {
+        "id": pieces.id,
+        "object": OBJECT,
+        "created": pieces.created,
+        "model": pieces.model,
+        "choices": [_sum(index, said) for index, said in sorted(choices.items())],
+    }
+    return result if usage is None else {**result, "usage": render_usage(usage)}
+
+
+def _sum(index: int, pieces: list[Piece]) -> dict[str, Any]:
+    logprobs: dict[str, list[Any]] = {}
+    for piece in pieces:
+        for name, rows in (piece.logprobs or {}).items():
+            logprobs.setdefault(name, []).extend(rows)
+    return {
+        "text": "".join([piece.text for piece in pieces]),
+        "index": index,
+        "logprobs": logprobs or None,
+        "finish_reason": pieces[-1].finish_reason,
+    }

@@ -1,0 +1,433 @@
+"""An answer in the words of Responses: events to output items, and the events about them.
+
+A part of a message is done when the next one begins, since sources may still come. A call
+is done when something else follows it: the end of a stream that was cut closes its calls
+too, and clients run a call that is done.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from app.dialects.answering.call_ids import show_call
+from app.dialects.answering.packed_proofs import UNPROVED, Proof, pack
+from app.dialects.answering.public_ids import public_token
+from app.dialects.openai_responses.client.free_text import FreeText
+from app.dialects.openai_responses.client.tool_calls import (
+    ITEMS,
+    Called,
+    begin_call,
+    read_arguments,
+)
+from app.dialects.openai_responses.upstream.items import (
+    COMPACTION,
+    CUSTOM,
+    ENCRYPTED,
+    ITEM,
+    NAMESPACE,
+    PHASE,
+    REASONING,
+)
+from app.dialects.reading.json_values import mappings, string
+from app.dialects.writing.conversation import parse_object
+from app.events import (
+    Event,
+    LogProbs,
+    Media,
+    Opaque,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalStart,
+    Source,
+    TextDelta,
+    TextStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+
+ItemStatus = Literal["completed", "incomplete"]
+Told = tuple[str, dict[str, Any]]
+"""The type of an event, and its fields."""
+
+
+@dataclass(slots=True)
+class _Item:
+    """An item that is not done, and where it stands."""
+
+    place: dict[str, Any]
+    item: dict[str, Any]
+    pieces: list[str] = field(default_factory=list)
+    """Of the text, refusal, summary or arguments that is being written."""
+    block: int | None = None
+    writing: bool = False
+    """Whether a summary is open."""
+    called: Called | None = None
+    """What the client knows the tool as that is called, if it is no plain function."""
+    text: FreeText | None = None
+    """Reads what a tool is given that takes any text, where its call is one of a function."""
+
+
+class Output:
+    """Takes the events of choice 0 of one stream; `items` is the output so far."""
+
+    def __init__(self, stream: str) -> None:
+        self.items: list[dict[str, Any]] = []
+        self.called: Mapping[str, Called] = {}
+        """The client's tools that are no plain functions, by the names of their calls."""
+        self._stream = stream
+        self._token = item_token(stream)
+        self._message: _Item | None = None
+        self._reasoning: _Item | None = None
+        self._calls: dict[int, _Item] = {}
+        """By block; those that are done are taken out, but for their ids."""
+        self._ended: list[int] = []
+        """The blocks of the calls that have ended and are not done."""
+        self._call_ids: dict[int, str] = {}
+
+    def feed(self, event: Event) -> Iterable[Told]:
+        """Give what an event adds."""
+        if getattr(event, "choice", 0) != 0:
+            return ()
+        match event:
+            case TextDelta() | RefusalDelta() if self._message is not None:
+                kind = "output_text" if isinstance(event, TextDelta) else "refusal"
+                return (self._piece(self._message, kind, event.text),)
+            case ToolCallDelta():
+                return self._argue(event)
+            case ReasoningDelta() if self._reasoning is not None:
+                return self._think(self._reasoning, event.text)
+            case TextStart() | RefusalStart():
+                return self._start_part(event)
+            case ReasoningStart():
+                return self._start_reasoning()
+            case ReasoningEnd() if self._reasoning is not None:
+                return self._end_reasoning(self._reasoning, event)
+            case ToolCallStart():
+                return self._start_call(event)
+            case ToolCallEnd():
+                return self._end_call(event)
+            case Source() if self._message is not None:
+                return self._cite(self._message, event)
+            case LogProbs() if self._message is not None:
+                part = self._message.item["content"][-1]
+                if part["type"] == "output_text":
+                    part["logprobs"] += _tokens(event.content, tops=True)
+            case Opaque():
+                return self._opaque(event)
+            case Media(data=str()) if event.media_type.startswith("image/"):
+                return self._image(event)
+        return ()
+
+    def finish(self, status: ItemStatus) -> Iterator[Told]:
+        """End what is open, in an answer that came to an end."""
+        yield from self._close_text(status)
+        yield from self._close_calls(status, all=True)
+
+    def abandon(self) -> None:
+        """Leave what is open as it is, in an answer that was cut."""
+        self.write_down()
+        for item in self._open():
+            item.item["status"] = "incomplete"
+
+    def write_down(self) -> None:
+        """Bring `items` up to date in an answer that goes on."""
+        for item in self._open():
+            self._write_down(item)
+
+    def _open(self) -> list[_Item]:
+        found = (self._message, self._reasoning, *self._calls.values())
+        return [item for item in found if item is not None]
+
+    def _begin(self, kind: str, letters: str, **fields: Any) -> tuple[_Item, Told]:
+        index = len(self.items)
+        item = {"id": f"{letters}_{self._token}_{index}", "type": kind, **fields}
+        self.items.append(item)
+        begun = _Item({"item_id": item["id"], "output_index": index}, item)
+        return begun, ("response.output_item.added", {"output_index": index, "item": _copy(item)})
+
+    def _done(self, at: _Item, status: ItemStatus | None = None) -> Told:
+        if status is not None:
+            at.item["status"] = status
+        index = at.place["output_index"]
+        return "response.output_item.done", {"output_index": index, "item": _copy(at.item)}
+
+    def _write_down(self, at: _Item) -> None:
+        """Put what was written so far into its item."""
+        text = "".join(at.pieces)
+        match at.item:
+            case {"call_id": _}:
+                at.item |= read_arguments(at.called.form if at.called else "function", text)
+            case {"type": "message", "content": [*_, part]}:
+                part["text" if part["type"] == "output_text" else "refusal"] = text
+            case {"type": "reasoning", "summary": [*_, part]} if at.writing:
+                part["text"] = text
+
+    def _piece(self, at: _Item, kind: str, text: str) -> Told:
+        at.pieces.append(text)
+        fields = {**at.place, "content_index": len(at.item["content"]) - 1, "delta": text}
+        if kind == "output_text":
+            fields["logprobs"] = []
+        return f"response.{kind}.delta", fields
+
+    def _start_part(self, event: TextStart | RefusalStart) -> Iterator[Told]:
+        yield from self._close_calls("completed")
+        yield from self._close_reasoning("completed")
+        if self._message is None:
+            fields = {"status": "in_progress", "role": "assistant", "content": []}
+            self._message, told = self._begin("message", "msg", **fields)
+            yield told
+        else:
+            yield from self._close_part(self._message)
+        message = self._message
+        part: dict[str, Any] = {"type": "refusal", "refusal": ""}
+        if isinstance(event, TextStart):
+            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        message.item["content"].append(part)
+        message.block, message.pieces = event.block, []
+        place = {**message.place, "content_index": len(message.item["content"]) - 1}
+        yield "response.content_part.added", {**place, "part": _copy(part)}
+
+    def _close_part(self, message: _Item) -> Iterator[Told]:
+        self._write_down(message)
+        part = message.item["content"][-1]
+        place = {**message.place, "content_index": len(message.item["content"]) - 1}
+        if part["type"] == "output_text":
+            said = {"text": part["text"], "logprobs": part["logprobs"]}
+            yield "response.output_text.done", {**place, **said}
+        else:
+            yield "response.refusal.done", {**place, "refusal": part["refusal"]}
+        yield "response.content_part.done", {**place, "part": _copy(part)}
+
+    def _cite(self, message: _Item, source: Source) -> Iterable[Told]:
+        part = message.item["content"][-1]
+        if part["type"] != "output_text":
+            return
+        here = source.block == message.block and source.start is not None
+        start, end = (source.start or 0, source.end or 0) if here else (0, 0)
+        if source.url is not None:
+            annotation: dict[str, Any] = {
+                "type": "url_citation",
+                "url": source.url,
+                "title": source.title or "",
+                "start_index": start,
+                "end_index": end,
+            }
+        else:
+            name = source.document or ""
+            annotation = {"type": "file_citation", "file_id": name, "index": end}
+            annotation["filename"] = source.title or name
+        part["annotations"].append(annotation)
+        yield (
+            "response.output_text.annotation.added",
+            {
+                **message.place,
+                "content_index": len(message.item["content"]) - 1,
+                "annotation_index": len(part["annotations"]) - 1,
+                "annotation": annotation,
+            },
+        )
+
+    def _start_reasoning(self) -> Iterator[Told]:
+        yield from self._close_calls("completed")
+        yield from self._close_message("completed")
+        if self._reasoning is None:
+            fields: dict[str, Any] = {"status": "in_progress", "summary": []}
+            self._reasoning, told = self._begin("reasoning", "rs", **fields)
+            yield told
+
+    def _think(self, reasoning: _Item, text: str) -> Iterator[Told]:
+        summary = reasoning.item["summary"]
+        if not reasoning.writing:
+            summary.append({"type": "summary_text", "text": ""})
+            reasoning.writing, reasoning.pieces = True, []
+            part = {"summary_index": len(summary) - 1, "part": _copy(summary[-1])}
+            yield "response.reasoning_summary_part.added", {**reasoning.place, **part}
+        reasoning.pieces.append(text)
+        piece = {"summary_index": len(summary) - 1, "delta": text}
+        yield "response.reasoning_summary_text.delta", {**reasoning.place, **piece}
+
+    def _end_summary(self, reasoning: _Item) -> Iterator[Told]:
+        if not reasoning.writing:
+            return
+        self._write_down(reasoning)
+        reasoning.writing = False
+        part = reasoning.item["summary"][-1]
+        place = {**reasoning.place, "summary_index": len(reasoning.item["summary"]) - 1}
+        yield "response.reasoning_summary_text.done", {**place, "text": part["text"]}
+        yield "response.reasoning_summary_part.done", {**place, "part": _copy(part)}
+
+    def _end_reasoning(self, reasoning: _Item, event: ReasoningEnd) -> Iterator[Told]:
+        """End a block; what proves it ends its item too."""
+        yield from self._end_summary(reasoning)
+        if not (event.signature or event.encrypted):
+            return
+        encrypted = event.encrypted
+        if event.signature or event.format != ENCRYPTED or encrypted is None:
+            encrypted = pack(Proof(event.format, event.signature, event.encrypted))
+        reasoning.item["encrypted_content"] = encrypted
+        yield from self._close_reasoning("completed")
+
+    def _start_call(self, event: ToolCallStart) -> Iterator[Told]:
+        yield from self._close_calls("completed")
+        yield from self._close_text("completed")
+        call_id = self._call_ids[event.block] = show_call(self._stream, event.id)
+        called = self.called.get(event.name)
+        fields = begin_call(called or Called(), id=call_id, name=event.name)
+        call, told = self._begin(*ITEMS[called.form if called else "function"], **fields)
+        call.called = called
+        if called is not None and called.form == "custom":
+            call.text = FreeText()
+        self._calls[event.block] = call
+        yield told
+
+    def _argue(self, event: ToolCallDelta) -> Iterator[Told]:
+        yield from self._close_calls("completed")
+        yield from self._write_call(self._calls[event.block], event.arguments)
+
+    def _write_call(self, call: _Item, piece: str) -> Iterator[Told]:
+        if call.called is None or call.called.form == "function":
+            call.pieces.append(piece)
+            yield "response.function_call_arguments.delta", {**call.place, "delta": piece}
+        elif call.called.form == "custom":
+            text = piece if call.text is None else call.text.feed(piece)
+            yield from self._write_input(call, text)
+        else:
+            call.pieces.append(piece)  # the format tells of it whole
+
+    def _write_input(self, call: _Item, text: str) -> Iterator[Told]:
+        if text:
+            call.pieces.append(text)
+            yield "response.custom_tool_call_input.delta", {**call.place, "delta": text}
+
+    def _end_call(self, event: ToolCallEnd) -> Iterator[Told]:
+        call = self._calls[event.block]
+        if call.text is not None:
+            if not call.text.fed:
+                yield from self._write_input(call, call.text.feed(event.arguments))
+            yield from self._write_input(call, call.text.close())
+        elif not call.pieces and event.arguments:
+            free = call.called is not None and call.called.form == "custom"
+            if not (free and event.arguments == "{}"):  # which stands for none
+                yield from self._write_call(call, event.arguments)
+        self._ended.append(event.block)
+
+    def _opaque(self, event: Opaque) -> Iterable[Told]:
+        match event.format:
+            case name if name == PHASE:
+                if self._message is not None:
+                    self._message.item["phase"] = event.data
+                return
+            case name if name in (CUSTOM, NAMESPACE) and event.block in self._calls:
+                if self._describe_call(self._calls[event.block], event):
+                    return
+                item, told = self._begin_proof(event)
+            case name if name == ITEM and (given := parse_object(event.data)) is not None:
+                # What the provider asks of the client, which speaks its words.
+                yield from self._close_calls("completed")
+                yield from self._close_text("completed")
+                item, told = self._begin_given(given)
+            case name if name == COMPACTION:
+                item, told = self._begin("compaction", "cmp", encrypted_content=event.data)
+            case name if name in (REASONING, ENCRYPTED):
+                item, told = self._begin(
+                    "reasoning", "rs", summary=[], encrypted_content=event.data
+                )
+            case _:
+                item, told = self._begin_proof(event)
+        yield told
+        yield self._done(item)
+
+    def _begin_proof(self, event: Opaque) -> tuple[_Item, Told]:
+        call = None if event.block is None else self._call_ids.get(event.block)
+        data = pack(Proof(event.format, data=event.data, call=call))
+        return self._begin("reasoning", "rs", summary=[], encrypted_content=data)
+
+    def _begin_given(self, given: dict[str, Any]) -> tuple[_Item, Told]:
+        index = len(self.items)
+        self.items.append(given)
+        begun = _Item({"item_id": string(given.get("id")), "output_index": index}, given)
+        return begun, ("response.output_item.added", {"output_index": index, "item": _copy(given)})
+
+    def _describe_call(self, call: _Item, event: Opaque) -> bool:
+        """Take what a provider that speaks Responses says of a call; tell whether it was said."""
+        if event.format == NAMESPACE:
+            call.item["namespace"] = event.data
+        elif call.called is None or call.called.form != "custom":
+            return False
+        else:
+            call.text = None  # it is not wrapped into JSON
+        return True
+
+    def _image(self, event: Media) -> Iterator[Told]:
+        yield from self._close_calls("completed")
+        yield from self._close_text("completed")
+        kind = event.media_type.removeprefix("image/").removesuffix("+xml")
+        item, told = self._begin("image_generation_call", "ig", status="in_progress", result=None)
+        yield told
+        item.item |= {"result": event.data, "output_format": kind}
+        yield self._done(item, "completed")
+
+    def _close_text(self, status: ItemStatus) -> Iterator[Told]:
+        yield from self._close_message(status)
+        yield from self._close_reasoning(status)
+
+    def _close_message(self, status: ItemStatus) -> Iterator[Told]:
+        message, self._message = self._message, None
+        if message is not None:
+            yield from self._close_part(message)
+            yield self._done(message, status)
+
+    def _close_reasoning(self, status: ItemStatus) -> Iterator[Told]:
+        reasoning, self._reasoning = self._reasoning, None
+        if reasoning is not None:
+            yield from self._end_summary(reasoning)
+            if status == "completed":
+                reasoning.item.setdefault("encrypted_content", pack(UNPROVED))
+            yield self._done(reasoning, status)
+
+    def _close_calls(self, status: ItemStatus, *, all: bool = False) -> Iterator[Told]:
+        """Tell that calls are done: those that have ended, or all."""
+        blocks = sorted(self._calls if all else self._ended)
+        self._ended = []
+        for block in blocks:
+            call = self._calls.pop(block)
+            self._write_down(call)
+            if status == "completed" and call.item["type"] == "function_call":
+                arguments = {"name": call.item["name"], "arguments": call.item["arguments"]}
+                yield "response.function_call_arguments.done", {**call.place, **arguments}
+            elif status == "completed" and call.item["type"] == "custom_tool_call":
+                given = {"input": call.item["input"]}
+                yield "response.custom_tool_call_input.done", {**call.place, **given}
+            yield self._done(call, status)
+
+
+def item_token(stream: str) -> str:
+    """Return what the ids of all items of a stream have in common."""
+    return public_token(stream, "openai_responses.items")
+
+
+def _copy(item: dict[str, Any]) -> dict[str, Any]:
+    """Copy an item as deep as it changes."""
+    return {
+        key: [_copy(one) if isinstance(one, dict) else one for one in value]
+        if isinstance(value, list)
+        else value
+        for key, value in item.items()
+    }
+
+
+def _tokens(content: object, *, tops: bool = False) -> list[dict[str, Any]]:
+    """Give the tokens that have what the format asks for, with `tops` those in their stead too."""
+    return [
+        {
+            "token": row["token"],
+            "logprob": row["logprob"],
+            "bytes": row.get("bytes") or list(row["token"].encode()),
+            "top_logprobs": _tokens(row.get("top_logprobs")) if tops else [],
+        }
+        for row in mappings(content)
+        if isinstance(row.get("token"), str) and isinstance(row.get("logprob"), int | float)
+    ]

@@ -1,0 +1,59 @@
+"""The events of a Responses stream, numbered from 0: one less than the number of the frame.
+
+An answer that did not complete has the event `error` before its last one, as OpenAI's own has:
+the official clients raise at nothing else, and frameworks on top of them would take the
+text so far for all of it.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from app.dialects.client_format import Frame
+from app.dialects.openai_responses.client.result import Response, render_error_event, settle
+from app.events import Event, StreamEnd, StreamStart, StreamTarget
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Renderer:
+    """See `front.Renderer`."""
+
+    def __init__(self, stream: str) -> None:
+        self._response = Response(stream)
+        self._count = 0
+
+    def feed(self, event: Event) -> Iterable[Frame]:
+        """Give the frames that the next event makes."""
+        response = self._response
+        match event:
+            case StreamStart():
+                response.feed(event)
+                yield self._state("created")
+                yield self._state(response.status)
+            case StreamTarget():
+                was = response.status
+                response.feed(event)
+                if was == "queued":
+                    yield self._state("in_progress")
+            case StreamEnd():
+                response.feed(event)
+                for kind, fields in settle(response):
+                    yield self._frame(kind, fields)
+                if (error := render_error_event(event)) is not None:
+                    yield self._frame("error", error)
+                # There is no event of its own for a response that someone stopped.
+                cancelled = response.status == "cancelled"
+                yield self._state("incomplete" if cancelled else response.status)
+            case _:
+                for kind, fields in response.output.feed(event):
+                    yield self._frame(kind, fields)
+
+    def _state(self, name: str) -> Frame:
+        return self._frame(f"response.{name}", {"response": self._response.render()})
+
+    def _frame(self, kind: str, fields: dict[str, Any]) -> Frame:
+        data = _encode({"type": kind, "sequence_number": self._count, **fields})
+        self._count += 1
+        return Frame(data, kind)

@@ -1,0 +1,354 @@
+"""A Responses request of a client, as the one form there is.
+
+An upstream that speaks Responses is sent it as it came. For all others there is the chat
+request, and beside it the list of what that does not say. Fields that are known have to have
+their types. The items of the conversation are in `turns`, the tools in `offered`.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
+from app.dialects.client_format import Asked
+from app.dialects.openai_responses.client.messages import Conversation
+from app.dialects.openai_responses.client.result import BACKGROUND, ECHO
+from app.dialects.openai_responses.client.tool_calls import Called
+from app.dialects.openai_responses.client.tools import Offered
+from app.dialects.openai_responses.upstream.passthrough import NAME
+from app.dialects.reading.json_values import mappings, string
+from app.errors import RequestError
+from app.requests import (
+    JsonObjectFormat,
+    JsonSchema,
+    JsonSchemaFormat,
+    Linger,
+    Message,
+    Natural,
+    Original,
+    SystemMessage,
+    ToolChoice,
+    ToolChoiceFunction,
+    TranslatedRequest,
+    UserMessage,
+    parse_body,
+    parse_fields,
+)
+
+_LOGPROBS: Final = "message.output_text.logprobs"
+
+REFUSED: Final = {
+    # It is resolved before, where a response can go on from another one.
+    "previous_response_id": "send the items of all turns as input here",
+    "conversation": "the relay keeps none; send previous_response_id, or the items of all turns",
+    "prompt": "the relay keeps no prompts; send it as instructions and input",
+}
+"""The fields that are known and not taken, and why."""
+
+_RELAYS_OWN: Final = (
+    *("model", "stream", "background", "provider_options", "on_disconnect", *REFUSED),
+)
+"""What is for the relay, and not for an upstream."""
+
+_TRANSLATED: Final = frozenset(
+    (
+        *("input", "instructions", "max_output_tokens", "temperature", "top_p", "top_logprobs"),
+        *("tools", "tool_choice", "parallel_tool_calls", "text", "reasoning", "metadata", "user"),
+        *("safety_identifier", "include", "stream_options", "service_tier", "store", "truncation"),
+        *("max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
+        "moderation",
+    )
+)
+"""The fields that the chat request says too, or that are of no account there."""
+
+_KNOWN: Final = _TRANSLATED | frozenset(_RELAYS_OWN)
+
+_MAX_LISTED: Final = 20
+_MAX_NAME: Final = 60
+"""Fields that a notice names, and characters of each."""
+
+_LISTS: Final = ("content", "output", "summary")
+"""Where the parts of an item are."""
+
+ECHOED: Final = (
+    *("max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls"),
+    *("prompt_cache_key", "safety_identifier", "store", "temperature", "top_logprobs", "top_p"),
+    *("truncation", "user"),
+)
+"""The fields that the response says again. Not the instructions and the tools: readers of a
+stream need not be those who asked."""
+
+
+MAX_ECHO: Final = 10 * 1024
+"""Bytes of them that are kept with the stream: the most metadata that OpenAI takes, and some."""
+
+
+class SchemaFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_schema"):
+    name: str
+    schema: dict[str, Any]
+    description: str | None = None
+    strict: bool | None = None
+
+
+class PlainFormat(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    pass
+
+
+class JsonFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_object"):
+    pass
+
+
+class Text(msgspec.Struct, frozen=True):
+    format: PlainFormat | JsonFormat | SchemaFormat | None = None
+    verbosity: str | None = None
+
+
+class Reasoning(msgspec.Struct, frozen=True):
+    effort: str | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What `POST /v1/responses` takes."""
+
+    input: str | Annotated[list[dict[str, Any]], Meta(max_length=MAX_MESSAGES)]
+    model: str | None = None
+    instructions: str | None = None
+    stream: bool | None = None
+    background: bool | None = None
+    max_output_tokens: Natural | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    tools: Annotated[list[dict[str, Any]], Meta(max_length=MAX_TOOLS)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    text: Text | None = None
+    reasoning: Reasoning | None = None
+    metadata: dict[str, str] | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    moderation: dict[str, Any] | None = None
+    service_tier: str | None = None
+    include: list[str] | None = None
+    max_tool_calls: Natural | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    store: bool | None = None
+    truncation: str | None = None
+    previous_response_id: Any = None
+    conversation: Any = None
+    prompt: Any = None
+    provider_options: dict[str, Any] | None = None
+    on_disconnect: Literal["continue", "cancel"] | Linger | None = None
+
+
+_decoder = msgspec.json.Decoder(Request)
+
+
+def parse_request(body: bytes) -> Asked:
+    """Read a request.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
+    request = parse_body(body, _decoder, example='{"model": "demo", "input": "Hi"}')
+    for name, reason in REFUSED.items():
+        if getattr(request, name) is not None:
+            raise RequestError("invalid_request", f"{name}: it is not taken; {reason}")
+    logprobs = bool(request.top_logprobs) or _LOGPROBS in (request.include or ())
+    offered = Offered(request.tools or [])
+    conversation = Conversation(offered)
+    messages = _parse_messages(request, conversation)
+    choosing = _Choosing(offered)
+    choice = choosing.parse(request.tool_choice)
+    tools = choosing.tools
+    reasoning = request.reasoning or Reasoning()
+    given = {name: value for name, value in parse_fields(body).items() if value is not None}
+    if given.get("service_tier") in ("auto", "default"):
+        del given["service_tier"]
+    if not isinstance(request.input, str):
+        given["input"] = request.input  # once is enough
+    if isinstance(given.get("stream_options"), dict):
+        # There is no usage to be asked for here: it always comes.
+        options = given["stream_options"]
+        given["stream_options"] = {k: options[k] for k in ("include_obfuscation",) if k in options}
+    original = Original(
+        NAME,
+        {k: v for k, v in given.items() if k not in _RELAYS_OWN},
+        beyond=(*conversation.beyond, *choosing.beyond),
+        ignored=_list_ignored(request, given, [*conversation.ignored, *_list_hosted(offered)]),
+    )
+    chat = TranslatedRequest(
+        messages=messages,
+        model=request.model,
+        stream=request.stream is True,
+        max_completion_tokens=request.max_output_tokens,
+        temperature=request.temperature,
+        top_p=request.top_p,
+        logprobs=logprobs or None,
+        top_logprobs=request.top_logprobs,
+        tools=tools or None,
+        tool_choice=choice,
+        parallel_tool_calls=request.parallel_tool_calls if tools or not request.tools else None,
+        response_format=_parse_format(request.text),
+        reasoning_effort=reasoning.effort,
+        metadata=request.metadata,
+        user=request.user,
+        verbosity=request.text.verbosity if request.text else None,
+        reasoning_summary=_parse_summary(request),
+        service_tier=request.service_tier,
+        store=request.store,
+        truncation=request.truncation,
+        max_tool_calls=request.max_tool_calls,
+        prompt_cache_key=request.prompt_cache_key,
+        prompt_cache_retention=request.prompt_cache_retention,
+        safety_identifier=request.safety_identifier,
+        provider_options=request.provider_options,
+        extras=_list_extras(request) or None,
+        on_disconnect=_parse_leaving(request),
+        original=original,
+    )
+    labels = {ECHO: msgspec.json.encode(_echo(request)).decode(), **offered.label()}
+    return Asked(chat, labels | ({BACKGROUND: "1"} if request.background else {}))
+
+
+def _list_hosted(offered: Offered) -> list[str]:
+    return [f"tools.{kind}" for kind in dict.fromkeys(offered.hosted)][:_MAX_LISTED]
+
+
+def _list_ignored(request: Request, given: dict[str, Any], more: list[str]) -> tuple[str, ...]:
+    """List what others than OpenAI have no place for, though their answer is one to the request."""
+    fields = [name[:_MAX_NAME] for name in given if name not in _KNOWN]
+    if request.reasoning is not None:
+        extra = sorted(given["reasoning"].keys() - {"effort", "summary", "generate_summary"})
+        fields += [f"reasoning.{name}"[:_MAX_NAME] for name in extra if given["reasoning"][name]]
+    return (*fields[:_MAX_LISTED], *more)
+
+
+def _parse_leaving(request: Request) -> Literal["continue", "cancel"] | float | None:
+    if request.on_disconnect is None and request.background:
+        return "continue"
+    return request.on_disconnect
+
+
+def _parse_messages(request: Request, conversation: Conversation) -> list[Message]:
+    head: list[Message] = [SystemMessage(request.instructions)] if request.instructions else []
+    if isinstance(request.input, str):
+        return [*head, UserMessage(request.input)]
+    if not request.input:
+        raise RequestError("invalid_request", "input: it is empty; send a text or items")
+    lists = (item.get(name) for item in request.input for name in _LISTS)
+    check_parts(lists, place="input")
+    for number, item in enumerate(request.input):
+        conversation.take(item, place=f"input[{number}]")
+    messages = [*head, *conversation.end()]
+    if not messages:
+        raise RequestError("invalid_request", "input: nothing is said in it")
+    return messages
+
+
+class _Choosing:
+    """Which of the tools may be called, and whether one has to be."""
+
+    def __init__(self, offered: Offered) -> None:
+        self.tools = list(offered.tools.values())
+        self.beyond: list[str] = []
+        self._offered = offered
+
+    def parse(self, choice: Any) -> Literal["none", "auto", "required"] | ToolChoice | None:
+        """Read `tool_choice`; `tools` are then those that may be called."""
+        if choice is None or isinstance(choice, str):
+            if not self.tools and self._offered.hosted:
+                if choice == "required":
+                    self.beyond.append("tool_choice: a call of a tool that OpenAI runs")
+                return None
+            return choice  # type: ignore[return-value]  # one of the three
+        if choice.get("type") == "allowed_tools":
+            return self._allow(choice)
+        name = self._find(choice)
+        if name is None:
+            self.beyond.append(f"tool_choice: {string(choice.get('type'))[:_MAX_NAME]!r}")
+            return None
+        return ToolChoice(ToolChoiceFunction(name))
+
+    def _allow(self, choice: dict[str, Any]) -> Literal["none", "auto", "required"] | None:
+        allowed = {self._find(tool) for tool in mappings(choice.get("tools"))}
+        self.tools = [tool for tool in self.tools if tool.function.name in allowed]
+        if choice.get("mode") != "required":
+            return "auto" if self.tools else None
+        if not self.tools:
+            self.beyond.append("tool_choice: a call of a tool that OpenAI runs")
+            return None
+        return "required"
+
+    def _find(self, tool: dict[str, Any]) -> str | None:
+        """Return what providers know a tool as; None if it is no function of the client's."""
+        name, space = string(tool.get("name")), tool.get("namespace")
+        match tool.get("type"):
+            case "function" | "custom" as form if name:
+                called = Called(form, name, space if isinstance(space, str) else None)
+            case "local_shell" | "tool_search" as form:
+                called = Called(form, form)
+            case _:
+                return None
+        return self._offered.names.tell(called)
+
+
+def _parse_format(
+    text: Text | None,
+) -> JsonObjectFormat | JsonSchemaFormat | None:
+    form = text.format if text else None
+    if isinstance(form, SchemaFormat):
+        schema = JsonSchema(form.name, form.schema, form.description, form.strict)
+        return JsonSchemaFormat(schema)
+    return JsonObjectFormat() if isinstance(form, JsonFormat) else None
+
+
+def _parse_summary(request: Request) -> str | None:
+    if request.reasoning is None:
+        return None
+    return request.reasoning.summary or request.reasoning.generate_summary
+
+
+def _list_extras(request: Request) -> dict[str, Any]:
+    """Return what not all providers know, which has the same name in Chat Completions."""
+    names = ("moderation", "prompt_cache_options")
+    found = {name: getattr(request, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _echo(request: Request) -> dict[str, Any]:
+    """Give the fields that the response says again, without the largest if they are too many.
+
+    What is left out is told as if it had not been said, which every client understands.
+    """
+    fields = {name: getattr(request, name) for name in ECHOED}
+    found = {name: value for name, value in fields.items() if value is not None}
+    if request.tool_choice is not None:
+        found["tool_choice"] = msgspec.to_builtins(request.tool_choice)
+    reasoning = request.reasoning
+    if reasoning is not None and (reasoning.effort or reasoning.summary):
+        found["reasoning"] = {"effort": reasoning.effort, "summary": reasoning.summary}
+    if request.text is not None:
+        found["text"] = _echo_text(request.text)
+    sizes = {name: len(msgspec.json.encode(value)) for name, value in found.items()}
+    left = sum(sizes.values())
+    for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        if left <= MAX_ECHO:
+            break
+        left -= sizes[name]
+        del found[name]
+    return found
+
+
+def _echo_text(text: Text) -> dict[str, Any]:
+    """Give the format without the schema, which readers need not see either."""
+    form = text.format or PlainFormat()
+    said: dict[str, Any] = {"format": {**msgspec.to_builtins(form)}}
+    if isinstance(form, SchemaFormat):
+        said["format"] |= {"schema": {}, "description": None, "strict": form.strict}
+    return said | ({"verbosity": text.verbosity} if text.verbosity else {})

@@ -1,0 +1,216 @@
+"""A stream as a response object: at any time of it, and whole."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from app.dialects.answering.end_errors import parse_end
+from app.dialects.answering.public_ids import public_token
+from app.dialects.openai_responses.client.output_items import Output
+from app.dialects.openai_responses.client.tool_calls import parse_label
+from app.errors import CODES
+from app.events import (
+    ErrorInfo,
+    Event,
+    FinishReason,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TokenCounts,
+)
+
+ECHO: Final = "response"
+"""The label with the fields that the response says again, as JSON."""
+BACKGROUND: Final = "background"
+"""The label of a stream that its client did not wait for."""
+
+_RESPONSE_ID: Final = re.compile(r"resp_[\w-]{22}", re.ASCII)
+
+Status = Literal["queued", "in_progress", "completed", "incomplete", "cancelled", "failed"]
+
+UNSAID: Final[dict[str, Any]] = {
+    "completed_at": None,  # no event tells it
+    "frequency_penalty": 0.0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": True,  # for the retention
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+}
+"""What a response says of a request that does not: OpenAI's defaults, which its clients require."""
+
+_INCOMPLETE: Final[dict[FinishReason, str]] = {
+    "length": "max_output_tokens",
+    "pause": "max_output_tokens",
+    "content_filter": "content_filter",
+    "refusal": "content_filter",
+}
+"""The finish reasons of an answer that is not all of one, in the words of the format."""
+
+
+class Response:
+    """What is known of a stream: `feed` it all events but the pieces of the answer."""
+
+    def __init__(self, stream: str) -> None:
+        self.output = Output(stream)
+        self.background = False
+        self._id = response_id(stream)
+        self._created = 0
+        self._model = ""
+        self._echo: dict[str, Any] = {}
+        self._status: Status = "queued"
+        self._end: StreamEnd | None = None
+
+    @property
+    def status(self) -> Status:
+        return self._status
+
+    def feed(self, event: Event) -> None:
+        """Take an event that says how far the stream is."""
+        match event:
+            case StreamStart():
+                labels = event.labels or {}
+                self._created, self._model = event.created, event.model
+                self._echo = msgspec.json.decode(labels.get(ECHO, "{}"))
+                self.output.called = parse_label(labels)
+                self.background = BACKGROUND in labels
+                self._status = "queued" if self.background else "in_progress"
+            case StreamTarget():
+                self._model, self._status = event.model, "in_progress"
+            case StreamEnd():
+                self._end, self._status = event, _status(event)
+
+    def render(self) -> dict[str, Any]:
+        """Give the response object as it is now."""
+        end = self._end
+        reason = (
+            _INCOMPLETE.get(end.finish_reason) if end and self._status == "incomplete" else None
+        )
+        return {
+            "id": self._id,
+            "object": "response",
+            "created_at": self._created,
+            "status": self._status,
+            "background": self.background,
+            "error": _error(end.error) if end and end.error else None,
+            "incomplete_details": {"reason": reason} if reason else None,
+            "model": self._model,
+            "output": self.output.items,
+            "usage": self._usage(),
+            **UNSAID,
+            **self._echo,
+        }
+
+    def _usage(self) -> dict[str, Any] | None:
+        """Return the counts; zeros where an answer has none, since clients require them then."""
+        end = self._end
+        if end is None or (end.usage is None and self._status in ("failed", "cancelled")):
+            return None
+        return _usage(end.usage or TokenCounts())
+
+
+def response_id(stream: str) -> str:
+    """Return the id of a stream as a response; it is not in the ids of its items."""
+    return f"resp_{public_token(stream, 'openai_responses')}"
+
+
+def name_of(response: str) -> str:
+    """Return the name under which the stream of a response is found."""
+    return f"response:{response}"
+
+
+def is_response_id(text: str) -> bool:
+    """Return whether a text looks like the id of a response."""
+    return _RESPONSE_ID.fullmatch(text) is not None
+
+
+def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
+    """Give the response object of a stream so far."""
+    response = Response(stream)
+    for event in events:
+        for _ in response.output.feed(event):
+            pass
+        response.feed(event)
+    settle(response)
+    return response.render()
+
+
+def settle(response: Response) -> list[tuple[str, dict[str, Any]]]:
+    """End what is open in a stream that has ended; give what that tells."""
+    match response.status:
+        case "queued" | "in_progress":
+            response.output.write_down()
+            return []
+        case "completed":
+            return [*response.output.finish("completed")]
+        case "incomplete" | "cancelled":
+            return [*response.output.finish("incomplete")]
+        case _:  # it failed
+            response.output.abandon()
+            return []
+
+
+def render_error_event(end: StreamEnd) -> dict[str, Any] | None:
+    """Return the fields of the event `error` of an answer that did not complete, else None.
+
+    OpenAI's schema has them flat, its streams have them in an object: some clients read the one,
+    some the other.
+    """
+    failed = parse_end(end)
+    if failed is None:
+        return None
+    error = {**_error(failed.info()), "param": None}
+    if _status(end) == "cancelled":
+        error["code"] = "cancelled"  # the codes of a response have no word for it
+    return {"code": error["code"], "message": error["message"], "param": None, "error": error}
+
+
+def _status(end: StreamEnd) -> Status:
+    if end.error is not None or end.status in ("failed", "interrupted"):
+        return "failed"
+    if end.status == "cancelled":
+        return "cancelled"
+    return "incomplete" if end.finish_reason in _INCOMPLETE else "completed"
+
+
+def _error(error: ErrorInfo) -> dict[str, Any]:
+    """Give the error; `code` is one of the few that the format has, `type` is ours."""
+    match CODES[error.code].status:
+        case 429:
+            code = "rate_limit_exceeded"
+        case status if status < 500:
+            code = "invalid_prompt"
+        case _:
+            code = "server_error"
+    return {"code": code, "message": error.message, "type": error.code}
+
+
+def _usage(counts: TokenCounts) -> dict[str, Any]:
+    """Give the counts; the format wants a number for what is not known too."""
+    given, made = counts.input_tokens or 0, counts.output_tokens or 0
+    return {
+        "input_tokens": given,
+        "input_tokens_details": {
+            "cached_tokens": counts.cached_input_tokens or 0,
+            "cache_write_tokens": counts.cache_write_tokens or 0,
+        },
+        "output_tokens": made,
+        "output_tokens_details": {"reasoning_tokens": counts.reasoning_tokens or 0},
+        "total_tokens": given + made if counts.total_tokens is None else counts.total_tokens,
+    }

@@ -1,0 +1,160 @@
+"""OpenAI Responses as an upstream speaks it: typed events about output items.
+
+The answer is whole only with `response.completed`, `.incomplete`, `.failed` or `.cancelled`,
+or an `error`; hosts that send `[DONE]` send it after one of them. Unknown events, keepalives
+among them, mean nothing, and what follows the end is ignored.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from app.dialects.openai_responses.upstream.items import Items
+from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.errors import parse_finish_error
+from app.dialects.reading.finish_reasons import parse_finish
+from app.dialects.reading.json_values import count, decode, mapping, mappings, short, string, words
+from app.events import TokenCounts
+from app.framing.sse import Message
+
+_ENDS: Final = ("completed", "incomplete", "failed", "cancelled")
+
+
+class Parser(Answer):
+    """See `Answer`."""
+
+    def __init__(self, *, upstream: str, choices: int = 1) -> None:
+        super().__init__(upstream=upstream, choices=choices)
+        items = self._items = Items(self._shape)
+        self._sound: int | None = None
+        self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
+            "response.output_text.delta": lambda e: items.delta(e, "text"),
+            "response.output_text.done": lambda e: items.whole(e, "text"),
+            "response.refusal.delta": lambda e: items.delta(e, "refusal"),
+            "response.refusal.done": lambda e: items.whole(e, "refusal"),
+            "response.reasoning_text.delta": lambda e: items.delta(e, "reasoning"),
+            "response.reasoning_text.done": lambda e: items.whole(e, "reasoning"),
+            "response.reasoning_summary_text.delta": lambda e: items.delta(e, "summary"),
+            "response.reasoning_summary_text.done": lambda e: items.whole(e, "summary"),
+            "response.output_text.annotation.added": items.annotation,
+            "response.content_part.done": items.part,
+            "response.function_call_arguments.delta": items.arguments,
+            "response.function_call_arguments.done": items.all_arguments,
+            "response.custom_tool_call_input.delta": items.arguments,
+            "response.custom_tool_call_input.done": items.all_arguments,
+            "response.code_interpreter_call_code.delta": items.code,
+            "response.mcp_call_arguments.delta": items.code,
+            "response.output_item.added": items.add,
+            "response.output_item.done": items.finish,
+            "response.audio.delta": self._audio,
+            "response.audio.transcript.delta": lambda e: items.delta(e, "text"),
+            "error": self._refuse,
+        }
+
+    def _message(self, message: Message) -> None:
+        data = message.data.strip()
+        if not data or data.startswith("[DONE]"):
+            return
+        try:
+            event = decode(data)
+        except ValueError:
+            event = None
+        if isinstance(event, dict):
+            self._event(event, name=message.event)
+        elif message.event == "error":
+            self._refuse(data)
+        elif message.event == "message" or message.event.startswith("response."):
+            self._garbage()
+
+    def _tail(self, tail: Message) -> None:
+        super()._tail(tail)
+        document = _decoded(tail.data)
+        if self._fed or self._shape.ended or not isinstance(document, dict):
+            return
+        # The whole body is one JSON document, such as {"detail": "..."}.
+        if document.keys().isdisjoint(("message", "detail", "msg")):
+            self._fail("upstream_invalid_response", "answered with JSON that is no response")
+        else:
+            self._refuse(document)
+
+    def _event(self, event: dict[str, Any], *, name: str) -> None:
+        kind = string(event.get("type")) or name
+        if handler := self._handlers.get(kind):
+            handler(event)
+            return
+        whole = event.get("object") == "response"
+        response = event if whole else mapping(event.get("response"))
+        end = kind.removeprefix("response.")
+        if end == "message" and not whole:
+            end = ""  # an event that does not say what it is ends nothing
+        if response or (end in _ENDS and end != kind):
+            self._response(response, end=end)
+        elif event.get("error") and kind == "message":
+            self._refuse(event)
+
+    def _response(self, response: dict[str, Any], *, end: str) -> None:
+        """Take a response as it is by now; it has ended if the event or its status says so."""
+        if self.model is None or self.upstream_id is None:
+            self.model = self.model or short(response.get("model"))
+            self.upstream_id = self.upstream_id or short(response.get("id"))
+        if usage := mapping(response.get("usage")):
+            self._shape.usage(parse_usage(usage))
+        for verdict in mappings(response.get("content_filters")):
+            prompt = verdict.get("source_type") == "prompt"
+            categories = mapping(verdict.get("content_filter_results"))
+            self._shape.content_filter(0, "prompt" if prompt else "completion", categories)
+        # "message" is a body that was no stream, "done" OpenRouter's and LM Studio's end.
+        status = string(response.get("status"))
+        if end in ("message", "done") or (end == "completed" and status in _ENDS):
+            end = status
+        details = mapping(response.get("incomplete_details"))
+        if end == "completed" and details.get("reason"):
+            end = "incomplete"
+        if end in _ENDS:
+            self._end(response, end)
+
+    def _end(self, response: dict[str, Any], end: str) -> None:
+        self._items.finish_all(response.get("output"))
+        if end == "failed":
+            if error := response.get("error"):
+                self._refuse({"error": error})
+            else:
+                self._end_with(parse_finish_error("failed", upstream=self._upstream))
+        elif end == "cancelled":
+            self._shape.finish(0, end, reason="cancelled")
+            self._shape.end("cancelled")
+        else:
+            details = mapping(response.get("incomplete_details"))
+            why = string(details.get("reason")) if end == "incomplete" else end
+            asked = self._items.asked
+            if asked:
+                told = f"the model asks for {', '.join(asked)}, which only the client can answer"
+                self._shape.notice("client_item", told)
+            waits = asked and end == "completed"
+            self._shape.finish(0, end, reason="tool_calls" if waits else parse_finish(why))
+            self._complete()
+
+    def _audio(self, event: dict[str, Any]) -> None:
+        """Take sound, which is 16 bit PCM."""
+        if data := words(event.get("delta")):
+            self._sound = self._shape.media(0, "audio/pcm", data=data, block=self._sound)
+
+
+def parse_usage(usage: dict[str, Any]) -> TokenCounts:
+    """Read a `usage` object; the details are parts of the totals."""
+    input_details = mapping(usage.get("input_tokens_details"))
+    output_details = mapping(usage.get("output_tokens_details"))
+    return TokenCounts(
+        input_tokens=count(usage.get("input_tokens")),
+        output_tokens=count(usage.get("output_tokens")),
+        total_tokens=count(usage.get("total_tokens")),
+        cached_input_tokens=count(input_details.get("cached_tokens")),
+        cache_write_tokens=count(input_details.get("cache_write_tokens")),
+        reasoning_tokens=count(output_details.get("reasoning_tokens")),
+    )
+
+
+def _decoded(data: str) -> Any:
+    try:
+        return decode(data)
+    except ValueError:
+        return None

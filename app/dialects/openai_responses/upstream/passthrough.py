@@ -1,0 +1,99 @@
+"""A client's own Responses request, as an upstream that speaks Responses is sent it.
+
+It goes on as it came, so that nothing of it is lost, but for what is the relay's: the ids of
+the items that it gave, which the provider would look for in vain, and the proofs of other
+providers' reasoning, which it would refuse.
+"""
+
+from typing import Any, Final
+
+from app.dialects.answering.packed_proofs import is_packed, unpack
+from app.dialects.openai_responses.upstream.items import ITEM
+from app.dialects.openai_responses.upstream.provider_tools import keep_clients_tools, keep_in_space
+from app.dialects.openai_responses.upstream.quirks import ENCRYPTED_REASONING, Quirks
+from app.dialects.reading.json_values import mapping, mappings, string
+from app.dialects.upstream_format import Passed
+from app.dialects.writing.conversation import parse_object
+from app.requests import Original
+
+NAME: Final = "openai_responses"
+
+_UNNAMED: Final = frozenset(
+    (
+        *("message", "function_call", "function_call_output", "reasoning", "compaction"),
+        *("custom_tool_call", "custom_tool_call_output", "tool_search_call", "tool_search_output"),
+    )
+)
+"""The items that need no id."""
+
+
+def pass_on(original: Original, *, quirks: Quirks | None = None) -> Passed:
+    """Give what is sent."""
+    quirks = quirks or Quirks()
+    body = {**original.body}
+    if isinstance(body.get("input"), list):
+        told = (_tell_item(item, quirks=quirks) for item in mappings(body["input"]))
+        body["input"] = [item for item in told if item is not None]
+    if quirks.user_field == "safety_identifier" and "user" in body:
+        user = body.pop("user")
+        body.setdefault("safety_identifier", user)
+    if "tools" in body:
+        body["tools"] = [keep_in_space(tool) for tool in mappings(body["tools"])]
+    reasoning = mapping(body.get("reasoning"))
+    if quirks.reasoning_summary and reasoning.get("effort") not in (None, "none"):
+        body["reasoning"] = {"summary": quirks.reasoning_summary, **reasoning}
+    include = _list_includes(body, quirks=quirks)
+    body.pop("include", None)
+    return Passed({**body, "include": include} if include else body)
+
+
+def _list_includes(body: dict[str, Any], *, quirks: Quirks) -> list[str]:
+    given = body.get("include")
+    include = [name for name in given if isinstance(name, str)] if isinstance(given, list) else []
+    wanted = quirks.encrypted_reasoning
+    if wanted == "never":
+        return [name for name in include if name != ENCRYPTED_REASONING]
+    reasons = mapping(body.get("reasoning")).get("effort") or any(
+        item.get("type") == "reasoning" for item in mappings(body.get("input"))
+    )
+    if ENCRYPTED_REASONING not in include and (wanted == "always" or reasons):
+        include.append(ENCRYPTED_REASONING)
+    return include
+
+
+def _tell_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None:
+    """Give an item as the provider can take it; None for what it cannot."""
+    kind = item.get("type", "message")
+    if kind == "reasoning":
+        return _tell_reasoning(item, quirks=quirks)
+    if kind == "compaction" and is_packed(string(item.get("encrypted_content"))):
+        return None
+    item = keep_clients_tools(item)
+    if kind not in _UNNAMED:
+        return item
+    # With `store` off the provider would look for it in vain. What clients put beside the
+    # arguments is what they read in them.
+    told = {k: v for k, v in item.items() if k not in ("id", "parsed_arguments")}
+    if item.get("role") == "assistant" and isinstance(item.get("content"), list):
+        parts = mappings(item["content"])
+        told["content"] = [{k: v for k, v in part.items() if k != "parsed"} for part in parts]
+    return told
+
+
+def _tell_reasoning(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None:
+    encrypted = string(item.get("encrypted_content"))
+    proof = unpack(encrypted) if encrypted else None
+    if proof is not None and proof.format == ITEM and proof.data is not None:
+        # What an upstream of this kind asked the client for.
+        return parse_object(proof.data)
+    wanted = quirks.send_reasoning
+    if wanted == "no" or is_packed(encrypted):
+        return None
+    if encrypted:
+        told = {k: v for k, v in item.items() if k not in ("id", "status") and v is not None}
+        return {"summary": [], **told}
+    if wanted != "text":
+        return None  # nothing proves it
+    texts = mappings(item.get("content")) or mappings(item.get("summary"))
+    content = [{"type": "reasoning_text", "text": string(part.get("text"))} for part in texts]
+    return {"type": "reasoning", "summary": [], "content": content} if content else None

@@ -1,0 +1,145 @@
+"""What an output item that is no text says: the tools that the provider ran, and citations.
+
+Pure functions of an item as the provider sent it.
+"""
+
+from typing import Any, Final
+
+from app.dialects.reading.json_values import count, decode, mapping, mappings, string, words
+
+XAI_TOOLS: Final = frozenset(
+    (
+        *("x_keyword_search", "x_semantic_search", "x_user_search", "x_thread_fetch"),
+        "view_x_video",
+    )
+)
+"""The custom tool calls that xAI answers itself; it knows no custom tools of its callers."""
+
+CALLERS_ITEMS: Final = frozenset(
+    (
+        *("computer_call", "computer_call_output", "shell_call", "shell_call_output"),
+        *("local_shell_call", "local_shell_call_output"),
+        *("apply_patch_call", "apply_patch_call_output"),
+        *("mcp_approval_request", "mcp_approval_response"),
+        *("tool_search_call", "tool_search_output"),
+    )
+)
+"""What is asked of the caller's own machine, or of the caller, and the answers."""
+
+BRING_TOOLS: Final = ("tool_search_output", "additional_tools")
+"""The items that bring tools."""
+_PLAIN: Final = ("function", "custom")
+
+_CALLERS: Final = ("function_call", "function_call_output", "custom_tool_call_output")
+_MORE: Final = (
+    *("mcp_list_tools", "mcp_approval_request", "program", "program_output"),
+    *("tool_search_output", "search_results"),  # the latter is Perplexity's
+)
+_INPUTS: Final = ("action", "queries", "arguments", "code", "operation", "input", "revised_prompt")
+_OUTPUTS: Final = ("output", "outputs", "results", "result", "tools", "error")
+_TEXTS: Final = ("code_interpreter_call", "image_generation_call", "program")
+"""The tools whose input is a text, though it may look like JSON."""
+_IMAGE_TYPES: Final = {"svg": "image/svg+xml", "jpg": "image/jpeg"}
+
+
+def is_provider_tool(item: dict[str, Any]) -> bool:
+    """Whether the provider ran the tool, or knows it as one of its own."""
+    kind = string(item.get("type"))
+    if kind == "custom_tool_call":
+        return string(item.get("name")) in XAI_TOOLS
+    ran = kind.endswith(("_call", "_call_output")) and kind not in _CALLERS
+    return ran or kind in _MORE
+
+
+def asks_caller(item: dict[str, Any]) -> bool:
+    """Whether the caller has to do what the item says, before the model can go on."""
+    kind = string(item.get("type"))
+    if kind == "mcp_approval_request":
+        return True
+    if kind == "tool_search_call":
+        return item.get("execution") == "client"
+    # A shell of OpenAI's own stands in a container.
+    place = mapping(item.get("environment")).get("type")
+    return kind in CALLERS_ITEMS and kind.endswith("_call") and place != "container_reference"
+
+
+def keep_clients_tools(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item that brings tools with those only that the client runs itself.
+
+    All others stand in the `tools` of a request, where it is looked which of them the upstream
+    is set to take.
+    """
+    if item.get("type") not in BRING_TOOLS:
+        return item
+    kept = [keep_in_space(tool) for tool in mappings(item.get("tools"))]
+    return {**item, "tools": [tool for tool in kept if tool.get("type") in (*_PLAIN, "namespace")]}
+
+
+def keep_in_space(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return a namespace with the client's own tools only, and any other tool as it is."""
+    if tool.get("type") != "namespace":
+        return tool
+    kept = [one for one in mappings(tool.get("tools")) if one.get("type") in _PLAIN]
+    return {**tool, "tools": kept}
+
+
+def key_of(item: dict[str, Any]) -> str:
+    """Return what an item that asks the caller, and the item that answers it, have in common."""
+    key = string(item.get("approval_request_id")) or string(item.get("call_id"))
+    return key or ("" if is_answer(item) else string(item.get("id")))
+
+
+def is_answer(item: dict[str, Any]) -> bool:
+    """Whether an item says what a tool gave, or what the caller decided."""
+    return string(item.get("type")).endswith(("_output", "_response"))
+
+
+def name_tool(item: dict[str, Any]) -> str:
+    """Give "web_search" for a `web_search_call`, and of an MCP call the tool's own name."""
+    kind = string(item.get("type"))
+    name = string(item.get("name")) or kind.removesuffix("_output").removesuffix("_call")
+    return name or kind
+
+
+def read_values(item: dict[str, Any], *, typed: str) -> dict[str, Any]:
+    """Give `input` and `output`, as far as the item has them; `typed` is the input's deltas."""
+    values: dict[str, Any] = {}
+    given = next((item[key] for key in _INPUTS if item.get(key)), typed)
+    if given:
+        values["input"] = given if item.get("type") in _TEXTS else _parsed(given)
+    if item.get("type") != "image_generation_call":  # whose result is told as media
+        found = [item[key] for key in _OUTPUTS if item.get(key) is not None]
+        if found:
+            values["output"] = found[0]
+    return values
+
+
+def read_image(item: dict[str, Any]) -> tuple[str, str] | None:
+    """Give media type and base64 data of an image that was generated."""
+    data = words(item.get("result"))
+    if item.get("type") != "image_generation_call" or data is None:
+        return None
+    kind = words(item.get("output_format")) or "png"
+    return _IMAGE_TYPES.get(kind, f"image/{kind}"), data
+
+
+def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
+    """Give the fields of `Shape.source`."""
+    start, end = annotation.get("start_index"), annotation.get("end_index")
+    if annotation.get("type") == "file_citation":
+        # It stands at one place; the `index` of a `file_path` counts files instead.
+        start = end = annotation.get("index")
+    return {
+        "url": words(annotation.get("url")),
+        "document": words(annotation.get("filename")) or words(annotation.get("file_id")),
+        "title": words(annotation.get("title")),
+        "span": (count(start), count(end)),
+    }
+
+
+def _parsed(value: Any) -> Any:
+    """Give what is JSON text as what it says."""
+    try:
+        return decode(value) if isinstance(value, str) else value
+    except ValueError:
+        return value

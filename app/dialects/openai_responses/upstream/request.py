@@ -1,0 +1,374 @@
+"""What an upstream that speaks Responses is sent: the conversation as a list of items."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.openai_responses.upstream.items import (
+    COMPACTION,
+    CUSTOM,
+    ENCRYPTED,
+    ITEM,
+    NAMESPACE,
+    PHASE,
+    REASONING,
+)
+from app.dialects.openai_responses.upstream.provider_tools import (
+    CALLERS_ITEMS,
+    is_answer,
+    keep_clients_tools,
+    key_of,
+)
+from app.dialects.openai_responses.upstream.quirks import ENCRYPTED_REASONING, Quirks
+from app.dialects.writing.conversation import (
+    fit_user,
+    join_text,
+    parse_object,
+    refuse_choices,
+    unsupported,
+)
+from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange
+from app.dialects.writing.extras import placed_at
+from app.errors import RequestError
+from app.requests import (
+    AssistantMessage,
+    AudioPart,
+    ChatRequest,
+    FilePart,
+    Function,
+    ImagePart,
+    JsonSchemaFormat,
+    Message,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolChoice,
+    ToolMessage,
+)
+
+Part = TextPart | ImagePart | AudioPart | FilePart
+Answered = TextPart | RefusalPart | ReasoningPart | OpaquePart
+
+FORMAT: Final = "OpenAI Responses"
+IGNORED: Final = frozenset(("seed", "frequency_penalty", "presence_penalty", "cache_control"))
+place_extra: Final = placed_at(
+    {"moderation": "moderation", "prompt_cache_options": "prompt_cache_options"}
+)
+
+_LONGEST_USER: Final = 64
+_FORM: Final = ExchangeForm(re.compile(r".{1,64}", re.DOTALL))
+_KEPT: Final = ("previous_response_id", "conversation")
+"""What stands for a conversation that the provider keeps, with calls that it knows."""
+_LOGPROBS: Final = "message.output_text.logprobs"
+
+
+def render_request(
+    request: ChatRequest, *, model: str, quirks: Quirks | None = None
+) -> dict[str, Any]:
+    """Give the body that asks an upstream for `model` as a stream.
+
+    `provider_options` overrules all but the model and that it is a stream.
+
+    Raises:
+        RequestError: the format cannot say something that the answer depends on.
+    """
+    quirks = quirks or Quirks()
+    refuse_choices(request, format=FORMAT)
+    if request.stop:
+        raise unsupported("stop", "a stop sequence", format=FORMAT)
+    body = {
+        "input": _render_input(_arrange(request).messages, quirks=quirks),
+        "max_output_tokens": request.limit,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "top_logprobs": request.top_logprobs,
+        "tools": [_render_tool(tool.function) for tool in request.tools or ()] or None,
+        "tool_choice": _render_choice(request),
+        "parallel_tool_calls": request.parallel_tool_calls,
+        "text": _render_text(request),
+        "reasoning": _render_reasoning(request, quirks=quirks),
+        "metadata": request.metadata and dict(request.metadata),
+        "safety_identifier": fit_user(request.safety_identifier, longest=_LONGEST_USER),
+        "service_tier": request.tier,
+        "truncation": request.truncation,
+        "max_tool_calls": request.max_tool_calls,
+        "prompt_cache_key": request.prompt_cache_key,
+        "prompt_cache_retention": request.prompt_cache_retention,
+        "store": request.store or quirks.store,
+    }
+    if request.user is not None:
+        body.setdefault(quirks.user_field, None)
+        user = fit_user(request.user, longest=_LONGEST_USER)
+        body[quirks.user_field] = body[quirks.user_field] or user
+    body["include"] = _list_includes(request, body["input"], quirks=quirks) or None
+    sent = {key: value for key, value in body.items() if value is not None}
+    options = msgspec.to_builtins(request.provider_options or {})
+    return {**sent, **options, "model": model, "stream": True}
+
+
+def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
+    """Return what of a request is sent otherwise, since the provider would refuse it."""
+    return _arrange(request).changes
+
+
+def _arrange(request: ChatRequest) -> Exchange:
+    kept = not (request.provider_options or {}).keys().isdisjoint(_KEPT)
+    return arrange(request.messages, _FORM._replace(astray=True) if kept else _FORM)
+
+
+def _list_includes(request: ChatRequest, items: Any, *, quirks: Quirks) -> list[str]:
+    asks = request.reasoning_effort or request.reasoning_summary
+    reasons = asks or any(item.get("type") == "reasoning" for item in items)
+    wanted = quirks.encrypted_reasoning
+    found = []
+    if wanted == "always" or (wanted == "auto" and reasons):
+        found.append(ENCRYPTED_REASONING)
+    if request.logprobs or request.top_logprobs:
+        found.append(_LOGPROBS)
+    return found
+
+
+def _render_reasoning(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any] | None:
+    effort, summary = request.reasoning_effort, request.reasoning_summary
+    if summary is None and effort not in (None, "none"):
+        summary = quirks.reasoning_summary
+    reasoning = {"effort": effort, "summary": summary}
+    return {name: value for name, value in reasoning.items() if value is not None} or None
+
+
+def _render_tool(function: Function) -> dict[str, Any]:
+    tool: dict[str, Any] = {"type": "function", "name": function.name}
+    if function.description is not None:
+        tool["description"] = function.description
+    parameters = function.parameters
+    tool["parameters"] = {"type": "object", "properties": {}} if parameters is None else parameters
+    # Left out it means false in Chat Completions, but here that a schema is made strict.
+    tool["strict"] = bool(function.strict)
+    return msgspec.to_builtins(tool)  # type: ignore[no-any-return]  # a dict of a dict
+
+
+def _render_choice(request: ChatRequest) -> Any:
+    choice = request.tool_choice
+    if isinstance(choice, ToolChoice):
+        return {"type": "function", "name": choice.function.name}
+    if request.allowed_tools is None:
+        return choice
+    mode = "required" if choice == "required" else "auto"
+    tools = [{"type": "function", "name": name} for name in request.allowed_tools]
+    return {"type": "allowed_tools", "mode": mode, "tools": tools}
+
+
+def _render_text(request: ChatRequest) -> dict[str, Any] | None:
+    said = _render_format(request) or {}
+    if request.verbosity is not None:
+        said["verbosity"] = request.verbosity
+    return said or None
+
+
+def _render_format(request: ChatRequest) -> dict[str, Any] | None:
+    wanted = request.response_format
+    if wanted is None:
+        return None
+    if isinstance(wanted, JsonSchemaFormat):
+        schema = {"schema": {}, "strict": False, **msgspec.to_builtins(wanted.json_schema)}
+        return {"format": {"type": "json_schema", **schema}}
+    return {"format": msgspec.to_builtins(wanted)}
+
+
+def _render_input(messages: Sequence[Message], *, quirks: Quirks) -> list[dict[str, Any]]:
+    custom = {
+        call.id
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls or ()
+        if _is_custom(call)
+    }
+    given = _read_items(messages)
+    items: list[dict[str, Any]] = []
+    for number, message in enumerate(messages):
+        place = f"messages[{number}]"
+        match message:
+            case AssistantMessage():
+                items += _Turn(quirks, given).render(message)
+                items += map(_render_call, message.tool_calls or ())
+            case ToolMessage():
+                items.append(_render_result(message, custom=custom))
+            case _:
+                role = message.__struct_config__.tag
+                content = _render_content(message.content, place=f"{place}.content")
+                items.append({"role": role, "content": content})
+    return items
+
+
+def _read_items(messages: Sequence[Message]) -> dict[str, dict[str, Any]]:
+    """Return the items that go back as they came, by the text of their `opaque`.
+
+    One that asks the client goes back with its answer only: OpenAI refuses it alone.
+
+    Raises:
+        RequestError: one is no such item.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for number, message in enumerate(messages):
+        if not isinstance(message, AssistantMessage) or not isinstance(message.content, list):
+            continue
+        for index, part in enumerate(message.content):
+            if isinstance(part, OpaquePart) and part.format == ITEM:
+                place = f"messages[{number}].content[{index}].data"
+                found[part.data] = _parse_item(part.data, place=place)
+    asked = {key_of(item) for item in found.values() if not is_answer(item)}
+    answered = {key_of(item) for item in found.values() if is_answer(item)}
+    return {data: item for data, item in found.items() if key_of(item) in asked & answered}
+
+
+def _parse_item(data: str, *, place: str) -> dict[str, Any]:
+    item = parse_object(data)
+    if item is None:
+        raise RequestError("invalid_request", f"{place}: it is no JSON object")
+    kind = item.get("type")
+    if not isinstance(kind, str) or kind not in CALLERS_ITEMS:
+        known = ", ".join(sorted(CALLERS_ITEMS))
+        what = f"{str(kind)[:60]!r} is not taken here (only {known})"
+        raise RequestError("invalid_request", f"{place}.type: {what}")
+    return keep_clients_tools(item)
+
+
+def _render_content(content: str | Sequence[Part], *, place: str) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    return [_render_part(part, place=f"{place}[{i}]") for i, part in enumerate(content)]
+
+
+def _render_part(part: Part, *, place: str) -> dict[str, Any]:
+    match part:
+        case TextPart():
+            return {"type": "input_text", "text": part.text}
+        case ImagePart():
+            image = part.image_url
+            return {"type": "input_image", "image_url": image.url, "detail": image.detail or "auto"}
+        case AudioPart():
+            return {"type": "input_audio", "input_audio": msgspec.to_builtins(part.input_audio)}
+        case _:
+            file = msgspec.to_builtins(part.file)
+            if part.file.file_data is None and part.file.file_id is None:
+                what = f"{place}.file: it has no file_data or file_id"
+                raise RequestError("invalid_request", what)
+            return {"type": "input_file", **file}
+
+
+def _is_custom(call: ToolCall) -> bool:
+    return any(opaque.format == CUSTOM for opaque in call.opaque or ())
+
+
+def _render_call(call: ToolCall) -> dict[str, Any]:
+    name, given = call.function.name, call.function.arguments
+    spaces = [o.data for o in call.opaque or () if o.format == NAMESPACE]
+    item = {"call_id": call.id, "name": name, **({"namespace": spaces[0]} if spaces else {})}
+    if _is_custom(call):
+        return {"type": "custom_tool_call", **item, "input": given}
+    return {"type": "function_call", **item, "arguments": given if given.strip() else "{}"}
+
+
+def _render_result(message: ToolMessage, *, custom: set[str]) -> dict[str, Any]:
+    kind = "custom_tool_call_output" if message.tool_call_id in custom else "function_call_output"
+    content = message.content
+    if isinstance(content, str) or all(isinstance(part, TextPart) for part in content):
+        output: str | list[dict[str, Any]] = join_text(content)
+    else:
+        output = [_render_part(part, place="") for part in content]
+    return {"type": kind, "call_id": message.tool_call_id, "output": output}
+
+
+class _Turn:
+    """One assistant message but for its calls, as items: messages, and reasoning between them."""
+
+    def __init__(self, quirks: Quirks, items: Mapping[str, dict[str, Any]]) -> None:
+        self._quirks = quirks
+        self._items = items
+        self._said: list[dict[str, Any]] = []
+        self._thought: list[str] = []
+
+    def render(self, message: AssistantMessage) -> list[dict[str, Any]]:
+        return [item for part in _list_parts(message) for item in self._take(part)] + self._rest()
+
+    def _take(self, part: Answered) -> Iterator[dict[str, Any]]:
+        """Give the items that a part completes."""
+        match part:
+            case TextPart() | RefusalPart():
+                yield from self._end_thought(None)
+                self._say(part)
+            case ReasoningPart():
+                yield from self._end_said(None)
+                yield from self._think(part)
+            case _:
+                yield from self._take_opaque(part)
+
+    def _take_opaque(self, part: OpaquePart) -> Iterator[dict[str, Any]]:
+        if part.format == PHASE:
+            yield from self._end_said(part.data)
+        elif part.format in (REASONING, ENCRYPTED):
+            yield from self._end_said(None)
+            yield from self._end_thought(part.data)
+        elif part.format == ITEM:
+            if part.data in self._items:
+                yield from self._rest()
+                yield self._items[part.data]
+        elif part.format == COMPACTION:
+            yield from self._rest()
+            yield {"type": "compaction", "encrypted_content": part.data}
+
+    def _rest(self) -> list[dict[str, Any]]:
+        return [*self._end_said(None), *self._end_thought(None)]
+
+    def _say(self, part: TextPart | RefusalPart) -> None:
+        if isinstance(part, RefusalPart):
+            self._said.append({"type": "refusal", "refusal": part.refusal})
+        elif part.text:
+            self._said.append({"type": "output_text", "text": part.text, "annotations": []})
+
+    def _end_said(self, phase: str | None) -> Iterator[dict[str, Any]]:
+        said, self._said = self._said, []
+        if not said:
+            return
+        # One text alone goes in the short form, which every host takes.
+        plain = len(said) == 1 and "text" in said[0]
+        item = {"role": "assistant", "content": said[0]["text"] if plain else said}
+        yield {**item, "phase": phase} if phase else item
+
+    def _think(self, part: ReasoningPart) -> Iterator[dict[str, Any]]:
+        """Take a block of reasoning; the blocks of one item come one after the other."""
+        if part.signature or part.format not in (None, ENCRYPTED):
+            return  # it is another provider's
+        if part.text:
+            self._thought.append(part.text)
+        if part.encrypted:
+            yield from self._end_thought(part.encrypted)
+
+    def _end_thought(self, encrypted: str | None) -> Iterator[dict[str, Any]]:
+        thought, self._thought = self._thought, []
+        wanted = self._quirks.send_reasoning
+        if wanted == "no":
+            return
+        item: dict[str, Any] = {"type": "reasoning", "summary": []}
+        if encrypted:
+            # No id: with `store` off the provider would look for it in vain.
+            item["summary"] = [{"type": "summary_text", "text": text} for text in thought]
+            yield {**item, "encrypted_content": encrypted}
+        elif thought and wanted == "text":
+            item["content"] = [{"type": "reasoning_text", "text": text} for text in thought]
+            yield item
+
+
+def _list_parts(message: AssistantMessage) -> list[Answered]:
+    """Give what an assistant message says, in whichever form it does, as parts."""
+    content = message.content
+    parts: list[Answered] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
+    if message.reasoning_content and not any(isinstance(p, ReasoningPart) for p in parts):
+        parts.insert(0, ReasoningPart(message.reasoning_content))
+    if message.refusal:
+        parts.append(RefusalPart(message.refusal))
+    return parts

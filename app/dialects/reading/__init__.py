@@ -1,0 +1,1 @@
+"""What the parsers of all upstream formats share."""

@@ -1,0 +1,76 @@
+"""What is known of one choice of an answer while it comes, for `shape`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from app.dialects.reading.surrogates import Halves
+from app.dialects.reading.tool_calls import Calls
+from app.events import (
+    Event,
+    FinishReason,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+)
+
+
+class Kind(NamedTuple):
+    """The events of one text-like kind of block."""
+
+    start: Callable[[int, int], Event]
+    delta: Callable[[int, str, int], Event]
+    end: Callable[..., Event]
+
+
+_TEARING = ("length", "content_filter", "error")
+"""The finish reasons that may leave a tool call half-written."""
+
+TEXT = Kind(TextStart, TextDelta, TextEnd)
+REASONING = Kind(ReasoningStart, ReasoningDelta, ReasoningEnd)
+REFUSAL = Kind(RefusalStart, RefusalDelta, RefusalEnd)
+
+
+@dataclass(slots=True)
+class Block:
+    number: int
+    kind: Kind
+    halves: Halves = field(default_factory=Halves)
+    opaque: dict[str, str] = field(default_factory=dict)
+    """`signature`, `encrypted` and `format` for the end of a reasoning block."""
+
+
+@dataclass(slots=True)
+class Choice:
+    open: Block | None = None
+    texts: int = 0
+    """How many text blocks there were."""
+    last_reasoning: int | None = None
+    calls: Calls = field(default_factory=Calls)
+    logprobs: list[Any] = field(default_factory=list)
+    """Those of tokens that gave no text yet."""
+    held: int = 0
+    """What they take, in bytes."""
+    finish: FinishReason | None = None
+    raw: str | None = None
+    stop_sequence: str | None = None
+
+    @property
+    def torn(self) -> bool:
+        """Whether a tool call is torn, and no finish reason explains it."""
+        return self.finish not in _TEARING and self.calls.torn
+
+    def reason(self, *, completed: bool) -> FinishReason | None:
+        """Give the finish reason to tell, None if the choice did not get to one."""
+        called = bool(self.calls.told)
+        if self.finish is None:
+            if not completed:
+                return None
+            return "tool_calls" if called and not self.calls.torn else "unknown"
+        return "tool_calls" if self.finish == "stop" and called else self.finish

@@ -1,0 +1,393 @@
+"""What a provider's error means: any error body to one `UpstreamError`.
+
+The body shapes are as many as the hosts, so nothing here depends on one: every word of the
+error that can be a code is looked up, then its text, then the HTTP status.
+
+The messages are safe to show. They name the upstream and say what to do. The provider's
+own text is added only where whoever wrote the request can act on it, and without what
+looks like a secret or names the account.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+from app.dialects.reading.json_values import decode, mapping, mappings, string
+from app.dialects.reading.surrogates import well_formed
+from app.errors import UpstreamError
+
+MAX_WAIT_S: Final = 3600.0
+MAX_TEXT: Final = 500
+
+MAX_READ: Final = 8192
+"""How much of what a provider says is looked at: patterns over megabytes hold up everybody."""
+
+_MAX_NUMBER: Final = 100
+"""Characters of a time or a date."""
+
+_ADVICE: Final = {
+    "upstream_invalid_request": "refused the request",
+    "context_length_exceeded": "finds the conversation too long for the model; shorten it",
+    "content_filtered": "blocked the request with its content filter",
+    "upstream_not_found": "does not have this model; check the model's name and the base URL",
+    "upstream_tool_failed": "produced a broken tool call; try again",
+    "upstream_auth": "refused the relay's key; check its key on the server",
+    "upstream_billing": "does not serve the relay's account; check its credit and billing",
+    "upstream_rate_limited": "has reached its rate limit; try again later",
+    "upstream_overloaded": "is overloaded; try again later",
+    "upstream_unavailable": "failed; try again",
+    "upstream_timeout": "took too long; try again",
+    "upstream_invalid_response": "answered with something that is no answer; check its base URL",
+}
+_TELLING: Final = frozenset(tuple(_ADVICE)[:5])
+"""The codes whose cause the caller can mend, so that the provider's text helps."""
+
+# The first row that has one of the error's words, in lower case, gives the code.
+_WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    (
+        "context_length_exceeded",
+        (
+            *("context_length_exceeded", "too_many_prompt_tokens", "too_many_tokens"),
+            "exceed_context_size_error",  # llama.cpp
+            "model_max_prompt_tokens_exceeded",  # GitHub Copilot
+            "1261",  # Z.ai
+        ),
+    ),
+    (
+        "content_filtered",
+        (
+            *("content_filter", "content_policy_violation", "responsibleaipolicyviolation"),
+            *("prohibited_content", "safety", "blocklist", "spii"),
+            *("image_content_policy_violation", "bio_policy", "misalignment_policy_violation"),
+            *("data_inspection_failed", "datainspectionfailed"),  # DashScope
+            *("1026", "1027"),  # MiniMax: of the input, of the output
+            "1301",  # Z.ai
+        ),
+    ),
+    (
+        "upstream_tool_failed",
+        (
+            *("tool_use_failed", "invalid_tool_generation", "malformed_function_call"),
+            *("malformed_tool_use", "malformed_model_output", "unexpected_tool_call"),
+            "too_many_tool_calls",
+        ),
+    ),
+    (
+        "upstream_billing",
+        (
+            *("insufficient_quota", "billing_error", "billing_not_active", "insufficient_balance"),
+            "1008",  # MiniMax
+            "1113",  # Z.ai
+        ),
+    ),
+    (
+        "upstream_auth",
+        (
+            *("invalid_api_key", "api_key_invalid", "authentication_error", "permission_error"),
+            *("permission_denied", "unauthenticated", "unrecognizedclientexception"),
+            *("expiredtokenexception", "accessdeniedexception"),
+            "no_db_connection",  # LiteLLM without a database, of any key but its own
+        ),
+    ),
+    (
+        "upstream_not_found",
+        (
+            *("model_not_found", "not_found_error", "not_found", "deploymentnotfound"),
+            "resourcenotfoundexception",
+        ),
+    ),
+    (
+        "upstream_rate_limited",
+        (
+            *("rate_limit_exceeded", "rate_limit_error", "ratelimitreached"),
+            *("resource_exhausted", "throttlingexception", "too_many_requests"),
+            "1002",  # MiniMax
+            *("1302", "1303", "1305"),  # Z.ai: at once, in a time, all of its users
+        ),
+    ),
+    (
+        "upstream_overloaded",
+        (
+            *("overloaded_error", "overloaded", "unavailable", "server_is_overloaded"),
+            *("serviceunavailableexception", "insufficient_system_resource"),
+            *("modelnotreadyexception", "capacity_exceeded"),
+        ),
+    ),
+    (
+        "upstream_timeout",
+        (
+            *("deadline_exceeded", "timeout_error", "modeltimeoutexception", "timeout"),
+            "vector_store_timeout",
+        ),
+    ),
+    (
+        "upstream_invalid_request",
+        (
+            *("invalid_image", "invalid_image_format", "invalid_base64_image"),
+            *("invalid_image_url", "invalid_image_mode", "unsupported_image_media_type"),
+            *("image_too_large", "image_too_small", "image_parse_error", "image_file_too_large"),
+            *("image_file_not_found", "empty_image_file", "failed_to_download_image"),
+            "data_residency_mismatch",
+        ),
+    ),
+)
+_VAGUE_WORDS: Final = frozenset(
+    (
+        *("invalid_request_error", "invalid_argument", "validationexception", "invalid_prompt"),
+        "missing_thought_signature",
+    )
+)
+"""They mean an invalid request unless the HTTP status knows better."""
+_TEXTS: Final = tuple(
+    (code, re.compile(pattern, re.IGNORECASE))
+    for code, pattern in (
+        (
+            "context_length_exceeded",
+            r"max(imum)? context length|prompt (is )?too long|exceeds the context window"
+            r"|input tokens exceeded|too many tokens|input token count.{0,40}exceeds"
+            r"|ContextWindowExceededError"
+            r"|input is too long for requested model"  # Bedrock
+            r"|exceed context limit"  # Anthropic, of input and max_tokens together
+            r"|maximum prompt length is"  # xAI
+            r"|exceeds the available context size"  # llama.cpp, older
+            r"|greater than the context length|context the overflows"  # LM Studio
+            r"|exceeds? (the|max) (context|model) length|exceeded max context length"  # Ollama
+            r"|exceeded model token limit"  # Kimi
+            r"|prompt exceeds max length"  # Z.ai
+            r"|context window exceeds limit"  # MiniMax
+            r"|longer than the (model's context|maximum model) length"  # SGLang, vLLM
+            r"|`?inputs`? tokens \+ `?max_new_tokens`? must be|`inputs` must have less than"  # TGI
+            r"|range of input length should be"  # DashScope
+            r"|prompt token count of \d{1,12} exceeds the limit"  # GitHub Copilot
+            r"|too large for model with"  # Mistral
+            r"|reduce the length of the (messages|prompt|input)",  # Groq, Cerebras
+        ),
+        # LiteLLM tells no code but the status: its exceptions' names, and Azure's words.
+        ("content_filtered", r"ContentPolicyViolationError|content management policy"),
+        (
+            "upstream_billing",
+            r"insufficient (balance|credit|funds|quota)|credit balance is too low",
+        ),
+        (
+            "upstream_auth",
+            r"incorrect api key|invalid api key|api key not valid|security token included",
+        ),
+        (
+            "upstream_not_found",
+            r"model identifier is invalid|model\b.{0,80}\b(not found|does not exist)"
+            r"|invalid model name",
+        ),
+    )
+)
+_STATUSES: Final = {
+    **dict.fromkeys((401, 403), "upstream_auth"),
+    402: "upstream_billing",
+    404: "upstream_not_found",
+    429: "upstream_rate_limited",
+    **dict.fromkeys((498, 503, 529), "upstream_overloaded"),
+    **dict.fromkeys((408, 504, 522, 524), "upstream_timeout"),
+    **dict.fromkeys((409, 424, 425, 499), "upstream_unavailable"),
+}
+
+_SECRETS: Final = re.compile(
+    r"(?<=//)[^/\s@]+@"  # credentials in a URL
+    r"|\bbearer\s+\S+"
+    r"|\b(?:key|token|secret|password|sig|signature)=[^\s&]+"
+    r"|\b(?:api[-_ ]?key|secret|password):\s*\S+"
+    r"|\b(?:sk|pk|rk|gsk|xai|pplx|nvapi)[-_][\w*-]{6,}"
+    r"|\b(?:org|proj|user|acct|key|hf|r8)[-_](?=[\w-]{0,40}\d)[\w-]{5,}"
+    r"|\b(?:AIza|AKIA|ASIA|eyJ|ya29\.)[\w.-]{8,}"
+    r"|\bprojects/[\w-]+"
+    r"|\b\d{12}\b"  # an AWS account
+    r"|\b(?=[\w+/]{0,80}\d)[A-Za-z0-9_+/]{32,}={0,2}",
+    re.IGNORECASE,
+)
+
+
+def parse_failure(
+    status: int, headers: Mapping[str, str], body: bytes, *, upstream: str, now: float
+) -> UpstreamError:
+    """Read an error reply, whatever its content type says.
+
+    `now` is when it came, in unix seconds: waits that it gives as dates are counted from its
+    own `Date`, or else from then.
+    """
+    headers = {name.lower(): value for name, value in headers.items()}
+    headers = _of_provider(headers) | headers
+    text = body.decode(errors="replace").strip()
+    try:
+        document = decode(text)
+    except ValueError:
+        document = None if text.startswith("<") else text  # HTML tells nobody anything
+    # Bedrock: "ValidationException:http://internal.amazon.com/..."
+    kind = headers.get("x-amzn-errortype", "").partition(":")[0]
+    code = _classify(document, status=status, words=[kind])
+    date = _read_date(headers.get("date", ""))
+    wait = _wait(headers, limited=status == 429, now=now if date is None else date)
+    wait = wait or _retry_info(document)
+    return _error(code, upstream, document, wait=wait)
+
+
+def parse_error(document: object, *, upstream: str) -> UpstreamError:
+    """Read an error that came inside a stream: the object around it, or itself, or a text."""
+    code = _classify(document, status=None, words=[])
+    return _error(code, upstream, document, wait=_retry_info(document))
+
+
+def parse_finish_error(raw: str, *, upstream: str) -> UpstreamError:
+    """Read a finish reason of the class "error" that came without any error object."""
+    # Gemini's Chat Completions route: "function_call_filter: MALFORMED_FUNCTION_CALL"
+    return parse_error({"error": {"code": raw.rpartition(": ")[2]}}, upstream=upstream)
+
+
+def _error(code: str, upstream: str, document: object, *, wait: float | None) -> UpstreamError:
+    message = f"upstream {upstream!r} {_ADVICE[code]}"
+    text = _scrub(_text(document)) if code in _TELLING else ""
+    if text:
+        message = f"{message}: {text}"
+    return UpstreamError(code, message, retry_after_s=wait)
+
+
+def _classify(document: object, *, status: int | None, words: list[str]) -> str:
+    said = [word.lower() for word in (*words, *_words(document))]
+    if status is None or status < 400:
+        status = next((int(w) for w in said if re.fullmatch("[45][0-9][0-9]", w)), status)
+    for code, known in _WORDS:
+        if not set(known).isdisjoint(said):
+            return code
+    text = _text(document)
+    if status != 429:  # which speaks of tokens a minute, and of plans and billing
+        for code, pattern in _TEXTS:
+            if pattern.search(text):
+                return code
+    vague = not _VAGUE_WORDS.isdisjoint(said)
+    if status == 403 and any("reasons" in mapping(e.get("metadata")) for e in _errors(document)):
+        return "content_filtered"  # OpenRouter's moderation
+    if vague and status in (404, None):  # a wrong path, since a wrong model has its own word
+        return "upstream_invalid_request"
+    if status in _STATUSES:
+        return _STATUSES[status]
+    if status is None or status >= 500:
+        return "upstream_unavailable"
+    return "upstream_invalid_request" if status >= 400 else "upstream_invalid_response"
+
+
+def _errors(document: object) -> Iterator[dict[str, Any]]:
+    """Give the objects that may describe the error, the innermost last."""
+    if isinstance(document, list):
+        document = next(iter(document), None)
+    outer = mapping(document)
+    yield outer
+    inner = mapping(outer.get("error"))
+    yield inner
+    yield mapping(inner.get("innererror"))
+    yield mapping(outer.get("base_resp"))  # MiniMax
+    for choice in mappings(outer.get("choices"))[:1]:
+        # Azure refuses with a completion that its filter emptied.
+        yield mapping(mapping(choice.get("content_filter_results")).get("error"))
+    yield from mappings(inner.get("details"))
+
+
+def _words(document: object) -> Iterator[str]:
+    """Give every value that can be a code, as text."""
+    for error in _errors(document):
+        for key in ("code", "type", "status", "error_type", "reason", "status_code"):
+            value = error.get(key)
+            if isinstance(value, str | int):
+                yield str(value)
+
+
+def _text(document: object) -> str:
+    """Give what the provider says in words, "" where it says nothing."""
+    if isinstance(document, str):
+        return document[:MAX_READ]
+    outer, inner, _, minimax, *_ = _errors(document)
+    for error in (inner, outer, minimax):
+        for key in ("message", "error", "detail", "msg", "status_msg"):
+            value = error.get(key)
+            for item in mappings(value):  # FastAPI: {"detail": [{"loc": ..., "msg": ...}]}
+                value = item.get("msg")
+                break
+            if isinstance(value, str) and value.strip():
+                return value[:MAX_READ]
+    return ""
+
+
+def _scrub(text: str) -> str:
+    """Make one short line of `text` without secrets and names of accounts."""
+    line = "".join(c if c.isprintable() else " " for c in well_formed(text[: 4 * MAX_TEXT]))
+    line = " ".join(_SECRETS.sub("[removed]", line).split())
+    return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"
+
+
+def _wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | None:
+    """Read the wait that an error reply asks for, in seconds."""
+    seconds = _number(headers.get("retry-after-ms", "")) / 1000
+    if seconds <= 0:  # Azure sends 0 ms beside "retry-after: 1"
+        after = headers.get("retry-after", "")
+        seconds = _number(after) or _until(after, now=now)
+    if seconds <= 0 and limited:
+        seconds = max((_duration(v) or _until(v, now=now) for v in _resets(headers)), default=0)
+    return _bounded(seconds)
+
+
+def _of_provider(headers: Mapping[str, str]) -> dict[str, str]:
+    """Give the headers that LiteLLM hands on from the provider behind it."""
+    prefix = "llm_provider-"
+    return {n.removeprefix(prefix): v for n, v in headers.items() if n.startswith(prefix)}
+
+
+def _resets(headers: Mapping[str, str]) -> Iterator[str]:
+    """Give the reset times of the limits that are used up, as far as is known."""
+    for name, value in headers.items():
+        # Anthropic: "anthropic-ratelimit-input-tokens-reset", a time of RFC 3339.
+        anthropic = name.startswith("anthropic-ratelimit-") and name.endswith("-reset")
+        if anthropic or name.startswith("x-ratelimit-reset-"):
+            left = headers.get("remaining".join(name.rsplit("reset", 1)), "")
+            if _number(left) <= 0:
+                yield value
+
+
+def _retry_info(document: object) -> float | None:
+    """Read Gemini's google.rpc.RetryInfo."""
+    delays = (string(error.get("retryDelay")) for error in _errors(document))
+    return _bounded(max(map(_duration, delays)))
+
+
+def _bounded(seconds: float) -> float | None:
+    return min(seconds, MAX_WAIT_S) if seconds > 0 else None
+
+
+def _number(text: str) -> float:
+    text = text[:_MAX_NUMBER]
+    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text.strip()) else 0
+
+
+def _duration(text: str) -> float:
+    """Read "17ms", "1m2s", "48.9s" or plain seconds; 0 where it is none of them."""
+    text = text[:_MAX_NUMBER]
+    units = {"h": 3600, "m": 60, "s": 1, "ms": 0.001}
+    parts = re.findall(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|h|m|s)", text)
+    if "".join(number + unit for number, unit in parts) != text:
+        return _number(text)
+    return sum(float(number) * units[unit] for number, unit in parts)
+
+
+def _until(text: str, *, now: float) -> float:
+    """Read a date as the seconds from now until then; 0 where it is none, or over."""
+    date = _read_date(text)
+    return 0 if date is None else max(0.0, date - now)
+
+
+def _read_date(text: str) -> float | None:
+    """Read a date of HTTP or of RFC 3339 as unix seconds."""
+    for read in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            date = read(text[:_MAX_NUMBER])
+        except (TypeError, ValueError):
+            continue
+        if date.tzinfo is not None:
+            return date.timestamp()
+    return None

@@ -1,0 +1,456 @@
+"""The one builder of well-formed event sequences, for the parsers of all dialects.
+
+A parser says what it read, in the order it read it; `Shape` adds the structure that the
+invariants of `events` ask for. It numbers and closes blocks, tells parallel tool calls
+apart, holds finish reasons and usage back until the end, and joins split surrogate pairs.
+It knows no wire format.
+
+Text, reasoning and refusal take turns in a choice: a delta of one kind closes the open
+block of another. Tool calls stay open, since their fragments may interleave. Every block
+and choice ends in `end`, so that nothing follows the end of its choice, whatever an
+upstream sends after its finish reason.
+"""
+
+from collections.abc import Collection
+from typing import Any, Literal
+
+import msgspec
+
+from app.dialects.answering.call_ids import make_call_id
+from app.dialects.reading.bounds import (
+    ENTRY,
+    MAX_BLOCKS,
+    MAX_CALLS,
+    MAX_HELD,
+    MAX_ID,
+    MAX_SOURCES,
+    MAX_SOURCES_SIZE,
+    MAX_WORD,
+    Excess,
+)
+from app.dialects.reading.choices import REASONING, REFUSAL, TEXT, Block, Choice, Kind
+from app.dialects.reading.finish_reasons import parse_finish
+from app.dialects.reading.json_values import clean, size
+from app.dialects.reading.surrogates import well_formed
+from app.dialects.reading.tool_calls import Call
+from app.events import (
+    ChoiceEnd,
+    ContentFilter,
+    ErrorInfo,
+    Event,
+    FinishReason,
+    LogProbs,
+    Media,
+    Notice,
+    Opaque,
+    ProviderTool,
+    Source,
+    Status,
+    StreamEnd,
+    TokenCounts,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+)
+
+
+class Shape:
+    """The events of one upstream answer, but for `stream.start` and `stream.target`.
+
+    Whatever takes a piece of the answer raises `Excess` where there is too much of it.
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.known_calls: Collection[str] = ()
+        """The ids of calls in earlier answers, which this one may not have again."""
+        self._events: list[Event] = []
+        self._choices: dict[int, Choice] = {}
+        self._blocks = 0
+        self._calls = 0
+        self._held = 0
+        self._usage: TokenCounts | None = None
+        self._sources: set[tuple[object, ...]] = set()
+        self._sources_size = 0
+        self._filters: dict[tuple[str, int], dict[str, Any]] = {}
+
+    def take(self) -> list[Event]:
+        """Give the events since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def seen(self) -> int:
+        """How many choices were seen."""
+        return len(self._choices)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every choice that was seen has a finish reason, and none is torn."""
+        for state in self._choices.values():  # asked after every read
+            if not state.finish or state.torn:
+                return False
+        return bool(self._choices)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was generated and no choice finished."""
+        return not self._blocks and not any(c.finish for c in self._choices.values())
+
+    @property
+    def finish_error(self) -> str | None:
+        """The provider's word where a choice finished because of an error."""
+        errors = (c.raw for c in self._choices.values() if c.finish == "error")
+        return next(errors, None)
+
+    def wrote(self, choice: int) -> bool:
+        """Whether the choice has text, reasoning, a refusal or a tool call."""
+        state = self._choice(choice)
+        return bool(state.open or state.texts or state.calls.all)
+
+    def hold(self, size: int) -> None:
+        """Note that so many bytes more are kept and in no event yet, until `release`."""
+        self._held += size
+        if self._held > MAX_HELD:
+            raise Excess(MAX_HELD, "bytes that have to wait for others")
+
+    def release(self, size: int) -> None:
+        """Note that they are kept no longer."""
+        self._held -= size
+
+    def choice(self, choice: int) -> None:
+        """Note that the choice exists: the stream is not finished before it is."""
+        self._choice(choice)
+
+    def text(self, choice: int, text: str) -> None:
+        self._delta(choice, TEXT, text)
+
+    def reasoning(self, choice: int, text: str) -> None:
+        self._delta(choice, REASONING, text)
+
+    def refusal(self, choice: int, text: str) -> None:
+        self._delta(choice, REFUSAL, text)
+
+    def end_text(self, choice: int) -> None:
+        """End the open text, reasoning or refusal block: what follows stands after it."""
+        state = self._choice(choice)
+        block, state.open = state.open, None
+        if block is None:
+            return
+        if half := block.halves.close():
+            self._events.append(block.kind.delta(block.number, half, choice))
+        self._events.append(block.kind.end(block.number, choice, **block.opaque))
+
+    def sign(
+        self, choice: int, kind: Literal["signature", "encrypted"], data: str, *, format: str
+    ) -> None:
+        """Take what proves the reasoning: it goes to the end of the open reasoning block.
+
+        Without one, or if that has some already, it is an `opaque`. `format` says whose it
+        is, "" where that is not known.
+        """
+        if not data:
+            return
+        state = self._choice(choice)
+        block = state.open
+        if block is None or block.kind is not REASONING or kind in block.opaque:
+            self.opaque(choice, format or kind, data, block=state.last_reasoning)
+        else:
+            block.opaque[kind] = well_formed(data)
+            if format:
+                block.opaque["format"] = well_formed(format)
+
+    def text_block(self, choice: int) -> int | None:
+        """Give the number of the open text block."""
+        state = self._choices.get(choice)
+        block = state.open if state is not None else None
+        return block.number if block is not None and block.kind is TEXT else None
+
+    def open_block(self, choice: int) -> int | None:
+        """Give the number of the open text, reasoning or refusal block."""
+        state = self._choices.get(choice)
+        return state.open.number if state is not None and state.open else None
+
+    def opaque(self, choice: int, format: str, data: str, *, block: int | None = None) -> None:
+        if data:
+            self._events.append(Opaque(well_formed(format), well_formed(data), block, choice))
+
+    def tool_call(
+        self,
+        choice: int,
+        *,
+        index: int | None,
+        id: str,
+        name: str,
+        arguments: object,
+        free: bool = False,
+    ) -> int | None:
+        """Take a fragment of a tool call; give its block, None until its name is known.
+
+        `arguments` is a piece of JSON text, or of any text if `free`, or the whole as an
+        object.
+        """
+        state = self._choice(choice)
+        calls = state.calls
+        piece = _json_text(arguments)
+        known = len(calls.all)
+        call = calls.find(index=index, id=id, name=name, piece=piece)
+        if len(calls.all) > known:
+            self._calls += 1
+            if self._calls > MAX_CALLS:
+                raise Excess(MAX_CALLS, "tool calls")
+        if call.ended:
+            return call.block
+        if len(id) > MAX_ID:
+            raise Excess(MAX_ID, "characters of a tool call's id")
+        call.id = call.id or well_formed(id)
+        call.name = call.name or well_formed(name)
+        call.free = call.free or free
+        piece = call.halves.feed(piece)
+        if piece:
+            call.pieces.append(piece)
+        if call.block is None:
+            if not call.name:
+                self._await_name(call, len(id) + len(piece))
+                return None
+            self._begin_call(choice, state, call)
+            piece = call.arguments
+        assert call.block is not None  # noqa: S101  (for mypy)
+        if piece:
+            self._events.append(ToolCallDelta(call.block, piece, choice))
+        calls.note(call, call.block)
+        return call.block
+
+    def _await_name(self, call: Call, size: int) -> None:
+        call.held += ENTRY + size
+        self.hold(ENTRY + size)
+
+    def _begin_call(self, choice: int, state: Choice, call: Call) -> None:
+        self.end_text(choice)
+        self.release(call.held)
+        call.block = block = self._number()
+        call.id = call.id or make_call_id(block)
+        # Clients and providers know a call by its id: they take no two with the same.
+        known = call.id in state.calls.ids or call.id in self.known_calls
+        shown = make_call_id(block) if known else call.id
+        state.calls.ids.add(call.id)
+        state.calls.told[block] = call
+        self._events.append(ToolCallStart(block, shown, call.name, choice))
+
+    def end_tool_call(self, choice: int, block: int | None) -> None:
+        """End the tool call of a block: the format says that nothing more comes for it."""
+        if block is not None and (call := self._choice(choice).calls.told.get(block)) is not None:
+            self._end_call(choice, call, whole=True)
+
+    def provider_tool(
+        self, choice: int, name: str, *, block: int | None = None, **values: Any
+    ) -> int:
+        """Tell of a tool that the provider ran: `input`, `output`; give its block."""
+        if block is None:
+            self.end_text(choice)
+            block = self._number()
+        known = {key: clean(value) for key, value in values.items()}
+        name = well_formed(name[:MAX_WORD])
+        self._events.append(ProviderTool(block, name, choice=choice, **known))
+        return block
+
+    def media(
+        self,
+        choice: int,
+        media_type: str,
+        *,
+        url: str | None = None,
+        data: str | None = None,
+        block: int | None = None,
+    ) -> int:
+        """Take an image, or a piece of a sound, whose pieces share the block given here."""
+        if block is None:
+            block = self._number()
+        self._events.append(Media(block, media_type, url, data, choice))
+        return block
+
+    def source(
+        self,
+        choice: int,
+        *,
+        url: str | None = None,
+        document: str | None = None,
+        title: str | None = None,
+        cited_text: str | None = None,
+        span: tuple[int | None, int | None] = (None, None),
+        block: int | None = None,
+    ) -> None:
+        """Tell of a source once.
+
+        `span` counts characters of `block`, or without it of the choice's text.
+        """
+        key = (choice, url, document, cited_text, block, *span)
+        if not (url or document) or key in self._sources:
+            return
+        self._sources_size += sum(len(said) for said in (url, document, title, cited_text) if said)
+        if len(self._sources) >= 2 * MAX_SOURCES:
+            raise Excess(MAX_SOURCES, "sources")
+        if self._sources_size > MAX_SOURCES_SIZE:
+            raise Excess(MAX_SOURCES_SIZE, "characters of sources")
+        self._sources.update((key, (choice, url, document, cited_text, None, None, None)))
+        if block is None:
+            block = self.text_block(choice)
+            if block is None or self._choices[choice].texts > 1:
+                span = (None, None)  # it cannot be told which block they count in
+        self._events.append(Source(url, document, title, cited_text, *span, block, choice))
+
+    def logprobs(self, choice: int, content: list[Any]) -> None:
+        """Take the log probabilities of the tokens of the last delta."""
+        state = self._choice(choice)
+        if not content:
+            return
+        if state.open is not None:
+            number: int | None = state.open.number
+        else:
+            last = state.calls.all[-1] if state.calls.all else None
+            number = last.block if last is not None and not last.ended else None
+        if number is None:
+            held = size(content)
+            self.hold(held)
+            state.held += held
+            state.logprobs.extend(clean(content))
+        else:
+            self._events.append(LogProbs(number, clean(content), choice))
+
+    def content_filter(
+        self,
+        choice: int,
+        scope: Literal["prompt", "completion"],
+        categories: dict[str, Any],
+    ) -> None:
+        """Take a filter's verdict; it is told when it changed or when it blocks."""
+        filtered = any(
+            isinstance(c, dict) and c.get("filtered") is True for c in categories.values()
+        )
+        if not categories or (categories == self._filters.get((scope, choice)) and not filtered):
+            return
+        self._filters[scope, choice] = categories
+        self._wait_for_answer(size(categories))
+        self._events.append(ContentFilter(scope, clean(categories), filtered, choice))
+
+    def notice(self, code: str, message: str) -> None:
+        self._wait_for_answer(len(message))
+        self._events.append(Notice(code, well_formed(message)))
+
+    def finish(
+        self,
+        choice: int,
+        raw: str | None,
+        *,
+        reason: FinishReason | None = None,
+        stop_sequence: str | None = None,
+    ) -> None:
+        """Take a finish reason, by the table unless `reason` is given; the first one counts."""
+        state = self._choice(choice)
+        if state.finish is None:
+            state.finish = reason or parse_finish(raw or "")
+            state.raw = raw and well_formed(raw[:MAX_WORD])
+            state.stop_sequence = stop_sequence and well_formed(stop_sequence[:MAX_WORD])
+
+    def reopen(self, choice: int) -> bool:
+        """Forget the finish reason, which more of the answer followed; tell if there was one."""
+        state = self._choice(choice)
+        had, state.finish = state.finish, None
+        return had is not None
+
+    def usage(self, counts: TokenCounts) -> None:
+        """Take the counts so far; the last ones that say anything count."""
+        if counts != TokenCounts():
+            self._usage = counts
+
+    def end(self, status: Status, error: ErrorInfo | None = None) -> None:
+        """Close what is open and end the stream. Afterwards nothing may be called but `take`."""
+        completed = status == "completed"
+        reasons = {}
+        for index, state in sorted(self._choices.items()):
+            reasons[index] = state.reason(completed=completed)
+            self._end_choice(index, state, reason=reasons[index])
+        if self._usage is not None:
+            self._events.append(Usage(*msgspec.structs.astuple(self._usage)))
+        fallback: FinishReason = "unknown" if completed else "error"
+        if status == "cancelled":
+            fallback = "cancelled"
+        first = next(iter(reasons.values()), None)
+        self._events.append(StreamEnd(status, first or fallback, self._usage, error))
+        self.ended = True
+
+    def _choice(self, index: int) -> Choice:
+        state = self._choices.get(index)
+        if state is None:
+            state = self._choices[index] = Choice()
+        return state
+
+    def _wait_for_answer(self, size: int) -> None:
+        """Note an event that is no piece of the answer: it waits until there is one."""
+        if not self._blocks:
+            self.hold(size + 5 * ENTRY)
+
+    def _number(self) -> int:
+        if self._blocks >= MAX_BLOCKS:
+            raise Excess(MAX_BLOCKS, "blocks")
+        self._blocks += 1
+        return self._blocks - 1
+
+    def _delta(self, choice: int, kind: Kind, text: str) -> None:
+        if not text:
+            return
+        state = self._choices.get(choice)
+        block = state.open if state is not None else None
+        if block is None or block.kind is not kind:
+            block = self._open(choice, kind)
+        text = block.halves.feed(text)
+        if text:
+            self._events.append(kind.delta(block.number, text, choice))
+
+    def _open(self, choice: int, kind: Kind) -> Block:
+        self.end_text(choice)
+        state = self._choice(choice)
+        block = state.open = Block(self._number(), kind)
+        self._events.append(kind.start(block.number, choice))
+        if kind is TEXT:
+            state.texts += 1
+        elif kind is REASONING:
+            state.last_reasoning = block.number
+        if state.logprobs:
+            self._events.append(LogProbs(block.number, state.logprobs, choice))
+            state.logprobs = []
+            self.release(state.held)
+            state.held = 0
+        return block
+
+    def _end_choice(self, index: int, state: Choice, *, reason: FinishReason | None) -> None:
+        self.end_text(index)
+        for call in state.calls.all:
+            if call.block is None:
+                what = "the upstream sent a tool call without a name"
+                self._events.append(Notice("tool_call_dropped", what))
+            else:
+                self._end_call(index, call, whole=reason is not None)
+        if reason is not None:
+            self._events.append(ChoiceEnd(reason, state.raw, state.stop_sequence, index))
+
+    def _end_call(self, choice: int, call: Call, *, whole: bool) -> None:
+        if call.ended or call.block is None:
+            return
+        call.ended = True
+        if half := call.halves.close():
+            call.pieces.append(half)
+            self._events.append(ToolCallDelta(call.block, half, choice))
+        # A call that was cut before its arguments must not look like one without any.
+        arguments = call.arguments or ("{}" if whole else "")
+        self._events.append(ToolCallEnd(call.block, arguments, choice))
+
+
+def _json_text(arguments: object) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    if arguments is None:
+        return ""
+    # With a space after "," and ":", as models write it themselves.
+    return msgspec.json.format(msgspec.json.encode(clean(arguments)), indent=0).decode()

@@ -1,0 +1,67 @@
+"""JSON text that comes in pieces: whether it is whole by now, at the cost of each piece once."""
+
+import re
+from typing import Final
+
+from app.dialects.reading.json_values import decode
+
+_SPACE: Final = " \t\r\n"
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+("?)', re.DOTALL)
+"""A string, or as much as there is of it; the group holds its end, if it has one."""
+_MAX_BARE: Final = 5000
+"""Characters of a number, which may be whole and go on all the same."""
+
+
+class Growing:
+    """Judges a list of pieces that only grows.
+
+    Brackets are counted over the pieces, and only text whose brackets balance is decoded.
+    An object or a list balances once: more text than white space breaks it.
+    """
+
+    __slots__ = ("_bracketed", "_depth", "_inside", "_seen", "_settled", "_whole")
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._depth = 0
+        self._inside = ""
+        """What stands for the string that the pieces so far end in: a quote, and a backslash."""
+        self._bracketed: bool | None = None
+        """Whether it is an object, a list or a string; None before it has begun."""
+        self._settled = False
+        self._whole = False
+
+    def is_whole(self, pieces: list[str]) -> bool:
+        """Tell whether the pieces, joined, are JSON as they stand."""
+        if self._seen < len(pieces):
+            added = "".join(pieces[self._seen :])
+            self._seen = len(pieces)
+            self._read(added, pieces)
+        return self._whole
+
+    def _read(self, added: str, pieces: list[str]) -> None:
+        if not self._inside and not added.strip(_SPACE):
+            return
+        self._whole = False
+        if self._settled:
+            return
+        if self._bracketed is None:
+            self._bracketed = added.lstrip(_SPACE)[0] in '{["'
+        bare, strings = _STRING.subn(r"\1", self._inside + added)
+        self._inside = ""
+        if bare.count('"') < strings:
+            self._inside = '"\\' if bare.endswith("\\") else '"'
+        self._depth += bare.count("{") + bare.count("[") - bare.count("}") - bare.count("]")
+        if self._inside or self._depth > 0:
+            return
+        text = "".join(pieces)
+        self._whole = _is_json(text)
+        self._settled = self._bracketed or len(text) > _MAX_BARE
+
+
+def _is_json(text: str) -> bool:
+    try:
+        decode(text)
+    except ValueError:
+        return False
+    return True

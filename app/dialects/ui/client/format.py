@@ -1,0 +1,36 @@
+"""The UI message stream towards clients."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from app.dialects.client_format import Failure, Front
+from app.dialects.ui.client.renderer import DONE, Renderer
+from app.dialects.ui.client.request import parse_request
+from app.errors import RelayError
+from app.events import Event
+
+
+def render_result(stream: str, events: Iterable[Event]) -> Any:
+    """Give all chunks as one list."""
+    renderer = Renderer(stream)
+    frames = [frame for event in events for frame in renderer.feed(event)]
+    return [json.loads(frame.data) for frame in frames if frame != DONE]
+
+
+def render_failure(error: RelayError, request_id: str) -> Failure:
+    """Give the message alone: the client makes its error of the whole body, whatever it is."""
+    return Failure(error.status, error.message.encode(), "text/plain")
+
+
+FRONT: Final = Front(
+    name="ui",
+    path="/v1/ui/chat",
+    letter="u",
+    parse_request=parse_request,
+    renderer=Renderer,
+    render_result=render_result,
+    render_failure=render_failure,
+    replays=True,
+    headers={"x-vercel-ai-ui-message-stream": "v1"},
+)

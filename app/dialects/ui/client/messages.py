@@ -1,0 +1,85 @@
+"""The parts of a `UIMessage`, as `useChat` sends them back. Their objects are loose.
+
+Fields that are not here say how a part is shown (`state` of a text, `title` of a tool), or
+belong to other back ends; like the AI SDK's own validator, this leaves them alone.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from app.dialects.answering.proof_fields import Proof
+from app.requests import Opaque
+
+KEY = "seseragi"
+"""Under which `providerMetadata` holds what is ours."""
+
+
+class Part(msgspec.Struct, frozen=True, rename="camel"):
+    """A JSON object of a message."""
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    seseragi: Proof = Proof()
+
+
+class Text(Part, frozen=True):
+    """`text` and `reasoning`."""
+
+    text: str
+    provider_metadata: Metadata | None = None
+
+    @property
+    def proof(self) -> Proof:
+        return self.provider_metadata.seseragi if self.provider_metadata else Proof()
+
+
+class File(Part, frozen=True):
+    media_type: str
+    url: str
+    filename: str | None = None
+
+
+class Approval(Part, frozen=True):
+    approved: bool | None = None
+    reason: str | None = None
+
+
+class Tool(Part, frozen=True):
+    """`dynamic-tool`, and `tool-<name>` of a page that declares its tools."""
+
+    tool_call_id: str
+    state: Literal[
+        "input-streaming",
+        "input-available",
+        "approval-requested",
+        "approval-responded",
+        "output-available",
+        "output-error",
+        "output-denied",
+    ]
+    tool_name: str = ""
+    input: Any = None
+    raw_input: Any = None
+    output: Any = None
+    error_text: str = ""
+    approval: Approval | None = None
+    preliminary: bool | None = None
+    provider_executed: bool | None = None
+    call_provider_metadata: Metadata | None = None
+
+    @property
+    def opaque(self) -> list[Opaque] | None:
+        metadata = self.call_provider_metadata
+        return metadata.seseragi.opaque if metadata else None
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is something to tell the model that called it."""
+        if self.state == "output-available":
+            return not self.preliminary
+        return self.state in ("output-error", "output-denied") or self.denied
+
+    @property
+    def denied(self) -> bool:
+        return self.approval is not None and self.approval.approved is False

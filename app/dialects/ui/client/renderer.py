@@ -1,0 +1,348 @@
+"""Events to the chunks of a UI message stream: those only that version 5 of the SDK knows.
+
+One chunk of an unknown type ends a chat, so what has no chunk of its own goes into
+`data-seseragi` parts, which only a page's `onData` sees. A message is one choice: the first.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.answering.call_ids import show_call
+from app.dialects.answering.proof_fields import Proof
+from app.dialects.answering.public_ids import public_token
+from app.dialects.client_format import Frame
+from app.dialects.openai_responses.upstream.items import CUSTOM
+from app.dialects.reading.json_values import clean, decode
+from app.dialects.ui.client.messages import KEY
+from app.events import (
+    ContentFilter,
+    Event,
+    FinishReason,
+    Media,
+    Notice,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    Source,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    TokenCounts,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    encode,
+)
+from app.requests import Opaque as OpaqueValue
+
+Chunk = dict[str, Any]
+
+FINISH: Final[dict[FinishReason, str]] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool-calls",
+    "content_filter": "content-filter",
+    "refusal": "content-filter",
+    "error": "error",
+}
+"""The finish reasons that have a word there; the others are "other"."""
+
+DONE = Frame(b"[DONE]")
+
+MAX_FAILURE: Final = 1000
+"""How many characters are told of why a provider's tool failed."""
+
+
+class _Call:
+    """A tool call, until it may be acted on."""
+
+    def __init__(self, event: ToolCallStart, *, stream: str) -> None:
+        self.names = {
+            "toolCallId": show_call(stream, event.id),
+            "toolName": event.name,
+            "dynamic": True,
+        }
+        self.arguments = ""
+        self.opaque: list[OpaqueValue] = []
+
+    def chunk(self) -> Chunk:
+        """Give the whole call, or what is wrong with it."""
+        metadata = _metadata(Proof(opaque=self.opaque)) if self.opaque else {}
+        try:
+            # Some hosts send what only a lenient reader takes.
+            whole = decode(self.arguments)
+            given: Any = msgspec.Raw(msgspec.json.format(self.arguments.encode(), indent=-1))
+        except msgspec.DecodeError:
+            given = clean(whole)
+        except ValueError:
+            if not any(one.format == CUSTOM for one in self.opaque):
+                return {
+                    "type": "tool-input-error",
+                    **self.names,
+                    "input": self.arguments,
+                    "errorText": "the model's arguments are no valid JSON",
+                    **metadata,
+                }
+            given = self.arguments
+        return {"type": "tool-input-available", **self.names, "input": given, **metadata}
+
+
+class Renderer:
+    """The frames of one stream."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._token = public_token(stream, "ui")
+        self._model: str | None = None
+        self._calls: dict[int, _Call] = {}
+        self._open: dict[int, list[OpaqueValue]] = {}
+        """The open blocks of text, with what has to come back with them."""
+        self._sounds: dict[int, tuple[str, list[str]]] = {}
+        self._ran: set[int] = set()
+        """The blocks of provider's tools whose input was told."""
+        self._running: dict[int, None] = {}
+        """Those of them that have not ended."""
+        self._count = 0
+
+    def feed(self, event: Event) -> Iterable[Frame]:
+        """Give the frames that the next event makes."""
+        if getattr(event, "choice", 0):
+            return ()
+        match event:
+            case TextDelta() | RefusalDelta():
+                chunk = {"type": "text-delta", "id": f"t{event.block}", "delta": event.text}
+                return (_frame(chunk),)
+            case ReasoningDelta():
+                chunk = {"type": "reasoning-delta", "id": f"r{event.block}", "delta": event.text}
+                return (_frame(chunk),)
+            case StreamEnd():
+                return self._end(event)
+            case _:
+                return map(_frame, self._chunks(event))
+
+    def _chunks(self, event: Event) -> Iterable[Chunk]:
+        match event:
+            case StreamStart():
+                return self._start(event)
+            case TextStart() | RefusalStart():
+                self._open[event.block] = []
+                # An answer is made of what tools have found: those that tell no result are done.
+                start = {"type": "text-start", "id": f"t{event.block}"}
+                return (*self._ended_tools({"output": None}), start)
+            case TextEnd() | RefusalEnd():
+                proof = Proof(opaque=self._open.pop(event.block) or None)
+                return ({"type": "text-end", "id": f"t{event.block}", **_metadata(proof)},)
+            case ReasoningStart():
+                self._open[event.block] = []
+                return ({"type": "reasoning-start", "id": f"r{event.block}"},)
+            case ReasoningEnd():
+                proof = Proof(
+                    event.signature,
+                    event.encrypted,
+                    event.format,
+                    self._open.pop(event.block) or None,
+                )
+                return ({"type": "reasoning-end", "id": f"r{event.block}", **_metadata(proof)},)
+            case ToolCallStart():
+                call = self._calls[event.block] = _Call(event, stream=self._stream)
+                return ({"type": "tool-input-start", **call.names},)
+            case ToolCallDelta():
+                call_id = self._calls[event.block].names["toolCallId"]
+                delta = {"toolCallId": call_id, "inputTextDelta": event.arguments}
+                return ({"type": "tool-input-delta", **delta},)
+            case ToolCallEnd():
+                # Whether it may be acted on is known with the end of the stream.
+                self._calls[event.block].arguments = event.arguments
+                return ()
+            case Opaque():
+                return self._opaque(event)
+            case Source():
+                return (self._source(event),)
+            case Media():
+                return self._media(event)
+            case ProviderTool():
+                return self._provider_tool(event)
+            case StreamTarget():
+                self._model = event.model
+                return (_data(event),)
+            case Notice() | ContentFilter():
+                return (_data(event),)
+            case _:
+                return ()
+
+    def _start(self, event: StreamStart) -> Iterable[Chunk]:
+        message = (event.labels or {}).get("message_id") or f"msg_{self._token}"
+        self._model = event.model
+        yield {"type": "start", "messageId": message}
+        yield _data(event)
+        yield {"type": "start-step"}
+
+    def _opaque(self, event: Opaque) -> Iterable[Chunk]:
+        value = OpaqueValue(event.format, event.data)
+        block = -1 if event.block is None else event.block
+        if block in self._calls:
+            self._calls[block].opaque.append(value)
+        elif block in self._open:
+            self._open[block].append(value)
+        else:
+            part = f"o{self._next()}"
+            yield {"type": "reasoning-start", "id": part}
+            yield {"type": "reasoning-end", "id": part, **_metadata(Proof(opaque=[value]))}
+
+    def _source(self, event: Source) -> Chunk:
+        source = f"source_{self._token}_{self._next()}"
+        ours = {KEY: msgspec.Raw(encode(event))}
+        if event.url is not None:
+            title = {} if event.title is None else {"title": event.title}
+            chunk = {"type": "source-url", "sourceId": source, "url": event.url, **title}
+            return {**chunk, "providerMetadata": ours}
+        return {
+            "type": "source-document",
+            "sourceId": source,
+            "mediaType": "application/octet-stream",  # it has to be some
+            "title": event.title or event.document or "",
+            "providerMetadata": ours,
+        }
+
+    def _media(self, event: Media) -> Iterable[Chunk]:
+        if event.data is None:
+            return (_file(event.url or "", event.media_type),)
+        if not event.media_type.startswith("audio/"):
+            return (_file(_data_url(event.media_type, event.data), event.media_type),)
+        # Sounds come in pieces, and a file is whole.
+        self._sounds.setdefault(event.block, (event.media_type, []))[1].append(event.data)
+        return ()
+
+    def _provider_tool(self, event: ProviderTool) -> Iterable[Chunk]:
+        given = {} if event.input is msgspec.UNSET else event.input
+        if event.block not in self._ran or event.input is not msgspec.UNSET:
+            self._ran.add(event.block)
+            self._running[event.block] = None
+            names = {**self._provider_names(event.block), "toolName": event.name}
+            yield {"type": "tool-input-available", **names, "input": given}
+        if event.output is not msgspec.UNSET:
+            text = _failure(event.output)
+            ended = {"output": event.output} if text is None else {"errorText": text}
+            yield self._ended_tool(event.block, ended)
+
+    def _ended_tools(self, ended: Chunk) -> list[Chunk]:
+        """End the provider's tools of which no result was told, as some tell none."""
+        return [self._ended_tool(block, ended) for block in list(self._running)]
+
+    def _ended_tool(self, block: int, ended: Chunk) -> Chunk:
+        self._running.pop(block, None)
+        kind = "tool-output-error" if "errorText" in ended else "tool-output-available"
+        return {"type": kind, **self._provider_names(block), **ended}
+
+    def _provider_names(self, block: int) -> Chunk:
+        call = f"tool_{self._token}_{block}"
+        return {"toolCallId": call, "providerExecuted": True, "dynamic": True}
+
+    def _end(self, event: StreamEnd) -> Iterable[Frame]:
+        yield from map(_frame, self._last_files())
+        completed = event.status == "completed"
+        ended = {"output": None} if completed else {"errorText": "the answer ended before the tool"}
+        yield from map(_frame, self._ended_tools(ended))
+        match event.status:
+            case "completed":
+                for call in self._calls.values():
+                    yield _frame(call.chunk())
+                yield _frame({"type": "finish-step"})
+                reason = FINISH.get(event.finish_reason, "other")
+                metadata = {"messageMetadata": self._summary(event)}
+                yield _frame({"type": "finish", "finishReason": reason, **metadata})
+            case "cancelled":
+                yield _frame({"type": "finish-step"})
+                yield _frame({"type": "message-metadata", "messageMetadata": self._summary(event)})
+                yield _frame({"type": "abort", "reason": "cancelled"})
+            case "failed" | "interrupted":
+                text = event.error.message if event.error else "the answer could not be completed"
+                yield _frame(_data(event))
+                yield _frame({"type": "error", "errorText": text})
+        yield DONE
+
+    def _last_files(self) -> Iterable[Chunk]:
+        for media_type, pieces in self._sounds.values():
+            if (data := _join(pieces)) is not None:
+                yield _file(_data_url(media_type, data), media_type)
+
+    def _summary(self, event: StreamEnd) -> Chunk:
+        usage = {"usage": _usage(event.usage)} if event.usage else {}
+        return {"model": self._model, **usage}
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+
+def _failure(output: Any) -> str | None:
+    """Return what went wrong in a provider's tool, None if that gave a result."""
+    match output:
+        case {"is_error": True, "content": content}:
+            told = content
+        case {"error": error, **others} if error and not others:
+            told = error
+        case {"type": str(kind)} if kind.endswith("_error"):
+            told = output.get("error_message") or output.get("error_code") or kind
+        case _:
+            return None
+    text = told if isinstance(told, str) else msgspec.json.encode(told).decode()
+    return text[:MAX_FAILURE]
+
+
+def _frame(chunk: Chunk) -> Frame:
+    return Frame(msgspec.json.encode(chunk))
+
+
+def _data(event: Event) -> Chunk:
+    return {"type": f"data-{KEY}", "data": msgspec.Raw(encode(event)), "transient": True}
+
+
+def _metadata(proof: Proof) -> Chunk:
+    return {} if proof == Proof() else {"providerMetadata": {KEY: proof}}
+
+
+def _file(url: str, media_type: str) -> Chunk:
+    return {"type": "file", "url": url, "mediaType": media_type}
+
+
+def _data_url(media_type: str, data: str) -> str:
+    return f"data:{media_type};base64,{data}"
+
+
+def _join(pieces: list[str]) -> str | None:
+    """Join pieces of base64, each of which may have its own padding."""
+    try:
+        return base64.b64encode(b"".join(map(base64.b64decode, pieces))).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _usage(counts: TokenCounts) -> Chunk:
+    """Give the counts by the names of the SDK's `LanguageModelUsage`, those that are known."""
+    read, written = counts.cached_input_tokens, counts.cache_write_tokens
+    return _known(
+        {
+            "inputTokens": counts.input_tokens,
+            "outputTokens": counts.output_tokens,
+            "totalTokens": counts.total_tokens,
+            "inputTokenDetails": _known({"cacheReadTokens": read, "cacheWriteTokens": written}),
+            "outputTokenDetails": _known({"reasoningTokens": counts.reasoning_tokens}),
+        }
+    )
+
+
+def _known(values: Chunk) -> Chunk:
+    return {key: value for key, value in values.items() if value not in (None, {})}

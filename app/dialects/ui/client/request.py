@@ -1,0 +1,258 @@
+"""The body that `useChat` posts: UI messages in, a chat request out.
+
+An assistant's message may hold several steps, each an answer of the model with the tool
+results that followed; `step-start` parts stand between them.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.bounds import MAX_MESSAGES, check_parts
+from app.dialects.answering.attachments import attach
+from app.dialects.answering.options import build_chat
+from app.dialects.client_format import Asked
+from app.dialects.ui.client.messages import File, Text, Tool
+from app.errors import RequestError
+from app.requests import (
+    AssistantMessage,
+    AudioPart,
+    Body,
+    FilePart,
+    FunctionCall,
+    Id,
+    ImagePart,
+    Message,
+    OpaquePart,
+    ReasoningPart,
+    RefusalPart,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    convert_body,
+    parse_body,
+    parse_fields,
+)
+
+IGNORED = ("source-url", "source-document")
+"""Parts that say nothing to a model; nor do those named `data-...`, which are the page's."""
+
+OWN = ("id", "messages", "trigger", "messageId")
+
+
+class UiMessage(Body, frozen=True):
+    role: Literal["system", "user", "assistant"]
+    parts: list[dict[str, Any]]
+    id: Id = ""
+    metadata: Any = None
+
+
+class UiRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """What the transport sends by itself; pages add the options of a chat request."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=255)]
+    messages: Annotated[list[UiMessage], Meta(max_length=MAX_MESSAGES)]
+    trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
+    message_id: Id | None = None
+
+
+_requests = msgspec.json.Decoder(UiRequest)
+
+
+def name_of(chat: str) -> str:
+    """Give the name under which a chat's current stream is found."""
+    return f"ui:{chat}"
+
+
+def parse_request(body: bytes) -> Asked:
+    """Read a chat's next turn.
+
+    Raises:
+        RequestError: `invalid_request`, with the place and the reason.
+    """
+    request = parse_body(body, _requests, example='{"id": "...", "messages": [...]}')
+    check_parts((message.parts for message in request.messages), place="messages")
+    options = {key: value for key, value in parse_fields(body).items() if key not in OWN}
+    messages = _kept(request)
+    continued = _continued(request, messages)
+    chat = build_chat(Conversation().read(messages), options, place="")
+    return Asked(
+        chat,
+        labels={"message_id": continued} if continued else {},
+        name=name_of(request.id),
+    )
+
+
+def _kept(request: UiRequest) -> Sequence[UiMessage]:
+    """Leave out the answer that is to be given again, which pages mostly do themselves."""
+    messages = request.messages
+    if request.trigger == "submit-message" or not messages:
+        return messages
+    places = [i for i, message in enumerate(messages) if message.id == request.message_id]
+    at = places[-1] if request.message_id and places else len(messages) - 1
+    return messages[: at if messages[at].role == "assistant" else at + 1]
+
+
+def _continued(request: UiRequest, messages: Sequence[UiMessage]) -> str | None:
+    """Give the id of the message that the client will add the answer to, if it has one."""
+    if request.trigger == "regenerate-message" or not messages:
+        return None
+    named = [m for m in messages if request.message_id and m.id == request.message_id]
+    message = named[-1] if named else messages[-1]
+    return message.id or None if message.role == "assistant" else None
+
+
+class Conversation:
+    """Turns UI messages into those of a chat request."""
+
+    def read(self, messages: Iterable[UiMessage]) -> list[Message]:
+        found: list[Message] = []
+        for number, message in enumerate(messages):
+            place = f"messages[{number}]"
+            match message.role:
+                case "system":
+                    found.append(SystemMessage(_read_system(message, place=place)))
+                case "user":
+                    found.append(UserMessage(_read_user(message, place=place)))
+                case "assistant":
+                    found += self._read_assistant(message, place=place)
+        return found
+
+    def _read_assistant(self, message: UiMessage, *, place: str) -> Iterable[Message]:
+        step = _Step()
+        for number, part in enumerate(message.parts):
+            if part.get("type") == "step-start":
+                yield from step.messages()
+                step = _Step()
+            else:
+                step.add(part, place=f"{place}.parts[{number}]")
+        yield from step.messages()
+
+
+class _Step:
+    """One answer of the model, and what came back for its calls."""
+
+    def __init__(self) -> None:
+        self._parts: list[TextPart | RefusalPart | ReasoningPart | OpaquePart] = []
+        self._calls: list[ToolCall] = []
+        self._results: list[ToolMessage] = []
+
+    def add(self, part: dict[str, Any], *, place: str) -> None:
+        match part.get("type"):
+            case "text":
+                text = _text(part, place=place)
+                if text.text:
+                    self._parts.append(TextPart(text.text))
+                self._add_opaque(text)
+            case "reasoning":
+                text = _text(part, place=place)
+                proof = (text.proof.signature, text.proof.encrypted, text.proof.format)
+                if text.text or any(proof):
+                    self._parts.append(ReasoningPart(text.text, *proof))
+                self._add_opaque(text)
+            case "file":
+                convert_body(
+                    part, File, place=place
+                )  # what the model made; it cannot be told of it
+            case str(kind) if kind == "dynamic-tool" or kind.startswith("tool-"):
+                tool = convert_body(part, Tool, place=place)
+                self._add_tool(tool, tool.tool_name or kind.removeprefix("tool-"), place=place)
+            case kind:
+                _check_ignored(kind, place=place)
+
+    def messages(self) -> Iterable[Message]:
+        if self._parts or self._calls:
+            first = self._parts[0] if len(self._parts) == 1 else None
+            only = first.text if isinstance(first, TextPart) else None
+            yield AssistantMessage(only or self._parts or None, tool_calls=self._calls or None)
+        yield from self._results
+
+    def _add_opaque(self, text: Text) -> None:
+        for opaque in text.proof.opaque or ():
+            self._parts.append(OpaquePart(opaque.format, opaque.data))
+
+    def _add_tool(self, tool: Tool, name: str, *, place: str) -> None:
+        if tool.provider_executed:
+            return
+        if tool.state == "approval-responded" and not tool.denied:
+            raise RequestError(
+                "invalid_request",
+                f"{place}: the call is approved but has no output; the relay runs no tools, "
+                "so run it in the page and send what it gave",
+            )
+        if not tool.answered:
+            return
+        call = FunctionCall(name, _arguments(tool))
+        self._calls.append(ToolCall(tool.tool_call_id, call, opaque=tool.opaque))
+        failed = tool.state != "output-available" or None
+        self._results.append(ToolMessage(_result(tool), tool.tool_call_id, failed))
+
+
+def _arguments(tool: Tool) -> str:
+    """Give the arguments as text; those that were no JSON are put into an object that is."""
+    given = tool.raw_input if tool.input is None else tool.input
+    if isinstance(given, str):
+        if tool.opaque or tool.state != "output-error":
+            return given  # free text, or JSON text
+        given = {"rawInvalidInput": given}
+    return _json({} if given is None else given)
+
+
+def _result(tool: Tool) -> str:
+    if tool.state == "output-error":
+        return tool.error_text
+    if tool.state != "output-available":
+        reason = tool.approval.reason if tool.approval else None
+        return reason or "The user denied the call of this tool."
+    return tool.output if isinstance(tool.output, str) else _json(tool.output)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _text(part: dict[str, Any], *, place: str) -> Text:
+    return convert_body(part, Text, place=place)
+
+
+def _read_system(message: UiMessage, *, place: str) -> str:
+    texts = []
+    for number, part in enumerate(message.parts):
+        where = f"{place}.parts[{number}]"
+        if part.get("type") == "text":
+            texts.append(_text(part, place=where).text)
+        else:
+            _check_ignored(part.get("type"), place=where)
+    return "".join(texts)
+
+
+def _read_user(
+    message: UiMessage, *, place: str
+) -> str | list[TextPart | ImagePart | AudioPart | FilePart]:
+    found: list[TextPart | ImagePart | AudioPart | FilePart] = []
+    for number, part in enumerate(message.parts):
+        where = f"{place}.parts[{number}]"
+        match part.get("type"):
+            case "text":
+                if text := _text(part, place=where).text:
+                    found.append(TextPart(text))
+            case "file":
+                file = convert_body(part, File, place=where)
+                found.append(attach(file.url, file.media_type, filename=file.filename, place=where))
+            case kind:
+                _check_ignored(kind, place=where)
+    if not found:
+        raise RequestError("invalid_request", f"{place}: it has no text and no file")
+    only = found[0]
+    return only.text if len(found) == 1 and isinstance(only, TextPart) else found
+
+
+def _check_ignored(kind: object, *, place: str) -> None:
+    if kind in IGNORED or (isinstance(kind, str) and kind.startswith("data-")):
+        return
+    what = f"the relay knows no part of type {repr(kind)[:60]} here"
+    raise RequestError("invalid_request", f"{place}: {what}")

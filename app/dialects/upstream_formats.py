@@ -1,0 +1,30 @@
+"""The wire formats that an upstream may speak, by name."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from app.dialects.anthropic.upstream.format import DIALECT as ANTHROPIC
+from app.dialects.anthropic.upstream.format import VERTEX as VERTEX_ANTHROPIC
+from app.dialects.bedrock.upstream.format import CONVERSE as BEDROCK_CONVERSE
+from app.dialects.bedrock.upstream.format import INVOKE as BEDROCK_ANTHROPIC
+from app.dialects.cohere.upstream.format import DIALECT as COHERE
+from app.dialects.gemini.upstream.format import DIALECT as GEMINI
+from app.dialects.ollama.upstream.format import DIALECT as OLLAMA
+from app.dialects.openai_chat.upstream.format import DIALECT as OPENAI_CHAT
+from app.dialects.openai_responses.upstream.format import DIALECT as OPENAI_RESPONSES
+from app.dialects.upstream_format import Dialect
+
+DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
+    {
+        "openai_chat": OPENAI_CHAT,
+        "openai_responses": OPENAI_RESPONSES,
+        "anthropic": ANTHROPIC,
+        "vertex_anthropic": VERTEX_ANTHROPIC,
+        "bedrock_anthropic": BEDROCK_ANTHROPIC,
+        "bedrock_converse": BEDROCK_CONVERSE,
+        "gemini": GEMINI,
+        "cohere": COHERE,
+        "ollama": OLLAMA,
+    }
+)

@@ -1,0 +1,1 @@
+"""What the request builders of all upstream formats share."""

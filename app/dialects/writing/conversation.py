@@ -1,0 +1,138 @@
+"""What the requests of all dialects need of a conversation: its texts, images and calls.
+
+What a format cannot say is refused with the place and the reason, never left out in
+silence: an answer to half a question looks like an answer.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+
+from app.dialects.reading.json_values import decode
+from app.errors import RequestError
+from app.requests import (
+    AssistantMessage,
+    ChatRequest,
+    FunctionCall,
+    Message,
+    ReasoningPart,
+    TextPart,
+)
+
+JSON_ONLY: Final = "Answer with one JSON object and nothing else."
+"""What the system says for `json_object` where the API enforces a schema or nothing."""
+
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64")
+"""What stands before the comma of a `data:` URL."""
+
+_MAX_HEAD: Final = 1_000
+"""Characters of it. RFC 6838 allows a media type 255, and parameters are few."""
+
+
+def unsupported(place: str, what: str, *, format: str) -> RequestError:
+    """The error for what a format cannot say: `place` in the request, and what stands there."""
+    return RequestError("invalid_request", f"{place}: {what} cannot be sent in {format}")
+
+
+def refuse_choices(
+    request: ChatRequest, *, format: str, what: str = "more than one choice"
+) -> None:
+    """Refuse a request for several answers, for formats that give one.
+
+    Raises:
+        RequestError: it asks for more than one.
+    """
+    if request.n is not None and request.n > 1:
+        raise unsupported("n", what, format=format)
+
+
+def fit_user(user: str | None, *, longest: int) -> str | None:
+    """Return the name of a user, or its SHA-256 in hex where it is longer than a provider takes.
+
+    So the provider can still tell users apart, which is what it is asked to be told for.
+    """
+    if user is None or len(user) <= longest:
+        return user
+    return sha256(user.encode(errors="replace")).hexdigest()
+
+
+def join_options(body: dict[str, Any], options: Mapping[str, Any] | None) -> None:
+    """Put options into a body: an object is joined with the one of that name, and overrules it."""
+    for key, value in (options or {}).items():
+        ours = body.get(key)
+        if isinstance(ours, dict) and isinstance(value, dict):
+            value = {**ours, **value}
+        body[key] = value
+
+
+def parse_data_url(url: str) -> tuple[str, str] | None:
+    """Split a base64 `data:` URL into media type and data; None for any other URL."""
+    comma = url.find(",", 0, _MAX_HEAD)
+    match = _DATA_URL.fullmatch(url, 0, comma) if comma > 0 else None
+    return (match[1].lower(), url[comma + 1 :]) if match else None
+
+
+def join_text(content: str | Sequence[object] | None) -> str:
+    """Give the text of a content, its text parts joined."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def parse_arguments(call: FunctionCall, *, place: str) -> dict[str, Any]:
+    """Read a call's arguments for formats that want an object; no text is {}.
+
+    Raises:
+        RequestError: they are no JSON object.
+    """
+    if not call.arguments.strip():
+        return {}
+    arguments = parse_object(call.arguments)
+    if arguments is None:
+        raise RequestError("invalid_request", f"{place}.arguments: it is no JSON object")
+    return arguments
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Read a JSON object that a client sent as text; None for any other text.
+
+    What it gives can be encoded again. How much a request has of such texts is bounded where
+    it comes in.
+    """
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        # It may have what the standard library takes, such as NaN, or half a surrogate pair,
+        # which becomes "?": to look for each half costs 100 times as much.
+        try:
+            loose = json.dumps(decode(text), ensure_ascii=False)
+        except ValueError:
+            return None
+        value = msgspec.json.decode(loose.encode(errors="replace"))
+    return value if isinstance(value, dict) else None
+
+
+def name_calls(messages: Sequence[Message]) -> dict[str, str]:
+    """Give the function's name of every tool call by the call's id."""
+    return {
+        call.id: call.function.name
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls or ()
+    }
+
+
+def list_reasoning(message: AssistantMessage) -> list[ReasoningPart]:
+    """Give what an assistant message says of its reasoning, in whichever form it does."""
+    parts: list[ReasoningPart] = []
+    if isinstance(message.content, list):
+        parts = [part for part in message.content if isinstance(part, ReasoningPart)]
+    if not parts and message.reasoning_content:
+        parts = [ReasoningPart(message.reasoning_content)]
+    return parts

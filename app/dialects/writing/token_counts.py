@@ -1,0 +1,91 @@
+"""How the formats of upstreams count the tokens of a request, those that can. No I/O.
+
+Each takes the body that would ask for the answer, without what only shapes the answer, and
+says one number.
+"""
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from app.dialects.reading.json_values import count, decode, mapping
+
+GOOGLES: Final = "/publishers/"
+"""What the base URLs of Vertex AI have, and those of Google's other API have not."""
+
+_ANTHROPIC: Final = (
+    *("messages", "system", "tools", "tool_choice", "thinking", "output_config"),
+    *("output_format", "cache_control", "context_management", "mcp_servers", "speed"),
+)
+_RESPONSES: Final = (
+    *("input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text"),
+    *("reasoning", "truncation", "previous_response_id", "conversation", "personality"),
+)
+_CONVERSE: Final = ("messages", "system", "toolConfig", "additionalModelRequestFields")
+_VERTEX: Final = ("contents", "systemInstruction", "tools")
+
+
+class Count(NamedTuple):
+    """One way to count."""
+
+    path: str
+    """Appended to the base URL; may hold `MODEL`."""
+    render: Callable[..., dict[str, Any]]
+    """(body, *, model, base_url) to the body of the call; of the request for an answer."""
+    field: str
+    """Where the answer says the number."""
+
+    def read(self, answer: bytes) -> int | None:
+        """Read the answer; None if it says no number."""
+        try:
+            return count(mapping(decode(answer.decode())).get(self.field))
+        except ValueError:
+            return None
+
+
+def _some(body: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: body[name] for name in names if name in body}
+
+
+def _anthropic(body: dict[str, Any], *, model: str, base_url: str) -> dict[str, Any]:
+    return {**_some(body, _ANTHROPIC), "model": model}
+
+
+def _vertex_anthropic(body: dict[str, Any], *, model: str, base_url: str) -> dict[str, Any]:
+    version = _some(body, ("anthropic_version", "anthropic_beta"))
+    return {**version, **_anthropic(body, model=model, base_url=base_url)}
+
+
+def _invoke(body: dict[str, Any], *, model: str, base_url: str) -> dict[str, Any]:
+    budget = count(mapping(body.get("thinking")).get("budget_tokens")) or 0
+    # A count need not say how long the answer may be, but invoke has to, and beyond its thoughts.
+    whole = {**body, "max_tokens": max(count(body.get("max_tokens")) or 1, budget + 1)}
+    asked = base64.b64encode(msgspec.json.encode(whole)).decode()
+    return {"input": {"invokeModel": {"body": asked}}}
+
+
+def _converse(body: dict[str, Any], *, model: str, base_url: str) -> dict[str, Any]:
+    return {"input": {"converse": _some(body, _CONVERSE)}}
+
+
+def _gemini(body: dict[str, Any], *, model: str, base_url: str) -> dict[str, Any]:
+    if GOOGLES in base_url:
+        return _some(body, _VERTEX)
+    return {"generateContentRequest": {**body, "model": f"models/{model}"}}
+
+
+def _responses(body: dict[str, Any], *, model: str, base_url: str) -> dict[str, Any]:
+    return {**_some(body, _RESPONSES), "model": model}
+
+
+COUNTS: Final[Mapping[str, Count]] = {
+    "anthropic": Count("v1/messages/count_tokens", _anthropic, "input_tokens"),
+    "vertex_anthropic": Count("count-tokens:rawPredict", _vertex_anthropic, "input_tokens"),
+    "bedrock_anthropic": Count("model/{model}/count-tokens", _invoke, "inputTokens"),
+    "bedrock_converse": Count("model/{model}/count-tokens", _converse, "inputTokens"),
+    "gemini": Count("models/{model}:countTokens", _gemini, "totalTokens"),
+    "openai_responses": Count("responses/input_tokens", _responses, "input_tokens"),
+}
+"""By the name of the dialect."""

@@ -1,0 +1,1 @@
+"""The log in a SQLite file, of one process or of several."""

@@ -1,0 +1,492 @@
+"""The log in a SQLite file: what has ended survives a restart, what was running is ended.
+
+Running streams are in memory too, and so are ended ones for a moment: live reading costs
+what it costs there. An event is shown only after its commit, so that a kill takes back
+nothing that a reader has seen (a loss of power may take the last moments, but not that an
+idempotency key has begun a stream).
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from app.errors import RelayError, RequestError, ServiceError
+from app.eventlog.contract import PAGE, Claim, Follower, LogState
+from app.eventlog.entries import Entries, Entry, expired, full, size_of, unknown
+from app.eventlog.lost import LostStream, OnEnded
+from app.eventlog.no_peers import NoPeers
+from app.eventlog.record import Scoped, StreamRecord, pack_record
+from app.eventlog.recovery import LOST, ending_of
+from app.eventlog.sqlite.database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
+from app.eventlog.sqlite.writer import ThreadLostError, Writer
+from app.eventlog.supervision import Supervisor
+from app.events import Event, StreamEnd
+
+KEEP_S = 10
+"""How long an ended stream stays in memory, for the readers that are near its end."""
+
+SWEEP_S = 30
+"""How often what has been kept for its time is taken out of the file."""
+
+FILED_EVENTS = 1_000
+FILED_BYTES = 2**16
+"""How much a running stream gathers before it is filed."""
+
+T = TypeVar("T")
+log = structlog.get_logger("seseragi.eventlog")
+
+
+class Batch:
+    """Events on their way into the file."""
+
+    __slots__ = ("at", "done", "events", "first", "memory", "run", "stream")
+
+    def __init__(
+        self,
+        run: "_Run",
+        stream: str,
+        first: int,
+        events: Sequence[Event],
+        *,
+        memory: int,
+        at: float,
+    ) -> None:
+        self.run = run
+        self.stream = stream
+        self.first = first
+        self.events = events
+        self.memory = memory
+        self.at = at
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def ends(self) -> bool:
+        return isinstance(self.events[-1], StreamEnd)
+
+    def settle(self, error: BaseException | None = None) -> bool:
+        """Tell who appended them how it went; False if nobody waits to hear it."""
+        if self.done.done():
+            return False
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+        return True
+
+
+class _Run:
+    """A stream that is being produced."""
+
+    __slots__ = (
+        "batches",
+        "bound",
+        "ending",
+        "entry",
+        "filed",
+        "filing",
+        "key",
+        "last",
+        "lost",
+        "size",
+    )
+
+    def __init__(self, key: int, entry: Entry, *, bound: bool = False, size: int = 0) -> None:
+        self.key = key
+        self.entry = entry
+        self.bound = bound
+        """Whether an idempotency key leads to it."""
+        self.batches: deque[Batch] = deque()
+        self.last = 0
+        """The number of the last event that was taken, written or not."""
+        self.ending = False
+        self.lost: BaseException | None = None
+        """Why a batch was not written, until its producer knows: none after it is either."""
+        self.filed = 0
+        self.size = size
+        """Bytes in the file, and how many of them had been filed."""
+        self.filing = size
+
+
+class SqliteLog(NoPeers):
+    """An `EventLog` in a file, for one process.
+
+    Streams that have ended are kept for `retention_s` seconds. When the events in the file
+    exceed `max_bytes`, the ended ones go first, oldest first; then `create` refuses. The
+    same holds for `max_memory_bytes`, but what leaves the memory stays in the file. One
+    stream may have `max_stream_events` and take `max_stream_bytes` of memory. `wall` tells
+    unix seconds.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        retention_s: float,
+        max_bytes: int,
+        max_memory_bytes: int = 512 * 2**20,
+        max_stream_bytes: int = 64 * 2**20,
+        max_stream_events: int = 1_000_000,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = Path(path)
+        self._retention_s = retention_s
+        self._max_bytes = max_bytes
+        self._wall = wall
+        self._entries = Entries(
+            keep_s=min(KEEP_S, retention_s),
+            max_bytes=max_memory_bytes,
+            max_stream_bytes=max_stream_bytes,
+            max_stream_events=max_stream_events,
+            now=wall,
+            wall=wall,
+            on_drop=lambda _: None,
+        )
+        self._runs: dict[str, _Run] = {}
+        self._owed: dict[str, _Run] = {}
+        """Streams whose end the file refused and has to be told again: ended in memory only."""
+        self._size = 0
+        """Bytes of events in the file, of streams that are kept."""
+        self._due = asyncio.Event()
+        self._on_ended: OnEnded = lambda stream, lost: None
+        self._database: Database
+        self._writer: Writer
+        self._tasks: Supervisor
+
+    async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._writer = self._open_writer()
+        try:
+            await self._writer.read(self._open_file)
+        except BaseException:
+            await self._writer.close(lambda: None)
+            raise
+        self._due.set()
+        self._tasks = Supervisor()
+        self._tasks.keep("event log sweeper", self._keep_swept)
+
+    def _open_writer(self) -> Writer:
+        return Writer(lambda works: self._database.transact(works), explain=explain)
+
+    def _open_file(self) -> None:
+        self._database = Database.open(self._path, now=self._wall(), on_lost=self._tell_soon)
+        self._size = self._database.kept()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+        await self._pay()
+        await self._writer.close(self._database.close)
+        self._entries.close()
+
+    def healthy(self) -> bool:
+        return self._database.healthy and self._writer.healthy and self._tasks.healthy
+
+    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+        stream, key = record.id, record.scoped_key
+        claim = Claim(stream, record.digest)
+        if self._size > self._max_bytes:
+            await self._make_room()
+            if self._size > self._max_bytes:
+                bound = None if key is None else await self.claimed(key)
+                if bound is not None and bound.stream != over:
+                    return bound
+                raise full()
+        entry = self._entries.create(record.without_request())
+        data = pack_record(record)
+        make = partial(
+            self._database.create,
+            claim,
+            key,
+            over=over,
+            now=entry.started_at,
+            kept_after=entry.started_at - self._retention_s,
+            owner=record.owner,
+            record=data,
+        )
+        try:
+            claim, row = await self._write(make)
+        except BaseException:
+            self._entries.drop(stream)
+            # The caller may have been cancelled while the file took it.
+            forget = partial(self._database.forget, stream, now=self._wall())
+            self._writer.submit(forget, lambda *_: None)
+            raise
+        if row is None:
+            self._entries.drop(stream)
+        else:
+            self._runs[stream] = _Run(row, entry, bound=key is not None, size=len(data))
+            self._size += len(data)
+        return claim
+
+    async def claimed(self, key: Scoped) -> Claim | None:
+        kept_after = self._wall() - self._retention_s
+        return await self._read(partial(self._database.claimed, key, kept_after=kept_after))
+
+    async def record(self, stream: str) -> StreamRecord:
+        return await self._read(lambda: self._database.record(self._row(stream), stream))
+
+    async def name(self, name: Scoped, stream: str) -> None:
+        state = await self.state(stream)
+        if not await self._write(partial(self._database.name, name, stream)):
+            raise expired(stream, self._retention_s, owner=state.owner)
+
+    async def find(self, name: Scoped) -> str | None:
+        stream = await self._read(partial(self._database.find_named, name))
+        if stream is None:
+            return None
+        try:
+            await self.state(stream)
+        except RequestError:
+            return None
+        return stream
+
+    def push(self, stream: str, events: Sequence[Event]) -> bool:
+        return False  # the file has to have it first
+
+    async def append(self, stream: str, events: Sequence[Event]) -> None:
+        run = self._runs.get(stream)
+        if run is None or run.ending:
+            await self.state(stream)
+            raise ValueError(f"stream {stream} has ended; nothing can be added to it")
+        if run.lost is not None:
+            error, run.lost = run.lost, None
+            raise error
+        memory = self._entries.measure(stream, events)
+        if not events:
+            return
+        batch = Batch(run, stream, run.last + 1, events, memory=memory, at=self._wall())
+        run.last += len(events)
+        run.ending = batch.ends
+        run.batches.append(batch)
+        # Once a stream that a key leads to has begun, its upstream is called.
+        work = Lasting if run.bound and batch.first == 1 else partial
+        self._writer.submit(work(self._store, batch), partial(self._stored, batch))
+        await batch.done
+
+    async def read(
+        self, stream: str, after: int, *, timeout_s: float, limit: int = PAGE
+    ) -> Sequence[Event]:
+        entry = self._find(stream)
+        if entry is not None:
+            return await entry.read(after, timeout_s=timeout_s, limit=limit)
+        return await self._read(partial(self._read_file, stream, after, limit))
+
+    def follow(self, stream: str, after: int, follower: Follower) -> bool:
+        return self._entries.follow(stream, after, follower)
+
+    def unfollow(self, stream: str, follower: Follower) -> None:
+        self._entries.unfollow(stream, follower)
+
+    async def state(self, stream: str) -> LogState:
+        entry = self._find(stream)
+        if entry is not None:
+            return entry.state()
+        row = await self._read(partial(self._row, stream))
+        return row.state()
+
+    async def delete(self, stream: str) -> None:
+        await self.state(stream)
+        await self._forget(partial(self._database.forget, stream, now=self._wall()))
+
+    def on_ended(self, ended: OnEnded) -> None:
+        self._on_ended = ended
+
+    def _tell_soon(self, lost: Sequence[LostStream]) -> None:
+        """Tell of streams that were ended in the writer's thread."""
+        self._loop.call_soon_threadsafe(self._tell_lost, lost)
+
+    def _tell_lost(self, lost: Sequence[LostStream]) -> None:
+        for stream in lost:
+            self._on_ended(stream.record.id, stream)
+
+    async def sweep(self) -> None:
+        """Take what has been kept for its time out of the file."""
+        now = self._wall()
+        forget = partial(self._database.forget_ended, now - self._retention_s, now=now)
+        while (await self._write(forget, self._on_gone)).ids:
+            pass
+        while await self._write(self._database.purge):
+            pass
+        swept, end = 0, await self._write(self._database.tail_end)
+        while swept < end:
+            swept = await self._write(partial(self._database.sweep_tail, SWEPT_AT_ONCE))
+        await self._write(partial(self._database.tidy, now=now))
+        await self._write(self._database.touch)
+        await self._pay()
+
+    async def _make_room(self) -> None:
+        excess = self._size - self._max_bytes
+        await self._forget(partial(self._database.forget_oldest, excess, now=self._wall()))
+
+    # In memory
+
+    def _find(self, stream: str) -> Entry | None:
+        entry = self._entries.find(stream)
+        if entry is not None or stream not in self._owed:
+            return entry
+        entry = self._owed[stream].entry
+        if entry.ended_at is not None and entry.ended_at <= self._wall() - self._retention_s:
+            raise expired(stream, self._retention_s, owner=entry.record.owner)
+        return entry
+
+    def _on_gone(self, gone: Gone) -> None:
+        """Let go of streams that the file has let go of."""
+        self._size -= gone.size
+        for stream in gone.ids:
+            run = self._runs.pop(stream, None) or self._owed.pop(stream, None)
+            if run is not None:
+                self._size -= run.size
+            if self._entries.find(stream) is not None:
+                self._entries.drop(stream)
+        self._tell_lost(gone.lost)
+
+    # In the writer's thread
+
+    def _store(self, batch: Batch) -> int | None:
+        """Write a batch and give its size; None if one before it is lost."""
+        run = batch.run
+        if run.lost is not None:
+            return None
+        size = self._database.append(run.key, batch.first, batch.events)
+        if batch.ends:
+            waiting = [event for before in run.batches for event in before.events]
+            unfiled = [*run.entry.events[run.filed :], *waiting]
+            self._database.file(run.key, run.filed + 1, unfiled)
+            last = run.filed + len(unfiled)
+            self._database.end(run.key, at=batch.at, last=last, size=run.size + size)
+        return size
+
+    def _end_late(self, run: _Run) -> bool:
+        """Write what the file did not take at the end of a stream; False if it was removed."""
+        events, at = run.entry.events, run.entry.ended_at
+        self._database.file(run.key, run.filed + 1, events[run.filed :])
+        return self._database.end(run.key, at=at or 0, last=len(events), size=run.size)
+
+    def _file(self, run: _Run) -> int | None:
+        """File what has gathered and give the number of its last event."""
+        if run.ending:  # the end files it
+            return None
+        unfiled = run.entry.events[run.filed :]
+        self._database.file(run.key, run.filed + 1, unfiled)
+        return run.filed + len(unfiled)
+
+    def _row(self, stream: str) -> Row:
+        row = self._database.find(stream)
+        if row is None:
+            raise unknown(stream)
+        until = self._wall() - self._retention_s
+        if row.gone or (row.ended_at is not None and row.ended_at <= until):
+            raise expired(stream, self._retention_s, owner=row.owner)
+        return row
+
+    def _read_file(self, stream: str, after: int, limit: int) -> list[Event]:
+        row = self._row(stream)
+        return self._database.read(row.key, after, limit) if after < row.last else []
+
+    # After a commit
+
+    def _stored(self, batch: Batch, size: int | None, error: BaseException | None) -> None:
+        run, stream = batch.run, batch.stream
+        run.batches.popleft()
+        if self._runs.get(stream) is not run:
+            owner = run.entry.record.owner
+            batch.settle(expired(stream, self._retention_s, owner=owner))
+        elif size is not None:
+            run.size += size
+            self._size += size
+            self._show(batch)
+            if not batch.ends:
+                self._file_soon(run)
+        elif batch.ends and run.lost is None:
+            self._owed[stream] = run
+            self._show_lost(batch)
+            batch.settle(explain(error))
+        else:
+            error = run.lost = run.lost or explain(error)
+            run.last = len(run.entry.events)
+            run.ending = False
+            if batch.settle(error) and not run.batches:
+                run.lost = None
+
+    def _show(self, batch: Batch) -> None:
+        self._entries.add(batch.stream, batch.events, size=batch.memory, ended_at=batch.at)
+        if batch.ends:
+            del self._runs[batch.stream]
+            self._on_ended(batch.stream, None)
+        batch.settle()
+
+    def _show_lost(self, batch: Batch) -> None:
+        """End a stream whose end was refused as a restart would: from what the file has of it.
+
+        Cursors stay true whether the file takes this end later or the process is killed.
+        """
+        ending = ending_of(batch.run.entry.events, status="interrupted", error=LOST)
+        size = sum(map(size_of, ending))
+        self._entries.add(batch.stream, ending, size=size, ended_at=batch.at)
+        del self._runs[batch.stream]
+
+    def _file_soon(self, run: _Run) -> None:
+        """File a stream that has gathered enough, unless more of it is being written."""
+        count = len(run.entry.events) - run.filed
+        if run.batches or (count < FILED_EVENTS and run.size - run.filing < FILED_BYTES):
+            return
+        run.filing = run.size
+        self._writer.submit(partial(self._file, run), partial(self._on_filed, run))
+
+    def _on_filed(self, run: _Run, last: int | None, error: BaseException | None) -> None:
+        if error is None and last is not None:
+            run.filed = last
+
+    # Access
+
+    async def _forget(self, work: Callable[[], Gone]) -> None:
+        """Remove streams; their events leave the file soon after."""
+        await self._write(work, self._on_gone)
+        self._due.set()
+
+    async def _write(
+        self, work: Callable[[], T], on_commit: Callable[[T], None] = lambda _: None
+    ) -> T:
+        return await self._writer.write(work, on_commit)
+
+    async def _read(self, work: Callable[[], T]) -> T:
+        try:
+            return await self._writer.read(work)
+        except (sqlite3.Error, msgspec.MsgspecError, ThreadLostError) as error:
+            log.error("the event log cannot be read", error=str(error))
+            raise ServiceError("internal", "the event log could not be read") from None
+
+    async def _pay(self) -> None:
+        """Write the ends that the file did not take, as far as it takes them now."""
+        for stream, run in list(self._owed.items()):
+            with contextlib.suppress(ServiceError):
+                tell = partial(self._on_paid, stream, run)
+                await self._write(partial(self._end_late, run), tell)
+
+    def _on_paid(self, stream: str, run: _Run, ended: bool) -> None:
+        self._owed.pop(stream, None)
+        if ended:
+            self._on_ended(stream, run.entry.lost())
+
+    async def _keep_swept(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SWEEP_S):
+                    await self._due.wait()
+            self._due.clear()
+            with contextlib.suppress(RelayError):
+                await self.sweep()
+
+
+def explain(error: BaseException | None) -> ServiceError:
+    """Say what a failed write means for its stream."""
+    log.error("the event log cannot be written", error=repr(error))
+    return ServiceError("internal", "the event log could not be written")

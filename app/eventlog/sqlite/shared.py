@@ -1,0 +1,262 @@
+"""The log in a SQLite file that several processes of one machine share.
+
+Each produces its own streams, and they are in its memory as in a file that it has alone.
+Those of others are read from the file. When a process is lost, another ends its streams.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import structlog
+
+from app.errors import RelayError, ServiceError
+from app.eventlog.contract import PAGE, Claim, Follower, LogState
+from app.eventlog.record import StreamRecord
+from app.eventlog.sqlite.database import EndedLost, Gone, Row
+from app.eventlog.sqlite.feed import Feed
+from app.eventlog.sqlite.log import Batch, SqliteLog, explain
+from app.eventlog.sqlite.shared_database import Note, Place, SharedDatabase, Sight
+from app.eventlog.sqlite.writer import Writer
+from app.eventlog.tail import Tail
+from app.events import Event
+
+PAUSE_S = 0.002
+"""Between two commits of a process that has more to write, so that others come to it too."""
+
+LOOK_AFTER_S = 1.0
+"""How often it is asked whether the other processes live."""
+
+TALLY_S = 5.0
+"""How often the processes say how much they hold."""
+
+ATTENDED_S = 0.5
+"""For how long readers elsewhere are sure to be there."""
+
+_REMOVED = -1
+"""The size of a batch whose stream another process has removed."""
+
+log = structlog.get_logger("seseragi.eventlog")
+
+
+class SharedSqliteLog(SqliteLog):
+    """An `EventLog` in a file for many processes of one machine.
+
+    `shared_database.prepare` is called once before the first of them opens it. `max_bytes` is
+    about the whole file, the limits of memory are those of each process.
+    """
+
+    _database: SharedDatabase
+    _stop: Callable[[str], None]
+
+    async def open(self) -> None:
+        self._stop = lambda _: None
+        self._stopping = False
+        self._attended: set[str] = set()
+        await super().open()
+        self._feed = Feed(self._look, busy=self._is_busy)
+        self._tasks.keep("event log processes", self._keep_others)
+
+    def _open_writer(self) -> Writer:
+        return Writer(
+            lambda works: self._database.transact(works), explain=explain, pause_s=PAUSE_S
+        )
+
+    def _open_file(self) -> None:
+        self._database = SharedDatabase.join(self._path)
+        self._size = self._database.kept()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+        await self._feed.close()
+        with contextlib.suppress(RelayError):
+            here = self._database.process
+            await self._write(partial(self._database.leave_all, here, now=self._wall()))
+        await super().close()
+
+    def healthy(self) -> bool:
+        return super().healthy() and self._feed.healthy
+
+    # Streams
+
+    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+        claim = await super().create(record, over=over)
+        self._feed.rouse()
+        return claim
+
+    async def read(
+        self, stream: str, after: int, *, timeout_s: float, limit: int = PAGE
+    ) -> Sequence[Event]:
+        entry = self._find(stream)
+        if entry is not None:
+            return await entry.read(after, timeout_s=timeout_s, limit=limit)
+        tail = self._feed.find(stream)
+        if tail is None or timeout_s <= 0:
+            _, tail = await self._catch_up(stream)
+            if tail is None:
+                return await super().read(stream, after, timeout_s=timeout_s, limit=limit)
+        if not tail.covers(after):
+            return await self._read(partial(self._read_elsewhere, stream, after, limit))
+        if after >= tail.last and not tail.ended and timeout_s > 0:
+            if self._stopping:
+                raise _stopping()
+            self._feed.wake()
+            await tail.wait(timeout_s)
+        return tail.after(after, limit) if tail.covers(after) else ()
+
+    def follow(self, stream: str, after: int, follower: Follower) -> bool:
+        if super().follow(stream, after, follower):
+            return True
+        tail = self._feed.find(stream)
+        if tail is None or tail.ended or after != tail.last or self._stopping:
+            return False
+        tail.followers.append(follower)
+        self._feed.wake()
+        return True
+
+    def unfollow(self, stream: str, follower: Follower) -> None:
+        super().unfollow(stream, follower)
+        tail = self._feed.find(stream)
+        if tail is not None and follower in tail.followers:
+            tail.followers.remove(follower)
+
+    async def state(self, stream: str) -> LogState:
+        entry = self._find(stream)
+        if entry is not None:
+            return entry.state()
+        row, tail = await self._catch_up(stream)
+        return row.state() if tail is None else row.state()._replace(last=tail.last)
+
+    async def delete(self, stream: str) -> None:
+        await super().delete(stream)
+        self._feed.stop(stream)
+
+    async def _catch_up(self, stream: str) -> tuple[Row, Tail | None]:
+        """Give the row of a stream that is not in memory, and its tail if it runs elsewhere.
+
+        Neither is older than this call.
+        """
+        while True:
+            row = await self._read(partial(self._row, stream))
+            if row.ended_at is not None or row.process == self._database.process:
+                return row, None
+            tail = self._feed.find(stream) or self._feed.start(stream, row)
+            await self._feed.catch_up()
+            if not (tail.ended or tail.over):
+                return row, tail
+
+    async def _make_room(self) -> None:
+        make = self._database.make_room
+        await self._forget(partial(make, self._own(), most=self._max_bytes, now=self._wall()))
+        await self._tally()
+
+    # In the writer's thread
+
+    def _store(self, batch: Batch) -> int | None:
+        return _REMOVED if self._database.is_gone(batch.run.key) else super()._store(batch)
+
+    def _read_elsewhere(self, stream: str, after: int, limit: int) -> list[Event]:
+        return self._database.read_running(self._row(stream), after, limit)
+
+    # After a commit
+
+    def _stored(self, batch: Batch, size: int | None, error: BaseException | None) -> None:
+        if size == _REMOVED:
+            self._drop(batch.stream)
+        super()._stored(batch, size, error)
+
+    # Others
+
+    def on_stop(self, stop: Callable[[str], None]) -> None:
+        self._stop = stop
+
+    async def ask_stop(self, stream: str) -> None:
+        await self._write(partial(self._database.ask_stop, stream))
+
+    def readers_here(self, stream: str) -> None:
+        if self._feed.find(stream) is not None:  # it runs elsewhere: whoever reads has asked
+            self._attended.add(stream)
+            self._writer.submit(partial(self._database.readers_here, stream), _whatever)
+
+    def readers_gone(self, stream: str) -> None:
+        if stream in self._attended:
+            self._attended.remove(stream)
+            gone = partial(self._database.readers_gone, stream, now=self._wall())
+            self._writer.submit(gone, _whatever)
+
+    async def reader_lease_s(self, stream: str) -> float:
+        left_at = await self._read(partial(self._database.left_at, stream))
+        return max(
+            (ATTENDED_S if at is None else at - self._wall() for at in left_at), default=-math.inf
+        )
+
+    def release_remote_readers(self) -> None:
+        self._stopping = True
+        self._feed.stop_all()
+
+    def _is_busy(self) -> bool:
+        return len(self._entries) > 0
+
+    async def _look(self, places: Sequence[Place]) -> Sequence[Sight] | None:
+        noted, sights = await self._read(partial(self._database.look, places))
+        if noted:
+            with contextlib.suppress(RelayError):
+                for note in await self._write(self._database.take_notes):
+                    self._hear(note)
+        return sights
+
+    def _hear(self, note: Note) -> None:
+        if note.what == "gone":
+            self._drop(note.stream)
+        self._stop(note.stream)
+
+    def _drop(self, stream: str) -> None:
+        """Let go of a stream of this process that another one has removed."""
+        self._on_gone(Gone([stream], 0))
+        self._writer.submit(partial(self._database.let_go, stream), _whatever)
+
+    # Processes that are no more, and what all hold
+
+    async def _keep_others(self) -> None:
+        loop = asyncio.get_running_loop()
+        tallied_at = loop.time()
+        while True:
+            with contextlib.suppress(RelayError):
+                for process in await self._read(self._database.find_lost):
+                    await self._bury(process)
+                if loop.time() >= tallied_at + TALLY_S:
+                    await self._tally()
+                    tallied_at = loop.time()
+            await asyncio.sleep(LOOK_AFTER_S)
+
+    async def _bury(self, process: int) -> None:
+        streams = 0
+        bury = partial(self._database.bury, process, now=self._wall())
+        while (ended := await self._write(bury, self._on_buried)).dealt_with:
+            streams += ended.dealt_with
+        log.warning("streams of a lost process ended", process=process, streams=streams)
+
+    def _on_buried(self, ended: EndedLost) -> None:
+        self._tell_lost(ended.lost)
+
+    async def _tally(self) -> None:
+        await self._write(partial(self._database.tally, self._own()), self._take_tally)
+
+    def _take_tally(self, others: int) -> None:
+        self._size = others + self._own()
+
+    def _own(self) -> int:
+        """Add up the bytes of the streams that run here."""
+        return sum(run.size for run in (*self._runs.values(), *self._owed.values()))
+
+
+def _stopping() -> ServiceError:
+    return ServiceError("overloaded", "the relay is shutting down; try again", retry_after_s=2)
+
+
+def _whatever(_: object, error: BaseException | None) -> None:
+    """What it was about is tried again, or does not matter: the log of errors has it."""
+    if error is not None:
+        explain(error)

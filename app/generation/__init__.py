@@ -1,0 +1,1 @@
+"""Generations: started, run, read and stopped."""

@@ -1,0 +1,312 @@
+"""One attempt: one call to one target, from the request to the end of its events."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from app.admission import RequestMemory
+from app.deadlines import Deadlines, Limits
+from app.dialects.reading.json_values import decode
+from app.dialects.upstream_format import Decoder, Parser
+from app.errors import RelayError, UpstreamError
+from app.events import (
+    ChoiceEnd,
+    ContentFilter,
+    ErrorInfo,
+    Event,
+    Notice,
+    ReasoningDelta,
+    RefusalDelta,
+    Status,
+    StreamEnd,
+    StreamTarget,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    Usage,
+)
+from app.framing.sse import FramingError
+from app.generation.watch import Watch
+from app.requests import AssistantMessage, ChatRequest
+from app.upstreams.client import Client
+from app.upstreams.http import FAILURES, explain, open_stream
+from app.upstreams.targets import Target
+from app.upstreams.transport import Body
+
+REUSE_WAIT_S = 0.2
+"""How long an answer that has ended may take to end its body too, to keep the connection."""
+
+KNOWN_CALLS = 1000
+"""How many of a conversation's tool calls, the latest, are known by their ids: 100 KB."""
+
+_QUERY = re.compile(r"\?[^\s'\"]+")
+"""That of a URL, which may hold a key."""
+
+_DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta))
+_QUOTING = (Notice, StreamEnd, ToolCallStart)
+_UNSEEN = (ContentFilter, Notice, Usage, ChoiceEnd, StreamEnd)
+
+log = structlog.get_logger("seseragi.relay")
+
+
+class Taker(Protocol):
+    """Who takes the events of an attempt, a batch for each read."""
+
+    def push(self, events: Sequence[Event]) -> bool:
+        """Take them at once, or none of them: False, and they have to be waited for."""
+
+    async def take(self, events: Sequence[Event]) -> None:
+        """Take them; what it raises is not caught."""
+
+
+class KeptRequest:
+    """A request for as long as an attempt may need it, and the memory that it takes.
+
+    An answer may run for half an hour, and what was asked for it may be megabytes.
+    """
+
+    __slots__ = ("_chat", "_memory")
+
+    def __init__(self, chat: ChatRequest, memory: RequestMemory | None) -> None:
+        self._chat: ChatRequest | None = chat
+        self._memory = memory
+        if memory is not None:
+            memory.kept = True
+
+    @property
+    def chat(self) -> ChatRequest:
+        assert self._chat is not None  # noqa: S101  (who drops it makes no attempt)
+        return self._chat
+
+    def shrink(self, size: int) -> None:
+        """Forget the request; so many bytes of the call that it became are left."""
+        self._chat = None
+        if self._memory is not None:
+            self._memory.shrink(size)
+
+    def drop(self) -> None:
+        """Forget the request; done twice, it does nothing."""
+        self._chat = None
+        if self._memory is not None:
+            self._memory.release()
+
+
+def _list_calls(chat: ChatRequest) -> frozenset[str]:
+    """Return the ids of the latest tool calls of a conversation."""
+    calls = [
+        call.id
+        for message in chat.messages
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls or ()
+    ]
+    return frozenset(calls[-KNOWN_CALLS:])
+
+
+class Attempt:
+    """Runs one call; whatever happens to it becomes events, `stream.end` the last."""
+
+    def __init__(
+        self,
+        target: Target,
+        request: KeptRequest,
+        *,
+        number: int,
+        client: Client,
+        limits: Limits,
+        headers: Mapping[str, str],
+        is_last: bool,
+    ) -> None:
+        """Prepare a call, with headers that go with it; the last one drops the request."""
+        self.target = target
+        self.parser: Parser = target.dialect.parser(
+            upstream=target.upstream.name, choices=request.chat.n or 1
+        )
+        if known := _list_calls(request.chat):
+            self.parser.know_calls(known)
+        self._request = request
+        self._is_last = is_last
+        self._ignored: list[Notice] = []
+        """What of the request the target is not told."""
+        self.number = number
+        self._client = client
+        self._limits = limits
+        self._headers = headers
+        self._decoder: Decoder
+        self._watch: Watch
+        self._taker: Taker
+        self._waiting: list[Event] = []
+        """What could not be taken at once."""
+        self._needle = target.upstream.needle
+        self._quotes = False
+        """Whether the answer has quoted the key."""
+
+    async def run(self, taker: Taker, *, deadlines: Deadlines) -> None:
+        """Call the target and give its events to the taker as they come."""
+        self._taker = taker
+        upstream = self.target.upstream.name
+        answered = False
+        try:
+            async with asyncio.timeout(None) as patience:
+                with Watch(deadlines, patience) as self._watch:
+                    try:
+                        body = await self._open()
+                    except RelayError as error:
+                        await taker.take(self.stop("failed", error))
+                        return
+                    answered = True
+                    try:
+                        await self._read(body)
+                    except BaseException:
+                        self._read_rest(body)
+                        raise
+                    finally:
+                        await body.aclose()
+        except TimeoutError:
+            late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {deadlines.reason()}")
+            await taker.take(self._cut(late))
+        except FAILURES as failure:
+            told = self.target.upstream.redact(_QUERY.sub("?...", str(failure)[:300]))
+            log.warning("upstream connection failed", upstream=upstream, error=told)
+            await taker.take(self._cut(explain(failure, upstream=upstream, answered=answered)))
+
+    def start(self) -> list[Event]:
+        """Give the events that stand before the answer: who gives it, and what he was not told."""
+        parser, name = self.parser, self.target.upstream.name
+        model = parser.model or self.target.model
+        target = StreamTarget(name, model, self.number, parser.upstream_id)
+        return [self._redact(target), *self._ignored]
+
+    async def _open(self) -> Body | AsyncGenerator[bytes]:
+        request = self._request
+        call = await self.target.build_call(
+            request.chat, connect_timeout_s=self._limits.connect_timeout_s, last=self._is_last
+        )
+        call.headers.update(self._headers)  # after signing: a provider need not believe them
+        self._ignored = self.target.list_ignored(request.chat)
+        if self._is_last:
+            request.shrink(len(call.content))
+        body = await open_stream(self._client, call, upstream=self.target.upstream.name)
+        if self._is_last:
+            request.drop()
+        return body
+
+    async def _read(self, body: Body | AsyncGenerator[bytes]) -> None:
+        """Move bytes until the parser has seen the end, or there are no more."""
+        self._decoder = self.target.dialect.decoder(
+            max_line=self._limits.max_line, max_event=self._limits.max_event
+        )
+        if isinstance(body, Body):
+            body.push(self._push)
+        async for piece in body:
+            if piece:
+                self._waiting += self._parse(piece)
+            if events := self._forget():
+                await self._taker.take(events)
+            if self.parser.ended:
+                if not (isinstance(body, Body) and body.at_end):
+                    await _finish_body(body)
+                return
+        tail = self._decoder.close()
+        end = self.parser.close(tail, strange=self._decoder.strange)
+        await self._taker.take(self._redacted(end))
+
+    def _read_rest(self, body: Body | AsyncGenerator[bytes]) -> None:
+        """Take what came before the body failed, and a message that lacks only its end."""
+        if self.parser.ended:
+            return
+        with contextlib.suppress(FramingError):
+            if isinstance(body, Body) and (piece := body.left()):
+                self._waiting += self._parse(piece)
+            tail = self._decoder.close()
+            if tail is not None and is_object(tail.data):
+                self._waiting += self._redacted(self.parser.feed(tail))
+
+    def _push(self, piece: bytes) -> bool:
+        """Take a piece within the read that brought it, if its events can be."""
+        events = self._parse(piece)
+        if not self.parser.ended and (not events or self._taker.push(events)):
+            return True
+        self._waiting = events
+        return False
+
+    def _parse(self, piece: bytes) -> list[Event]:
+        events: list[Event] = []
+        if self._needle and piece.find(self._needle) >= 0:  # 0.1 us, and "in" takes twice that
+            self._quotes = True
+        feed = self.parser.feed
+        for message in self._decoder.feed(piece):
+            events += feed(message)
+        finished = self.parser.finished
+        if (
+            _DELTAS.issuperset(map(type, events)) and not self._quotes
+        ):  # nearly every piece: 1 us less
+            self._watch.saw(events=bool(events), finished=finished)
+            return events
+        self._watch.saw(events=any(map(is_visible, events)), finished=finished)
+        return self._redacted(events)
+
+    def _forget(self) -> list[Event]:
+        """Give what waits to be taken; from now on that is the business of who asks."""
+        events, self._waiting = self._waiting, []
+        return events
+
+    def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
+        """End it from outside; give what is left to tell."""
+        return self._forget() + self._redacted(self.parser.stop(status, error))
+
+    def _cut(self, error: RelayError) -> list[Event]:
+        return self._forget() + self._redacted(self.parser.cut(error))
+
+    def _redacted(self, events: list[Event]) -> list[Event]:
+        """Take the upstream's secrets out of what it says beside the answer, and of its ids.
+
+        Out of the answer too once its bytes have quoted the key.
+        """
+        return [self._redact(e) if self._quotes or isinstance(e, _QUOTING) else e for e in events]
+
+    def _redact(self, event: Event) -> Event:
+        redact = self.target.upstream.redact
+        kept = msgspec.structs.asdict(event)
+        found = {name: redact_all(value, redact) for name, value in kept.items()}
+        return event if found == kept else msgspec.structs.replace(event, **found)
+
+
+def redact_all(value: Any, redact: Callable[[str], str]) -> Any:
+    """Redact every text of a value, which may be JSON or an object of an event."""
+    match value:
+        case str():
+            return redact(value)
+        case list():
+            return [redact_all(item, redact) for item in value]
+        case dict():
+            return {redact(str(k)): redact_all(v, redact) for k, v in value.items()}
+        case ErrorInfo():
+            return msgspec.structs.replace(value, message=redact(value.message))
+        case _:
+            return value
+
+
+def is_visible(event: Event) -> bool:
+    """Tell whether a reader would see a piece of the answer in it."""
+    return not isinstance(event, _UNSEEN)
+
+
+def is_object(text: str) -> bool:
+    """Tell whether a text is a whole JSON object."""
+    try:
+        return isinstance(decode(text), dict)
+    except ValueError:
+        return False
+
+
+async def _finish_body(pieces: AsyncIterator[bytes]) -> None:
+    """Read to the end of a body whose answer has ended, so that its connection can be reused."""
+    with contextlib.suppress(TimeoutError, *FAILURES):
+        async with asyncio.timeout(REUSE_WAIT_S):
+            async for _ in pieces:
+                pass

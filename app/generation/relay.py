@@ -1,0 +1,390 @@
+"""One generation: the events of its attempts into the log.
+
+The path of a token: `Decoder.feed` (bytes to messages), `Parser.feed` (messages to
+events), `EventLog.append`. What arrived in one read moves as one batch.
+
+Nothing visible is logged before the target is committed, that is, before the upstream has
+sent a first piece of answer or completed an empty one: until then a failure can still be
+made good by another attempt, or become an HTTP status. Afterwards there is no other attempt.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+import msgspec
+import structlog
+
+from app.admission import RequestMemory
+from app.deadlines import Deadlines, Limits
+from app.errors import RelayError, ServiceError, UpstreamError
+from app.eventlog import EventLog, read_all
+from app.eventlog.record import StreamRecord
+from app.eventlog.recovery import ending_of
+from app.events import Event, Notice, Status, StreamEnd, StreamStart, StreamTarget
+from app.generation.attempt import Attempt, KeptRequest, is_visible
+from app.requests import ChatRequest
+from app.retry import Breaker, Step
+from app.telemetry.observer import AttemptFailed, Committed, Ended, FirstEvent, Observer
+from app.upstreams.client import Client
+from app.upstreams.routes import Route, Upstreams
+
+log = structlog.get_logger("seseragi.relay")
+
+
+class Relay:
+    """Runs one generation, once, and never raises: every end is a `stream.end` in the log.
+
+    `begun` resolves before any upstream is called: to None when the log has the first event, to
+    the error when it does not take that. Then a stream with a key is removed, which leaves that
+    free, and any other one is ended. `committed` resolves as soon as the outcome of the
+    start is known: to None when the answer has begun, to the error when the stream failed before
+    anything visible.
+    """
+
+    def __init__(
+        self,
+        record: StreamRecord,
+        request: ChatRequest,
+        *,
+        route: Route,
+        upstreams: Upstreams,
+        client: Client,
+        event_log: EventLog,
+        limits: Limits,
+        observer: Observer,
+        headers: Mapping[str, str] | None = None,
+        memory: RequestMemory | None = None,
+    ) -> None:
+        self.stream = record.id
+        self._record = record.without_request()
+        self._observer = observer
+        self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
+        self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
+        self._request = KeptRequest(request, memory)
+        """Until no other attempt can follow."""
+        self._headers = headers or {}
+        self._route = route
+        self._client = client
+        self._log = event_log
+        self._limits = limits
+        self._clock = asyncio.get_running_loop().time
+        self._started_at = self._clock()
+        self._plan = upstreams.plan(
+            route,
+            now=self._started_at,
+            deadline=self._started_at + (route.budget_s or limits.total_timeout_s),
+            limits=limits,
+        )
+        self._breakers = upstreams.breakers
+        self._step: Step | None = None
+        """The attempt that is to follow the one that runs."""
+        self._breaker: Breaker
+        """Of the target that is tried."""
+        self._deadlines: Deadlines
+        self._attempt = self._prepare(self._plan.first())
+        self._held: Sequence[Event] = []
+        self._stop: tuple[Status, RelayError | None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._first_event_s: float | None = None
+        self._count = 0
+        self._ending: Sequence[Event] = ()
+        """The events that end the stream, from when they are given to the log on."""
+        self._ended: Ended | None = None
+        self._kept = False
+        """What there is to tell of the end, and whether the log has it in its place."""
+
+    async def run(self) -> None:
+        """Relay the whole answer; returns when the `stream.end` is in the log.
+
+        Where not even that can be written the stream stays without an end, which is logged,
+        and which the log's own recovery mends.
+        """
+        self._task = asyncio.current_task()
+        try:
+            await self._run()
+        except RelayError as failure:
+            log.warning("log failed under the stream", stream=self.stream, code=failure.code)
+            with contextlib.suppress(RelayError):
+                await self._end_by_log(failure)
+        except Exception:
+            log.exception("relay failed", stream=self.stream)
+            error = ServiceError("internal", "the relay failed; its log tells more")
+            with contextlib.suppress(RelayError):
+                await self._end_by_log(error)
+        finally:
+            self._request.drop()
+            if not self.begun.done():
+                self.begun.set_result(ServiceError("internal", "the event log failed"))
+            if not self.committed.done():
+                self.committed.set_result(ServiceError("internal", "the event log failed"))
+
+    async def _run(self) -> None:
+        try:
+            labels, now = self._record.labels, int(time.time())
+            if not await self._begin(StreamStart(self.stream, self._route.name, now, labels)):
+                return
+            while self._step is not None and self._stop is None:
+                await self._try(self._step)
+        except asyncio.CancelledError:
+            pass
+        except RelayError as error:
+            await self._end_by_log(error)
+            return
+        await self.take(self._attempt.stop(*self._why_stopped()))
+
+    async def _begin(self, start: StreamStart) -> bool:
+        """Log the first event; False if the stream has been removed instead.
+
+        Whoever finds that event knows that an upstream may have been called.
+        """
+        try:
+            await self._write([start])
+        except asyncio.CancelledError:  # which the append survives
+            self.begun.set_result(None)
+            raise
+        except RelayError as error:
+            if self._record.key is None:
+                raise
+            with contextlib.suppress(RelayError):
+                await self._log.delete(self.stream)
+            failure = error if isinstance(error, ServiceError) else _not_begun()
+            self.begun.set_result(failure)
+            self.committed.set_result(failure)
+            return False
+        self.begun.set_result(None)
+        return True
+
+    async def _end_by_log(self, error: RelayError) -> None:
+        """End as failed when the parser is ahead of the log: it knows what has to be closed."""
+        self._stop = self._stop or ("failed", error)
+        self._held = []
+        written = await read_all(self._log, self.stream)
+        await self.take(ending_of(written, status="failed", error=error.info()))
+
+    def stop(self, status: Status, error: RelayError | None = None) -> None:
+        """End the generation from outside and close the upstream; the first call counts."""
+        if self._stop is None and not (self._attempt.parser.ended and self._step is None):
+            self._stop = (status, error)
+            if self._task is not None:
+                self._task.cancel()
+
+    def _why_stopped(self) -> tuple[Status, RelayError | None]:
+        return self._stop or ("interrupted", shut_down())
+
+    def _prepare(self, step: Step) -> Attempt:
+        """Make the attempt that a step of the plan asks for; it does not begin yet."""
+        self._step = step
+        target = self._route.targets[step.target]
+        self._breaker = self._breakers.of(target)
+        return Attempt(
+            target,
+            self._request,
+            number=step.attempt,
+            client=self._client,
+            limits=target.limits(self._limits),
+            headers=self._headers,
+            is_last=self._plan.is_last,
+        )
+
+    async def _try(self, step: Step) -> None:
+        """Run the prepared attempt, after the wait that goes before it."""
+        await asyncio.sleep(step.wait_s)
+        self._step = None
+        attempt, breaker = self._attempt, self._breaker
+        now = self._clock()
+        silence_s = self._plan.silence_s(now, trial=breaker.begin(self.stream, now))
+        limits = attempt.target.limits(self._limits)
+        if silence_s != limits.first_event_timeout_s:
+            limits = msgspec.structs.replace(limits, first_event_timeout_s=silence_s)
+        budget_s = self._route.budget_s
+        self._deadlines = Deadlines(
+            limits,
+            now=now,
+            started_at=self._started_at,
+            begin_by=self._started_at + budget_s if budget_s else None,
+        )
+        try:
+            await attempt.run(self, deadlines=self._deadlines)
+        finally:
+            breaker.end(self.stream)
+
+    def push(self, events: Sequence[Event]) -> bool:
+        """Append a batch within the read that brought it: the way of nearly every token.
+
+        False, and none is appended, before the target is committed, at the end, and where
+        the log has to be waited for.
+        """
+        if not self.committed.done() or isinstance(events[-1], StreamEnd):
+            return False
+        if not self._log.push(self.stream, events):
+            return False
+        self._count += len(events)
+        return True
+
+    async def take(self, events: Sequence[Event]) -> None:
+        """Append a batch, or hold it while nothing visible has come."""
+        if not events:
+            return
+        end = events[-1] if isinstance(events[-1], StreamEnd) else None
+        if self.committed.done():
+            self._note(end)
+            await self._append(events)
+            return
+        held, self._held = [*self._held, *events], []
+        if any(map(is_visible, events)) or (end is not None and end.status == "completed"):
+            self._first_event_s = self._clock() - self._started_at
+            self._breaker.answered(self.stream, self._clock())
+            self._note(end)
+            self._request.drop()
+            await self._append([*self._attempt.start(), *held])
+        elif end is None:
+            self._held = held
+        elif end.error is not None and end.status == "failed":
+            await self._fail(RelayError.of(end.error), held)
+        else:
+            await self._append(held)
+
+    async def _fail(self, error: RelayError, held: list[Event]) -> None:
+        """Take a failure before anything visible: another attempt follows, or the end."""
+        now, failed = self._clock(), self._attempt.target
+        self._blame(error)
+        again = self._breaker.passes(now)
+        step = self._plan.next(error, now, again=again) if self._stop is None else None
+        if step is None:
+            verdict = error if self._stop else self._plan.verdict(self._route.name, error)
+            end = held[-1]
+            assert isinstance(end, StreamEnd)  # noqa: S101  (for mypy; take looked)
+            await self._append([*held[:-1], msgspec.structs.replace(end, error=verdict.info())])
+            return
+        number, self._attempt = self._attempt.number, self._prepare(step)
+        target = self._attempt.target
+        code = "retry" if target.name == failed.name else "fallback"
+        what = f"asking {target.name!r} {'again' if code == 'retry' else 'instead'}"
+        self._observer.attempt_failed(
+            AttemptFailed(
+                self._record,
+                number,
+                failed.upstream.name,
+                failed.name,
+                error,
+                next_target=target.name,
+                wait_s=step.wait_s,
+                then=what,
+            )
+        )
+        await self._append([Notice(code, f"{error.message}; {what}")])
+
+    def _note(self, end: StreamEnd | None) -> None:
+        """Tell the breaker how an answer that had begun has ended."""
+        if end is not None and end.status == "completed":
+            self._breaker.completed(self.stream, self._clock())
+        elif end is not None and end.status == "failed" and end.error is not None:
+            self._blame(RelayError.of(end.error))
+
+    def _blame(self, error: RelayError) -> None:
+        """Tell the breaker of a failure, unless it came from outside or of too little time."""
+        late = error.code == "upstream_timeout" and not self._deadlines.fair
+        if self._stop is None and not late:
+            self._breaker.failed(self.stream, error, self._clock())
+
+    async def _append(self, events: Sequence[Event]) -> None:
+        try:
+            await self._write(events)
+        except RelayError as error:
+            if error.code == "overloaded":
+                await self._fill(events, error)
+            raise
+
+    async def _fill(self, events: Sequence[Event], full: RelayError) -> NoReturn:
+        """Append as many of the events as the log takes, then fail as too long."""
+        # Whoever stops it now finds a parser that is ahead of the log: it fails all the same.
+        with contextlib.suppress(RelayError, asyncio.CancelledError):
+            for event in events:
+                await self._write([event])
+        raise UpstreamError("upstream_invalid_response", full.message) from None
+
+    async def _write(self, events: Sequence[Event]) -> None:
+        if isinstance(events[-1], StreamEnd):
+            self._ending = events
+        try:
+            await self._log.append(self.stream, events)
+        except asyncio.CancelledError:  # which the append survives
+            self._added(events)
+            raise
+        self._added(events)
+
+    def _added(self, events: Sequence[Event]) -> None:
+        """Note what is in the log now; the first target or the end there is the outcome."""
+        if self._ended is not None:  # it was told before the append returned
+            return
+        begins = self._count == 0
+        self._count += len(events)
+        end = events[-1] if isinstance(events[-1], StreamEnd) else None
+        if not self.committed.done():
+            if begins:
+                self._observer.started(self._record)
+            if any(isinstance(event, StreamTarget) for event in events):
+                self.committed.set_result(None)
+                self._tell_committed(visible=any(map(is_visible, events)))
+            elif end is not None:
+                self.committed.set_result(outcome_of(end))
+        if end is not None:
+            self._ended = self._sum_up(end)
+            if self._kept:
+                self._observer.ended(self._ended)
+
+    @property
+    def untold(self) -> bool:
+        """Whether the stream has ended, and the log does not have the end in its place yet."""
+        return self._ended is not None and not self._kept
+
+    def keep(self) -> None:
+        """Tell of the end, which the log has in its place now; see `EventLog.on_ended`."""
+        self._kept = True
+        if self._ended is None:
+            self._added(self._ending)
+        else:
+            self._observer.ended(self._ended)
+
+    def _tell_committed(self, *, visible: bool) -> None:
+        attempt, now = self._attempt, self._clock()
+        after_s = now - self._started_at
+        name = attempt.target.name
+        self._observer.committed(Committed(self._record, attempt.number, name, after_s))
+        if visible:
+            self._observer.first_event(FirstEvent(self._record, self._first_event_s or after_s))
+
+    def _sum_up(self, end: StreamEnd) -> Ended:
+        return Ended(
+            self._record,
+            end.status,
+            end.finish_reason,
+            end.error,
+            end.usage,
+            events=self._count,
+            target=self._attempt.target.name,
+            attempt=self._attempt.number,
+            first_event_s=self._first_event_s,
+            duration_s=self._clock() - self._started_at,
+        )
+
+
+def outcome_of(end: StreamEnd) -> RelayError:
+    """Give the error of a stream that has ended before anything visible."""
+    cancelled = ServiceError("cancelled", "the stream was cancelled before it began")
+    return RelayError.of(end.error) if end.error else cancelled
+
+
+def _not_begun() -> ServiceError:
+    """What is told of a stream that somebody else has removed before it could begin."""
+    return ServiceError(
+        "overloaded", "the stream was lost before it began; try again", retry_after_s=1
+    )
+
+
+def shut_down() -> ServiceError:
+    """What a stream ends with when the relay stops before it is complete."""
+    return ServiceError("producer_lost", "the relay was shut down before the answer was complete")

@@ -1,0 +1,306 @@
+"""What upstreams are asked in one call that is answered with one document.
+
+No stream is made of it, and nothing of it is in the log.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+import structlog
+
+from app.deadlines import Limits
+from app.dialects.embeddings import SAFE, Format, Parsed, Request, format_of, join
+from app.dialects.vectors import as_base64, as_numbers
+from app.dialects.writing.token_counts import COUNTS
+from app.dialects.writing.token_estimate import estimate_tokens
+from app.errors import RelayError, RequestError, ServiceError, UpstreamError
+from app.requests import ChatRequest
+from app.retry import Breaker
+from app.upstreams.client import Client
+from app.upstreams.http import FAILURES, explain, fetch
+from app.upstreams.routes import Upstreams
+from app.upstreams.targets import Target
+from app.upstreams.transport import Call
+
+COUNT_S: Final = 10.0
+"""How long an upstream may take to count: then it is estimated."""
+
+COUNT_BYTES: Final = 64 * 1024
+
+EMBED_BYTES: Final = 64 * 2**20
+"""Of an answer: the vectors of 2,048 texts are 34 MB as base64, and three times that as text."""
+
+AT_ONCE: Final = 4
+"""Calls for one request, where an upstream takes fewer texts in one than were sent."""
+
+CONVERTED: Final = 8
+"""Vectors that are converted before others have their turn: 0.5 ms."""
+
+MAX_TOLD: Final = 20
+"""How many fields are told of that were left out."""
+
+T = TypeVar("T")
+
+log = structlog.get_logger("seseragi.asking")
+
+
+class Counted(NamedTuple):
+    """How many tokens a request takes."""
+
+    tokens: int
+    estimated: bool
+
+
+class Embedded(NamedTuple):
+    """The vectors of a request's inputs."""
+
+    vectors: list[bytes]
+    """As JSON, in the form that was asked for."""
+    model: str
+    tokens: int | None
+    """None where the upstream does not say."""
+    ignored: list[str]
+    """The fields of the request that it was not told."""
+
+
+class Asking:
+    """Asks upstreams for one client; his request's `headers` go with each call."""
+
+    def __init__(
+        self, upstreams: Upstreams, client: Client, *, limits: Limits, headers: Mapping[str, str]
+    ) -> None:
+        self._upstreams = upstreams
+        self._client = client
+        self._limits = limits
+        self._headers = headers
+        self._clock = asyncio.get_running_loop().time
+
+    async def count(self, chat: ChatRequest) -> Counted:
+        """Count the tokens of a request, by the target that would be tried first.
+
+        Where that cannot count, or fails, they are estimated.
+
+        Raises:
+            RequestError: `model_not_found`, and what is wrong with the request by the word of
+                the upstream that was to count.
+        """
+        target = self._first(chat.model)
+        count = COUNTS.get(target.upstream.dialect)
+        if count is not None:
+            try:
+                call = await target.build_count(chat, count)
+                async with _patience(target, COUNT_S):
+                    body = await self._fetch(target, call, max_bytes=COUNT_BYTES)
+                tokens = count.read(body)
+            except RelayError as error:
+                if error.code in ("upstream_invalid_request", "context_length_exceeded"):
+                    raise
+                name = target.upstream.name
+                log.info("tokens estimated", upstream=name, code=error.code)
+            else:
+                if tokens is not None:
+                    return Counted(tokens, estimated=False)
+        return Counted(estimate_tokens(chat), estimated=True)
+
+    async def embed(self, request: Request, take: Callable[[int], None]) -> Embedded:
+        """Embed what a request says, by the targets of its route in their turn.
+
+        `take` is told of the bytes of memory that the answer needs as it comes; what it
+        raises ends it.
+
+        Raises:
+            RelayError: no target could.
+        """
+        return await self._try_targets(
+            request.model, lambda target: self._embed(target, request, take)
+        )
+
+    async def _embed(
+        self, target: Target, request: Request, take: Callable[[int], None]
+    ) -> Embedded:
+        upstream = target.upstream
+        way = format_of(upstream.dialect, model=target.model, base_url=upstream.base_url)
+        _check(request, target, way)
+        assert way is not None  # noqa: S101  (for mypy; it was checked)
+        told, ignored = _fit(request, target, way)
+        field = getattr(upstream.quirks, "dimensions_field", "dimensions")
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def ask(inputs: Sequence[str | list[int]]) -> Parsed:
+            body = way.render(told, inputs, model=target.model, dimensions_field=field)
+            async with gate:
+                call = await target.build_json(way.path, body)
+                answer = await self._fetch(target, call, max_bytes=EMBED_BYTES, take=take)
+            try:
+                parsed = way.parse(answer)
+            except (msgspec.MsgspecError, RecursionError):
+                raise _unreadable(target, "no embeddings") from None
+            if len(parsed.vectors) != len(inputs):
+                raise _unreadable(target, f"{len(parsed.vectors)} vectors for {len(inputs)} texts")
+            return parsed
+
+        inputs = request.inputs
+        starts = range(0, len(inputs), way.most)
+        parts = await _gather([ask(inputs[start : start + way.most]) for start in starts])
+        found = join(parts)
+        vectors = []
+        convert = as_base64 if request.base64 else as_numbers
+        for number, vector in enumerate(found.vectors):
+            try:
+                vectors.append(convert(bytes(vector)))
+            except ValueError as reason:
+                raise _unreadable(target, f"a vector that is none: {reason}") from None
+            take(len(vectors[-1]))
+            if number % CONVERTED == 0:
+                await asyncio.sleep(0)
+        model = upstream.redact(found.model or target.model)
+        return Embedded(vectors, model, found.tokens, ignored)
+
+    async def _try_targets(
+        self, model: str | None, work: Callable[[Target], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Do something at the targets of a route in their turn, by the rules of generations."""
+        upstreams, clock, limits = self._upstreams, self._clock, self._limits
+        route = upstreams.resolve(model)
+        now = clock()
+        deadline = now + (route.budget_s or limits.total_timeout_s)
+        plan = upstreams.plan(route, now=now, deadline=deadline, limits=limits)
+        name = secrets.token_urlsafe(16)  # what its breakers know it by
+        step = plan.first()
+        while True:
+            await asyncio.sleep(step.wait_s)
+            target = route.targets[step.target]
+            breaker = upstreams.breakers.of(target)
+            now = clock()
+            silence_s = plan.silence_s(now, trial=breaker.begin(name, now))
+            try:
+                async with _patience(target, max(0.0, min(silence_s, deadline - now))):
+                    found = await work(target)
+            except RelayError as error:
+                if isinstance(error, ServiceError):  # the relay's own
+                    raise
+                now = clock()
+                breaker.failed(name, error, now)
+                following = plan.next(error, now, again=breaker.passes(now))
+                log.warning("call failed", upstream=target.name, code=error.code)
+                if following is None:
+                    raise plan.verdict(route.name, error) from None
+                step = following
+            else:
+                breaker.answered(name, clock())
+                breaker.completed(name, clock())
+                return found
+            finally:
+                breaker.end(name)
+
+    def _first(self, model: str | None) -> Target:
+        """Give the target that a request for a model would go to now, of equal ones the first."""
+        breakers, now = self._upstreams.breakers, self._clock()
+
+        def key(target: Target) -> tuple[bool, int]:
+            breaker: Breaker = breakers.named(target.name)
+            return not breaker.passes(now), target.choice.order
+
+        return min(self._upstreams.resolve(model).targets, key=key)
+
+    async def _fetch(
+        self,
+        target: Target,
+        call: Call,
+        *,
+        max_bytes: int,
+        take: Callable[[int], None] = lambda _: None,
+    ) -> bytes:
+        """Make a call; give what it is answered with.
+
+        Raises:
+            UpstreamError: whatever goes wrong, in words that may be shown.
+            RelayError: what `take` raises.
+        """
+        upstream = target.upstream
+        call.headers.update(self._headers)  # after signing: a provider need not believe them
+        call = call._replace(connect_timeout_s=self._limits.connect_timeout_s)
+        try:
+            return await fetch(
+                self._client, call, upstream=upstream.name, max_bytes=max_bytes, take=take
+            )
+        except UpstreamError as error:
+            told = upstream.redact(error.message)
+            raise UpstreamError(error.code, told, retry_after_s=error.retry_after_s) from None
+        except FAILURES as failure:
+            raise explain(failure, upstream=upstream.name, answered=False) from None
+
+
+@contextlib.asynccontextmanager
+async def _patience(target: Target, seconds: float) -> AsyncIterator[None]:
+    """Wait so long at most.
+
+    Raises:
+        UpstreamError: `upstream_timeout`, it took longer.
+    """
+    timeout = asyncio.timeout(seconds)
+    try:
+        async with timeout:
+            yield
+    except TimeoutError:
+        if not timeout.expired():
+            raise
+        name = target.upstream.name
+        raise UpstreamError(
+            "upstream_timeout", f"upstream {name!r} sent no answer for {seconds:g} s"
+        ) from None
+
+
+async def _gather(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Do several things; the first that fails ends the others, and is what is raised."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _check(request: Request, target: Target, way: Format | None) -> None:
+    """Refuse a request that a target cannot be sent."""
+    upstream = target.upstream
+    if way is None:
+        kind = f"model {target.model!r}" if "bedrock" in upstream.dialect else upstream.dialect
+        raise RequestError(
+            "invalid_request",
+            f"model: upstream {upstream.name!r} has no embeddings that the relay can ask for "
+            f"({kind}); take another model",
+        )
+    if not (request.texts or way.takes_tokens):
+        raise RequestError(
+            "invalid_request",
+            f"input: upstream {upstream.name!r} ({upstream.dialect}) takes texts, and not tokens; "
+            "LangChain's OpenAIEmbeddings sends texts with check_embedding_ctx_length=False",
+        )
+    target.check_options(_reaching(request.provider_options))
+
+
+def _fit(request: Request, target: Target, way: Format) -> tuple[Request, list[str]]:
+    """Give the request as a target takes it, and the names of what is left out for that."""
+    refused = {*target.list_refused(_reaching(request.extras))}
+    if way.fields is not None:
+        refused |= request.extras.keys() - way.fields
+    extras = {name: value for name, value in request.extras.items() if name not in refused}
+    quirks = target.upstream.quirks or target.dialect.quirks()
+    user = None if "user" in quirks.ignored else request.user
+    told = msgspec.structs.replace(request, extras=extras, user=user)
+    return told, sorted(name[:80] for name in refused)[:MAX_TOLD]
+
+
+def _reaching(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the fields that reach beyond the vectors, for all that is known."""
+    return {name: value for name, value in fields.items() if name not in SAFE}
+
+
+def _unreadable(target: Target, what: str) -> UpstreamError:
+    name = target.upstream.name
+    return UpstreamError("upstream_invalid_response", f"upstream {name!r} answered with {what}")
