@@ -154,3 +154,27 @@ def test_only_what_starts_processes_imports_os():
 
     # The command, what an ASGI server starts, and the parent of workers.
     assert ["app.__main__", "app.main", "app.workers"] == readers
+
+
+OLDER_FORM = ("openai_completions", "openai_chat")
+"""The older Completions are Chat Completions with less in them."""
+
+
+def test_no_dialect_knows_another_nor_a_client_format_an_upstream_one():
+    wrong = []
+    for name, path in modules():
+        _, *parts = name.split(".")
+        if parts[0] != "dialects" or len(parts) < 4:
+            continue
+        dialect, side = parts[1], parts[2]
+        for imported in imports(path):
+            _, *target = imported.split(".")
+            if target[:1] != ["dialects"] or len(target) < 3:
+                continue
+            if target[2] not in ("client", "upstream"):
+                continue
+            same = target[1] == dialect or (dialect, target[1]) == OLDER_FORM
+            if not same or target[2] != side:
+                wrong.append(f"{name} imports {imported}")
+
+    assert [] == wrong

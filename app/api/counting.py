@@ -16,7 +16,7 @@ from app.api.single_call import ESTIMATED, Asked, Work, document
 from app.api.stored_responses import StoredResponses
 from app.dialects.anthropic.client.format import FRONT as ANTHROPIC
 from app.dialects.anthropic.client.request import parse_request as parse_messages
-from app.dialects.anthropic.upstream.passthrough import BETA
+from app.dialects.anthropic.headers import BETA
 from app.dialects.client_format import Asked as Parsed
 from app.dialects.openai_responses.client.format import FRONT as RESPONSES
 from app.generation.hub import Hub, OwnedStreams

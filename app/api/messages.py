@@ -10,7 +10,7 @@ from app.api.generation import Generation
 from app.api.policy import Policy
 from app.dialects.anthropic.client.format import FRONT
 from app.dialects.anthropic.client.request import parse_request
-from app.dialects.anthropic.upstream.passthrough import BETA
+from app.dialects.anthropic.headers import BETA
 from app.generation.hub import Hub
 
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from app.dialects.anthropic.upstream.format import BEDROCK as BEDROCK_ANTHROPIC
 from app.dialects.anthropic.upstream.format import DIALECT as ANTHROPIC
 from app.dialects.anthropic.upstream.format import VERTEX as VERTEX_ANTHROPIC
 from app.dialects.bedrock.upstream.format import CONVERSE as BEDROCK_CONVERSE
-from app.dialects.bedrock.upstream.format import INVOKE as BEDROCK_ANTHROPIC
 from app.dialects.cohere.upstream.format import DIALECT as COHERE
 from app.dialects.gemini.upstream.format import DIALECT as GEMINI
 from app.dialects.ollama.upstream.format import DIALECT as OLLAMA

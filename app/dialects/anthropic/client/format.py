@@ -6,7 +6,7 @@ from app.dialects.anthropic.client.errors import render_failure
 from app.dialects.anthropic.client.renderer import Renderer
 from app.dialects.anthropic.client.request import NAME, parse_request
 from app.dialects.anthropic.client.result import render_result
-from app.dialects.anthropic.upstream.passthrough import BETA
+from app.dialects.anthropic.headers import BETA
 from app.dialects.client_format import Front
 
 FRONT: Final = Front(

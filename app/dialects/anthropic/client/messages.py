@@ -12,7 +12,7 @@ import msgspec
 from app.dialects.answering.call_ids import unpack_id
 from app.dialects.answering.packed_proofs import UNPROVED, Proof, unpack
 from app.dialects.anthropic.client.block_texts import render_gist
-from app.dialects.anthropic.upstream.content_blocks import REDACTED, THINKING
+from app.dialects.proof_formats import CLAUDE_REDACTED, CLAUDE_THINKING
 from app.dialects.writing.cache_marks import last_mark, parse_mark
 from app.requests import (
     AssistantMessage,
@@ -222,7 +222,7 @@ class History:
                     parts += _think(convert_body(block, _Thinking, place=where))
                 case "redacted_thinking":
                     data = convert_body(block, _Redacted, place=where).data
-                    proof = unpack(data) or Proof(REDACTED, data=data)
+                    proof = unpack(data) or Proof(CLAUDE_REDACTED, data=data)
                     parts += _prove(proof, proofs)
                 case "tool_use":
                     uses.append(convert_body(block, _ToolUse, place=where))
@@ -280,8 +280,8 @@ def _think(block: _Thinking) -> list[Answered]:
     if not block.signature:
         return [ReasoningPart(block.thinking)] if block.thinking else []
     if not block.thinking:
-        return [OpaquePart(THINKING, block.signature)]
-    return [ReasoningPart(block.thinking, block.signature, format=THINKING)]
+        return [OpaquePart(CLAUDE_THINKING, block.signature)]
+    return [ReasoningPart(block.thinking, block.signature, format=CLAUDE_THINKING)]
 
 
 def _prove(proof: Proof, proofs: dict[str, list[Opaque]]) -> list[Answered]:

@@ -17,8 +17,8 @@ from app.dialects.answering.end_errors import parse_end
 from app.dialects.answering.packed_proofs import UNPROVED, Proof, pack
 from app.dialects.answering.public_ids import public_token
 from app.dialects.anthropic.client.errors import render_error
-from app.dialects.anthropic.upstream.content_blocks import COMPACTION, REDACTED, THINKING
 from app.dialects.client_format import Frame
+from app.dialects.proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
 from app.dialects.reading.json_values import decode, mapping, mappings, string
 from app.errors import RelayError, UpstreamError
 from app.events import (
@@ -268,11 +268,11 @@ class Payloads:
 
     def _opaque(self, event: Opaque) -> None:
         """Tell what is to be sent back: Anthropic's own as it came, that of others packed."""
-        if event.format == REDACTED:
+        if event.format == CLAUDE_REDACTED:
             self._whole({"type": "redacted_thinking", "data": event.data})
-        elif event.format == COMPACTION and (block := _parse(event.data)):
+        elif event.format == CLAUDE_COMPACTION and (block := _parse(event.data)):
             self._whole(block)
-        elif event.format == THINKING:
+        elif event.format == CLAUDE_THINKING:
             thinking = self._whole({"type": "thinking", "thinking": "", "signature": ""})
             thinking.add({"type": "signature_delta", "signature": event.data})
         else:
@@ -311,7 +311,7 @@ class Payloads:
 
 def _sign(event: ReasoningEnd) -> str:
     """Return what proves the reasoning, or stands for a proof, so that it comes back."""
-    if event.signature and event.format == THINKING and not event.encrypted:
+    if event.signature and event.format == CLAUDE_THINKING and not event.encrypted:
         return event.signature
     if event.signature or event.encrypted:
         return pack(Proof(event.format, event.signature, event.encrypted))

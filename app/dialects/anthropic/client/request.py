@@ -17,7 +17,7 @@ from app.bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from app.dialects.anthropic.client.errors import ThreadRefused
 from app.dialects.anthropic.client.messages import Content, History, Turn
 from app.dialects.anthropic.client.tools import find_client_tool
-from app.dialects.anthropic.upstream.passthrough import BETA
+from app.dialects.anthropic.headers import BETA
 from app.dialects.client_format import Asked
 from app.dialects.writing.cache_marks import parse_mark
 from app.errors import RequestError

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from app.dialects.proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
 from app.dialects.reading.bounds import ENTRY
 from app.dialects.reading.event_builder import Shape
 from app.dialects.reading.json_values import (
@@ -23,13 +24,6 @@ from app.dialects.reading.json_values import (
     string,
     words,
 )
-
-THINKING: Final = "anthropic"
-"""The format of a thinking block's signature."""
-REDACTED: Final = "anthropic.redacted_thinking"
-"""The format of a thinking block whose text the provider hides."""
-COMPACTION: Final = "anthropic.compaction"
-"""The format of a block, as JSON, that stands for all of the conversation before it."""
 
 _PROVIDER_USES: Final = ("server_tool_use", "mcp_tool_use")
 _MAX_UNTOLD: Final = 20
@@ -99,7 +93,7 @@ class Blocks:
                 self._think(block, string(content.get("thinking")))
                 self._sign(block, string(content.get("signature")))
             case "redacted_thinking":
-                self._shape.opaque(0, REDACTED, string(content.get("data")))
+                self._shape.opaque(0, CLAUDE_REDACTED, string(content.get("data")))
             case "tool_use":
                 self._call(block, None)
             case kind if kind.endswith("_tool_result"):
@@ -144,7 +138,7 @@ class Blocks:
                 self._shape.end_tool_call(0, block.call)
             case "compaction":
                 whole = clean(block.start | block.compaction)
-                self._shape.opaque(0, COMPACTION, msgspec.json.encode(whole).decode())
+                self._shape.opaque(0, CLAUDE_COMPACTION, msgspec.json.encode(whole).decode())
             case kind if kind in _PROVIDER_USES:
                 self._use(block)
         self._prove(block)
@@ -202,9 +196,9 @@ class Blocks:
     def _prove(self, block: _Block) -> None:
         """Tell the signature; thinking whose text is omitted has nothing else."""
         if block.thought:
-            self._shape.sign(0, "signature", block.signature, format=THINKING)
+            self._shape.sign(0, "signature", block.signature, format=CLAUDE_THINKING)
         else:
-            self._shape.opaque(0, THINKING, block.signature)
+            self._shape.opaque(0, CLAUDE_THINKING, block.signature)
 
     def _call(self, block: _Block, arguments: object) -> None:
         block.call = self._shape.tool_call(

@@ -1,13 +1,15 @@
-"""Anthropic Messages, at Anthropic's own API and on Vertex AI."""
+"""Anthropic Messages, at Anthropic's own API, on Vertex AI, and under Bedrock's `invoke`."""
 
+from app.dialects.anthropic.upstream.bedrock_invoke import Decoder as BedrockDecoder
 from app.dialects.anthropic.upstream.parser import Parser
-from app.dialects.anthropic.upstream.passthrough import pass_on
+from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock
 from app.dialects.anthropic.upstream.request import (
     IGNORED,
     Quirks,
     host,
     list_changes,
     place_extra,
+    render_bedrock_request,
     render_request,
     render_vertex_request,
 )
@@ -41,4 +43,18 @@ VERTEX = Dialect(
     hosted=host,
     place_extra=place_extra,
     passes={"anthropic": pass_on},
+)
+
+BEDROCK = Dialect(
+    path="model/{model}/invoke-with-response-stream",
+    decoder=BedrockDecoder,
+    parser=Parser,
+    render_request=render_bedrock_request,
+    quirks=Quirks,
+    headers={"accept": "application/vnd.amazon.eventstream"},
+    models_path=None,
+    ignored=IGNORED,
+    list_changes=list_changes,
+    place_extra=place_extra,
+    passes={"anthropic": pass_on_bedrock},
 )

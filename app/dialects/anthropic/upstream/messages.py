@@ -10,7 +10,7 @@ import binascii
 from collections.abc import Sequence
 from typing import Any, Final
 
-from app.dialects.anthropic.upstream.content_blocks import COMPACTION, REDACTED, THINKING
+from app.dialects.proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
 from app.dialects.writing.conversation import (
     parse_arguments,
     parse_data_url,
@@ -217,13 +217,13 @@ def _assistant(message: AssistantMessage, *, place: str) -> Blocks:
                     blocks.mark(part.cache_control)
             case RefusalPart():
                 blocks.add_text(part.refusal)
-            case ReasoningPart() if part.signature and part.format in (None, THINKING):
+            case ReasoningPart() if part.signature and part.format in (None, CLAUDE_THINKING):
                 blocks.add(_thinking(part.text, part.signature))
-            case OpaquePart(format=format) if format == THINKING:
+            case OpaquePart(format=format) if format == CLAUDE_THINKING:
                 blocks.add(_thinking("", part.data))
-            case OpaquePart(format=format) if format == REDACTED:
+            case OpaquePart(format=format) if format == CLAUDE_REDACTED:
                 blocks.add({"type": "redacted_thinking", "data": part.data})
-            case OpaquePart(format=format) if format == COMPACTION:
+            case OpaquePart(format=format) if format == CLAUDE_COMPACTION:
                 blocks.add(_compaction(part.data, place=f"{place}.content[{number}].data"))
     blocks.add_text(message.refusal or "")
     for number, call in enumerate(message.tool_calls or ()):

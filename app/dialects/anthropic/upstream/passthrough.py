@@ -4,15 +4,13 @@ It goes on as it came, so that nothing of it is lost, but for blocks that the re
 put into earlier answers, where they came from another provider: Anthropic would refuse them.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from app.dialects.answering.packed_proofs import is_packed
+from app.dialects.anthropic.headers import BETA
 from app.dialects.reading.json_values import mappings, string
 from app.dialects.upstream_format import Passed
 from app.requests import Original
-
-BETA: Final = "anthropic-beta"
-"""The header that names the betas that a request uses."""
 
 
 def pass_on(original: Original, *, quirks: object = None) -> Passed:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
 from app.dialects.openai_chat.client.foreign import CUSTOM, FUNCTIONS, INPUT
-from app.dialects.openai_chat.upstream.request import GOOGLE_SIGNATURE
+from app.dialects.proof_formats import GOOGLE_SIGNATURE
 from app.dialects.reading.json_values import decode, mappings
 from app.dialects.writing.conversation import parse_object
 from app.events import (

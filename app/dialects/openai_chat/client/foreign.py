@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from app.dialects.anthropic.upstream.content_blocks import REDACTED
+from app.dialects.proof_formats import CLAUDE_REDACTED
 from app.dialects.reading.json_values import mappings, string
 from app.dialects.writing.extras import check_extras
 from app.errors import RequestError
@@ -213,7 +213,7 @@ class _Translation:
                 proof = {"signature": part["signature"]} if part.get("signature") else {}
                 return {"type": "reasoning", "text": text, **proof}
             case {"type": "redacted_thinking", "data": str(data)}:
-                return {"type": "opaque", "format": REDACTED, "data": data}
+                return {"type": "opaque", "format": CLAUDE_REDACTED, "data": data}
         kind = string(part.get("type")) if isinstance(part, dict) else ""
         if kind not in _PARTS:
             return part

@@ -12,11 +12,10 @@ import msgspec
 from msgspec import Meta
 
 from app.bounds import MAX_MESSAGES
-from app.dialects.anthropic.upstream.content_blocks import REDACTED
 from app.dialects.client_format import Asked
 from app.dialects.openai_chat.client.foreign import translate
 from app.dialects.openai_chat.client.renderer import USAGE
-from app.dialects.openai_chat.upstream.request import GOOGLE_SIGNATURE
+from app.dialects.proof_formats import CLAUDE_REDACTED, GOOGLE_SIGNATURE
 from app.errors import RequestError
 from app.requests import (
     AssistantMessage,
@@ -213,7 +212,7 @@ def _parse_thinking(blocks: Iterable[Thinking]) -> list[Part]:
     parts: list[Part] = []
     for block in blocks:
         if block.data:
-            parts.append(OpaquePart(REDACTED, block.data))
+            parts.append(OpaquePart(CLAUDE_REDACTED, block.data))
         elif block.thinking or block.signature:
             parts.append(ReasoningPart(block.thinking, block.signature))
     return parts

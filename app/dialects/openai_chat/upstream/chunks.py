@@ -8,8 +8,9 @@ Parts of unexpected types and unknown fields are ignored.
 import re
 from typing import Any, Final
 
-from app.dialects.openai_chat.upstream.request import GOOGLE_SIGNATURE, LITELLM, LITELLM_REDACTED
+from app.dialects.openai_chat.upstream.request import LITELLM, LITELLM_REDACTED
 from app.dialects.openai_chat.upstream.text_chunk import Chunk
+from app.dialects.proof_formats import GOOGLE_SIGNATURE
 from app.dialects.reading.bounds import ENTRY
 from app.dialects.reading.event_builder import Shape
 from app.dialects.reading.json_values import count, decode, mapping, mappings, string, words

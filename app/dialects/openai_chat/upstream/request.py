@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.anthropic.upstream.content_blocks import REDACTED
+from app.dialects.proof_formats import CLAUDE_REDACTED, GOOGLE_SIGNATURE
 from app.dialects.upstream_format import Quirks as CommonQuirks
 from app.dialects.writing.allowed_tools import restrict_tools
 from app.dialects.writing.conversation import fit_user, list_reasoning, parse_data_url
@@ -18,9 +18,6 @@ from app.requests import (
     ReasoningPart,
     UserMessage,
 )
-
-GOOGLE_SIGNATURE = "google.thought_signature"
-"""The format of the `opaque` that Gemini's Chat Completions route wants back with a call."""
 
 LITELLM: Final = "litellm"
 """The format of a signature in `thinking_blocks`."""
@@ -347,7 +344,7 @@ def _thinking_blocks(message: AssistantMessage) -> list[dict[str, Any]]:
         match part:
             case ReasoningPart(signature=str(signed)) if part.format in (None, LITELLM):
                 blocks.append({"type": "thinking", "thinking": part.text, "signature": signed})
-            case OpaquePart(format=format) if format in (REDACTED, LITELLM_REDACTED):
+            case OpaquePart(format=format) if format in (CLAUDE_REDACTED, LITELLM_REDACTED):
                 blocks.append({"type": "redacted_thinking", "data": part.data})
             case OpaquePart(format=format) if format == LITELLM:  # a signature without a text
                 blocks.append({"type": "thinking", "thinking": "", "signature": part.data})

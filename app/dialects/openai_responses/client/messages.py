@@ -15,7 +15,7 @@ from app.bounds import MAX_TOOLS
 from app.dialects.answering.packed_proofs import Proof, is_packed, unpack
 from app.dialects.openai_responses.client.tool_calls import INPUT, Called
 from app.dialects.openai_responses.client.tools import Offered
-from app.dialects.openai_responses.upstream.items import COMPACTION, ENCRYPTED, PHASE
+from app.dialects.proof_formats import OPENAI_COMPACTION, OPENAI_ENCRYPTED, OPENAI_PHASE
 from app.dialects.reading.json_values import mappings, string
 from app.errors import RequestError
 from app.requests import (
@@ -178,7 +178,7 @@ class Conversation:
                 self._think(convert_body(item, ReasoningItem, place=place), place=place)
             case "compaction" | "compaction_summary":
                 said = convert_body(item, CompactionItem, place=place)
-                self._parts.append(OpaquePart(COMPACTION, said.encrypted_content))
+                self._parts.append(OpaquePart(OPENAI_COMPACTION, said.encrypted_content))
             case "item_reference":
                 what = f"{kind!r} was not recognised; write its name without escapes"
                 raise RequestError("invalid_request", f"{place}.type: {what}")
@@ -273,7 +273,7 @@ class Conversation:
         if item.role == "assistant":
             self._parts += self._read_answer(content, place=where)
             if item.phase:
-                self._parts.append(OpaquePart(PHASE, item.phase))
+                self._parts.append(OpaquePart(OPENAI_PHASE, item.phase))
             return
         given = content if isinstance(content, str) else self._show(content, place=where)
         if item.role == "user":
@@ -347,7 +347,7 @@ class Conversation:
                 raise RequestError(
                     "invalid_request", f"{place}.encrypted_content: it is not as the relay gave it"
                 )
-            proof = Proof(ENCRYPTED, encrypted=encrypted)
+            proof = Proof(OPENAI_ENCRYPTED, encrypted=encrypted)
         if proof.data is not None:
             self._take_opaque(proof.format or "", proof.data, call=proof.call)
         last = texts.pop() if texts else ""

@@ -19,14 +19,14 @@ from app.dialects.openai_responses.client.tool_calls import (
     begin_call,
     read_arguments,
 )
-from app.dialects.openai_responses.upstream.items import (
-    COMPACTION,
-    CUSTOM,
-    ENCRYPTED,
-    ITEM,
-    NAMESPACE,
-    PHASE,
-    REASONING,
+from app.dialects.proof_formats import (
+    OPENAI_COMPACTION,
+    OPENAI_CUSTOM_CALL,
+    OPENAI_ENCRYPTED,
+    OPENAI_ITEM,
+    OPENAI_NAMESPACE,
+    OPENAI_PHASE,
+    OPENAI_REASONING,
 )
 from app.dialects.reading.json_values import mappings, string
 from app.dialects.writing.conversation import parse_object
@@ -47,6 +47,9 @@ from app.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+
+_OF_CALLS = (OPENAI_CUSTOM_CALL, OPENAI_NAMESPACE)
+"""The proofs that say more of a call."""
 
 ItemStatus = Literal["completed", "incomplete"]
 Told = tuple[str, dict[str, Any]]
@@ -265,7 +268,7 @@ class Output:
         if not (event.signature or event.encrypted):
             return
         encrypted = event.encrypted
-        if event.signature or event.format != ENCRYPTED or encrypted is None:
+        if event.signature or event.format != OPENAI_ENCRYPTED or encrypted is None:
             encrypted = pack(Proof(event.format, event.signature, event.encrypted))
         reasoning.item["encrypted_content"] = encrypted
         yield from self._close_reasoning("completed")
@@ -316,22 +319,22 @@ class Output:
 
     def _opaque(self, event: Opaque) -> Iterable[Told]:
         match event.format:
-            case name if name == PHASE:
+            case name if name == OPENAI_PHASE:
                 if self._message is not None:
                     self._message.item["phase"] = event.data
                 return
-            case name if name in (CUSTOM, NAMESPACE) and event.block in self._calls:
+            case name if name in _OF_CALLS and event.block in self._calls:
                 if self._describe_call(self._calls[event.block], event):
                     return
                 item, told = self._begin_proof(event)
-            case name if name == ITEM and (given := parse_object(event.data)) is not None:
+            case name if name == OPENAI_ITEM and (given := parse_object(event.data)) is not None:
                 # What the provider asks of the client, which speaks its words.
                 yield from self._close_calls("completed")
                 yield from self._close_text("completed")
                 item, told = self._begin_given(given)
-            case name if name == COMPACTION:
+            case name if name == OPENAI_COMPACTION:
                 item, told = self._begin("compaction", "cmp", encrypted_content=event.data)
-            case name if name in (REASONING, ENCRYPTED):
+            case name if name in (OPENAI_REASONING, OPENAI_ENCRYPTED):
                 item, told = self._begin(
                     "reasoning", "rs", summary=[], encrypted_content=event.data
                 )
@@ -353,7 +356,7 @@ class Output:
 
     def _describe_call(self, call: _Item, event: Opaque) -> bool:
         """Take what a provider that speaks Responses says of a call; tell whether it was said."""
-        if event.format == NAMESPACE:
+        if event.format == OPENAI_NAMESPACE:
             call.item["namespace"] = event.data
         elif call.called is None or call.called.form != "custom":
             return False

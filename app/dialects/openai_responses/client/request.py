@@ -16,7 +16,7 @@ from app.dialects.openai_responses.client.messages import Conversation
 from app.dialects.openai_responses.client.result import BACKGROUND, ECHO
 from app.dialects.openai_responses.client.tool_calls import Called
 from app.dialects.openai_responses.client.tools import Offered
-from app.dialects.openai_responses.upstream.passthrough import NAME
+from app.dialects.openai_responses.name import NAME
 from app.dialects.reading.json_values import mappings, string
 from app.errors import RequestError
 from app.requests import (

@@ -1,7 +1,8 @@
 """OpenAI Responses."""
 
+from app.dialects.openai_responses.name import NAME
 from app.dialects.openai_responses.upstream.parser import Parser
-from app.dialects.openai_responses.upstream.passthrough import NAME, pass_on
+from app.dialects.openai_responses.upstream.passthrough import pass_on
 from app.dialects.openai_responses.upstream.quirks import Quirks
 from app.dialects.openai_responses.upstream.request import (
     IGNORED,

@@ -37,25 +37,18 @@ from app.dialects.openai_responses.upstream.provider_tools import (
     read_image,
     read_values,
 )
+from app.dialects.proof_formats import (
+    OPENAI_COMPACTION,
+    OPENAI_CUSTOM_CALL,
+    OPENAI_ENCRYPTED,
+    OPENAI_ITEM,
+    OPENAI_NAMESPACE,
+    OPENAI_PHASE,
+    OPENAI_REASONING,
+)
 from app.dialects.reading.bounds import ENTRY
 from app.dialects.reading.event_builder import Shape
 from app.dialects.reading.json_values import clean, count, mapping, mappings, string
-
-ENCRYPTED: Final = "openai"
-"""The format of encrypted reasoning at the end of its block."""
-REASONING: Final = "openai.reasoning"
-"""The format of the `opaque` that a reasoning item without any text is."""
-COMPACTION: Final = "openai.compaction"
-"""The format of the `opaque` that stands for the conversation before it."""
-PHASE: Final = "openai.phase"
-"""The format of the `opaque` that says whether what stands before it was commentary."""
-CUSTOM: Final = "openai.custom_tool_call"
-"""The format of the `opaque` of a call whose arguments are any text."""
-NAMESPACE: Final = "openai.namespace"
-"""The format of the `opaque` of a call of a function that stands in a namespace: its name."""
-ITEM: Final = "openai.item"
-"""The format of an `opaque` that is a whole item, as JSON: of a tool that the caller runs, or
-what answers it."""
 
 _CALLS: Final = ("function_call", "custom_tool_call")
 
@@ -265,7 +258,7 @@ class Items:
         elif item.type == "reasoning":
             self._reasoning(item, given)
         elif item.type == "compaction":
-            self._shape.opaque(0, COMPACTION, string(given.get("encrypted_content")))
+            self._shape.opaque(0, OPENAI_COMPACTION, string(given.get("encrypted_content")))
         item.done = True
 
     def _message(self, item: Item, given: dict[str, Any]) -> None:
@@ -276,7 +269,7 @@ class Items:
             self._cite_all(item, index, part)
         self._close(item)
         if item.told("text") or item.told("refusal"):
-            self._shape.opaque(0, PHASE, string(given.get("phase")))
+            self._shape.opaque(0, OPENAI_PHASE, string(given.get("phase")))
 
     def _reasoning(self, item: Item, given: dict[str, Any]) -> None:
         content = [string(part.get("text")) for part in mappings(given.get("content"))]
@@ -290,9 +283,9 @@ class Items:
         # That of `output_item.added` is not whole [openai-responses/reasoning-summary-tool].
         encrypted = string(given.get("encrypted_content"))
         if self._is_writing(item):
-            self._shape.sign(0, "encrypted", encrypted, format=ENCRYPTED)
+            self._shape.sign(0, "encrypted", encrypted, format=OPENAI_ENCRYPTED)
         else:
-            self._shape.opaque(0, REASONING, encrypted)
+            self._shape.opaque(0, OPENAI_REASONING, encrypted)
         self._close(item)
 
     def _hosted(self, item: Item, given: dict[str, Any]) -> None:
@@ -303,7 +296,7 @@ class Items:
         key = key_of(given)
         if asks_caller(given):
             data = msgspec.json.encode(clean(given)).decode()
-            self._shape.opaque(0, ITEM, data, block=item.block)
+            self._shape.opaque(0, OPENAI_ITEM, data, block=item.block)
             self._shape.hold(ENTRY + len(key))
             self._asked[key] = item.type
         elif is_answer(given):
@@ -335,9 +328,9 @@ class Items:
             free=free,
         )
         if free and not begun and item.block is not None:
-            self._shape.opaque(0, CUSTOM, item.call_id or "1", block=item.block)
+            self._shape.opaque(0, OPENAI_CUSTOM_CALL, item.call_id or "1", block=item.block)
         if item.namespace and not begun and item.block is not None:
-            self._shape.opaque(0, NAMESPACE, item.namespace, block=item.block)
+            self._shape.opaque(0, OPENAI_NAMESPACE, item.namespace, block=item.block)
 
     def _write(self, item: Item, kind: str, index: int, piece: str) -> None:
         if kind == "call":

@@ -8,15 +8,13 @@ providers' reasoning, which it would refuse.
 from typing import Any, Final
 
 from app.dialects.answering.packed_proofs import is_packed, unpack
-from app.dialects.openai_responses.upstream.items import ITEM
 from app.dialects.openai_responses.upstream.provider_tools import keep_clients_tools, keep_in_space
 from app.dialects.openai_responses.upstream.quirks import ENCRYPTED_REASONING, Quirks
+from app.dialects.proof_formats import OPENAI_ITEM
 from app.dialects.reading.json_values import mapping, mappings, string
 from app.dialects.upstream_format import Passed
 from app.dialects.writing.conversation import parse_object
 from app.requests import Original
-
-NAME: Final = "openai_responses"
 
 _UNNAMED: Final = frozenset(
     (
@@ -83,7 +81,7 @@ def _tell_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None
 def _tell_reasoning(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None:
     encrypted = string(item.get("encrypted_content"))
     proof = unpack(encrypted) if encrypted else None
-    if proof is not None and proof.format == ITEM and proof.data is not None:
+    if proof is not None and proof.format == OPENAI_ITEM and proof.data is not None:
         # What an upstream of this kind asked the client for.
         return parse_object(proof.data)
     wanted = quirks.send_reasoning

@@ -6,15 +6,6 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.openai_responses.upstream.items import (
-    COMPACTION,
-    CUSTOM,
-    ENCRYPTED,
-    ITEM,
-    NAMESPACE,
-    PHASE,
-    REASONING,
-)
 from app.dialects.openai_responses.upstream.provider_tools import (
     CALLERS_ITEMS,
     is_answer,
@@ -22,6 +13,15 @@ from app.dialects.openai_responses.upstream.provider_tools import (
     key_of,
 )
 from app.dialects.openai_responses.upstream.quirks import ENCRYPTED_REASONING, Quirks
+from app.dialects.proof_formats import (
+    OPENAI_COMPACTION,
+    OPENAI_CUSTOM_CALL,
+    OPENAI_ENCRYPTED,
+    OPENAI_ITEM,
+    OPENAI_NAMESPACE,
+    OPENAI_PHASE,
+    OPENAI_REASONING,
+)
 from app.dialects.writing.conversation import (
     fit_user,
     join_text,
@@ -217,7 +217,7 @@ def _read_items(messages: Sequence[Message]) -> dict[str, dict[str, Any]]:
         if not isinstance(message, AssistantMessage) or not isinstance(message.content, list):
             continue
         for index, part in enumerate(message.content):
-            if isinstance(part, OpaquePart) and part.format == ITEM:
+            if isinstance(part, OpaquePart) and part.format == OPENAI_ITEM:
                 place = f"messages[{number}].content[{index}].data"
                 found[part.data] = _parse_item(part.data, place=place)
     asked = {key_of(item) for item in found.values() if not is_answer(item)}
@@ -261,12 +261,12 @@ def _render_part(part: Part, *, place: str) -> dict[str, Any]:
 
 
 def _is_custom(call: ToolCall) -> bool:
-    return any(opaque.format == CUSTOM for opaque in call.opaque or ())
+    return any(opaque.format == OPENAI_CUSTOM_CALL for opaque in call.opaque or ())
 
 
 def _render_call(call: ToolCall) -> dict[str, Any]:
     name, given = call.function.name, call.function.arguments
-    spaces = [o.data for o in call.opaque or () if o.format == NAMESPACE]
+    spaces = [o.data for o in call.opaque or () if o.format == OPENAI_NAMESPACE]
     item = {"call_id": call.id, "name": name, **({"namespace": spaces[0]} if spaces else {})}
     if _is_custom(call):
         return {"type": "custom_tool_call", **item, "input": given}
@@ -308,16 +308,16 @@ class _Turn:
                 yield from self._take_opaque(part)
 
     def _take_opaque(self, part: OpaquePart) -> Iterator[dict[str, Any]]:
-        if part.format == PHASE:
+        if part.format == OPENAI_PHASE:
             yield from self._end_said(part.data)
-        elif part.format in (REASONING, ENCRYPTED):
+        elif part.format in (OPENAI_REASONING, OPENAI_ENCRYPTED):
             yield from self._end_said(None)
             yield from self._end_thought(part.data)
-        elif part.format == ITEM:
+        elif part.format == OPENAI_ITEM:
             if part.data in self._items:
                 yield from self._rest()
                 yield self._items[part.data]
-        elif part.format == COMPACTION:
+        elif part.format == OPENAI_COMPACTION:
             yield from self._rest()
             yield {"type": "compaction", "encrypted_content": part.data}
 
@@ -341,7 +341,7 @@ class _Turn:
 
     def _think(self, part: ReasoningPart) -> Iterator[dict[str, Any]]:
         """Take a block of reasoning; the blocks of one item come one after the other."""
-        if part.signature or part.format not in (None, ENCRYPTED):
+        if part.signature or part.format not in (None, OPENAI_ENCRYPTED):
             return  # it is another provider's
         if part.text:
             self._thought.append(part.text)

@@ -15,7 +15,7 @@ from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.proof_fields import Proof
 from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import Frame
-from app.dialects.openai_responses.upstream.items import CUSTOM
+from app.dialects.proof_formats import OPENAI_CUSTOM_CALL
 from app.dialects.reading.json_values import clean, decode
 from app.dialects.ui.client.messages import KEY
 from app.events import (
@@ -87,7 +87,7 @@ class _Call:
         except msgspec.DecodeError:
             given = clean(whole)
         except ValueError:
-            if not any(one.format == CUSTOM for one in self.opaque):
+            if not any(one.format == OPENAI_CUSTOM_CALL for one in self.opaque):
                 return {
                     "type": "tool-input-error",
                     **self.names,

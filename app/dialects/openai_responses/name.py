@@ -1,0 +1,5 @@
+"""What `?format=` and the settings call the dialect."""
+
+from typing import Final
+
+NAME: Final = "openai_responses"
