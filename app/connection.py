@@ -26,7 +26,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from app.api.connection import CONNECTION
-from app.dialects.client_formats import front_of
+from app.dialects.client_formats import client_format_of
 from app.errors import RelayError, RequestError
 from app.peers import Peers
 
@@ -580,7 +580,7 @@ def too_slow(what: str, seconds: float) -> RequestError:
 
 def answer(error: RelayError) -> bytes:
     """Write the whole answer to what never becomes a request to the app."""
-    status, body, media_type = front_of("/").render_failure(error, "")
+    status, body, media_type = client_format_of("/").render_failure(error, "")
     head = (
         f"content-type: {media_type}\r\ncontent-length: {len(body)}\r\ncache-control: no-store\r\n"
         f"x-content-type-options: nosniff\r\nconnection: close\r\n"

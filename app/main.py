@@ -38,16 +38,16 @@ from app.api.guard import LOCAL_ORIGINS, Guard
 from app.api.hosts import HostNames, is_loopback
 from app.api.middleware import CommonHeaders
 from app.api.paths import path_of
-from app.api.policy import Policy
+from app.api.policy import HttpSettings
 from app.deadlines import Limits
 from app.demo import DemoTransport
-from app.dialects.client_formats import front_of
+from app.dialects.client_formats import client_format_of
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import EventLog, LogUnusable
 from app.eventlog.lost import LostStream
 from app.eventlog.memory import MemoryLog
 from app.eventlog.sqlite.log import SqliteLog
-from app.generation.hub import Capacity, Hub
+from app.generation.hub import Hub, HubLimits
 from app.retry import Rules
 from app.settings import Settings, SettingsError, load_settings
 from app.settings.upstreams import DEMO
@@ -113,7 +113,7 @@ def build_hub(settings: Settings, *, observers: Sequence[Observer] | None = None
             max_line=settings.max_line_bytes,
             max_event=settings.max_event_bytes,
         ),
-        capacity=Capacity(max_streams=settings.max_streams, max_readers=settings.max_readers),
+        capacity=HubLimits(max_streams=settings.max_streams, max_readers=settings.max_readers),
         shares=Shares(
             max_streams_per_address=settings.max_streams_per_address,
             max_starts_per_minute_per_address=settings.max_starts_per_minute_per_address,
@@ -233,7 +233,7 @@ class App:
                 "lifespan, as in Starlette(..., lifespan=relay.lifespan)",
             )
             response = problems.failure(
-                front_of(path_of(scope), scope["headers"]), error, Request(scope)
+                client_format_of(path_of(scope), scope["headers"]), error, Request(scope)
             )
             await response(scope, receive, send)
         else:
@@ -286,7 +286,7 @@ def build_app(settings: Settings, hub: Hub) -> ASGIApp:
 
 def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:
     """List all routes of the HTTP interface."""
-    policy = Policy(
+    policy = HttpSettings(
         gate_s=settings.gate_s,
         heartbeat_s=settings.heartbeat_s,
         retry_ms=settings.retry_ms,

@@ -75,7 +75,7 @@ def pause(failures: int, *, chance: float) -> float:
     return float(min(FIRST_PAUSE_S * 2 ** (failures - 1), LONGEST_PAUSE_S) * (1 + chance) / 2)
 
 
-class Choice(msgspec.Struct, frozen=True):
+class TargetPolicy(msgspec.Struct, frozen=True):
     """How a target takes part in its route."""
 
     order: int = 1
@@ -208,7 +208,7 @@ class Breaker:
 
 
 def arrange(
-    choices: Sequence[Choice],
+    choices: Sequence[TargetPolicy],
     breakers: Sequence[Breaker],
     *,
     now: float,
@@ -253,7 +253,7 @@ class Plan:
 
     def __init__(
         self,
-        choices: Sequence[Choice],
+        choices: Sequence[TargetPolicy],
         order: Sequence[int],
         *,
         now: float,

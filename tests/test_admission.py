@@ -16,7 +16,7 @@ from app.admission import (
     address_of,
     estimate_memory,
 )
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RequestError, ServiceError
 
 MESSAGE = {"role": "user", "content": "hi"}
@@ -194,7 +194,7 @@ def test_the_estimate_is_what_the_allocator_gives_or_some_more(front, name, said
     gc.collect()
     tracemalloc.start()
     try:
-        asked = FRONTS[front].parse_request(body)
+        asked = CLIENT_FORMATS[front].parse_request(body)
         kept = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()

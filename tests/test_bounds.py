@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app import bounds
 from app.bounds import MAX_DEPTH, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, MAX_VALUES, check_json
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RequestError
 from app.requests import parse_chat_request
 
@@ -23,7 +23,7 @@ TAIL = b"]}}"
 def refusal(front: str, body: Any) -> str:
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
     with pytest.raises(RequestError) as refused:
-        FRONTS[front].parse_request(data)
+        CLIENT_FORMATS[front].parse_request(data)
     assert "invalid_request" == refused.value.code
     return refused.value.message
 
@@ -104,7 +104,7 @@ def test_levels_up_to_the_bound_are_taken() -> None:
 
 
 @pytest.mark.parametrize("piece", [b"[],", b"{},", b'"a",', b'{"a":1},', b"1.5,"])
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", CLIENT_FORMATS)
 def test_small_values_in_a_large_body_take_no_memory(front: str, piece: bytes) -> None:
     body = HEAD + piece * (8 * MIB // len(piece)) + b"1" + TAIL
     tracemalloc.start()
@@ -130,7 +130,7 @@ def test_the_texts_of_a_request_count_together() -> None:
         listed = [{"id": f"c{i}", "function": function} for i in range(calls)]
         return {"messages": [{"role": "assistant", "tool_calls": listed}]}
 
-    FRONTS["native"].parse_request(msgspec.json.encode(body(2)))
+    CLIENT_FORMATS["native"].parse_request(msgspec.json.encode(body(2)))
 
     reason = refusal("native", body(3))
     assert reason.startswith("messages: the arguments of a tool call")
@@ -188,7 +188,7 @@ TOO_MANY: list[tuple[str, str, int, Any, Any]] = [
 def test_more_than_a_request_may_have_is_refused_by_name(
     front: str, field: str, most: int, rest: dict[str, Any], make: Any
 ) -> None:
-    FRONTS[front].parse_request(msgspec.json.encode({**rest, field: make(most - 1)}))
+    CLIENT_FORMATS[front].parse_request(msgspec.json.encode({**rest, field: make(most - 1)}))
 
     reason = refusal(front, {**rest, field: make(most + 1)})
     assert reason.startswith(f"{field}: ")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.requests import parse_chat_request
 from app.upstreams.targets import is_said
@@ -131,7 +131,7 @@ FEATURES: dict[str, dict[str, Any]] = {
 
 def outcome(dialect: str, request: dict[str, Any]) -> str:
     """Say what becomes of a feature, by doing it."""
-    row = DIALECTS[dialect]
+    row = UPSTREAM_FORMATS[dialect]
     parsed = parse_chat_request(json.dumps(request).encode())
     ignored = row.ignored | {*row.quirks().ignored}
     if any(is_said(parsed, field) for field in ignored):
@@ -147,7 +147,7 @@ def outcome(dialect: str, request: dict[str, Any]) -> str:
 
 
 def render() -> str:
-    names = list(DIALECTS)
+    names = list(UPSTREAM_FORMATS)
     lines = [HEAD, f"| | {' | '.join(f'`{name}`' for name in names)} |"]
     lines.append("|" + "---|" * (len(names) + 1))
     for feature, request in FEATURES.items():
@@ -159,15 +159,15 @@ def test_the_document_says_what_the_code_does() -> None:
     assert render() == DOCUMENT.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", UPSTREAM_FORMATS)
 def test_what_is_left_out_is_a_field_and_not_in_the_body(dialect: str) -> None:
     fields = {name for request in FEATURES.values() for name in request if name != "messages"}
-    for name in DIALECTS[dialect].ignored:
+    for name in UPSTREAM_FORMATS[dialect].ignored:
         assert name in fields, f"{name} has no row"
         request = next(r for r in FEATURES.values() if name in r)
         parsed = parse_chat_request(json.dumps({**asked(), name: request[name]}).encode())
         plain = parse_chat_request(json.dumps(asked()).encode())
-        render_request = DIALECTS[dialect].render_request
+        render_request = UPSTREAM_FORMATS[dialect].render_request
 
         assert render_request(parsed, model="m") == render_request(plain, model="m")
 

@@ -15,10 +15,10 @@ from app.retry import (
     LONGEST_PAUSE_S,
     OUTCOMES,
     Breaker,
-    Choice,
     Plan,
     Rules,
     Step,
+    TargetPolicy,
     arrange,
     pause,
 )
@@ -38,7 +38,7 @@ def plan(
     *attempts: int, order: list[int] | None = None, deadline: float = 100, each_s: float = 100
 ) -> Plan:
     """A plan over targets with so many attempts each, and no chance in it."""
-    choices = [Choice(attempts=count) for count in attempts]
+    choices = [TargetPolicy(attempts=count) for count in attempts]
     order = order or list(range(len(choices)))
     times = [each_s] * len(choices)
     return Plan(choices, order, now=0, deadline=deadline, each_s=times, chance=lambda: 0)
@@ -437,17 +437,26 @@ def test_a_wait_that_a_provider_asks_for_is_given_it_by_all_once_it_is_passed_ov
     assert 60 == breaker.open_for(0)
 
 
-def arranged(choices: list[Choice], *breakers: Breaker, seed: int = 1, now: float = 0) -> list[int]:
+def arranged(
+    choices: list[TargetPolicy], *breakers: Breaker, seed: int = 1, now: float = 0
+) -> list[int]:
     given = [*breakers, *(Breaker() for _ in choices[len(breakers) :])]
     return arrange(choices, given, now=now, chance=random.Random(seed).random)
 
 
 def test_lower_orders_come_first():
-    assert [1, 2, 0] == arranged([Choice(order=3), Choice(order=1), Choice(order=2)])
+    assert [1, 2, 0] == arranged(
+        [TargetPolicy(order=3), TargetPolicy(order=1), TargetPolicy(order=2)]
+    )
 
 
 def test_weights_share_the_requests():
-    choices = [Choice(weight=3), Choice(weight=1), Choice(weight=0), Choice(order=2, weight=9)]
+    choices = [
+        TargetPolicy(weight=3),
+        TargetPolicy(weight=1),
+        TargetPolicy(weight=0),
+        TargetPolicy(order=2, weight=9),
+    ]
     firsts = [arranged(choices, seed=seed) for seed in range(2000)]
     shares = [sum(order[0] == index for order in firsts) / len(firsts) for index in range(4)]
 
@@ -457,7 +466,7 @@ def test_weights_share_the_requests():
 
 
 def test_targets_that_fail_are_tried_last():
-    choices = [Choice(order=1), Choice(order=2), Choice(order=3)]
+    choices = [TargetPolicy(order=1), TargetPolicy(order=2), TargetPolicy(order=3)]
     later = opened(5)
 
     assert [2, 1, 0] == arranged(choices, later, opened(0), now=6)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from app.api.policy import Policy
+from app.api.policy import HttpSettings
 
 GRACE_S = 2
 """How long readers get to take what is left after the drain."""
@@ -25,7 +25,7 @@ def respond(
     headers: Sequence[tuple[bytes, bytes]],
     *,
     heartbeat: bytes,
-    policy: Policy,
+    policy: HttpSettings,
     stopping: anyio.Event,
 ) -> EventSourceResponse:
     """Return the response that sends the pieces, and heartbeats between them.

@@ -10,14 +10,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.admission import RequestMemory
-from app.api.policy import Policy
+from app.api.policy import HttpSettings
 from app.api.principal import streams_of
-from app.api.single_call import ESTIMATED, Asked, Work, document
+from app.api.single_call import ESTIMATED, SingleCall, Work, document
 from app.api.stored_responses import StoredResponses
 from app.dialects.anthropic.client.format import FRONT as ANTHROPIC
 from app.dialects.anthropic.client.request import parse_request as parse_messages
 from app.dialects.anthropic.headers import BETA
-from app.dialects.client_format import Asked as Parsed
+from app.dialects.client_format import ParsedRequest as Parsed
 from app.dialects.openai_responses.client.format import FRONT as RESPONSES
 from app.generation.hub import Hub, OwnedStreams
 from app.generation.single_call import Asking
@@ -29,10 +29,10 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class Counting:
     """The endpoints; they hold what all their requests share."""
 
-    def __init__(self, hub: Hub, policy: Policy) -> None:
+    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
         self._hub = hub
-        self._messages = Asked(hub, policy, ANTHROPIC)
-        self._responses = Asked(hub, policy, RESPONSES)
+        self._messages = SingleCall(hub, policy, ANTHROPIC)
+        self._responses = SingleCall(hub, policy, RESPONSES)
         self._stored = StoredResponses(policy)
 
     async def messages(self, request: Request) -> Response:
@@ -79,7 +79,7 @@ def _default(body: bytes, defaults: dict[str, bytes]) -> bytes:
     return msgspec.json.encode({**missing, **said})
 
 
-def routes(hub: Hub, policy: Policy) -> list[Route]:
+def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
     counting = Counting(hub, policy)
     return [
         Route("/v1/messages/count_tokens", counting.messages, methods=["POST"]),

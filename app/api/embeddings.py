@@ -5,8 +5,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.admission import RequestMemory
-from app.api.policy import Policy
-from app.api.single_call import ESTIMATED, IGNORED, Asked, Work, document
+from app.api.policy import HttpSettings
+from app.api.single_call import ESTIMATED, IGNORED, SingleCall, Work, document
 from app.dialects.embeddings import parse_request, render_answer
 from app.dialects.openai_chat.client.format import FRONT
 from app.dialects.writing.token_estimate import estimate_text
@@ -14,8 +14,8 @@ from app.generation.hub import Hub
 from app.generation.single_call import Asking
 
 
-def routes(hub: Hub, policy: Policy) -> list[Route]:
-    asked = Asked(hub, policy, FRONT)
+def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
+    asked = SingleCall(hub, policy, FRONT)
 
     async def embeddings(request: Request) -> Response:
         return await asked.answer(request, _embed)

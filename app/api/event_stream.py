@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app.api.connection import Connection, connection_of
-from app.api.policy import Policy
-from app.dialects.client_format import Front, Writer, frame_id
+from app.api.policy import HttpSettings
+from app.dialects.client_format import ClientFormat, FrameWriter, frame_id
 from app.dialects.native.client.renderer import Writer as NativeWriter
 from app.dialects.native.client.renderer import compact
 from app.errors import RelayError, RequestError, ServiceError
@@ -64,9 +64,9 @@ class EventStream(Response):
     def __init__(
         self,
         reader: Reader,
-        writer: Writer,
+        writer: FrameWriter,
         *,
-        policy: Policy,
+        policy: HttpSettings,
         headers: Mapping[str, str],
         root_path: str = "",
         snapshot: bool = False,
@@ -278,10 +278,10 @@ def last_event_id(request: Request) -> str | None:
 
 async def read_from(
     reader: Reader,
-    front: Front,
+    front: ClientFormat,
     after: int,
     *,
-    policy: Policy,
+    policy: HttpSettings,
     retry_ms: int,
     root_path: str = "",
     snapshot: bool = False,
@@ -321,7 +321,7 @@ async def read_from(
     )
 
 
-def _beyond(stream: str, front: Front, after: int, last: int, state: LogState) -> RelayError:
+def _beyond(stream: str, front: ClientFormat, after: int, last: int, state: LogState) -> RelayError:
     """Say why a cursor after the last frame that is known cannot be read from."""
     seen, known = (frame_id(stream, front.letter, number) for number in (after, last))
     if state.kept is not None:
@@ -337,7 +337,7 @@ def _beyond(stream: str, front: Front, after: int, last: int, state: LogState) -
     return RequestError("conflict", f"the stream has no event {seen!r} yet; its last is {known!r}")
 
 
-async def count_frames(front: Front, reader: Reader, last: int) -> int:
+async def count_frames(front: ClientFormat, reader: Reader, last: int) -> int:
     """Count the frames up to an event, giving way to others: a million events take seconds."""
     renderer = front.renderer(reader.stream)
     count = 0

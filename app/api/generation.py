@@ -17,14 +17,14 @@ from app.api.connection import client_of
 from app.api.event_stream import EventStream, last_event_id, read_from
 from app.api.passed import parse_passed
 from app.api.paths import root_of
-from app.api.policy import Policy
+from app.api.policy import HttpSettings
 from app.api.principal import streams_of
 from app.api.problems import failure
-from app.dialects.client_format import Asked, Front, parse_frame_id
+from app.dialects.client_format import ClientFormat, ParsedRequest, parse_frame_id
 from app.errors import RelayError, RequestError
 from app.eventlog import cursor_after
 from app.events import Event, StreamEnd, StreamTarget
-from app.generation.hub import Hub, Opened, Origin, OwnedStreams, Reader, Terms
+from app.generation.hub import Hub, Opened, Origin, OwnedStreams, Reader, StartOptions
 
 
 class _Way(NamedTuple):
@@ -50,7 +50,7 @@ class Kept(NamedTuple):
 class Generation:
     """One endpoint that starts generations; it holds what all its requests share."""
 
-    def __init__(self, hub: Hub, policy: Policy, front: Front) -> None:
+    def __init__(self, hub: Hub, policy: HttpSettings, front: ClientFormat) -> None:
         self._hub = hub
         self._policy = policy
         self._front = front
@@ -122,7 +122,7 @@ class Generation:
         chat = asked.chat
         names_of = (self._front.name_of, kept.name_of if kept else None)
         respond_async = _prefers_async(request)
-        terms = Terms(
+        terms = StartOptions(
             self._linger_s(asked, can_return=chat.streams or respond_async or bool(key)),
             labels=asked.labels,
             name=asked.name,
@@ -142,7 +142,7 @@ class Generation:
 
     async def _parse(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
-    ) -> tuple[Asked, Kept | None]:
+    ) -> tuple[ParsedRequest, Kept | None]:
         """Read what a body asks for, which may take of the memory for requests."""
         return self._front.parse_request(body), None
 
@@ -153,7 +153,7 @@ class Generation:
         digest.update(body)  # no header has a zero in it
         return digest.hexdigest()
 
-    def _linger_s(self, asked: Asked, *, can_return: bool) -> float | None:
+    def _linger_s(self, asked: ParsedRequest, *, can_return: bool) -> float | None:
         match asked.chat.on_disconnect:
             case "continue":
                 return None

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.api.hosts import MAX_HOST, HostNames, parse_host
 from app.api.paths import path_of
 from app.api.problems import failure
-from app.dialects.client_formats import front_of
+from app.dialects.client_formats import client_format_of
 from app.errors import RequestError
 
 LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
@@ -58,7 +58,7 @@ class Guard:
         if error is None:
             await self._app(scope, receive, send)
         else:
-            front = front_of(path_of(scope), scope["headers"])
+            front = client_format_of(path_of(scope), scope["headers"])
             response = failure(front, error, Request(scope))
             await response(scope, receive, send)
 

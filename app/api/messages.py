@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.api.generation import Generation
-from app.api.policy import Policy
+from app.api.policy import HttpSettings
 from app.dialects.anthropic.client.format import FRONT
 from app.dialects.anthropic.client.request import parse_request
 from app.dialects.anthropic.headers import BETA
@@ -17,7 +17,7 @@ from app.generation.hub import Hub
 class Messages:
     """The endpoint; it holds what all its requests share."""
 
-    def __init__(self, hub: Hub, policy: Policy) -> None:
+    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
         self._hub = hub
         self._policy = policy
 
@@ -28,7 +28,7 @@ class Messages:
         return await Generation(self._hub, self._policy, front).post(request)
 
 
-def routes(hub: Hub, policy: Policy) -> list[Route]:
+def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
     messages = Messages(hub, policy)
     return [
         Route("/v1/messages", messages.post, methods=["POST"]),

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from app.api.problems import failure
 from app.api.query import read_query
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.model_facts import About, render_anthropic, render_openai
 from app.errors import RequestError
 from app.generation.hub import Hub
@@ -27,7 +27,7 @@ def routes(hub: Hub) -> list[Route]:
         try:
             return _answer(_page({one.name: one.about for one in found}, request))
         except RequestError as error:
-            return failure(FRONTS["anthropic"], error, request)
+            return failure(CLIENT_FORMATS["anthropic"], error, request)
 
     async def model(request: Request) -> Response:
         wanted = request.path_params["model"]
@@ -39,7 +39,7 @@ def routes(hub: Hub) -> list[Route]:
         error = RequestError(
             "model_not_found", f"unknown model {wanted[:80]!r}; GET /v1/models lists them"
         )
-        front = FRONTS["anthropic" if anthropic else "openai_chat"]
+        front = CLIENT_FORMATS["anthropic" if anthropic else "openai_chat"]
         return failure(front, error, request)
 
     return [

@@ -5,7 +5,7 @@ import random
 import msgspec
 
 
-class Policy(msgspec.Struct, frozen=True):
+class HttpSettings(msgspec.Struct, frozen=True):
     """Seconds, milliseconds and bytes."""
 
     gate_s: float = 5

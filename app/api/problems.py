@@ -9,15 +9,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.api.paths import path_of
-from app.dialects.client_format import Front
-from app.dialects.client_formats import front_of, mend_path
+from app.dialects.client_format import ClientFormat
+from app.dialects.client_formats import client_format_of, mend_path
 from app.errors import RelayError, RequestError, ServiceError
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
 
 def failure(
-    front: Front,
+    front: ClientFormat,
     error: RelayError,
     request: Request,
     *,
@@ -83,5 +83,5 @@ async def on_bug(request: Request, error: Exception) -> Response:
     return failure(_front_of(request), bug, request)
 
 
-def _front_of(request: Request) -> Front:
-    return front_of(path_of(request.scope), request.scope["headers"])
+def _front_of(request: Request) -> ClientFormat:
+    return client_format_of(path_of(request.scope), request.scope["headers"])

@@ -13,12 +13,12 @@ from app.admission import RequestMemory, address_of
 from app.api.event_stream import read_from
 from app.api.generation import Generation, Kept
 from app.api.paths import root_of
-from app.api.policy import Policy
+from app.api.policy import HttpSettings
 from app.api.principal import streams_of
 from app.api.problems import failure
 from app.api.query import read_query
 from app.api.stored_responses import StoredResponses
-from app.dialects.client_format import Asked
+from app.dialects.client_format import ParsedRequest
 from app.dialects.openai_responses.client.format import FRONT
 from app.dialects.openai_responses.client.result import (
     BACKGROUND,
@@ -44,13 +44,13 @@ MAX_PAGE: Final = 100
 class Create(Generation):
     """Starts responses; one in the background is not waited for."""
 
-    def __init__(self, hub: Hub, policy: Policy) -> None:
+    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
         super().__init__(hub, policy, FRONT)
         self._stored = StoredResponses(policy)
 
     async def _parse(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
-    ) -> tuple[Asked, Kept | None]:
+    ) -> tuple[ParsedRequest, Kept | None]:
         resolved = await self._stored.resolve(streams, body, memory=memory)
         asked = FRONT.parse_request(resolved.body)
         if resolved.previous is not None:
@@ -71,7 +71,7 @@ class Create(Generation):
 class Responses:
     """The endpoints of one response; they hold what all their requests share."""
 
-    def __init__(self, hub: Hub, policy: Policy) -> None:
+    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
         self._hub = hub
         self._policy = policy
         self._stored = StoredResponses(policy)
@@ -149,7 +149,7 @@ class Responses:
         return response
 
 
-def _tell_previous(asked: Asked, response: str) -> Asked:
+def _tell_previous(asked: ParsedRequest, response: str) -> ParsedRequest:
     """Have the response say which one it goes on from."""
     said = msgspec.json.decode(asked.labels.get(ECHO, "{}")) | {"previous_response_id": response}
     labels = {**asked.labels, ECHO: msgspec.json.encode(said).decode()}
@@ -219,7 +219,7 @@ def _json(body: object, *, stream: str | None = None) -> Response:
     return Response(content, headers=headers, media_type="application/json")
 
 
-def routes(hub: Hub, policy: Policy) -> list[Route]:
+def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
     responses = Responses(hub, policy)
     path = "/v1/responses/{response}"
     return [

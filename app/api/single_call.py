@@ -12,10 +12,10 @@ from app.admission import RequestMemory, address_of
 from app.api.body import read_json
 from app.api.connection import client_of
 from app.api.passed import parse_passed
-from app.api.policy import Policy
+from app.api.policy import HttpSettings
 from app.api.principal import streams_of
 from app.api.problems import failure
-from app.dialects.client_format import Front
+from app.dialects.client_format import ClientFormat
 from app.errors import RelayError
 from app.generation.hub import Hub, Origin
 from app.generation.single_call import Asking
@@ -32,10 +32,10 @@ Work = Callable[[Asking, RequestMemory], Coroutine[Any, Any, Response]]
 T = TypeVar("T")
 
 
-class Asked:
+class SingleCall:
     """What such endpoints share: who may ask, how much, and until when."""
 
-    def __init__(self, hub: Hub, policy: Policy, front: Front) -> None:
+    def __init__(self, hub: Hub, policy: HttpSettings, front: ClientFormat) -> None:
         self._hub = hub
         self._policy = policy
         self._front = front

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from app.admission import RequestMemory, estimate_memory
-from app.api.policy import Policy
+from app.api.policy import HttpSettings
 from app.bounds import MAX_MESSAGES, check_json
 from app.dialects.openai_responses.client.result import is_response_id, name_of, render_result
 from app.dialects.openai_responses.client.stored import (
@@ -94,7 +94,7 @@ class _Room:
 class StoredResponses:
     """Looks up what requests refer to, in the log while it keeps it."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: HttpSettings) -> None:
         self._policy = policy
 
     async def resolve(

@@ -11,11 +11,11 @@ from starlette.routing import Route
 from app.admission import address_of
 from app.api.event_stream import last_event_id, read_from
 from app.api.paths import root_of
-from app.api.policy import Policy
+from app.api.policy import HttpSettings
 from app.api.principal import streams_of
 from app.api.query import read_query
-from app.dialects.client_format import Front, parse_frame_id
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_format import ClientFormat, parse_frame_id
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.native.client.renderer import Timings, render_result
 from app.errors import RequestError, ServiceError
 from app.events import StreamEnd
@@ -38,7 +38,7 @@ NO_STORE: Final = {"cache-control": "no-store"}
 class Streams:
     """The endpoints; they hold what all their requests share."""
 
-    def __init__(self, hub: Hub, policy: Policy) -> None:
+    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
         self._hub = hub
         self._policy = policy
 
@@ -46,9 +46,9 @@ class Streams:
         """Send the events after the cursor: live, again, or both."""
         stream = request.path_params["stream"]
         name = read_query(request, "format", "native")
-        front = FRONTS.get(name)
+        front = CLIENT_FORMATS.get(name)
         if front is None:
-            known = ", ".join(map(repr, FRONTS))
+            known = ", ".join(map(repr, CLIENT_FORMATS))
             raise RequestError("invalid_request", f"unknown format {name[:40]!r}; use {known}")
         start = read_query(request, "from")
         if start not in (None, "snapshot"):
@@ -128,14 +128,14 @@ def _tags(request: Request) -> set[str]:
     return {tag.strip(" \t").removeprefix("W/") for tag in given.split(",")}
 
 
-def _cursor(text: str, front: Front, stream: str) -> int:
+def _cursor(text: str, front: ClientFormat, stream: str) -> int:
     named, number = parse_frame_id(text, letter=front.letter)
     if named not in (None, stream):
         raise RequestError("invalid_request", f"{text[:80]!r} is the id of another stream's event")
     return number
 
 
-def routes(hub: Hub, policy: Policy) -> list[Route]:
+def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
     streams = Streams(hub, policy)
     return [
         Route("/v1/streams/{stream}/events", streams.events, methods=["GET"]),

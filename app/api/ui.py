@@ -7,7 +7,7 @@ from starlette.routing import Route
 from app.admission import address_of
 from app.api.event_stream import read_from
 from app.api.paths import root_of
-from app.api.policy import Policy
+from app.api.policy import HttpSettings
 from app.api.principal import streams_of
 from app.api.problems import failure
 from app.dialects.ui.client.format import FRONT
@@ -20,7 +20,7 @@ from app.generation.hub import Hub, OwnedStream
 class Chats:
     """The endpoints; they hold what all their requests share."""
 
-    def __init__(self, hub: Hub, policy: Policy) -> None:
+    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
         self._hub = hub
         self._policy = policy
 
@@ -74,7 +74,7 @@ def _nothing() -> Response:
     return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
-def routes(hub: Hub, policy: Policy) -> list[Route]:
+def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
     chats = Chats(hub, policy)
     # A chat's id may have any characters, an escaped slash too.
     return [

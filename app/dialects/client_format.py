@@ -37,7 +37,7 @@ class Renderer(Protocol):
         """Give the frames that the next event makes."""
 
 
-class Writer(Protocol):
+class FrameWriter(Protocol):
     """The bytes of one connection: `feed` it the log's events after `begin`, in order."""
 
     begin: int
@@ -50,7 +50,7 @@ class Writer(Protocol):
         """Leave out so many numbers: those of frames that were lost."""
 
 
-class Numbered:
+class NumberedWriter:
     """Writes the frames of a renderer, with ids, and only those after the cursor."""
 
     begin = 0
@@ -84,7 +84,7 @@ class Numbered:
         return b"%b%bdata: %b%b%d\n\n" % (retry, name, frame.data, self._id, number)
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ParsedRequest(msgspec.Struct, frozen=True):
     """A client's request, as the one form there is, and what else it said."""
 
     chat: ChatRequest
@@ -112,7 +112,7 @@ class Failure(NamedTuple):
     media_type: str = "application/json"
 
 
-class Front(NamedTuple):
+class ClientFormat(NamedTuple):
     """All that the HTTP side needs to speak one dialect with clients."""
 
     name: str
@@ -121,7 +121,7 @@ class Front(NamedTuple):
     """Where its generations are started; what is below is its own too."""
     letter: str
     """In the ids of its frames; "" for the native dialect, whose frames are the events."""
-    parse_request: Callable[[bytes], Asked]
+    parse_request: Callable[[bytes], ParsedRequest]
     """Raises RequestError: `invalid_request`."""
     renderer: Callable[[str], Renderer]
     """Of a stream, by its id."""
@@ -138,15 +138,15 @@ class Front(NamedTuple):
     """What a stream that is started here is found by, made of its id."""
     asking_headers: Sequence[str] = ()
     """The headers of a request that are part of what it asks."""
-    own_writer: Callable[..., Writer] | None = None
-    """What writes the renderer's frames faster than `Numbered`, to the same bytes."""
+    own_writer: Callable[..., FrameWriter] | None = None
+    """What writes the renderer's frames faster than `NumberedWriter`, to the same bytes."""
 
-    def writer(self, stream: str, *, after: int, retry_ms: int) -> Writer:
+    def writer(self, stream: str, *, after: int, retry_ms: int) -> FrameWriter:
         """Write the frames of a stream after a cursor."""
         if self.own_writer is not None:
             return self.own_writer(stream, after=after, retry_ms=retry_ms)
         renderer = self.renderer(stream)
-        return Numbered(renderer, stream, letter=self.letter, after=after, retry_ms=retry_ms)
+        return NumberedWriter(renderer, stream, letter=self.letter, after=after, retry_ms=retry_ms)
 
 
 def frame_id(stream: str, letter: str, number: int) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from app.dialects.ag_ui.client.format import FRONT as AG_UI
 from app.dialects.anthropic.client.format import FRONT as ANTHROPIC
-from app.dialects.client_format import Asked, Failure, Front
+from app.dialects.client_format import ClientFormat, Failure, ParsedRequest
 from app.dialects.native.client import renderer as native
 from app.dialects.openai_chat.client.format import FRONT as OPENAI_CHAT
 from app.dialects.openai_completions.client.format import FRONT as OPENAI_COMPLETIONS
@@ -35,18 +35,18 @@ def _problem(error: RelayError, request_id: str) -> Failure:
     return Failure(error.status, msgspec.json.encode(body), "application/problem+json")
 
 
-NATIVE: Final = Front(
+NATIVE: Final = ClientFormat(
     name="native",
     path="/v1/chat",
     letter="",
-    parse_request=lambda body: Asked(parse_chat_request(body)),
+    parse_request=lambda body: ParsedRequest(parse_chat_request(body)),
     renderer=native.Renderer,
     render_result=native.render_result,
     render_failure=_problem,
     own_writer=native.Writer,
 )
 
-FRONTS: Final[Mapping[str, Front]] = MappingProxyType(
+CLIENT_FORMATS: Final[Mapping[str, ClientFormat]] = MappingProxyType(
     {
         front.name: front
         for front in (
@@ -71,13 +71,13 @@ _WITHOUT_V1: Final = re.compile(
 _OPENAIS_CLIENT: Final = re.compile(rb"(?:Async)?(?:Azure)?OpenAI/")
 
 
-def front_of(path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> Front:
+def client_format_of(path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> ClientFormat:
     """Give the dialect of a client that asks for a path, by that or by what it says of itself.
 
     The headers have names in lower case. It is the native one if it may be any.
     """
     path = mend_path(path)
-    fronts = sorted(FRONTS.values(), key=lambda front: -len(front.path))
+    fronts = sorted(CLIENT_FORMATS.values(), key=lambda front: -len(front.path))
     front = next((f for f in fronts if f"{path}/".startswith(f"{f.path}/")), None)
     below = _BELOW_V1.match(path)
     if front is not None or below is None or below[1] == "streams":

@@ -105,7 +105,7 @@ class Passed(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-class Dialect(NamedTuple):
+class UpstreamFormat(NamedTuple):
     """All that a relay needs to speak one format with an upstream."""
 
     path: str

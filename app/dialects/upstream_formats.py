@@ -13,9 +13,9 @@ from app.dialects.gemini.upstream.format import DIALECT as GEMINI
 from app.dialects.ollama.upstream.format import DIALECT as OLLAMA
 from app.dialects.openai_chat.upstream.format import DIALECT as OPENAI_CHAT
 from app.dialects.openai_responses.upstream.format import DIALECT as OPENAI_RESPONSES
-from app.dialects.upstream_format import Dialect
+from app.dialects.upstream_format import UpstreamFormat
 
-DIALECTS: Final[Mapping[str, Dialect]] = MappingProxyType(
+UPSTREAM_FORMATS: Final[Mapping[str, UpstreamFormat]] = MappingProxyType(
     {
         "openai_chat": OPENAI_CHAT,
         "openai_responses": OPENAI_RESPONSES,

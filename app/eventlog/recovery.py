@@ -36,7 +36,9 @@ _STARTS = (TextStart, ReasoningStart, RefusalStart, ToolCallStart)
 _ENDS = (TextEnd, ReasoningEnd, RefusalEnd, ToolCallEnd)
 
 
-def ending_of(events: Iterable[Event], *, status: Status, error: ErrorInfo | None) -> list[Event]:
+def closing_events(
+    events: Iterable[Event], *, status: Status, error: ErrorInfo | None
+) -> list[Event]:
     """Give what has to follow the events, all there are of a stream, to end it well.
 
     That is the end of every open block, in the order in which they began, and the

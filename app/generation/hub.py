@@ -66,7 +66,7 @@ T = TypeVar("T")
 log = structlog.get_logger("seseragi.hub")
 
 
-class Capacity(msgspec.Struct, frozen=True):
+class HubLimits(msgspec.Struct, frozen=True):
     """How much this process takes on."""
 
     max_streams: int = 2000
@@ -85,7 +85,7 @@ class Origin(msgspec.Struct, frozen=True):
     """The relays among that."""
 
 
-class Terms(msgspec.Struct, frozen=True):
+class StartOptions(msgspec.Struct, frozen=True):
     """How a stream is started, beside what is asked."""
 
     linger_s: float | None
@@ -310,7 +310,7 @@ class OwnedStreams:
             raise
 
     async def start(
-        self, request: ChatRequest, terms: Terms, *, key: str | None = None, digest: str = ""
+        self, request: ChatRequest, terms: StartOptions, *, key: str | None = None, digest: str = ""
     ) -> Opened:
         """Start a generation; the caller is its first reader.
 
@@ -330,7 +330,7 @@ class OwnedStreams:
             raise
 
     async def _start(
-        self, request: ChatRequest, terms: Terms, *, key: str | None, digest: str
+        self, request: ChatRequest, terms: StartOptions, *, key: str | None, digest: str
     ) -> Opened:
         hub = self._hub
         stream, address = f"st_{secrets.token_urlsafe(16)}", terms.origin.address
@@ -424,7 +424,7 @@ class OwnedStreams:
         return await self._log.claimed(scoped(self._owner, key))
 
     def _record(
-        self, stream: str, terms: Terms, *, route: str, key: str | None, digest: str
+        self, stream: str, terms: StartOptions, *, route: str, key: str | None, digest: str
     ) -> StreamRecord:
         names = [make(stream) for make in terms.names_of]
         return StreamRecord(
@@ -455,7 +455,7 @@ class Hub:
         client: Client,
         event_log: EventLog,
         limits: Limits,
-        capacity: Capacity,
+        capacity: HubLimits,
         shares: Shares,
         observers: Sequence[Observer] = (),
     ) -> None:
@@ -491,7 +491,7 @@ class Hub:
             raise _shutting_down()
 
     async def _run(
-        self, record: StreamRecord, request: ChatRequest, terms: Terms, *, route: Route
+        self, record: StreamRecord, request: ChatRequest, terms: StartOptions, *, route: Route
     ) -> Opened:
         """Run a stream that has been opened and counted."""
         stream, origin, keyed = record.id, terms.origin, record.key is not None

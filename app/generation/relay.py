@@ -22,7 +22,7 @@ from app.deadlines import Deadlines, Limits
 from app.errors import RelayError, ServiceError, UpstreamError
 from app.eventlog import EventLog, read_all
 from app.eventlog.record import StreamRecord
-from app.eventlog.recovery import ending_of
+from app.eventlog.recovery import closing_events
 from app.events import Event, Notice, Status, StreamEnd, StreamStart, StreamTarget
 from app.generation.attempt import Attempt, KeptRequest, is_visible
 from app.requests import ChatRequest
@@ -162,7 +162,7 @@ class Relay:
         self._stop = self._stop or ("failed", error)
         self._held = []
         written = await read_all(self._log, self.stream)
-        await self.take(ending_of(written, status="failed", error=error.info()))
+        await self.take(closing_events(written, status="failed", error=error.info()))
 
     def stop(self, status: Status, error: RelayError | None = None) -> None:
         """End the generation from outside and close the upstream; the first call counts."""

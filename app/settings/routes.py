@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.retry import Choice
+from app.retry import TargetPolicy
 from app.settings.failure import SettingsError, reason, suggest
 from app.settings.tables import check_known
 from app.settings.upstreams import how_to_add
@@ -99,7 +99,7 @@ def _targets(
             )
         # Those with a weight share the first place; the others stand in the order of the list.
         first = 1 if row.weight is not None else index + 1
-        choice = Choice(
+        choice = TargetPolicy(
             order=row.order or first,
             weight=1.0 if row.weight is None else row.weight,
             attempts=row.attempts or attempts,

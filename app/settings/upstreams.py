@@ -8,7 +8,7 @@ import msgspec
 
 from app.demo import EMBEDDING_MODEL, MODELS
 from app.dialects.upstream_format import Quirks
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.settings.failure import SettingsError, reason, suggest
 from app.settings.keys import build_credentials
 from app.settings.places import check_headers, check_query, find_base_url
@@ -95,10 +95,10 @@ def _build(
         )
     preset = PRESETS.get(table.preset or name, Preset())
     dialect = table.dialect or preset.dialect
-    if dialect not in DIALECTS:
+    if dialect not in UPSTREAM_FORMATS:
         raise SettingsError(
-            f"{place}.dialect: unknown dialect {dialect!r}{suggest(dialect, DIALECTS)}; "
-            f"dialects: {', '.join(DIALECTS)}"
+            f"{place}.dialect: unknown dialect {dialect!r}{suggest(dialect, UPSTREAM_FORMATS)}; "
+            f"dialects: {', '.join(UPSTREAM_FORMATS)}"
         )
     # Another host than the provider's own may well want no key.
     own_host = table.base_url is None and not environ.get(preset.base_url_env or "")
@@ -126,7 +126,7 @@ def _quirks(
     known: Mapping[str, object] = {}
     if preset.dialect == dialect:
         known = {**preset.quirks, **(preset.host_quirks if own_host else {})}
-    kind = DIALECTS[dialect].quirks
+    kind = UPSTREAM_FORMATS[dialect].quirks
     for key in table.quirks:
         if key not in kind.__struct_fields__:
             raise SettingsError(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from app.dialects.upstream_format import Dialect
+from app.dialects.upstream_format import UpstreamFormat
 from app.dialects.writing.conversation import join_options
 from app.dialects.writing.extras import find_effort, matters
 from app.errors import RequestError
@@ -26,7 +26,9 @@ class Fitted(NamedTuple):
     """Those that it is not set to take."""
 
 
-def fit_extras(request: TranslatedRequest, *, upstream: Upstream, dialect: Dialect) -> Fitted:
+def fit_extras(
+    request: TranslatedRequest, *, upstream: Upstream, dialect: UpstreamFormat
+) -> Fitted:
     """Say a request's extras to an upstream as far as it has words for them.
 
     Raises:

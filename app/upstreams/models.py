@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from app.dialects.model_facts import About, parse_list
 from app.dialects.upstream_format import MODEL
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RelayError
 from app.upstreams.client import Client
 from app.upstreams.endpoints import Upstream
@@ -41,7 +41,7 @@ class ModelLists:
     async def _ask(self, client: Client, upstream: Upstream) -> Mapping[str, About]:
         believed_until, models = self._asked.get(upstream.name, (0.0, {}))
         now = asyncio.get_running_loop().time()
-        lists = upstream.lists_models and DIALECTS[upstream.dialect].models_path is not None
+        lists = upstream.lists_models and UPSTREAM_FORMATS[upstream.dialect].models_path is not None
         if now < believed_until or MODEL in upstream.base_url or not lists:
             return models
         keep_s = LIST_S
@@ -60,7 +60,7 @@ async def _fetch(client: Client, upstream: Upstream) -> dict[str, About]:
     Raises:
         ValueError: the answer is no list, or too large.
     """
-    url = f"{upstream.base_url}/{DIALECTS[upstream.dialect].models_path}"
+    url = f"{upstream.base_url}/{UPSTREAM_FORMATS[upstream.dialect].models_path}"
     call = await build(upstream, "GET", url)
     reply = await client.open(call)
     try:

@@ -16,7 +16,7 @@ import msgspec
 from app.deadlines import Limits
 from app.dialects.model_facts import NOTHING, About, least, merge
 from app.errors import RequestError
-from app.retry import Breaker, Choice, Plan, Rules, State, arrange
+from app.retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
 from app.upstreams.catalog import look_up
 from app.upstreams.client import Client
 from app.upstreams.endpoints import Upstream
@@ -112,7 +112,7 @@ class Upstreams:
         self.routes = {route.name: route for route in routes}
         self.breakers = Breakers(rules)
         self._passthrough = passthrough
-        self._choice = Choice(attempts=attempts)
+        self._choice = TargetPolicy(attempts=attempts)
         self._chance = chance
         self._by_name = {upstream.name: upstream for upstream in upstreams}
         self._listed = {

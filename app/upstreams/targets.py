@@ -9,14 +9,14 @@ import httpx2
 import msgspec
 
 from app.deadlines import Limits
-from app.dialects.upstream_format import MODEL, Dialect
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_format import MODEL, UpstreamFormat
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.dialects.writing.cache_marks import is_marked
 from app.dialects.writing.token_counts import Count
 from app.errors import RequestError
 from app.events import Notice
 from app.requests import ChatRequest, Original, TranslatedRequest, UserMessage
-from app.retry import Choice
+from app.retry import TargetPolicy
 from app.upstreams.endpoints import Upstream
 from app.upstreams.extras import Fitted, fit_extras, refuse
 from app.upstreams.media import find_foreign
@@ -40,13 +40,13 @@ class Target(msgspec.Struct, frozen=True):
 
     upstream: Upstream
     model: str
-    choice: Choice = Choice()
+    choice: TargetPolicy = TargetPolicy()
     timeouts: Mapping[str, float] = {}
     """Those of `Timeouts` that are others here."""
 
     @property
-    def dialect(self) -> Dialect:
-        return DIALECTS[self.upstream.dialect]
+    def dialect(self) -> UpstreamFormat:
+        return UPSTREAM_FORMATS[self.upstream.dialect]
 
     @property
     def name(self) -> str:
@@ -362,7 +362,7 @@ async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b
             "accept-encoding": "identity",
             "user-agent": "seseragi",
             **({"content-type": "application/json"} if content else {}),
-            **DIALECTS[upstream.dialect].headers,
+            **UPSTREAM_FORMATS[upstream.dialect].headers,
             **{name.lower(): value for name, value in upstream.headers.items()},
             **await upstream.credentials.headers(method, str(place), content),
         },

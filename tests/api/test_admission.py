@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.client_formats import FRONTS, front_of
+from app.dialects.client_formats import CLIENT_FORMATS, client_format_of
 from app.requests import ChatRequest, parse_chat_request
 from tests.serving import HELLO, Relay, serve_relay
 from tests.upstream import (
@@ -27,7 +27,7 @@ from tests.upstream import (
     text,
 )
 
-PATHS = [front.path for front in FRONTS.values()]
+PATHS = [front.path for front in CLIENT_FORMATS.values()]
 HERE, THERE = {"x-forwarded-for": "203.0.113.9"}, {"x-forwarded-for": "203.0.113.10"}
 TALKING: list[Step] = [head(), send(text("x")), Hold()]
 
@@ -71,14 +71,14 @@ async def sending(
 def refused(path: str, answer: tuple[int, dict[str, str], Any]) -> tuple[int, str, str]:
     """The status, the wait and the code of a refusal; Anthropic has a status of its own."""
     status, headers, body = answer
-    if front_of(path).name == "anthropic" and status == 529:
+    if client_format_of(path).name == "anthropic" and status == 529:
         status = 503
     return status, headers["retry-after"], code_of(path, body)
 
 
 def code_of(path: str, body: Any) -> str:
     """The code of a failure in the words of a path's dialect."""
-    match front_of(path).name:
+    match client_format_of(path).name:
         case "native" | "ag_ui":
             return str(body["code"])
         case "ui":  # its clients are told the message alone

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from tests.framing import frames
 from tests.serving import Relay, serve_relay
 from tests.upstream import Call, Step, head, send, serve_upstream
@@ -222,7 +222,7 @@ def told(value: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", UPSTREAM_FORMATS)
 async def test_an_id_comes_to_the_client_and_goes_back_as_it_was(dialect: str, client: str) -> None:
     asked: list[Call] = []
     async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:

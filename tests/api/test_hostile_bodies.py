@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from tests.serving import Relay, serve_relay
 from tests.upstream import DONE, FINISH, head, send, serve_upstream, text
 
@@ -73,7 +73,7 @@ PLACES: dict[str, list[str]] = {
 
 async def post(relay: Relay, front: str, body: bytes) -> httpx2.Response:
     headers = {"content-type": "application/json"}
-    return await relay.client.post(FRONTS[front].path, content=body, headers=headers)
+    return await relay.client.post(CLIENT_FORMATS[front].path, content=body, headers=headers)
 
 
 def reason_of(front: str, response: httpx2.Response) -> str:
@@ -96,7 +96,7 @@ def reason_of(front: str, response: httpx2.Response) -> str:
             return str(body["error"]["message"])
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", CLIENT_FORMATS)
 async def test_what_cannot_be_read_is_refused_with_its_place(
     front: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,7 +149,7 @@ async def test_half_a_pair_in_arguments_goes_on_whole() -> None:
 
 async def test_small_values_by_the_million_are_refused() -> None:
     async with serve_relay() as relay:
-        for front in FRONTS:
+        for front in CLIENT_FORMATS:
             response = await post(relay, front, b'{"provider_options": [' + b"[]," * 2**20)
 
             assert 400 == response.status_code

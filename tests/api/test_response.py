@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from app.api.event_stream import count_frames
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.eventlog import LogState
 from app.eventlog.memory import MemoryLog
 from app.events import Event, StreamStart, TextDelta, TextStart
@@ -33,7 +33,7 @@ async def test_counting_the_frames_of_a_long_stream_gives_way_to_others():
             await asyncio.sleep(0)
 
     other = asyncio.create_task(take_turns())
-    count = await count_frames(FRONTS["openai_chat"], FullReader(), len(EVENTS))
+    count = await count_frames(CLIENT_FORMATS["openai_chat"], FullReader(), len(EVENTS))
     other.cancel()
 
     assert 1001 == count

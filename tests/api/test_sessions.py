@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from tests.api.test_call_ids import script
 from tests.serving import serve_relay
 from tests.upstream import serve_upstream
@@ -55,7 +55,7 @@ SESSION: dict[str, Any] = {
         {"role": "user", "content": [{"type": "text", "text": "leave it"}]},
     ],
 }
-OTHERS = [name for name, row in DIALECTS.items() if "anthropic" not in row.passes]
+OTHERS = [name for name, row in UPSTREAM_FORMATS.items() if "anthropic" not in row.passes]
 
 
 @pytest.mark.parametrize("dialect", OTHERS)

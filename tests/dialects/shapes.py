@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any
 
-from app.dialects.reading.event_builder import Shape as Told
+from app.dialects.reading.event_builder import EventBuilder as Told
 from app.events import Event
 from tests.framing import frames
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app import events
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RelayError
 from app.events import (
     ChoiceEnd,
@@ -114,7 +114,7 @@ def play(
     choices: int = 1,
 ) -> list[Event]:
     """Give the events of a body that comes in pieces, and then ends or is cut."""
-    spoken = DIALECTS[dialect]
+    spoken = UPSTREAM_FORMATS[dialect]
     decoder = spoken.decoder(max_line=2**24, max_event=2**24)
     parser = spoken.parser(upstream="u", choices=choices)
     found = []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.events import (
     ChoiceEnd,
     ContentFilter,
@@ -127,7 +127,7 @@ CARRIED: dict[str, list[Event]] = {
 
 def carries(front: str, events: Sequence[Event]) -> bool:
     """Tell whether the mark of a stream stands in its frames."""
-    writer = FRONTS[front].writer(STREAM, after=0, retry_ms=2000)
+    writer = CLIENT_FORMATS[front].writer(STREAM, after=0, retry_ms=2000)
     body = b"".join(writer.feed(event) for event in events).decode()
     if "13," in repr(events) and "start=13" in repr(events):
         return bool(re.search(r'"start[^"]*": ?13\b', body))
@@ -135,7 +135,7 @@ def carries(front: str, events: Sequence[Event]) -> bool:
 
 
 def render() -> str:
-    names = list(FRONTS)
+    names = list(CLIENT_FORMATS)
     lines = [f"| | {' | '.join(f'`{name}`' for name in names)} |", "|" + "---|" * (len(names) + 1)]
     for feature, events in CARRIED.items():
         cells = ("yes" if carries(name, events) else "" for name in names)
@@ -149,7 +149,7 @@ def test_the_document_says_what_the_code_does() -> None:
     assert render() == document.split(BEGIN)[1].split(END)[0].strip()
 
 
-@pytest.mark.parametrize("front", [name for name in FRONTS if name != "openai_completions"])
+@pytest.mark.parametrize("front", [name for name in CLIENT_FORMATS if name != "openai_completions"])
 def test_the_answer_itself_is_carried_everywhere(front: str) -> None:
     for feature in (
         *("text", "reasoning", "refusal", "tool call: name", "tool call: id"),

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.native.client.renderer import compact
 from app.dialects.reading import bounds
 from app.dialects.reading.bounds import MAX_CALLS
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RelayError, UpstreamError
 from app.events import Event, StreamEnd, StreamStart, StreamTarget, ToolCallEnd, ToolCallStart
 from app.framing.sse import FramingError
@@ -38,7 +38,7 @@ def pieces(body: bytes, size: int = READ) -> Iterator[bytes]:
 
 def play(dialect: str, body: bytes, *, read: int = READ) -> list[Event]:
     """Give the events of a body as an attempt takes them, with all that it asks on the way."""
-    spoken = DIALECTS[dialect]
+    spoken = UPSTREAM_FORMATS[dialect]
     decoder = spoken.decoder(max_line=2**24, max_event=2**24)
     parser = spoken.parser(upstream="u")
     found: list[Event] = []
@@ -97,10 +97,10 @@ def test_one_long_message_in_many_small_reads_is_linear(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", CLIENT_FORMATS)
 def test_frames_are_linear(front: str, name: str) -> None:
     def write(events: list[Event]) -> None:
-        writer = FRONTS[front].writer(STREAM, after=0, retry_ms=2000)
+        writer = CLIENT_FORMATS[front].writer(STREAM, after=0, retry_ms=2000)
         for event in events:
             writer.feed(event)
 
@@ -108,11 +108,11 @@ def test_frames_are_linear(front: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", CLIENT_FORMATS)
 def test_a_whole_answer_is_linear(front: str, name: str) -> None:
     def render(events: list[Event]) -> None:
         with contextlib.suppress(RelayError):
-            FRONTS[front].render_result(STREAM, events)
+            CLIENT_FORMATS[front].render_result(STREAM, events)
 
     check_linear(render, lambda size: HEAD + ANSWERS[name](size), EVENTS)
 

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.openai_chat.upstream.request import Quirks
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.requests import ChatRequest, parse_chat_request
 
 MARK = {"type": "ephemeral"}
@@ -34,7 +34,7 @@ def chat(body: dict[str, Any]) -> ChatRequest:
 def render(dialect: str, *, model: str = "claude-x", quirks: Any = None) -> Any:
     request = chat(CONVERSATION)
     return msgspec.to_builtins(
-        DIALECTS[dialect].render_request(request, model=model, quirks=quirks)
+        UPSTREAM_FORMATS[dialect].render_request(request, model=model, quirks=quirks)
     )
 
 
@@ -77,7 +77,7 @@ def test_bedrock_has_points_after_what_is_marked() -> None:
 
 
 def told(dialect: str, model: str) -> list[str]:
-    row = DIALECTS[dialect]
+    row = UPSTREAM_FORMATS[dialect]
     return list(row.list_changes(chat(CONVERSATION), model=model, quirks=row.quirks()))
 
 
@@ -106,7 +106,7 @@ def test_a_gateway_has_them_on_texts_and_tools() -> None:
     assert "cache_control" not in body
 
 
-@pytest.mark.parametrize("dialect", [d for d, row in DIALECTS.items() if "cache_control" in {*row.ignored, *row.quirks().ignored}])  # fmt: skip
+@pytest.mark.parametrize("dialect", [d for d, row in UPSTREAM_FORMATS.items() if "cache_control" in {*row.ignored, *row.quirks().ignored}])  # fmt: skip
 def test_nobody_else_is_sent_a_mark(dialect: str) -> None:
     assert 0 == marks(render(dialect, model="m"), "cache_control")
 
@@ -139,10 +139,10 @@ def test_marks_of_anthropics_clients_reach_others(dialect: str) -> None:
             },
         ],
     }
-    request = FRONTS["anthropic"].parse_request(json.dumps(body).encode()).chat
+    request = CLIENT_FORMATS["anthropic"].parse_request(json.dumps(body).encode()).chat
     fields = {name: getattr(request, name) for name in ChatRequest.__struct_fields__}
     quirks = Quirks(cache_control=True) if dialect == "openai_chat" else None
-    render = DIALECTS[dialect].render_request
+    render = UPSTREAM_FORMATS[dialect].render_request
     found = render(ChatRequest(**fields), model="anthropic.claude-x", quirks=quirks)
 
     name = "cache_control" if dialect == "openai_chat" else "cachePoint"

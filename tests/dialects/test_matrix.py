@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.openai_chat.client.renderer import USAGE
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.events import (
     Event,
     ReasoningDelta,
@@ -45,7 +45,7 @@ class Read(NamedTuple):
 
 def frames(events: Sequence[Event], front: str) -> list[Message]:
     """Give the frames of a stream as a client's SSE decoder gives them."""
-    writer = FRONTS[front].writer(STREAM, after=0, retry_ms=2000)
+    writer = CLIENT_FORMATS[front].writer(STREAM, after=0, retry_ms=2000)
     body = b"".join(writer.feed(event) for event in events)
     assert b"\r" not in body
     decoder = Decoder()
@@ -277,10 +277,10 @@ def expected(events: list[Event], front: str) -> Read:
 
 
 def test_every_front_is_read() -> None:
-    assert set(FRONTS) - {"native"} == set(READERS)
+    assert set(CLIENT_FORMATS) - {"native"} == set(READERS)
 
 
-@pytest.mark.parametrize("front", sorted(set(FRONTS) - {"native"}))
+@pytest.mark.parametrize("front", sorted(set(CLIENT_FORMATS) - {"native"}))
 @pytest.mark.parametrize("row", recordings())
 def test_a_stream_says_the_same_in_every_dialect(row: dict[str, Any], front: str) -> None:
     events = logged(row)
@@ -295,10 +295,10 @@ def test_a_stream_says_the_same_in_every_dialect(row: dict[str, Any], front: str
             assert found.usage == wanted.usage
 
 
-@pytest.mark.parametrize("front", sorted(FRONTS))
+@pytest.mark.parametrize("front", sorted(CLIENT_FORMATS))
 @pytest.mark.parametrize("row", recordings())
 def test_the_resume_law_holds_in_every_dialect(row: dict[str, Any], front: str) -> None:
-    events, made = logged(row), FRONTS[front]
+    events, made = logged(row), CLIENT_FORMATS[front]
     whole = frames(events, front)
     for k in sorted({0, 1, 2, len(whole) // 2, len(whole) - 1, len(whole)}):
         begun = made.writer(STREAM, after=k, retry_ms=2000)
@@ -329,7 +329,7 @@ def test_no_client_takes_a_cut_answer_for_a_whole_one(row: dict[str, Any], front
 def test_no_client_takes_a_stopped_answer_for_a_whole_one(
     row: dict[str, Any], front: str, status: Status
 ) -> None:
-    dialect = DIALECTS[DIALECT_OF[row["format"]]]
+    dialect = UPSTREAM_FORMATS[DIALECT_OF[row["format"]]]
     parser = dialect.parser(upstream="u")
     body = body_of(row)
     events = logged(row)[:2]

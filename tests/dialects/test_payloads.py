@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.events import ChoiceEnd, Event, ReasoningDelta, RefusalDelta, TextDelta, TokenCounts
 from app.framing.sse import Message
 from tests.dialects.streams import (
@@ -38,7 +38,7 @@ def payloads() -> list[Any]:
 
 
 def feed(row: dict[str, Any]) -> list[Event]:
-    parser = DIALECTS[PAYLOAD_DIALECT[row["format"]]].parser(upstream="u")
+    parser = UPSTREAM_FORMATS[PAYLOAD_DIALECT[row["format"]]].parser(upstream="u")
     lines = body_of(row).decode().splitlines()
     found = [event for line in lines for event in parser.feed(Message("message", line))]
     return found + parser.close(None)

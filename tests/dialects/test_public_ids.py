@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from app.dialects.answering.public_ids import public_token
-from app.dialects.client_format import Front
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_format import ClientFormat
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.events import (
     ChoiceEnd,
     Event,
@@ -35,7 +35,7 @@ from app.events import (
 )
 
 SECRET = "4fJ9qXw0V1cT8mYbR2nZkQ"  # noqa: S105  (of a stream that is none)
-OTHERS = [front for front in FRONTS.values() if front.letter]
+OTHERS = [front for front in CLIENT_FORMATS.values() if front.letter]
 EVENTS: list[Event] = [
     StreamStart(f"st_{SECRET}", "m", 1700000000),
     StreamTarget("u", "m", 1),
@@ -64,7 +64,7 @@ EVENTS: list[Event] = [
 ]
 
 
-def shown(front: Front, stream: str) -> Iterator[bytes]:
+def shown(front: ClientFormat, stream: str) -> Iterator[bytes]:
     """All that a dialect says of the stream, but for the ids of frames."""
     start = msgspec.structs.replace(EVENTS[0], stream=stream)
     renderer = front.renderer(stream)
@@ -74,7 +74,7 @@ def shown(front: Front, stream: str) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("front", OTHERS, ids=lambda front: front.name)
-def test_no_dialect_tells_the_id_that_reads_and_stops(front: Front) -> None:
+def test_no_dialect_tells_the_id_that_reads_and_stops(front: ClientFormat) -> None:
     # A page that uses `useChat` learns the id of its own stream by the relay's own event.
     own = encode(EVENTS[0])
     for said in shown(front, f"st_{SECRET}"):
@@ -82,14 +82,14 @@ def test_no_dialect_tells_the_id_that_reads_and_stops(front: Front) -> None:
 
 
 @pytest.mark.parametrize("front", OTHERS, ids=lambda front: front.name)
-def test_ids_are_the_same_each_time_and_other_ones_for_each_stream(front: Front) -> None:
+def test_ids_are_the_same_each_time_and_other_ones_for_each_stream(front: ClientFormat) -> None:
     first, again, other = (b"\n".join(shown(front, stream)) for stream in ("st_a", "st_a", "st_b"))
 
     assert first == again
     assert first != other
 
 
-def words(front: Front, stream: str) -> set[str]:
+def words(front: ClientFormat, stream: str) -> set[str]:
     """What a dialect says of the stream that it does not say of every stream."""
     said, common = (
         set(re.findall(r"[\w-]+", b" ".join(shown(front, one)).decode()))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.dialects.reading.errors import parse_error
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.events import (
     ChoiceEnd,
     ReasoningDelta,
@@ -97,7 +97,7 @@ def test_the_cuts_of_the_network_change_nothing(row: dict[str, Any]) -> None:
 
 @ALL
 def test_the_names_of_the_answer_are_known(row: dict[str, Any]) -> None:
-    dialect = DIALECTS[DIALECT_OF[row["format"]]]
+    dialect = UPSTREAM_FORMATS[DIALECT_OF[row["format"]]]
     parser = dialect.parser(upstream="u")
     for message in dialect.decoder(max_line=2**24, max_event=2**24).feed(body_of(row)):
         parser.feed(message)

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from app.bounds import MAX_TOOLS, MAX_VALUES
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.openai_chat.upstream.request import Quirks as ChatQuirks
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RelayError, RequestError
 from app.requests import (
     AssistantMessage,
@@ -321,7 +321,7 @@ SHAPES = {
 )
 def test_reading_a_request_is_linear(front: str, name: str) -> None:
     shape = SHAPES[name]
-    parse = FRONTS[front].parse_request
+    parse = CLIENT_FORMATS[front].parse_request
 
     def make(n: int) -> Callable[[], object]:
         body = msgspec.json.encode(shape.body(n))
@@ -348,10 +348,10 @@ RAW = {
 }
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", CLIENT_FORMATS)
 @pytest.mark.parametrize("piece", RAW.values(), ids=RAW.keys())
 def test_refusing_a_body_is_linear(front: str, piece: bytes) -> None:
-    parse = FRONTS[front].parse_request
+    parse = CLIENT_FORMATS[front].parse_request
 
     def make(n: int) -> Callable[[], object]:
         body = b'{"provider_options": {"a": [' + piece * (n // len(piece))
@@ -469,7 +469,7 @@ REQUESTS: dict[str, tuple[int, Build]] = {
 }  # fmt: skip
 
 BUILDERS: dict[str, tuple[str, Any]] = {
-    **{name: (name, None) for name in DIALECTS},
+    **{name: (name, None) for name in UPSTREAM_FORMATS},
     "mistral": (
         "openai_chat",
         ChatQuirks(
@@ -488,7 +488,7 @@ def test_building_a_request_is_linear(name: str) -> None:
     items, build = REQUESTS[name]
     requests = {items: build(items), items * LARGE: build(items * LARGE)}
     for builder, (dialect, quirks) in BUILDERS.items():
-        render = DIALECTS[dialect].render_request
+        render = UPSTREAM_FORMATS[dialect].render_request
 
         def make(n: int, render: Any = render, quirks: Any = quirks) -> Callable[[], object]:
             return lambda: msgspec.json.encode(render(requests[n], model="claude-x", quirks=quirks))
@@ -497,12 +497,12 @@ def test_building_a_request_is_linear(name: str) -> None:
 
 
 def test_a_request_in_anthropics_words_is_passed_on_in_linear_time() -> None:
-    pass_on = DIALECTS["anthropic"].passes["anthropic"]
+    pass_on = UPSTREAM_FORMATS["anthropic"].passes["anthropic"]
     blocks = [{"type": "text", "text": "a", "citations": [{"encrypted_index": ""}]}]
 
     def make(n: int) -> Callable[[], object]:
         body = claude([{"role": "assistant", "content": blocks * n}])
-        chat: Any = FRONTS["anthropic"].parse_request(msgspec.json.encode(body)).chat
+        chat: Any = CLIENT_FORMATS["anthropic"].parse_request(msgspec.json.encode(body)).chat
         return lambda: pass_on(chat.original)
 
     check_linear(make, items=PARTS)
@@ -566,8 +566,8 @@ CODEX: dict[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
 def test_a_request_of_codex_is_read_and_passed_on_in_linear_time(name: str) -> None:
     items, build = CODEX[name]
     bodies = {n: msgspec.json.encode(build(n)) for n in (items, items * LARGE)}
-    pass_on = DIALECTS["openai_responses"].passes["openai_responses"]
-    parse = FRONTS["openai_responses"].parse_request
+    pass_on = UPSTREAM_FORMATS["openai_responses"].passes["openai_responses"]
+    parse = CLIENT_FORMATS["openai_responses"].parse_request
 
     def make(n: int) -> Callable[[], object]:
         def act() -> object:
@@ -587,6 +587,6 @@ def test_what_a_request_may_say_at_most_is_said_where_it_is_more() -> None:
         for front in shape.fronts:
             body = msgspec.json.encode(shape.body(shape.items * LARGE))
             try:
-                FRONTS[front].parse_request(body)
+                CLIENT_FORMATS[front].parse_request(body)
             except RequestError as error:
                 pytest.fail(f"{front}, {name}: {error.message}")

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.requests import (
     AssistantMessage,
     ChatRequest,
@@ -26,10 +26,12 @@ def render(dialect: str, *, is_error: bool | None) -> bytes:
     call = ToolCall("call_1", FunctionCall("f", "{}"))
     result = ToolMessage("no such city", "call_1", is_error)
     messages: list[Message] = [UserMessage("Hi"), AssistantMessage(tool_calls=[call]), result]
-    return msgspec.json.encode(DIALECTS[dialect].render_request(ChatRequest(messages), model="m"))
+    return msgspec.json.encode(
+        UPSTREAM_FORMATS[dialect].render_request(ChatRequest(messages), model="m")
+    )
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", UPSTREAM_FORMATS)
 def test_a_failed_tool_is_told_where_there_are_words_for_it(dialect: str) -> None:
     failed, fine = render(dialect, is_error=True), render(dialect, is_error=None)
 

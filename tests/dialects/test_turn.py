@@ -8,7 +8,7 @@ import pytest
 
 from app.dialects.answering.assistant_message import ToolCallBlock
 from app.dialects.native.client.renderer import render_result
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.events import (
     ChoiceEnd,
     Event,
@@ -131,7 +131,7 @@ def test_proofs_go_back_as_they_came(file: str, dialect: str, key: str) -> None:
     body = (STREAMS / file).read_bytes()
     message = message_of(play([body], dialect=dialect))
     request = parse_chat_request(json.dumps({"messages": [ASK, message, ASK]}).encode())
-    sent = values(DIALECTS[dialect].render_request(request, model="m"), key)
+    sent = values(UPSTREAM_FORMATS[dialect].render_request(request, model="m"), key)
 
     assert sent
     for proof in sent:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.openai_chat.upstream.request import Quirks, render_request
 from app.events import (
     ChoiceEnd,
@@ -47,7 +47,7 @@ def go_on(name: str, result: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["anthropic", "openai_responses"])
 def test_reasoning_without_a_proof_goes_back_to_hosts_that_want_it(name: str) -> None:
-    front = FRONTS[name]
+    front = CLIENT_FORMATS[name]
     result = json.loads(json.dumps(front.render_result("st_1", EVENTS)))
     # Clients leave out what has no proof.
     proofs = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.eventlog.recovery import ending_of
+from app.eventlog.recovery import closing_events
 from app.events import (
     ChoiceEnd,
     ErrorInfo,
@@ -104,13 +104,13 @@ STREAMS: dict[str, list[Event]] = {
 def test_every_prefix_ends_well(name: str) -> None:
     events = [*HEAD, *STREAMS[name]]
     for cut in range(1, len(events)):
-        ending = ending_of(iter(events[:cut]), status="interrupted", error=LOST)
+        ending = closing_events(iter(events[:cut]), status="interrupted", error=LOST)
 
         check([*events[1:cut], *ending])  # it wants what a parser gives, without the start
         end = ending[-1]
         assert isinstance(end, StreamEnd)
         assert ("interrupted", LOST) == (end.status, end.error)
-    assert [] == ending_of(events, status="interrupted", error=LOST)
+    assert [] == closing_events(events, status="interrupted", error=LOST)
 
 
 def test_open_blocks_end_in_the_order_they_began() -> None:
@@ -120,11 +120,13 @@ def test_open_blocks_end_in_the_order_they_began() -> None:
         ToolCallEnd(1, '{"city":'),
         ToolCallEnd(2, '{"zone"'),
         StreamEnd("failed", "error", error=LOST),
-    ] == ending_of(events, status="failed", error=LOST)
+    ] == closing_events(events, status="failed", error=LOST)
 
 
 def test_call_without_arguments_does_not_look_whole() -> None:
-    ending = ending_of([*HEAD, ToolCallStart(0, "c", "f", 2)], status="interrupted", error=LOST)
+    ending = closing_events(
+        [*HEAD, ToolCallStart(0, "c", "f", 2)], status="interrupted", error=LOST
+    )
 
     assert ToolCallEnd(0, "", 2) == ending[0]
 
@@ -132,7 +134,7 @@ def test_call_without_arguments_does_not_look_whole() -> None:
 def test_finish_reason_and_usage_are_those_that_were_told() -> None:
     events = [*HEAD, *STREAMS["text"][:-1]]
 
-    assert [StreamEnd("interrupted", "stop", TokenCounts(3, 2, 5), LOST)] == ending_of(
+    assert [StreamEnd("interrupted", "stop", TokenCounts(3, 2, 5), LOST)] == closing_events(
         events, status="interrupted", error=LOST
     )
 
@@ -140,6 +142,6 @@ def test_finish_reason_and_usage_are_those_that_were_told() -> None:
 def test_finish_reason_of_another_choice_is_not_the_streams() -> None:
     events = [*HEAD, ChoiceEnd("stop", choice=1)]
 
-    assert [StreamEnd("cancelled", "cancelled")] == ending_of(
+    assert [StreamEnd("cancelled", "cancelled")] == closing_events(
         events, status="cancelled", error=None
     )

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from app.api.event_stream import read_from
-from app.api.policy import Policy
-from app.dialects.client_formats import FRONTS
+from app.api.policy import HttpSettings
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RelayError
 from app.eventlog import STRIDE, Ending, cursor_after, read_all
 from app.eventlog.record import scoped
@@ -27,7 +27,7 @@ from tests.redis_server import RedisServer
 
 STREAM = "st_1"
 KEYS = (meta_key(STREAM), log_key(STREAM))
-NATIVE = FRONTS["native"]
+NATIVE = CLIENT_FORMATS["native"]
 
 
 class World:
@@ -161,7 +161,7 @@ class World:
         return rest
 
 
-POLICY = Policy()
+POLICY = HttpSettings()
 STEPS: dict[str, Callable[[World], Awaitable[None]]] = {
     name: getattr(World, name)
     for name in (

@@ -20,7 +20,7 @@ import structlog
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, LogState, LogUnusable, read_all, recovery
 from app.eventlog.record import scoped
-from app.eventlog.recovery import ending_of
+from app.eventlog.recovery import closing_events
 from app.eventlog.sqlite import database
 from app.eventlog.sqlite import log as sqlite
 from app.eventlog.sqlite.database import Database
@@ -582,7 +582,7 @@ async def test_full_disk_fails_the_stream_and_not_its_readers(path):
         assert "internal" == caught.value.code
         assert 2 == (await event_log.state("st_1")).last
         await empty_disk(event_log)
-        ending = ending_of(head, status="failed", error=caught.value.info())
+        ending = closing_events(head, status="failed", error=caught.value.info())
         await event_log.append("st_1", [*LARGE, *ending])
 
         assert [*LARGE, *ending] == await asyncio.wait_for(reading, 1)

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.client_format import Asked
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_format import ParsedRequest
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.openai_chat.upstream.request import Quirks as ChatQuirks
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import CODES, RelayError, RequestError
 from app.requests import TranslatedRequest
 from tests.fuzz.mutations import SECONDS, SEED, mutate
@@ -33,7 +33,7 @@ MAX_CALLS_PER_BYTE = 25
 """What the cheapest input of a few bytes may cost beside what each byte may."""
 
 BUILDERS: dict[str, tuple[str, Any]] = {
-    **{name: (name, None) for name in DIALECTS},
+    **{name: (name, None) for name in UPSTREAM_FORMATS},
     "mistral": (
         "openai_chat",
         ChatQuirks(plain=True, files="document_url", send_reasoning="thinking", bare_audio=True),
@@ -428,14 +428,14 @@ class Calls:
         self.count += event in ("call", "c_call")
 
 
-def run(front: str, body: bytes) -> Asked | None:
+def run(front: str, body: bytes) -> ParsedRequest | None:
     """Read a body and build what every provider is sent; None if it is refused."""
     try:
-        asked = FRONTS[front].parse_request(body)
+        asked = CLIENT_FORMATS[front].parse_request(body)
     except RequestError as error:
         refused = error
     else:
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, ParsedRequest)
         msgspec.json.encode(asked.labels)
         assert asked.name is None or asked.name.encode()
         for number, (dialect, quirks) in enumerate(BUILDERS.values()):
@@ -443,16 +443,16 @@ def run(front: str, body: bytes) -> Asked | None:
         return asked
     check_message(refused)
     assert "invalid_request" == refused.code
-    assert FRONTS[front].render_failure(refused, "req_1").body.decode()
+    assert CLIENT_FORMATS[front].render_failure(refused, "req_1").body.decode()
     return None
 
 
-def build(asked: Asked, dialect: str, quirks: Any, *, model: str) -> None:
+def build(asked: ParsedRequest, dialect: str, quirks: Any, *, model: str) -> None:
     """Build what a provider is sent; nothing else than a refusal may come of it."""
     original = asked.chat.original if isinstance(asked.chat, TranslatedRequest) else None
     refused = None
     try:
-        body = DIALECTS[dialect].render_request(asked.chat, model=model, quirks=quirks)
+        body = UPSTREAM_FORMATS[dialect].render_request(asked.chat, model=model, quirks=quirks)
     except RelayError as error:
         refused = error
     else:
@@ -460,7 +460,7 @@ def build(asked: Asked, dialect: str, quirks: Any, *, model: str) -> None:
     if refused is not None:
         check_message(refused)
     if original is not None:
-        for passes in DIALECTS[dialect].passes.values():
+        for passes in UPSTREAM_FORMATS[dialect].passes.values():
             msgspec.json.encode(passes(original).body)
 
 
@@ -470,7 +470,7 @@ def check_message(error: RelayError) -> None:
     assert error.message.encode()
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", CLIENT_FORMATS)
 def test_a_body_is_a_request_or_refused(front: str) -> None:
     taken = refused = 0
     for number, body in enumerate(inputs(front)):

@@ -16,11 +16,11 @@ import msgspec
 import pytest
 
 from app import events
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.native.client.renderer import compact
 from app.dialects.openai_chat.client.renderer import USAGE
-from app.dialects.reading.event_builder import Shape
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.reading.event_builder import EventBuilder
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RelayError, UpstreamError
 from app.events import ErrorInfo, Event, Status, StreamEnd, StreamStart, StreamTarget, TokenCounts
 from app.framing.sse import Decoder, FramingError
@@ -59,7 +59,7 @@ def rounds(number: int, target: str) -> Iterator[Random]:
 
 
 def play(dialect: str, pieces: Iterable[bytes], *, limit: int = 2**24) -> list[Event]:
-    spoken = DIALECTS[dialect]
+    spoken = UPSTREAM_FORMATS[dialect]
     decoder = spoken.decoder(max_line=limit, max_event=limit)
     parser = spoken.parser(upstream="u", choices=1)
     found: list[Event] = []
@@ -79,7 +79,7 @@ def play(dialect: str, pieces: Iterable[bytes], *, limit: int = 2**24) -> list[E
 
 def check_frames(found: Sequence[Event], *, dice: Random, size: int) -> None:
     """Assert that every client gets what its format promises, whole and after a cursor."""
-    for name, front in FRONTS.items():
+    for name, front in CLIENT_FORMATS.items():
         writer = front.writer(STREAM, after=0, retry_ms=2000)
         written = [writer.feed(event) for event in found]
         body = b"".join(written)
@@ -118,7 +118,7 @@ def bodies() -> list[Body]:
     return corpus()
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", UPSTREAM_FORMATS)
 def test_any_bytes_in_any_pieces_are_one_answer_that_ends(dialect: str, bodies: list[Body]) -> None:
     spoken = "anthropic" if dialect == "vertex_anthropic" else dialect
     own = [body._replace(dialect=dialect) for body in bodies if body.dialect == spoken]
@@ -203,7 +203,7 @@ def _calls(dialect: str, pieces: list[bytes]) -> int:
 
 def _valid(dice: Random) -> list[Event]:
     """Give the events of an answer that says anything in any order."""
-    shape = Shape()
+    shape = EventBuilder()
     blocks: dict[int, list[int]] = {}
     texts = ("a", "", "é\u2028\n\r", "{", "}", '{"a":1}', "\ud83d", "\ude00", "x" * 500, "[DONE]")
     for _ in range(dice.randint(0, 60)):

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.openai_chat.client.renderer import USAGE
 from app.dialects.openai_responses.client.result import BACKGROUND
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import UpstreamError
 from app.events import Event, Status, StreamStart, StreamTarget
 from app.framing.sse import Decoder, Message
@@ -25,7 +25,7 @@ WAYS: Final[list[tuple[float, Status | None]]] = [
 def played(row: dict[str, Any], *, part: float = 1, status: Status | None = None) -> list[Event]:
     """Return the events of a part of a recorded stream, which then ends in some way."""
     body = body_of(row)
-    spoken = DIALECTS[DIALECT_OF[row["format"]]]
+    spoken = UPSTREAM_FORMATS[DIALECT_OF[row["format"]]]
     decoder = spoken.decoder(max_line=2**24, max_event=2**24)
     parser = spoken.parser(upstream="u", choices=len(row["truth"]["choices"]))
     labels = {USAGE: "1", BACKGROUND: "1"}
@@ -43,5 +43,5 @@ def played(row: dict[str, Any], *, part: float = 1, status: Status | None = None
 
 
 def rendered(front: str, events: Sequence[Event]) -> list[Message]:
-    writer = FRONTS[front].writer(STREAM, after=0, retry_ms=2000)
+    writer = CLIENT_FORMATS[front].writer(STREAM, after=0, retry_ms=2000)
     return Decoder().feed(b"".join(writer.feed(event) for event in events))

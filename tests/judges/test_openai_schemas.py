@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RelayError
 from app.framing.sse import Decoder, Message
 from tests.dialects.streams import recordings
@@ -279,15 +279,15 @@ async def test_refusals(what):
 @pytest.mark.parametrize("row", recordings())
 @pytest.mark.parametrize("front", ["openai_chat", "openai_responses"])
 def test_recorded_streams(row, front):
-    path = FRONTS[front].path
+    path = CLIENT_FORMATS[front].path
     for part, status in WAYS:
         events = played(row, part=part, status=status)
         judge_frames(path, rendered(front, events))
         try:
-            judge_body(path, FRONTS[front].render_result(STREAM, events))
+            judge_body(path, CLIENT_FORMATS[front].render_result(STREAM, events))
         except RelayError as error:
-            failure = FRONTS[front].render_failure(error, "req_1")
+            failure = CLIENT_FORMATS[front].render_failure(error, "req_1")
             validate("ErrorResponse", json.loads(failure.body))
         if front == "openai_responses" and part == 1:  # it may be asked for while it runs
             for count in range(1, len(events), max(1, len(events) // 8)):
-                judge_body(path, FRONTS[front].render_result(STREAM, events[:count]))
+                judge_body(path, CLIENT_FORMATS[front].render_result(STREAM, events[:count]))

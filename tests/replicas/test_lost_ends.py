@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.dialects.client_formats import FRONTS
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.eventlog import STRIDE
 from app.framing.sse import Decoder, Message
 from tests.redis_server import redis_server, wire_to
@@ -66,7 +66,7 @@ async def test_ids_of_an_end_for_a_lost_owner_are_its_own(redis, tmp_path: Path)
 
 async def check_formats(client: httpx2.AsyncClient, replica: Replica, stream: str) -> None:
     """In every dialect, a reader that comes back with any id gets the rest, and no id twice."""
-    for name in FRONTS:
+    for name in CLIENT_FORMATS:
         query = {"format": name, "suffix": "1"}
         status, whole = await events(client, replica, stream, **query)
         assert 200 == status, name

@@ -15,7 +15,7 @@ from app.dialects.anthropic.upstream.request import (
     render_request,
     render_vertex_request,
 )
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.dialects.writing.conversation import JSON_ONLY
 from app.requests import ChatRequest, parse_chat_request
 from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER, call
@@ -225,7 +225,7 @@ def record(recorder: Recorder, client: Any, name: str, version: dict[str, Any]) 
 
 @pytest.mark.parametrize("name", OURS)
 def test_the_api_is_sent_what_the_sdk_sends(recorder: Recorder, name: str) -> None:
-    dialect = DIALECTS["anthropic"]
+    dialect = UPSTREAM_FORMATS["anthropic"]
     client = anthropic.Anthropic(api_key=KEY, base_url=recorder.url, max_retries=0)
     sent = record(recorder, client, name, {"extra_headers": dialect.headers})
 
@@ -248,7 +248,7 @@ def test_vertex_is_sent_what_the_sdk_sends(recorder: Recorder, name: str) -> Non
 
     assert render_vertex_request(request_of(OURS[name]), model=MODEL) == sent.body
     place = "/v1/projects/p/locations/us-east5/publishers/anthropic/models/"
-    path = DIALECTS["vertex_anthropic"].path.format(model=MODEL)
+    path = UPSTREAM_FORMATS["vertex_anthropic"].path.format(model=MODEL)
     assert (sent.method, sent.path) == ("POST", place + path)
     assert sent.headers["authorization"] == "Bearer t"
 

@@ -9,7 +9,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.dialects.writing.conversation import JSON_ONLY
 from app.errors import RequestError
 from app.requests import parse_chat_request
@@ -197,7 +197,7 @@ REASONED = {
 
 def render(turns: dict[str, Any]) -> dict[str, Any]:
     request = parse_chat_request(json.dumps(turns).encode())
-    return DIALECTS["bedrock_converse"].render_request(request, model=CLAUDE, quirks=None)
+    return UPSTREAM_FORMATS["bedrock_converse"].render_request(request, model=CLAUDE, quirks=None)
 
 
 def test_every_conversation_has_its_words() -> None:

@@ -26,7 +26,7 @@ from google.oauth2.credentials import Credentials
 
 from app.dialects.gemini.upstream.request import Quirks, render_request
 from app.dialects.upstream_format import MODEL
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.requests import parse_chat_request
 from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER
 from tests.sdk.recorder import Recorded, Recorder, serve_recorder
@@ -347,7 +347,7 @@ def test_the_path_and_the_key_are_those_of_the_sdk(
     at: str, base: str, header: tuple[str, str], recorder: Recorder
 ) -> None:
     theirs = sdk_sends(recorder, HELLO, Config(), model=LEVELS, at=at)
-    dialect = DIALECTS["gemini"]
+    dialect = UPSTREAM_FORMATS["gemini"]
     path = f"{base}/{dialect.path}".replace(MODEL, LEVELS)
 
     assert theirs.method == "POST"

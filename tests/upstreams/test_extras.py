@@ -8,7 +8,7 @@ import pytest
 
 from app.dialects.openai_chat.client.request import parse_request
 from app.dialects.openai_chat.upstream.request import Quirks
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.requests import ChatRequest
 from app.upstreams.endpoints import Upstream
@@ -26,7 +26,7 @@ def ask(**fields: Any) -> ChatRequest:
 def target(
     dialect: str, options: tuple[str, ...] | None = SAFE, *, model: str = "m", **quirks: Any
 ) -> Target:
-    kind = DIALECTS[dialect].quirks
+    kind = UPSTREAM_FORMATS[dialect].quirks
     own = msgspec.convert(quirks, kind) if quirks else None
     upstream = Upstream("u", "http://127.0.0.1:9", dialect, options=options, quirks=own)
     return Target(upstream, model)
@@ -99,7 +99,7 @@ async def test_an_extra_goes_to_its_place(
     assert [] == told(to, **fields)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", UPSTREAM_FORMATS)
 async def test_what_a_dialect_has_no_place_for_is_left_out_and_told(dialect: str) -> None:
     """On a chat upstream it is what the settings do not allow."""
     fields = {"flavour": 1, "top_a": 0.5} if dialect != "openai_chat" else {"flavour": 1}
@@ -115,7 +115,7 @@ async def test_where_any_field_is_taken_a_chat_upstream_is_sent_any() -> None:
     assert 1 == (await sent(target("openai_chat", None), flavour=1))["flavour"]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", UPSTREAM_FORMATS)
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -143,7 +143,7 @@ async def test_what_the_settings_allow_is_sent() -> None:
     assert ["x"] == (await sent(to, models=["x"]))["models"]
 
 
-@pytest.mark.parametrize("dialect", [d for d in DIALECTS if d != "openai_chat"])
+@pytest.mark.parametrize("dialect", [d for d in UPSTREAM_FORMATS if d != "openai_chat"])
 @pytest.mark.parametrize(
     "fields",
     [{"guided_json": {}}, {"grammar": "a"}, {"web_search_options": {"a": 1}}, {"audio": {"voice": "x"}}],
@@ -155,7 +155,7 @@ async def test_without_what_the_answer_would_be_another_it_is_refused(
         await sent(target(dialect), **fields)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", UPSTREAM_FORMATS)
 async def test_what_a_client_says_in_the_providers_words_overrules(dialect: str) -> None:
     options = {"top_k": 7} if dialect in ("openai_chat", "anthropic") else {}
     body = await sent(target(dialect), top_k=3, provider_options=options)
@@ -244,7 +244,7 @@ async def test_verbosity_leaves_the_form_of_the_answer() -> None:
 NAMED = {"type": "function", "function": {"name": "f"}}
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", UPSTREAM_FORMATS)
 @pytest.mark.parametrize("mode", ["auto", "required"])
 async def test_no_tool_is_called_that_is_not_allowed(dialect: str, mode: str) -> None:
     if (dialect, mode) == ("ollama", "required"):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.upstreams.options import REFUSED, SAFE, options_of
 
 PAGE = Path(__file__).parents[2] / "docs/providers/options.md"
@@ -15,12 +15,12 @@ def test_every_dialect_has_a_list_and_every_word_of_it_is_documented() -> None:
     page = PAGE.read_text(encoding="utf-8")
     said = [*SAFE.values(), *(names for rows in REFUSED.values() for names in rows.values())]
 
-    assert DIALECTS.keys() == SAFE.keys()
-    assert REFUSED.keys() <= DIALECTS.keys()
+    assert UPSTREAM_FORMATS.keys() == SAFE.keys()
+    assert REFUSED.keys() <= UPSTREAM_FORMATS.keys()
     assert [] == [name for names in said for name in names.split() if f"`{name}`" not in page]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", UPSTREAM_FORMATS)
 def test_nothing_is_both_safe_and_refused(dialect: str) -> None:
     refused = options_of(dialect, tuple(" ".join(REFUSED.get(dialect, {}).values()).split()))
     for name in SAFE[dialect].split():
@@ -31,7 +31,7 @@ def test_nothing_is_both_safe_and_refused(dialect: str) -> None:
         assert refused.list_refused({path[0]: field}), name
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", UPSTREAM_FORMATS)
 @pytest.mark.parametrize("given", [("safe",), None, ("*",)])
 def test_the_work_grows_with_the_options(dialect: str, given: tuple[str, ...] | None) -> None:
     """Counted by what is looked at: each member once, none below a pattern's depth."""

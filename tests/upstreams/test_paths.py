@@ -5,7 +5,7 @@ from urllib.parse import quote
 import pytest
 
 from app.dialects.upstream_format import MODEL
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.requests import parse_chat_request
 from app.upstreams.client import open_client
@@ -31,9 +31,9 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("name", [n for n, d in DIALECTS.items() if MODEL in d.path])
+@pytest.mark.parametrize("name", [n for n, d in UPSTREAM_FORMATS.items() if MODEL in d.path])
 async def test_a_path_arrives_as_it_was_built(name: str) -> None:
-    path = DIALECTS[name].path
+    path = UPSTREAM_FORMATS[name].path
     with serve_recorder() as server:
         async with open_client(connect_timeout_s=5, mounts={}) as http:
             for model in HOSTILE:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.settings import load_settings
 from app.upstreams.presets import PLACES, PRESETS, Preset
 
@@ -32,8 +32,8 @@ def _elsewhere(tmp_path, monkeypatch):
 def test_preset_speaks_a_dialect_with_its_quirks(name):
     preset = PRESETS[name]
 
-    assert preset.dialect in DIALECTS
-    msgspec.convert(dict(preset.quirks), DIALECTS[preset.dialect].quirks)
+    assert preset.dialect in UPSTREAM_FORMATS
+    msgspec.convert(dict(preset.quirks), UPSTREAM_FORMATS[preset.dialect].quirks)
 
 
 @pytest.mark.parametrize("name", PRESETS)

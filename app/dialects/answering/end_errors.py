@@ -4,7 +4,7 @@ from app.errors import RelayError, ServiceError
 from app.events import StreamEnd
 
 
-def parse_end(end: StreamEnd) -> RelayError | None:
+def error_of_end(end: StreamEnd) -> RelayError | None:
     """Give why an answer did not complete; None if it did."""
     if end.status == "completed":
         return None

@@ -14,7 +14,7 @@ import msgspec
 _PREFIX: Final = "seseragi."
 
 
-class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
+class PackedProof(msgspec.Struct, frozen=True, omit_defaults=True):
     """`signature` and `encrypted` of a reasoning block, or the `data` of an opaque event."""
 
     format: str | None = None
@@ -25,12 +25,12 @@ class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
     """The id of the tool call that the data belongs to."""
 
 
-UNPROVED: Final = Proof()
+UNPROVED: Final = PackedProof()
 """Of reasoning that nothing proves: clients send a block back as it came only if it has a
 signature, and some hosts, such as DeepSeek, want their reasoning back with its calls."""
 
 
-def pack(proof: Proof) -> str:
+def pack(proof: PackedProof) -> str:
     """Give a proof as the text that stands for it."""
     return _PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(proof)).decode()
 
@@ -39,12 +39,12 @@ def is_packed(text: str) -> bool:
     return text.startswith(_PREFIX)
 
 
-def unpack(text: str) -> Proof | None:
+def unpack(text: str) -> PackedProof | None:
     """Read what `pack` gave; None for any other text."""
     if not is_packed(text):
         return None
     try:
         data = base64.urlsafe_b64decode(text.removeprefix(_PREFIX))
-        return msgspec.json.decode(data, type=Proof)
+        return msgspec.json.decode(data, type=PackedProof)
     except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError, ValueError):
         return None

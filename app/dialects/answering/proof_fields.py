@@ -5,7 +5,7 @@ import msgspec
 from app.requests import Opaque
 
 
-class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProofFields(msgspec.Struct, frozen=True, omit_defaults=True):
     """See the events `reasoning.end` and `opaque`."""
 
     signature: str | None = None
@@ -14,12 +14,12 @@ class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
     opaque: list[Opaque] | None = None
 
 
-_decoder = msgspec.json.Decoder(Proof)
+_decoder = msgspec.json.Decoder(ProofFields)
 
 
-def parse_proof(text: str | None) -> Proof:
+def parse_proof(text: str | None) -> ProofFields:
     """Read a proof that a client kept as text; what others made proves nothing here."""
     try:
         return _decoder.decode(text or "{}")
     except (msgspec.MsgspecError, RecursionError):
-        return Proof()
+        return ProofFields()

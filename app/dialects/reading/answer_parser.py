@@ -10,14 +10,14 @@ from typing import Any
 
 from app.dialects.reading.bounds import Excess
 from app.dialects.reading.errors import parse_error, parse_finish_error
-from app.dialects.reading.event_builder import Shape
+from app.dialects.reading.event_builder import EventBuilder
 from app.dialects.reading.json_values import decode
 from app.errors import RelayError, UpstreamError
 from app.events import Event, Status
 from app.framing.sse import Message
 
 
-class Answer:
+class AnswerParser:
     """One answer: `feed` it messages, then `close`, `cut` or `stop` it.
 
     `upstream` is the name that errors give the provider, `choices` how many answers were
@@ -31,7 +31,7 @@ class Answer:
         self.model: str | None = None
         self._upstream = upstream
         self._choices = choices
-        self._shape = Shape()
+        self._shape = EventBuilder()
         self._fed = False
         """Whether there was any message but the one that the end of input left."""
 

@@ -1,6 +1,6 @@
 """The one builder of well-formed event sequences, for the parsers of all dialects.
 
-A parser says what it read, in the order it read it; `Shape` adds the structure that the
+A parser says what it read, in the order it read it; `EventBuilder` adds the structure that the
 invariants of `events` ask for. It numbers and closes blocks, tells parallel tool calls
 apart, holds finish reasons and usage back until the end, and joins split surrogate pairs.
 It knows no wire format.
@@ -55,7 +55,7 @@ from app.events import (
 )
 
 
-class Shape:
+class EventBuilder:
     """The events of one upstream answer, but for `stream.start` and `stream.target`.
 
     Whatever takes a piece of the answer raises `Excess` where there is too much of it.

@@ -13,7 +13,7 @@ from app.eventlog.contract import PAGE, STRIDE, Ending, before_ending
 from app.eventlog.entries import expired, unknown
 from app.eventlog.lost import UNREADABLE, LostStream, Passing
 from app.eventlog.record import StreamRecord, unpack_record
-from app.eventlog.recovery import LOST, ending_of
+from app.eventlog.recovery import LOST, closing_events
 from app.eventlog.redis.failures import asked, away, conflict
 from app.eventlog.redis.lease import Lease
 from app.eventlog.redis.link import Away, Link, Refused
@@ -217,7 +217,7 @@ class Pages:
             if removed and removed[1]:
                 self._on_ended(stream, tell(UNREADABLE))
             return
-        ending = ending_of(known, status="interrupted", error=LOST)
+        ending = closing_events(known, status="interrupted", error=LOST)
         times = (repr(now), lease.log_ms, lease.meta_ms)
         if await self._link.run(
             END, keys, lease.owner, page.epoch, page.last, *times, *map(encode, ending)
@@ -232,7 +232,7 @@ class Pages:
         tell: Callable[[StreamEnd], LostStream],
     ) -> None:
         end = ending[-1]
-        assert isinstance(end, StreamEnd)  # noqa: S101  (as `ending_of` says)
+        assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
         began, passing.count = passing.count > 0, passing.count + len(ending)
         lost = tell(end)
         request_id = lost.record.request_id

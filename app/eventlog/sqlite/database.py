@@ -21,7 +21,7 @@ import structlog
 from app.eventlog.contract import Claim, LogState, LogUnusable
 from app.eventlog.lost import REMOVED, UNREADABLE, LostStream, Passing
 from app.eventlog.record import StreamRecord, unpack_record
-from app.eventlog.recovery import LOST, ending_of
+from app.eventlog.recovery import LOST, closing_events
 from app.eventlog.sqlite.schema import VERSION, connect, reason
 from app.events import Event, StreamEnd, decode, encode
 
@@ -455,7 +455,7 @@ class Database:
         )
         try:
             events = passing.watch(self._logged(key, live))
-            ending = ending_of(events, status="interrupted", error=LOST)
+            ending = closing_events(events, status="interrupted", error=LOST)
         except msgspec.MsgspecError as error:
             log.error("stream cannot be read and is removed", key=key, error=str(error))
             ending = []
@@ -473,7 +473,7 @@ class Database:
         ).fetchone()[0]
         self.end(key, at=now, last=last, size=int(size))
         end = ending[-1]
-        assert isinstance(end, StreamEnd)  # noqa: S101  (as `ending_of` says)
+        assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
         passing.count += len(ending)
         return tell(end)
 

@@ -25,7 +25,7 @@ from app.eventlog.entries import Entries, Entry, expired, full, size_of, unknown
 from app.eventlog.lost import LostStream, OnEnded
 from app.eventlog.no_peers import NoPeers
 from app.eventlog.record import Scoped, StreamRecord, pack_record
-from app.eventlog.recovery import LOST, ending_of
+from app.eventlog.recovery import LOST, closing_events
 from app.eventlog.sqlite.database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
 from app.eventlog.sqlite.writer import ThreadLostError, Writer
 from app.eventlog.supervision import Supervisor
@@ -428,7 +428,7 @@ class SqliteLog(NoPeers):
 
         Cursors stay true whether the file takes this end later or the process is killed.
         """
-        ending = ending_of(batch.run.entry.events, status="interrupted", error=LOST)
+        ending = closing_events(batch.run.entry.events, status="interrupted", error=LOST)
         size = sum(map(size_of, ending))
         self._entries.add(batch.stream, ending, size=size, ended_at=batch.at)
         del self._runs[batch.stream]

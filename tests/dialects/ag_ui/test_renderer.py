@@ -11,7 +11,7 @@ from app.dialects.ag_ui.client.renderer import Renderer
 from app.dialects.ag_ui.client.request import parse_request
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
-from app.dialects.client_format import Numbered
+from app.dialects.client_format import NumberedWriter
 from app.errors import RequestError
 from app.events import (
     ChoiceEnd,
@@ -279,7 +279,7 @@ def test_frames_after_any_cursor_are_the_rest(row):
     events = [*START, *play([body_of(row)], dialect=DIALECT_OF[row["format"]])]
 
     def written(after: int) -> list[bytes]:
-        writer = Numbered(Renderer(STREAM), STREAM, letter="g", after=after, retry_ms=1)
+        writer = NumberedWriter(Renderer(STREAM), STREAM, letter="g", after=after, retry_ms=1)
         raw = b"".join(map(writer.feed, events)).removeprefix(b"retry: 1\n")
         return raw.split(b"\n\n")[:-1]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.answering.call_ids import pack_id
-from app.dialects.answering.packed_proofs import Proof, pack
+from app.dialects.answering.packed_proofs import PackedProof, pack
 from app.dialects.anthropic.client.format import FRONT
 from app.dialects.anthropic.client.request import parse_request
 from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock
@@ -230,14 +230,18 @@ def test_an_answer_comes_back_with_its_thoughts_and_calls() -> None:
         {"type": "thinking", "thinking": "Hm", "signature": "s"},
         {"type": "thinking", "thinking": "", "signature": "hidden"},
         {"type": "thinking", "thinking": "unproved", "signature": ""},
-        {"type": "thinking", "thinking": "theirs", "signature": pack(Proof("o", encrypted="e"))},
+        {
+            "type": "thinking",
+            "thinking": "theirs",
+            "signature": pack(PackedProof("o", encrypted="e")),
+        },
         {"type": "redacted_thinking", "data": "r"},
-        {"type": "redacted_thinking", "data": pack(Proof("gemini", data="loose"))},
+        {"type": "redacted_thinking", "data": pack(PackedProof("gemini", data="loose"))},
         text("I look."),
         {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
         {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
         {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}},
-        {"type": "redacted_thinking", "data": pack(Proof("gemini", data="g", call="a"))},
+        {"type": "redacted_thinking", "data": pack(PackedProof("gemini", data="g", call="a"))},
     ]
     call = {
         "id": "a",
@@ -521,8 +525,8 @@ def test_what_other_providers_said_is_not_sent_to_anthropic() -> None:
         {
             "role": "assistant",
             "content": [
-                {"type": "thinking", "thinking": "x", "signature": pack(Proof("o"))},
-                {"type": "redacted_thinking", "data": pack(Proof("o"))},
+                {"type": "thinking", "thinking": "x", "signature": pack(PackedProof("o"))},
+                {"type": "redacted_thinking", "data": pack(PackedProof("o"))},
                 {**text("b"), "citations": [{**own, "encrypted_index": ""}]},
                 {**text("c"), "citations": [own]},
                 {**text("d"), "citations": None},

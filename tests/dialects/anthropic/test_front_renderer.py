@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.answering.call_ids import show_call
-from app.dialects.answering.packed_proofs import UNPROVED, Proof, is_packed, pack, unpack
+from app.dialects.answering.packed_proofs import UNPROVED, PackedProof, is_packed, pack, unpack
 from app.dialects.answering.public_ids import public_token
 from app.dialects.anthropic.client.format import FRONT
 from app.dialects.anthropic.client.result import render_result
-from app.dialects.client_format import Numbered
+from app.dialects.client_format import NumberedWriter
 from app.errors import CODES, RelayError, RequestError, UpstreamError
 from app.events import (
     ChoiceEnd,
@@ -174,21 +174,21 @@ CONTENTS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
     "thinking that nothing proves": (thought(), [thinking("Hm", pack(UNPROVED))]),
     "thinking that another provider signed": (
         thought(encrypted="enc", format="openai"),
-        [thinking("Hm", pack(Proof("openai", encrypted="enc")))],
+        [thinking("Hm", pack(PackedProof("openai", encrypted="enc")))],
     ),
     "a signature that nobody owns": (
         thought(signature="sig"),
-        [thinking("Hm", pack(Proof(signature="sig")))],
+        [thinking("Hm", pack(PackedProof(signature="sig")))],
     ),
     "thinking whose text is hidden": ([Opaque("anthropic", "sig")], [thinking("", "sig")]),
     "redacted thinking": ([Opaque("anthropic.redacted_thinking", "x")], [redacted("x")]),
     "what another provider wants back": (
         [Opaque("gemini", "x")],
-        [redacted(pack(Proof("gemini", data="x")))],
+        [redacted(pack(PackedProof("gemini", data="x")))],
     ),
     "what belongs to a call": (
         [ToolCallStart(0, "a", "f"), Opaque("gemini", "x", block=0), ToolCallEnd(0, "{}")],
-        [use("a"), redacted(pack(Proof("gemini", data="x", call="a")))],
+        [use("a"), redacted(pack(PackedProof("gemini", data="x", call="a")))],
     ),
     "a compaction": (
         [Opaque("anthropic.compaction", '{"type":"compaction","content":"c"}')],
@@ -196,7 +196,7 @@ CONTENTS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
     ),
     "a compaction that is none": (
         [Opaque("anthropic.compaction", "[")],
-        [redacted(pack(Proof("anthropic.compaction", data="[")))],
+        [redacted(pack(PackedProof("anthropic.compaction", data="[")))],
     ),
     "a refusal": ([RefusalStart(0), RefusalDelta(0, "No"), RefusalEnd(0)], [text("No")]),
     "a call": (call(0, '{"a"', ":1}"), [use("call_a", '{"a":1}')]),
@@ -394,8 +394,8 @@ def test_a_missing_model_is_not_found() -> None:
     assert failure.status == 404
 
 
-@given(st.builds(Proof, *[st.none() | st.text()] * 5))
-def test_a_proof_comes_back_as_it_went(proof: Proof) -> None:
+@given(st.builds(PackedProof, *[st.none() | st.text()] * 5))
+def test_a_proof_comes_back_as_it_went(proof: PackedProof) -> None:
     assert is_packed(pack(proof))
     assert unpack(pack(proof)) == proof
 
@@ -403,7 +403,7 @@ def test_a_proof_comes_back_as_it_went(proof: Proof) -> None:
 @given(st.text())
 def test_what_is_no_proof_is_none(junk: str) -> None:
     assert unpack(junk) is None
-    assert unpack(f"seseragi.{junk}") in (None, Proof())
+    assert unpack(f"seseragi.{junk}") in (None, PackedProof())
 
 
 def events_of(row: dict[str, Any]) -> list[Event]:
@@ -478,7 +478,7 @@ RESUMED = ended(
 def test_frames_after_any_cursor_are_the_rest() -> None:
     def write(after: int) -> bytes:
         writer = FRONT.writer("st_T", after=after, retry_ms=1)
-        assert isinstance(writer, Numbered)
+        assert isinstance(writer, NumberedWriter)
         return b"".join(map(writer.feed, RESUMED)).replace(b"retry: 1\n", b"")
 
     whole = write(0)

@@ -15,7 +15,7 @@ from app.dialects.anthropic.upstream.request import (
     render_request,
     render_vertex_request,
 )
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.dialects.writing.conversation import JSON_ONLY
 from app.errors import RequestError
 from app.framing.lenient import LenientDecoder
@@ -275,7 +275,7 @@ def test_the_request_is_not_changed() -> None:
 
 
 def test_the_table_names_the_dialects() -> None:
-    own, vertex = DIALECTS["anthropic"], DIALECTS["vertex_anthropic"]
+    own, vertex = UPSTREAM_FORMATS["anthropic"], UPSTREAM_FORMATS["vertex_anthropic"]
 
     assert (own.path, own.models_path) == ("v1/messages", "v1/models")
     assert (vertex.path, vertex.models_path) == ("{model}:streamRawPredict", None)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.dialects.bedrock.upstream.request import IGNORED, render_request
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.dialects.writing.conversation import JSON_ONLY
 from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
@@ -90,7 +90,7 @@ def test_what_only_tunes_is_left_out_and_listed() -> None:
     }
 
     assert render({**request, "n": 1, "stream": False, "on_disconnect": 5}) == render({})
-    assert IGNORED == request.keys() == DIALECTS["bedrock_converse"].ignored
+    assert IGNORED == request.keys() == UPSTREAM_FORMATS["bedrock_converse"].ignored
     assert IGNORED <= set(ChatRequest.__struct_fields__)
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from app.dialects.cohere.upstream.request import IGNORED, Quirks, render_request
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
 from tests.sdk.conversations import PDF, PICTURE, call
@@ -200,7 +200,7 @@ def test_the_request_is_not_changed() -> None:
 
 
 def test_the_table_names_the_dialect() -> None:
-    dialect = DIALECTS["cohere"]
+    dialect = UPSTREAM_FORMATS["cohere"]
 
     assert dialect.path == "v2/chat"
     assert str(dialect.models_path).startswith("v1/models")

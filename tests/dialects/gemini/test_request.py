@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from app.dialects.gemini.upstream.request import Quirks, list_changes, render_request
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
 
@@ -69,7 +69,11 @@ def test_what_is_ours_or_has_no_place_is_not_sent() -> None:
         "cache_control": {"type": "ephemeral"},
     }
     assert render(request) == {"contents": CONTENTS}
-    assert DIALECTS["gemini"].ignored == request.keys() - {"model", "stream", "on_disconnect"}
+    assert UPSTREAM_FORMATS["gemini"].ignored == request.keys() - {
+        "model",
+        "stream",
+        "on_disconnect",
+    }
 
 
 def test_instructions_stand_beside_the_conversation() -> None:
@@ -498,7 +502,7 @@ def test_the_request_is_not_changed() -> None:
 
 
 def test_the_table_names_the_dialect() -> None:
-    dialect = DIALECTS["gemini"]
+    dialect = UPSTREAM_FORMATS["gemini"]
 
     assert dialect.path == "models/{model}:streamGenerateContent?alt=sse"
     assert dialect.models_path == "models?pageSize=1000"

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from app.dialects.ollama.upstream.request import IGNORED, Quirks, render_request
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
 from tests.sdk.conversations import PDF, PICTURE, PNG, call
@@ -178,7 +178,7 @@ def test_the_request_is_not_changed() -> None:
 
 
 def test_the_table_names_the_dialect() -> None:
-    dialect = DIALECTS["ollama"]
+    dialect = UPSTREAM_FORMATS["ollama"]
 
     assert (dialect.path, dialect.models_path) == ("api/chat", "api/tags")
     assert dialect.render_request is render_request

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.client_format import Asked
+from app.dialects.client_format import ParsedRequest
 from app.dialects.openai_chat.client.renderer import Renderer
 from app.dialects.openai_chat.client.request import parse_request
 from app.dialects.openai_chat.client.result import render_result
@@ -25,7 +25,7 @@ from app.events import (
 USER = {"role": "user", "content": "hi"}
 
 
-def ask(*messages: Any, **fields: Any) -> Asked:
+def ask(*messages: Any, **fields: Any) -> ParsedRequest:
     body = {"model": "m", "messages": [*(messages or (USER,))], **fields}
     return parse_request(json.dumps(body).encode())
 

@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
-from app.dialects.client_format import Frame, Numbered
+from app.dialects.client_format import Frame, NumberedWriter
 from app.dialects.openai_chat.client.renderer import Renderer
 from app.dialects.openai_chat.client.result import render_result
 from app.errors import RelayError
@@ -484,7 +484,7 @@ def test_frames_after_any_cursor_are_the_rest(row):
     events = [START[0], *play([body_of(row)], dialect=dialect)]
 
     def written(after: int) -> list[bytes]:
-        writer = Numbered(Renderer(STREAM), STREAM, letter="c", after=after, retry_ms=1)
+        writer = NumberedWriter(Renderer(STREAM), STREAM, letter="c", after=after, retry_ms=1)
         raw = b"".join(map(writer.feed, events)).removeprefix(b"retry: 1\n")
         return raw.split(b"\n\n")[:-1]
 

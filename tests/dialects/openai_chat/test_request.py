@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from app.dialects.openai_chat.upstream.request import Quirks, list_changes, render_request
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.requests import parse_chat_request
 from app.upstreams.presets import PRESETS
 
@@ -325,7 +325,7 @@ def test_the_request_is_not_changed() -> None:
 
 
 def test_the_table_names_the_dialect() -> None:
-    dialect = DIALECTS["openai_chat"]
+    dialect = UPSTREAM_FORMATS["openai_chat"]
 
     assert dialect.path == "chat/completions"
     parser = dialect.parser(upstream="u", choices=2)

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
-from app.dialects.client_format import Frame, Numbered
+from app.dialects.client_format import Frame, NumberedWriter
 from app.dialects.openai_responses.client.renderer import Renderer
 from app.dialects.openai_responses.client.result import is_response_id, render_result, response_id
 from app.errors import CODES
@@ -503,7 +503,7 @@ def test_frames_after_any_cursor_are_the_rest(row):
     events = [START[0], *play([body_of(row)], dialect=DIALECT_OF[row["format"]])]
 
     def written(after: int) -> list[bytes]:
-        writer = Numbered(Renderer(STREAM), STREAM, letter="r", after=after, retry_ms=1)
+        writer = NumberedWriter(Renderer(STREAM), STREAM, letter="r", after=after, retry_ms=1)
         raw = b"".join(map(writer.feed, events)).removeprefix(b"retry: 1\n")
         return raw.split(b"\n\n")[:-1]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.answering.packed_proofs import Proof, pack
+from app.dialects.answering.packed_proofs import PackedProof, pack
 from app.dialects.openai_responses.client.request import parse_request
 from app.dialects.openai_responses.upstream.passthrough import pass_on
 from app.dialects.openai_responses.upstream.quirks import ENCRYPTED_REASONING, Quirks
@@ -53,8 +53,8 @@ def test_items_lose_the_ids_that_are_the_relays() -> None:
 
 
 def test_proofs_of_others_are_left_out() -> None:
-    foreign = pack(Proof("anthropic", signature="sig"))
-    asked = pack(Proof("openai.item", data=json.dumps(SHELL)))
+    foreign = pack(PackedProof("anthropic", signature="sig"))
+    asked = pack(PackedProof("openai.item", data=json.dumps(SHELL)))
     found = told(
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
         {"type": "reasoning", "summary": [], "encrypted_content": foreign},

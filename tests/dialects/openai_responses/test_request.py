@@ -9,7 +9,7 @@ import pytest
 
 from app.dialects.openai_responses.upstream.quirks import Quirks
 from app.dialects.openai_responses.upstream.request import IGNORED, render_request
-from app.dialects.upstream_formats import DIALECTS
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.events import (
     Event,
@@ -471,7 +471,7 @@ def test_other_items_do_not_go_in_as_they_are(data: str, said: str) -> None:
 
 
 def test_the_table_names_the_dialect() -> None:
-    dialect = DIALECTS["openai_responses"]
+    dialect = UPSTREAM_FORMATS["openai_responses"]
 
     assert dialect.path == "responses"
     assert dialect.render_request is render_request

@@ -8,7 +8,7 @@ import msgspec
 
 from app.dialects.ag_ui.client.renderer import Renderer
 from app.dialects.ag_ui.client.request import parse_request
-from app.dialects.client_format import Failure, Front
+from app.dialects.client_format import ClientFormat, Failure
 from app.errors import RelayError
 from app.events import Event
 
@@ -25,7 +25,7 @@ def render_failure(error: RelayError, request_id: str) -> Failure:
     return Failure(error.status, msgspec.json.encode(body))
 
 
-FRONT: Final = Front(
+FRONT: Final = ClientFormat(
     name="ag_ui",
     path="/v1/ag-ui",
     letter="g",

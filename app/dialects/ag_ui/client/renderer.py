@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from app.dialects.answering.call_ids import show_call
-from app.dialects.answering.proof_fields import Proof
+from app.dialects.answering.proof_fields import ProofFields
 from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import Frame
 from app.events import (
@@ -100,7 +100,7 @@ class Renderer:
                 return _start_reasoning(self._messages[event.block])
             case ReasoningEnd():
                 opaque = self._opaque.pop(event.block, None)
-                proof = Proof(event.signature, event.encrypted, event.format, opaque)
+                proof = ProofFields(event.signature, event.encrypted, event.format, opaque)
                 return _end_reasoning(self._messages.pop(event.block), proof)
             case ToolCallStart():
                 return (self._start_call(event),)
@@ -141,7 +141,7 @@ class Renderer:
         message = self._messages.pop(block)
         yield {"type": "TEXT_MESSAGE_END", "messageId": message}
         if opaque := self._opaque.pop(block, None):
-            yield _encrypted("message", message, Proof(opaque=opaque))
+            yield _encrypted("message", message, ProofFields(opaque=opaque))
 
     def _start_call(self, event: ToolCallStart) -> Sent:
         call = self._calls[event.block] = show_call(self._stream, event.id)
@@ -161,7 +161,7 @@ class Renderer:
         message = f"opaque_{self._token}_{self._count}"
         self._count += 1
         yield from _start_reasoning(message)
-        yield from _end_reasoning(message, Proof(opaque=[value]))
+        yield from _end_reasoning(message, ProofFields(opaque=[value]))
 
     def _end(self, event: StreamEnd) -> Iterable[Sent]:
         usage = self._usage(event)
@@ -174,7 +174,7 @@ class Renderer:
         for block, call in self._calls.items():
             yield {"type": "TOOL_CALL_END", "toolCallId": call}
             if opaque := self._opaque.pop(block, None):
-                yield _encrypted("tool-call", call, Proof(opaque=opaque))
+                yield _encrypted("tool-call", call, ProofFields(opaque=opaque))
         outcome: Sent = {"type": "cancelled"}
         if event.status == "completed":
             pending = list(self._calls.values())
@@ -209,14 +209,14 @@ def _start_reasoning(message: str) -> Iterable[Sent]:
     yield {"type": "REASONING_MESSAGE_START", "messageId": message, "role": "reasoning"}
 
 
-def _end_reasoning(message: str, proof: Proof) -> Iterable[Sent]:
+def _end_reasoning(message: str, proof: ProofFields) -> Iterable[Sent]:
     yield {"type": "REASONING_MESSAGE_END", "messageId": message}
-    if proof != Proof():
+    if proof != ProofFields():
         yield _encrypted("message", message, proof)
     yield {"type": "REASONING_END", "messageId": message}
 
 
-def _encrypted(subtype: str, entity: str, proof: Proof) -> Sent:
+def _encrypted(subtype: str, entity: str, proof: ProofFields) -> Sent:
     return {
         "type": "REASONING_ENCRYPTED_VALUE",
         "subtype": subtype,

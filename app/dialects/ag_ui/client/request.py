@@ -24,7 +24,7 @@ from app.dialects.ag_ui.client.messages import (
 from app.dialects.answering.attachments import attach
 from app.dialects.answering.options import OPTIONS, build_chat
 from app.dialects.answering.proof_fields import parse_proof
-from app.dialects.client_format import Asked
+from app.dialects.client_format import ParsedRequest
 from app.errors import RequestError
 from app.requests import (
     AssistantMessage,
@@ -53,7 +53,7 @@ _decoder = msgspec.json.Decoder(RunAgentInput)
 Part = TextPart | ImagePart | AudioPart | FilePart
 
 
-def parse_request(body: bytes) -> Asked:
+def parse_request(body: bytes) -> ParsedRequest:
     """Read what a run is asked with.
 
     Raises:
@@ -77,7 +77,7 @@ def parse_request(body: bytes) -> Asked:
     labels = {"thread_id": run.thread_id, "run_id": run.run_id}
     if run.parent_run_id is not None:
         labels["parent_run_id"] = run.parent_run_id
-    return Asked(chat, labels=labels)
+    return ParsedRequest(chat, labels=labels)
 
 
 def _declare(tool: Declared) -> dict[str, Any]:

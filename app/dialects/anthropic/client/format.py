@@ -7,9 +7,9 @@ from app.dialects.anthropic.client.renderer import Renderer
 from app.dialects.anthropic.client.request import NAME, parse_request
 from app.dialects.anthropic.client.result import render_result
 from app.dialects.anthropic.headers import BETA
-from app.dialects.client_format import Front
+from app.dialects.client_format import ClientFormat
 
-FRONT: Final = Front(
+FRONT: Final = ClientFormat(
     name=NAME,
     path="/v1/messages",
     letter="a",

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from app.dialects.answering.call_ids import unpack_id
-from app.dialects.answering.packed_proofs import UNPROVED, Proof, unpack
+from app.dialects.answering.packed_proofs import UNPROVED, PackedProof, unpack
 from app.dialects.anthropic.client.block_texts import render_gist
 from app.dialects.proof_formats import CLAUDE_REDACTED, CLAUDE_THINKING
 from app.dialects.writing.cache_marks import last_mark, parse_mark
@@ -222,7 +222,7 @@ class History:
                     parts += _think(convert_body(block, _Thinking, place=where))
                 case "redacted_thinking":
                     data = convert_body(block, _Redacted, place=where).data
-                    proof = unpack(data) or Proof(CLAUDE_REDACTED, data=data)
+                    proof = unpack(data) or PackedProof(CLAUDE_REDACTED, data=data)
                     parts += _prove(proof, proofs)
                 case "tool_use":
                     uses.append(convert_body(block, _ToolUse, place=where))
@@ -284,7 +284,7 @@ def _think(block: _Thinking) -> list[Answered]:
     return [ReasoningPart(block.thinking, block.signature, format=CLAUDE_THINKING)]
 
 
-def _prove(proof: Proof, proofs: dict[str, list[Opaque]]) -> list[Answered]:
+def _prove(proof: PackedProof, proofs: dict[str, list[Opaque]]) -> list[Answered]:
     """Give an opaque part, or keep it for the call that it belongs to."""
     whose, data = proof.format or "", proof.data or ""
     if proof.call is None:

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from app.dialects.answering.call_ids import pack_id, show_call
-from app.dialects.answering.end_errors import parse_end
-from app.dialects.answering.packed_proofs import UNPROVED, Proof, pack
+from app.dialects.answering.end_errors import error_of_end
+from app.dialects.answering.packed_proofs import UNPROVED, PackedProof, pack
 from app.dialects.answering.public_ids import public_token
 from app.dialects.anthropic.client.errors import render_error
 from app.dialects.client_format import Frame
@@ -149,8 +149,8 @@ class Payloads:
         """
         if self._broken is not None and self._reason(end) == "tool_use":
             what = f"the model called {self._broken!r} with arguments that are no JSON object"
-            return parse_end(end) or UpstreamError("upstream_tool_failed", what)
-        return parse_end(end)
+            return error_of_end(end) or UpstreamError("upstream_tool_failed", what)
+        return error_of_end(end)
 
     def _take(self, event: Event) -> None:
         match event:
@@ -277,7 +277,7 @@ class Payloads:
             thinking.add({"type": "signature_delta", "signature": event.data})
         else:
             call = None if event.block is None else self._calls.get(event.block)
-            proof = pack(Proof(event.format, data=event.data, call=call))
+            proof = pack(PackedProof(event.format, data=event.data, call=call))
             self._whole({"type": "redacted_thinking", "data": proof})
 
     def _provider_tool(self, event: ProviderTool) -> None:
@@ -314,7 +314,7 @@ def _sign(event: ReasoningEnd) -> str:
     if event.signature and event.format == CLAUDE_THINKING and not event.encrypted:
         return event.signature
     if event.signature or event.encrypted:
-        return pack(Proof(event.format, event.signature, event.encrypted))
+        return pack(PackedProof(event.format, event.signature, event.encrypted))
     return pack(UNPROVED)
 
 

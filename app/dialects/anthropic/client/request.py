@@ -18,7 +18,7 @@ from app.dialects.anthropic.client.errors import ThreadRefused
 from app.dialects.anthropic.client.messages import Content, History, Turn
 from app.dialects.anthropic.client.tools import find_client_tool
 from app.dialects.anthropic.headers import BETA
-from app.dialects.client_format import Asked
+from app.dialects.client_format import ParsedRequest
 from app.dialects.writing.cache_marks import parse_mark
 from app.errors import RequestError
 from app.requests import (
@@ -122,7 +122,7 @@ class _Body(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_Body)
 
 
-def parse_request(data: bytes, *, betas: str = "") -> Asked:
+def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
     """Read a request; `betas` is its header `anthropic-beta`.
 
     Raises:
@@ -181,7 +181,7 @@ def parse_request(data: bytes, *, betas: str = "") -> Asked:
         extras=None if body.top_k is None else {"top_k": body.top_k},
         **tools,
     )
-    return Asked(chat)
+    return ParsedRequest(chat)
 
 
 def _list_unknown(output: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ import msgspec
 
 from app.dialects.proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
 from app.dialects.reading.bounds import ENTRY
-from app.dialects.reading.event_builder import Shape
+from app.dialects.reading.event_builder import EventBuilder
 from app.dialects.reading.json_values import (
     clean,
     count,
@@ -57,7 +57,7 @@ class _Block:
 class Blocks:
     """Takes the content of one message; `upstream` is named in notices."""
 
-    def __init__(self, shape: Shape, *, upstream: str) -> None:
+    def __init__(self, shape: EventBuilder, *, upstream: str) -> None:
         self.model: str | None = None
         """The model that went on where the one that was asked refused."""
         self._shape = shape

@@ -13,10 +13,10 @@ from app.dialects.anthropic.upstream.request import (
     render_request,
     render_vertex_request,
 )
-from app.dialects.upstream_format import Dialect
+from app.dialects.upstream_format import UpstreamFormat
 from app.framing.lenient import LenientDecoder
 
-DIALECT = Dialect(
+DIALECT = UpstreamFormat(
     path="v1/messages",
     decoder=LenientDecoder,
     parser=Parser,
@@ -31,7 +31,7 @@ DIALECT = Dialect(
     passes={"anthropic": pass_on},
 )
 
-VERTEX = Dialect(
+VERTEX = UpstreamFormat(
     path="{model}:streamRawPredict",
     decoder=LenientDecoder,
     parser=Parser,
@@ -45,7 +45,7 @@ VERTEX = Dialect(
     passes={"anthropic": pass_on},
 )
 
-BEDROCK = Dialect(
+BEDROCK = UpstreamFormat(
     path="model/{model}/invoke-with-response-stream",
     decoder=BedrockDecoder,
     parser=Parser,

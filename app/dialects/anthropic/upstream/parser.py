@@ -7,7 +7,7 @@ A message that is no stream at all, but one JSON document, is read as an answer 
 from typing import Any, Final
 
 from app.dialects.anthropic.upstream.content_blocks import Blocks
-from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.answer_parser import AnswerParser
 from app.dialects.reading.json_values import count, decode, mapping, short, string, words
 from app.events import TokenCounts
 from app.framing.sse import Message
@@ -25,8 +25,8 @@ _COUNTS: Final = (
 _MAX_TEXT: Final = 500
 
 
-class Parser(Answer):
-    """See `Answer`."""
+class Parser(AnswerParser):
+    """See `AnswerParser`."""
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.dialects.bedrock.upstream.proofs import SIGNATURE, parse_redacted
 from app.dialects.reading.bounds import ENTRY
-from app.dialects.reading.event_builder import Shape
+from app.dialects.reading.event_builder import EventBuilder
 from app.dialects.reading.json_values import count, decode, mapping, mappings, size, string, words
 
 
@@ -43,7 +43,7 @@ class _Image:
 class Blocks:
     """The blocks of one answer, which come one after the other."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: EventBuilder) -> None:
         self._shape = shape
         self._index: int | None = None
         """The block of the last delta."""

@@ -8,10 +8,10 @@ from app.dialects.bedrock.upstream.request import (
     place_extra,
     render_request,
 )
-from app.dialects.upstream_format import Dialect
+from app.dialects.upstream_format import UpstreamFormat
 from app.framing.eventstream import Decoder
 
-CONVERSE = Dialect(
+CONVERSE = UpstreamFormat(
     path="model/{model}/converse-stream",
     decoder=Decoder,
     parser=Parser,

@@ -7,7 +7,7 @@ each finding only the fields of `SHOWN` are told.
 
 from typing import Any, Final
 
-from app.dialects.reading.event_builder import Shape
+from app.dialects.reading.event_builder import EventBuilder
 from app.dialects.reading.json_values import mapping, mappings
 
 POLICIES: Final = (
@@ -23,7 +23,7 @@ SHOWN: Final = (
 )
 
 
-def parse_trace(shape: Shape, trace: dict[str, Any]) -> None:
+def parse_trace(shape: EventBuilder, trace: dict[str, Any]) -> None:
     """Tell of the verdicts on the prompt and on the answer."""
     given = mapping(trace.get("inputAssessment")).values()
     shape.content_filter(0, "prompt", _categories(list(given)))

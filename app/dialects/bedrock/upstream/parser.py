@@ -9,7 +9,7 @@ from typing import Any
 
 from app.dialects.bedrock.upstream.content_blocks import Blocks
 from app.dialects.bedrock.upstream.guardrail import parse_trace
-from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.answer_parser import AnswerParser
 from app.dialects.reading.json_values import count, decode, mapping, mappings, short, string, words
 from app.events import TokenCounts
 from app.framing.eventstream import TRUNCATED
@@ -20,8 +20,8 @@ _KNOWN = frozenset(
 )
 
 
-class Parser(Answer):
-    """See `Answer`."""
+class Parser(AnswerParser):
+    """See `AnswerParser`."""
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)

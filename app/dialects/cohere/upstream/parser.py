@@ -8,7 +8,7 @@ block of its own here.
 
 from typing import Any
 
-from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.answer_parser import AnswerParser
 from app.dialects.reading.bounds import ENTRY
 from app.dialects.reading.finish_reasons import parse_finish
 from app.dialects.reading.json_values import count, decode, mapping, mappings, short, string, words
@@ -16,8 +16,8 @@ from app.events import TokenCounts
 from app.framing.sse import Message
 
 
-class Parser(Answer):
-    """See `Answer`."""
+class Parser(AnswerParser):
+    """See `AnswerParser`."""
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)

@@ -12,7 +12,7 @@ from app.dialects.gemini.upstream.partial_arguments import PartialArguments
 from app.dialects.gemini.upstream.request import PART, SIGNATURE
 from app.dialects.gemini.upstream.sources import Sources
 from app.dialects.reading.errors import MAX_TEXT
-from app.dialects.reading.event_builder import Shape
+from app.dialects.reading.event_builder import EventBuilder
 from app.dialects.reading.finish_reasons import parse_finish
 from app.dialects.reading.json_values import clean, count, mapping, mappings, string, words
 
@@ -37,7 +37,7 @@ class _OpenCall(NamedTuple):
 class Candidates:
     """Takes the candidates of one stream."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: EventBuilder) -> None:
         self.finish_message = ""
         """What the provider says of the last finish reason, where it says anything."""
         self.broken = False

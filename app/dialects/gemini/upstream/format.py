@@ -9,10 +9,10 @@ from app.dialects.gemini.upstream.request import (
     place_extra,
     render_request,
 )
-from app.dialects.upstream_format import Dialect
+from app.dialects.upstream_format import UpstreamFormat
 from app.framing.json_array import JsonArrayDecoder
 
-DIALECT = Dialect(
+DIALECT = UpstreamFormat(
     path="models/{model}:streamGenerateContent?alt=sse",
     decoder=JsonArrayDecoder,
     parser=Parser,

@@ -8,7 +8,7 @@ beside that. A prompt that was blocked is a failure, also where the answer had b
 from typing import Any
 
 from app.dialects.gemini.upstream.candidates import Candidates, parse_ratings
-from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.answer_parser import AnswerParser
 from app.dialects.reading.json_values import count, decode, mapping, short, string
 from app.events import TokenCounts
 from app.framing.json_array import ELEMENT, END
@@ -17,8 +17,8 @@ from app.framing.sse import Message
 _OURS = ("candidates", "promptFeedback", "usageMetadata", "error")
 
 
-class Parser(Answer):
-    """See `Answer`."""
+class Parser(AnswerParser):
+    """See `AnswerParser`."""
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)

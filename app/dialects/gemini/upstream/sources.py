@@ -8,7 +8,7 @@ the parts come in pieces, so a segment's own text says which block it counts in
 from typing import Any, Final, NamedTuple
 
 from app.dialects.reading.bounds import ENTRY
-from app.dialects.reading.event_builder import Shape
+from app.dialects.reading.event_builder import EventBuilder
 from app.dialects.reading.json_values import count, mapping, mappings, string, words
 from app.dialects.reading.surrogates import Halves, well_formed
 
@@ -75,7 +75,7 @@ class _Text:
 class Sources:
     """Tells of the sources of one answer, and keeps its text for their places."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: EventBuilder) -> None:
         self._shape = shape
         self._texts: dict[int, dict[int, _Text]] = {}
         self._chunks: dict[int, list[_Source]] = {}

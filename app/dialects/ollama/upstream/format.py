@@ -8,10 +8,10 @@ from app.dialects.ollama.upstream.request import (
     place_extra,
     render_request,
 )
-from app.dialects.upstream_format import Dialect
+from app.dialects.upstream_format import UpstreamFormat
 from app.framing.ndjson import NdjsonDecoder
 
-DIALECT = Dialect(
+DIALECT = UpstreamFormat(
     path="api/chat",
     decoder=NdjsonDecoder,
     parser=Parser,

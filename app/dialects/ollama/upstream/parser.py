@@ -8,7 +8,7 @@ parts.
 
 from typing import Any, Final
 
-from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.answer_parser import AnswerParser
 from app.dialects.reading.bounds import ENTRY
 from app.dialects.reading.json_values import count, decode, mapping, mappings, short, string, words
 from app.events import TokenCounts
@@ -26,8 +26,8 @@ _IMAGES: Final = (
 """How the base64 text of an image begins. Ollama does not name the type."""
 
 
-class Parser(Answer):
-    """See `Answer`."""
+class Parser(AnswerParser):
+    """See `AnswerParser`."""
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)

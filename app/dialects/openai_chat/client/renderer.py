@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from app.dialects.answering.end_errors import parse_end
+from app.dialects.answering.end_errors import error_of_end
 from app.dialects.answering.openai_errors import error_object
 from app.dialects.client_format import Frame
 from app.dialects.openai_chat.client.deltas import Piece, Pieces, render_usage
@@ -73,7 +73,7 @@ class Renderer:
         return Frame(b"%b,%b" % (self._head, _encode(fields).removeprefix(b"{")))
 
     def _end(self, end: StreamEnd) -> Iterable[Frame]:
-        failed = parse_end(end)
+        failed = error_of_end(end)
         if failed is not None:
             yield Frame(_encode({"error": error_object(failed.info())}))
             return

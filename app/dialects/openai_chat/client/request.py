@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from app.bounds import MAX_MESSAGES
-from app.dialects.client_format import Asked
+from app.dialects.client_format import ParsedRequest
 from app.dialects.openai_chat.client.foreign import translate
 from app.dialects.openai_chat.client.renderer import USAGE
 from app.dialects.proof_formats import CLAUDE_REDACTED, GOOGLE_SIGNATURE
@@ -138,7 +138,7 @@ class Request(ChatRequest, frozen=True):
 _decoder = msgspec.json.Decoder(Request)
 
 
-def parse_request(body: bytes) -> Asked:
+def parse_request(body: bytes) -> ParsedRequest:
     """Read a request.
 
     Raises:
@@ -171,10 +171,10 @@ def parse_request(body: bytes) -> Asked:
         chat: ChatRequest = TranslatedRequest(**fields, extras=extras or None, left_out=left_out)
     else:
         chat = ChatRequest(**fields)
-    return Asked(chat, labels)
+    return ParsedRequest(chat, labels)
 
 
-def _refuse(body: bytes) -> Asked:
+def _refuse(body: bytes) -> ParsedRequest:
     parse_body(body, _decoder, example=_EXAMPLE)
     raise AssertionError("it was read at last")
 

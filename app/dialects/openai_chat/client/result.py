@@ -5,7 +5,7 @@ import binascii
 from collections.abc import Iterable
 from typing import Any
 
-from app.dialects.answering.end_errors import parse_end
+from app.dialects.answering.end_errors import error_of_end
 from app.dialects.openai_chat.client.deltas import Piece, Pieces, render_usage
 from app.events import Event, StreamEnd
 
@@ -23,7 +23,7 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
         for piece in pieces.feed(event):
             choices.setdefault(piece.choice, _Sum(piece.choice)).add(piece)
         if isinstance(event, StreamEnd):
-            if (failed := parse_end(event)) is not None:
+            if (failed := error_of_end(event)) is not None:
                 raise failed
             usage = event.usage
     result = {

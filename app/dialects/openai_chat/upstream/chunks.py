@@ -12,7 +12,7 @@ from app.dialects.openai_chat.upstream.request import LITELLM, LITELLM_REDACTED
 from app.dialects.openai_chat.upstream.text_chunk import Chunk
 from app.dialects.proof_formats import GOOGLE_SIGNATURE
 from app.dialects.reading.bounds import ENTRY
-from app.dialects.reading.event_builder import Shape
+from app.dialects.reading.event_builder import EventBuilder
 from app.dialects.reading.json_values import count, decode, mapping, mappings, string, words
 
 MAX_CHOICES: Final = 128
@@ -27,7 +27,7 @@ _FUNCTION_CALL = -1
 class Deltas:
     """Takes the chunks of one stream."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: EventBuilder) -> None:
         self.whole = False
         """Whether a chunk was no piece of an answer but all of it."""
         self.alone = False

@@ -8,10 +8,10 @@ from app.dialects.openai_chat.upstream.request import (
     place_extra,
     render_request,
 )
-from app.dialects.upstream_format import Dialect
+from app.dialects.upstream_format import UpstreamFormat
 from app.framing.lenient import LenientDecoder
 
-DIALECT = Dialect(
+DIALECT = UpstreamFormat(
     path="chat/completions",
     decoder=LenientDecoder,
     parser=Parser,

@@ -13,14 +13,14 @@ from typing import Any
 
 from app.dialects.openai_chat.upstream import text_chunk as usual
 from app.dialects.openai_chat.upstream.chunks import Deltas
-from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.answer_parser import AnswerParser
 from app.dialects.reading.json_values import count, decode, mapping, short
 from app.events import TokenCounts
 from app.framing.sse import Message
 
 
-class Parser(Answer):
-    """See `Answer`."""
+class Parser(AnswerParser):
+    """See `AnswerParser`."""
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)

@@ -1,12 +1,12 @@
 """OpenAI's older Completions towards clients."""
 
 from app.dialects.answering.openai_errors import render_failure
-from app.dialects.client_format import Front
+from app.dialects.client_format import ClientFormat
 from app.dialects.openai_completions.client.renderer import Renderer
 from app.dialects.openai_completions.client.request import parse_request
 from app.dialects.openai_completions.client.result import render_result
 
-FRONT = Front(
+FRONT = ClientFormat(
     name="openai_completions",
     path="/v1/completions",
     letter="t",

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from app.dialects.client_format import Asked
+from app.dialects.client_format import ParsedRequest
 from app.dialects.openai_chat.client.renderer import USAGE
 from app.dialects.openai_completions.client.deltas import ECHO
 from app.dialects.writing.extras import check_extras
@@ -56,7 +56,7 @@ class _Body(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_Body)
 
 
-def parse_request(data: bytes) -> Asked:
+def parse_request(data: bytes) -> ParsedRequest:
     """Read a request.
 
     Raises:
@@ -94,7 +94,7 @@ def parse_request(data: bytes) -> Asked:
     labels = {USAGE: "1"} if options is not None and options.include_usage else {}
     if body.echo and prompt:
         labels[ECHO] = prompt
-    return Asked(chat, labels)
+    return ParsedRequest(chat, labels)
 
 
 def _prompt(prompt: str | list[Any] | None) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from app.dialects.answering.end_errors import parse_end
+from app.dialects.answering.end_errors import error_of_end
 from app.dialects.openai_chat.client.deltas import render_usage
 from app.dialects.openai_completions.client.deltas import Piece, Pieces
 from app.dialects.openai_completions.client.renderer import OBJECT
@@ -23,7 +23,7 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
         for piece in pieces.feed(event):
             choices.setdefault(piece.choice, []).append(piece)
         if isinstance(event, StreamEnd):
-            if (failed := parse_end(event)) is not None:
+            if (failed := error_of_end(event)) is not None:
                 raise failed
             usage = event.usage
     result = {

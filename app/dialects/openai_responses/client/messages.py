@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from app.bounds import MAX_TOOLS
-from app.dialects.answering.packed_proofs import Proof, is_packed, unpack
+from app.dialects.answering.packed_proofs import PackedProof, is_packed, unpack
 from app.dialects.openai_responses.client.tool_calls import INPUT, Called
 from app.dialects.openai_responses.client.tools import Offered
 from app.dialects.proof_formats import OPENAI_COMPACTION, OPENAI_ENCRYPTED, OPENAI_PHASE
@@ -341,13 +341,13 @@ class Conversation:
         """Take what was thought: the proof stands with the last of its texts."""
         texts = [part.text for part in item.summary or item.content or () if part.text]
         encrypted = item.encrypted_content or ""
-        proof = unpack(encrypted) if encrypted else Proof()
+        proof = unpack(encrypted) if encrypted else PackedProof()
         if proof is None:
             if is_packed(encrypted):
                 raise RequestError(
                     "invalid_request", f"{place}.encrypted_content: it is not as the relay gave it"
                 )
-            proof = Proof(OPENAI_ENCRYPTED, encrypted=encrypted)
+            proof = PackedProof(OPENAI_ENCRYPTED, encrypted=encrypted)
         if proof.data is not None:
             self._take_opaque(proof.format or "", proof.data, call=proof.call)
         last = texts.pop() if texts else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from app.dialects.answering.call_ids import show_call
-from app.dialects.answering.packed_proofs import UNPROVED, Proof, pack
+from app.dialects.answering.packed_proofs import UNPROVED, PackedProof, pack
 from app.dialects.answering.public_ids import public_token
 from app.dialects.openai_responses.client.free_text import FreeText
 from app.dialects.openai_responses.client.tool_calls import (
@@ -52,7 +52,7 @@ _OF_CALLS = (OPENAI_CUSTOM_CALL, OPENAI_NAMESPACE)
 """The proofs that say more of a call."""
 
 ItemStatus = Literal["completed", "incomplete"]
-Told = tuple[str, dict[str, Any]]
+OutputEvent = tuple[str, dict[str, Any]]
 """The type of an event, and its fields."""
 
 
@@ -90,7 +90,7 @@ class Output:
         """The blocks of the calls that have ended and are not done."""
         self._call_ids: dict[int, str] = {}
 
-    def feed(self, event: Event) -> Iterable[Told]:
+    def feed(self, event: Event) -> Iterable[OutputEvent]:
         """Give what an event adds."""
         if getattr(event, "choice", 0) != 0:
             return ()
@@ -124,7 +124,7 @@ class Output:
                 return self._image(event)
         return ()
 
-    def finish(self, status: ItemStatus) -> Iterator[Told]:
+    def finish(self, status: ItemStatus) -> Iterator[OutputEvent]:
         """End what is open, in an answer that came to an end."""
         yield from self._close_text(status)
         yield from self._close_calls(status, all=True)
@@ -144,14 +144,14 @@ class Output:
         found = (self._message, self._reasoning, *self._calls.values())
         return [item for item in found if item is not None]
 
-    def _begin(self, kind: str, letters: str, **fields: Any) -> tuple[_Item, Told]:
+    def _begin(self, kind: str, letters: str, **fields: Any) -> tuple[_Item, OutputEvent]:
         index = len(self.items)
         item = {"id": f"{letters}_{self._token}_{index}", "type": kind, **fields}
         self.items.append(item)
         begun = _Item({"item_id": item["id"], "output_index": index}, item)
         return begun, ("response.output_item.added", {"output_index": index, "item": _copy(item)})
 
-    def _done(self, at: _Item, status: ItemStatus | None = None) -> Told:
+    def _done(self, at: _Item, status: ItemStatus | None = None) -> OutputEvent:
         if status is not None:
             at.item["status"] = status
         index = at.place["output_index"]
@@ -168,14 +168,14 @@ class Output:
             case {"type": "reasoning", "summary": [*_, part]} if at.writing:
                 part["text"] = text
 
-    def _piece(self, at: _Item, kind: str, text: str) -> Told:
+    def _piece(self, at: _Item, kind: str, text: str) -> OutputEvent:
         at.pieces.append(text)
         fields = {**at.place, "content_index": len(at.item["content"]) - 1, "delta": text}
         if kind == "output_text":
             fields["logprobs"] = []
         return f"response.{kind}.delta", fields
 
-    def _start_part(self, event: TextStart | RefusalStart) -> Iterator[Told]:
+    def _start_part(self, event: TextStart | RefusalStart) -> Iterator[OutputEvent]:
         yield from self._close_calls("completed")
         yield from self._close_reasoning("completed")
         if self._message is None:
@@ -193,7 +193,7 @@ class Output:
         place = {**message.place, "content_index": len(message.item["content"]) - 1}
         yield "response.content_part.added", {**place, "part": _copy(part)}
 
-    def _close_part(self, message: _Item) -> Iterator[Told]:
+    def _close_part(self, message: _Item) -> Iterator[OutputEvent]:
         self._write_down(message)
         part = message.item["content"][-1]
         place = {**message.place, "content_index": len(message.item["content"]) - 1}
@@ -204,7 +204,7 @@ class Output:
             yield "response.refusal.done", {**place, "refusal": part["refusal"]}
         yield "response.content_part.done", {**place, "part": _copy(part)}
 
-    def _cite(self, message: _Item, source: Source) -> Iterable[Told]:
+    def _cite(self, message: _Item, source: Source) -> Iterable[OutputEvent]:
         part = message.item["content"][-1]
         if part["type"] != "output_text":
             return
@@ -233,7 +233,7 @@ class Output:
             },
         )
 
-    def _start_reasoning(self) -> Iterator[Told]:
+    def _start_reasoning(self) -> Iterator[OutputEvent]:
         yield from self._close_calls("completed")
         yield from self._close_message("completed")
         if self._reasoning is None:
@@ -241,7 +241,7 @@ class Output:
             self._reasoning, told = self._begin("reasoning", "rs", **fields)
             yield told
 
-    def _think(self, reasoning: _Item, text: str) -> Iterator[Told]:
+    def _think(self, reasoning: _Item, text: str) -> Iterator[OutputEvent]:
         summary = reasoning.item["summary"]
         if not reasoning.writing:
             summary.append({"type": "summary_text", "text": ""})
@@ -252,7 +252,7 @@ class Output:
         piece = {"summary_index": len(summary) - 1, "delta": text}
         yield "response.reasoning_summary_text.delta", {**reasoning.place, **piece}
 
-    def _end_summary(self, reasoning: _Item) -> Iterator[Told]:
+    def _end_summary(self, reasoning: _Item) -> Iterator[OutputEvent]:
         if not reasoning.writing:
             return
         self._write_down(reasoning)
@@ -262,18 +262,18 @@ class Output:
         yield "response.reasoning_summary_text.done", {**place, "text": part["text"]}
         yield "response.reasoning_summary_part.done", {**place, "part": _copy(part)}
 
-    def _end_reasoning(self, reasoning: _Item, event: ReasoningEnd) -> Iterator[Told]:
+    def _end_reasoning(self, reasoning: _Item, event: ReasoningEnd) -> Iterator[OutputEvent]:
         """End a block; what proves it ends its item too."""
         yield from self._end_summary(reasoning)
         if not (event.signature or event.encrypted):
             return
         encrypted = event.encrypted
         if event.signature or event.format != OPENAI_ENCRYPTED or encrypted is None:
-            encrypted = pack(Proof(event.format, event.signature, event.encrypted))
+            encrypted = pack(PackedProof(event.format, event.signature, event.encrypted))
         reasoning.item["encrypted_content"] = encrypted
         yield from self._close_reasoning("completed")
 
-    def _start_call(self, event: ToolCallStart) -> Iterator[Told]:
+    def _start_call(self, event: ToolCallStart) -> Iterator[OutputEvent]:
         yield from self._close_calls("completed")
         yield from self._close_text("completed")
         call_id = self._call_ids[event.block] = show_call(self._stream, event.id)
@@ -286,11 +286,11 @@ class Output:
         self._calls[event.block] = call
         yield told
 
-    def _argue(self, event: ToolCallDelta) -> Iterator[Told]:
+    def _argue(self, event: ToolCallDelta) -> Iterator[OutputEvent]:
         yield from self._close_calls("completed")
         yield from self._write_call(self._calls[event.block], event.arguments)
 
-    def _write_call(self, call: _Item, piece: str) -> Iterator[Told]:
+    def _write_call(self, call: _Item, piece: str) -> Iterator[OutputEvent]:
         if call.called is None or call.called.form == "function":
             call.pieces.append(piece)
             yield "response.function_call_arguments.delta", {**call.place, "delta": piece}
@@ -300,12 +300,12 @@ class Output:
         else:
             call.pieces.append(piece)  # the format tells of it whole
 
-    def _write_input(self, call: _Item, text: str) -> Iterator[Told]:
+    def _write_input(self, call: _Item, text: str) -> Iterator[OutputEvent]:
         if text:
             call.pieces.append(text)
             yield "response.custom_tool_call_input.delta", {**call.place, "delta": text}
 
-    def _end_call(self, event: ToolCallEnd) -> Iterator[Told]:
+    def _end_call(self, event: ToolCallEnd) -> Iterator[OutputEvent]:
         call = self._calls[event.block]
         if call.text is not None:
             if not call.text.fed:
@@ -317,7 +317,7 @@ class Output:
                 yield from self._write_call(call, event.arguments)
         self._ended.append(event.block)
 
-    def _opaque(self, event: Opaque) -> Iterable[Told]:
+    def _opaque(self, event: Opaque) -> Iterable[OutputEvent]:
         match event.format:
             case name if name == OPENAI_PHASE:
                 if self._message is not None:
@@ -343,12 +343,12 @@ class Output:
         yield told
         yield self._done(item)
 
-    def _begin_proof(self, event: Opaque) -> tuple[_Item, Told]:
+    def _begin_proof(self, event: Opaque) -> tuple[_Item, OutputEvent]:
         call = None if event.block is None else self._call_ids.get(event.block)
-        data = pack(Proof(event.format, data=event.data, call=call))
+        data = pack(PackedProof(event.format, data=event.data, call=call))
         return self._begin("reasoning", "rs", summary=[], encrypted_content=data)
 
-    def _begin_given(self, given: dict[str, Any]) -> tuple[_Item, Told]:
+    def _begin_given(self, given: dict[str, Any]) -> tuple[_Item, OutputEvent]:
         index = len(self.items)
         self.items.append(given)
         begun = _Item({"item_id": string(given.get("id")), "output_index": index}, given)
@@ -364,7 +364,7 @@ class Output:
             call.text = None  # it is not wrapped into JSON
         return True
 
-    def _image(self, event: Media) -> Iterator[Told]:
+    def _image(self, event: Media) -> Iterator[OutputEvent]:
         yield from self._close_calls("completed")
         yield from self._close_text("completed")
         kind = event.media_type.removeprefix("image/").removesuffix("+xml")
@@ -373,17 +373,17 @@ class Output:
         item.item |= {"result": event.data, "output_format": kind}
         yield self._done(item, "completed")
 
-    def _close_text(self, status: ItemStatus) -> Iterator[Told]:
+    def _close_text(self, status: ItemStatus) -> Iterator[OutputEvent]:
         yield from self._close_message(status)
         yield from self._close_reasoning(status)
 
-    def _close_message(self, status: ItemStatus) -> Iterator[Told]:
+    def _close_message(self, status: ItemStatus) -> Iterator[OutputEvent]:
         message, self._message = self._message, None
         if message is not None:
             yield from self._close_part(message)
             yield self._done(message, status)
 
-    def _close_reasoning(self, status: ItemStatus) -> Iterator[Told]:
+    def _close_reasoning(self, status: ItemStatus) -> Iterator[OutputEvent]:
         reasoning, self._reasoning = self._reasoning, None
         if reasoning is not None:
             yield from self._end_summary(reasoning)
@@ -391,7 +391,7 @@ class Output:
                 reasoning.item.setdefault("encrypted_content", pack(UNPROVED))
             yield self._done(reasoning, status)
 
-    def _close_calls(self, status: ItemStatus, *, all: bool = False) -> Iterator[Told]:
+    def _close_calls(self, status: ItemStatus, *, all: bool = False) -> Iterator[OutputEvent]:
         """Tell that calls are done: those that have ended, or all."""
         blocks = sorted(self._calls if all else self._ended)
         self._ended = []

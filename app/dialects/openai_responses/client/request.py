@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from app.bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
-from app.dialects.client_format import Asked
+from app.dialects.client_format import ParsedRequest
 from app.dialects.openai_responses.client.messages import Conversation
 from app.dialects.openai_responses.client.result import BACKGROUND, ECHO
 from app.dialects.openai_responses.client.tool_calls import Called
@@ -149,7 +149,7 @@ class Request(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(Request)
 
 
-def parse_request(body: bytes) -> Asked:
+def parse_request(body: bytes) -> ParsedRequest:
     """Read a request.
 
     Raises:
@@ -213,7 +213,7 @@ def parse_request(body: bytes) -> Asked:
         original=original,
     )
     labels = {ECHO: msgspec.json.encode(_echo(request)).decode(), **offered.label()}
-    return Asked(chat, labels | ({BACKGROUND: "1"} if request.background else {}))
+    return ParsedRequest(chat, labels | ({BACKGROUND: "1"} if request.background else {}))
 
 
 def _list_hosted(offered: Offered) -> list[str]:

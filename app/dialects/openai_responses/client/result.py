@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.answering.end_errors import parse_end
+from app.dialects.answering.end_errors import error_of_end
 from app.dialects.answering.public_ids import public_token
 from app.dialects.openai_responses.client.output_items import Output
 from app.dialects.openai_responses.client.tool_calls import parse_label
@@ -172,7 +172,7 @@ def render_error_event(end: StreamEnd) -> dict[str, Any] | None:
     OpenAI's schema has them flat, its streams have them in an object: some clients read the one,
     some the other.
     """
-    failed = parse_end(end)
+    failed = error_of_end(end)
     if failed is None:
         return None
     error = {**_error(failed.info()), "param": None}

@@ -47,7 +47,7 @@ from app.dialects.proof_formats import (
     OPENAI_REASONING,
 )
 from app.dialects.reading.bounds import ENTRY
-from app.dialects.reading.event_builder import Shape
+from app.dialects.reading.event_builder import EventBuilder
 from app.dialects.reading.json_values import clean, count, mapping, mappings, string
 
 _CALLS: Final = ("function_call", "custom_tool_call")
@@ -56,7 +56,7 @@ _CALLS: Final = ("function_call", "custom_tool_call")
 class Items:
     """Takes the events of one stream that speak of items."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: EventBuilder) -> None:
         self._shape = shape
         self._all: list[Item] = []
         self._at: dict[int, Item] = {}

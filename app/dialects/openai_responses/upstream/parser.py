@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from app.dialects.openai_responses.upstream.items import Items
-from app.dialects.reading.answer_parser import Answer
+from app.dialects.reading.answer_parser import AnswerParser
 from app.dialects.reading.errors import parse_finish_error
 from app.dialects.reading.finish_reasons import parse_finish
 from app.dialects.reading.json_values import count, decode, mapping, mappings, short, string, words
@@ -19,8 +19,8 @@ from app.framing.sse import Message
 _ENDS: Final = ("completed", "incomplete", "failed", "cancelled")
 
 
-class Parser(Answer):
-    """See `Answer`."""
+class Parser(AnswerParser):
+    """See `AnswerParser`."""
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)

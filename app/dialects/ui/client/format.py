@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from app.dialects.client_format import Failure, Front
+from app.dialects.client_format import ClientFormat, Failure
 from app.dialects.ui.client.renderer import DONE, Renderer
 from app.dialects.ui.client.request import parse_request
 from app.errors import RelayError
@@ -23,7 +23,7 @@ def render_failure(error: RelayError, request_id: str) -> Failure:
     return Failure(error.status, error.message.encode(), "text/plain")
 
 
-FRONT: Final = Front(
+FRONT: Final = ClientFormat(
     name="ui",
     path="/v1/ui/chat",
     letter="u",

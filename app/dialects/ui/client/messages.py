@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from app.dialects.answering.proof_fields import Proof
+from app.dialects.answering.proof_fields import ProofFields
 from app.requests import Opaque
 
 KEY = "seseragi"
@@ -20,7 +20,7 @@ class Part(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    seseragi: Proof = Proof()
+    seseragi: ProofFields = ProofFields()
 
 
 class Text(Part, frozen=True):
@@ -30,8 +30,8 @@ class Text(Part, frozen=True):
     provider_metadata: Metadata | None = None
 
     @property
-    def proof(self) -> Proof:
-        return self.provider_metadata.seseragi if self.provider_metadata else Proof()
+    def proof(self) -> ProofFields:
+        return self.provider_metadata.seseragi if self.provider_metadata else ProofFields()
 
 
 class File(Part, frozen=True):

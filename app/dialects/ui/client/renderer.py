@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from app.dialects.answering.call_ids import show_call
-from app.dialects.answering.proof_fields import Proof
+from app.dialects.answering.proof_fields import ProofFields
 from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import Frame
 from app.dialects.proof_formats import OPENAI_CUSTOM_CALL
@@ -79,7 +79,7 @@ class _Call:
 
     def chunk(self) -> Chunk:
         """Give the whole call, or what is wrong with it."""
-        metadata = _metadata(Proof(opaque=self.opaque)) if self.opaque else {}
+        metadata = _metadata(ProofFields(opaque=self.opaque)) if self.opaque else {}
         try:
             # Some hosts send what only a lenient reader takes.
             whole = decode(self.arguments)
@@ -142,13 +142,13 @@ class Renderer:
                 start = {"type": "text-start", "id": f"t{event.block}"}
                 return (*self._ended_tools({"output": None}), start)
             case TextEnd() | RefusalEnd():
-                proof = Proof(opaque=self._open.pop(event.block) or None)
+                proof = ProofFields(opaque=self._open.pop(event.block) or None)
                 return ({"type": "text-end", "id": f"t{event.block}", **_metadata(proof)},)
             case ReasoningStart():
                 self._open[event.block] = []
                 return ({"type": "reasoning-start", "id": f"r{event.block}"},)
             case ReasoningEnd():
-                proof = Proof(
+                proof = ProofFields(
                     event.signature,
                     event.encrypted,
                     event.format,
@@ -199,7 +199,7 @@ class Renderer:
         else:
             part = f"o{self._next()}"
             yield {"type": "reasoning-start", "id": part}
-            yield {"type": "reasoning-end", "id": part, **_metadata(Proof(opaque=[value]))}
+            yield {"type": "reasoning-end", "id": part, **_metadata(ProofFields(opaque=[value]))}
 
     def _source(self, event: Source) -> Chunk:
         source = f"source_{self._token}_{self._next()}"
@@ -310,8 +310,8 @@ def _data(event: Event) -> Chunk:
     return {"type": f"data-{KEY}", "data": msgspec.Raw(encode(event)), "transient": True}
 
 
-def _metadata(proof: Proof) -> Chunk:
-    return {} if proof == Proof() else {"providerMetadata": {KEY: proof}}
+def _metadata(proof: ProofFields) -> Chunk:
+    return {} if proof == ProofFields() else {"providerMetadata": {KEY: proof}}
 
 
 def _file(url: str, media_type: str) -> Chunk:

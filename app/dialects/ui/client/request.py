@@ -13,7 +13,7 @@ from msgspec import Meta
 from app.bounds import MAX_MESSAGES, check_parts
 from app.dialects.answering.attachments import attach
 from app.dialects.answering.options import build_chat
-from app.dialects.client_format import Asked
+from app.dialects.client_format import ParsedRequest
 from app.dialects.ui.client.messages import File, Text, Tool
 from app.errors import RequestError
 from app.requests import (
@@ -68,7 +68,7 @@ def name_of(chat: str) -> str:
     return f"ui:{chat}"
 
 
-def parse_request(body: bytes) -> Asked:
+def parse_request(body: bytes) -> ParsedRequest:
     """Read a chat's next turn.
 
     Raises:
@@ -80,7 +80,7 @@ def parse_request(body: bytes) -> Asked:
     messages = _kept(request)
     continued = _continued(request, messages)
     chat = build_chat(Conversation().read(messages), options, place="")
-    return Asked(
+    return ParsedRequest(
         chat,
         labels={"message_id": continued} if continued else {},
         name=name_of(request.id),
