@@ -13,15 +13,15 @@ from typing import Any, NoReturn
 import msgspec
 import structlog
 
-from app import __version__
-from app.eventlog import LogUnusable
-from app.generation.hub import Hub
-from app.main import build_app, build_hub, prepare_log
-from app.peers import Peers
-from app.server import Server, allow_files, bind
-from app.settings import Settings, SettingsError, load_settings
-from app.telemetry.logs import configure_logs
-from app.workers import HASTEN, SERVES, Workers
+from . import __version__
+from .eventlog import LogUnusable
+from .generation.hub import Hub
+from .main import build_app, build_hub, prepare_log
+from .peers import Peers
+from .server import Server, allow_files, bind
+from .settings import Settings, SettingsError, load_settings
+from .telemetry.logs import configure_logs
+from .workers import HASTEN, SERVES, Workers
 
 STOP_WITHIN_S = 15
 """How long a worker may take to stop when the streams have drained."""

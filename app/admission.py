@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from app.addresses import name_customer, parse_address
-from app.errors import RequestError, ServiceError
+from .addresses import name_customer, parse_address
+from .errors import RequestError, ServiceError
 
 LOCAL: Final = "local"
 UNKNOWN: Final = "unknown"

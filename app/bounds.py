@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from itertools import accumulate
 from typing import Final
 
-from app.errors import RequestError
+from .errors import RequestError
 
 MAX_VALUES: Final = 200_000
 """Values in a body, and again in the JSON texts in it; a list or an object counts as two.

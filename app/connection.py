@@ -25,10 +25,10 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from app.api.connection import CONNECTION
-from app.dialects.client_formats import client_format_of
-from app.errors import RelayError, RequestError
-from app.peers import Peers
+from .api.connection import CONNECTION
+from .dialects.client_formats import client_format_of
+from .errors import RelayError, RequestError
+from .peers import Peers
 
 MAX_HEAD_BYTES = 128 * 1024
 MAX_HEADERS = 256

@@ -12,7 +12,7 @@ and says what to do; it carries no key, no URL with credentials and no stack.
 
 from typing import NamedTuple
 
-from app.events import ErrorInfo
+from .events import ErrorInfo
 
 
 class CodeInfo(NamedTuple):

@@ -20,8 +20,8 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from app.admission import Shares
-from app.api import (
+from .admission import Shares
+from .api import (
     chat,
     counting,
     embeddings,
@@ -34,28 +34,28 @@ from app.api import (
     streams,
     ui,
 )
-from app.api.guard import LOCAL_ORIGINS, Guard
-from app.api.hosts import HostNames, is_loopback
-from app.api.middleware import CommonHeaders
-from app.api.paths import path_of
-from app.api.policy import HttpSettings
-from app.deadlines import Limits
-from app.demo import DemoTransport
-from app.dialects.client_formats import client_format_of
-from app.errors import RelayError, RequestError, ServiceError
-from app.eventlog import EventLog, LogUnusable
-from app.eventlog.lost import LostStream
-from app.eventlog.memory import MemoryLog
-from app.eventlog.sqlite.log import SqliteLog
-from app.generation.hub import Hub, HubLimits
-from app.retry import Rules
-from app.settings import Settings, SettingsError, load_settings
-from app.settings.upstreams import DEMO
-from app.telemetry.logs import configure_logs
-from app.telemetry.observer import Ended, Observer, Observers
-from app.telemetry.stream_log import StreamLog
-from app.upstreams.client import open_client
-from app.upstreams.routes import Upstreams
+from .api.guard import LOCAL_ORIGINS, Guard
+from .api.hosts import HostNames, is_loopback
+from .api.middleware import CommonHeaders
+from .api.paths import path_of
+from .api.policy import HttpSettings
+from .deadlines import Limits
+from .demo import DemoTransport
+from .dialects.client_formats import client_format_of
+from .errors import RelayError, RequestError, ServiceError
+from .eventlog import EventLog, LogUnusable
+from .eventlog.lost import LostStream
+from .eventlog.memory import MemoryLog
+from .eventlog.sqlite.log import SqliteLog
+from .generation.hub import Hub, HubLimits
+from .retry import Rules
+from .settings import Settings, SettingsError, load_settings
+from .settings.upstreams import DEMO
+from .telemetry.logs import configure_logs
+from .telemetry.observer import Ended, Observer, Observers
+from .telemetry.stream_log import StreamLog
+from .upstreams.client import open_client
+from .upstreams.routes import Upstreams
 
 EXPOSED_HEADERS = (
     *("stream-id", "content-location", "location", "etag"),
@@ -158,7 +158,7 @@ def prepare_log(settings: Settings) -> None:
     """
     kind, _, path = settings.log.partition(":///")
     if kind == "sqlite":
-        from app.eventlog.sqlite.shared_database import prepare
+        from .eventlog.sqlite.shared_database import prepare
 
         observers = Observers(build_observers())
 
@@ -170,15 +170,15 @@ def prepare_log(settings: Settings) -> None:
 
 
 def _shared_log() -> Callable[..., EventLog]:
-    from app.eventlog.sqlite.shared import SharedSqliteLog  # needs what Windows has not
+    from .eventlog.sqlite.shared import SharedSqliteLog  # needs what Windows has not
 
     return SharedSqliteLog
 
 
 def _redis_log(url: str) -> Callable[..., EventLog]:
     try:
-        from app.eventlog.redis.address import Address
-        from app.eventlog.redis.log import RedisLog
+        from .eventlog.redis.address import Address
+        from .eventlog.redis.log import RedisLog
     except ImportError:
         raise SettingsError(
             "log: Redis needs a package that is not installed; "

@@ -9,8 +9,8 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable
 
-from app.addresses import name_customer, parse_address
-from app.errors import RequestError, ServiceError
+from .addresses import name_customer, parse_address
+from .errors import RequestError, ServiceError
 
 TELL_S = 60
 """Refusals are told of this often, with their number."""

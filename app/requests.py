@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from app.bounds import MAX_MESSAGES, MAX_TOOLS, MAX_VALUES, check_json, check_parts, check_texts
-from app.errors import RequestError
+from .bounds import MAX_MESSAGES, MAX_TOOLS, MAX_VALUES, check_json, check_parts, check_texts
+from .errors import RequestError
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -21,7 +21,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from app.errors import RelayError
+from .errors import RelayError
 
 FINAL: Final = frozenset(("content_filtered", "cancelled", "internal", "overloaded"))
 """Failures after which no target is tried any more."""

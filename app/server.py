@@ -11,8 +11,8 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from app.connection import Protocol
-from app.peers import Peers
+from .connection import Protocol
+from .peers import Peers
 
 GRACE_S = 3
 """How long readers get to take what is left after the drain."""

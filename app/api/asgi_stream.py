@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from app.api.policy import HttpSettings
+from .policy import HttpSettings
 
 GRACE_S = 2
 """How long readers get to take what is left after the drain."""

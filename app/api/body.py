@@ -4,9 +4,9 @@ import asyncio
 
 from starlette.requests import Request
 
-from app.admission import RequestMemory
-from app.api.connection import client_of
-from app.errors import RequestError, ServiceError
+from ..admission import RequestMemory
+from ..errors import RequestError, ServiceError
+from .connection import client_of
 
 
 async def read_json(

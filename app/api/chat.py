@@ -2,10 +2,10 @@
 
 from starlette.routing import Route
 
-from app.api.generation import Generation
-from app.api.policy import HttpSettings
-from app.dialects.client_formats import CLIENT_FORMATS
-from app.generation.hub import Hub
+from ..dialects.client_formats import CLIENT_FORMATS
+from ..generation.hub import Hub
+from .generation import Generation
+from .policy import HttpSettings
 
 OWN = ("openai_responses", "anthropic")
 """Those whose calls need more than the one endpoint; they have files of their own."""

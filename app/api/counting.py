@@ -9,19 +9,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.admission import RequestMemory
-from app.api.policy import HttpSettings
-from app.api.principal import streams_of
-from app.api.single_call import ESTIMATED, SingleCall, Work, document
-from app.api.stored_responses import StoredResponses
-from app.dialects.anthropic.client.format import FRONT as ANTHROPIC
-from app.dialects.anthropic.client.request import parse_request as parse_messages
-from app.dialects.anthropic.headers import BETA
-from app.dialects.client_format import ParsedRequest as Parsed
-from app.dialects.openai_responses.client.format import FRONT as RESPONSES
-from app.generation.hub import Hub, OwnedStreams
-from app.generation.single_call import Asking
-from app.requests import parse_body
+from ..admission import RequestMemory
+from ..dialects.anthropic.client.format import FRONT as ANTHROPIC
+from ..dialects.anthropic.client.request import parse_request as parse_messages
+from ..dialects.anthropic.headers import BETA
+from ..dialects.client_format import ParsedRequest as Parsed
+from ..dialects.openai_responses.client.format import FRONT as RESPONSES
+from ..generation.hub import Hub, OwnedStreams
+from ..generation.single_call import Asking
+from ..requests import parse_body
+from .policy import HttpSettings
+from .principal import streams_of
+from .single_call import ESTIMATED, SingleCall, Work, document
+from .stored_responses import StoredResponses
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 

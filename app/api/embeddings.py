@@ -4,14 +4,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.admission import RequestMemory
-from app.api.policy import HttpSettings
-from app.api.single_call import ESTIMATED, IGNORED, SingleCall, Work, document
-from app.dialects.embeddings import parse_request, render_answer
-from app.dialects.openai_chat.client.format import FRONT
-from app.dialects.writing.token_estimate import estimate_text
-from app.generation.hub import Hub
-from app.generation.single_call import Asking
+from ..admission import RequestMemory
+from ..dialects.embeddings import parse_request, render_answer
+from ..dialects.openai_chat.client.format import FRONT
+from ..dialects.writing.token_estimate import estimate_text
+from ..generation.hub import Hub
+from ..generation.single_call import Asking
+from .policy import HttpSettings
+from .single_call import ESTIMATED, IGNORED, SingleCall, Work, document
 
 
 def routes(hub: Hub, policy: HttpSettings) -> list[Route]:

@@ -10,15 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.api.connection import Connection, connection_of
-from app.api.policy import HttpSettings
-from app.dialects.client_format import ClientFormat, FrameWriter, frame_id
-from app.dialects.native.client.renderer import Writer as NativeWriter
-from app.dialects.native.client.renderer import compact
-from app.errors import RelayError, RequestError, ServiceError
-from app.eventlog import STRIDE, Ending, LogState
-from app.events import Event, StreamEnd
-from app.generation.hub import Reader
+from ..dialects.client_format import ClientFormat, FrameWriter, frame_id
+from ..dialects.native.client.renderer import Writer as NativeWriter
+from ..dialects.native.client.renderer import compact
+from ..errors import RelayError, RequestError, ServiceError
+from ..eventlog import STRIDE, Ending, LogState
+from ..events import Event, StreamEnd
+from ..generation.hub import Reader
+from .connection import Connection, connection_of
+from .policy import HttpSettings
 
 if TYPE_CHECKING:
     import anyio
@@ -187,7 +187,7 @@ class EventStream(Response):
         # Imported here: the command, which starts quickly, has no need of it.
         import anyio
 
-        from app.api.asgi_stream import respond
+        from .asgi_stream import respond
 
         stopping = anyio.Event()
         draining = asyncio.ensure_future(self._drain_at(stopping))

@@ -11,20 +11,20 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from app.admission import RequestMemory, address_of
-from app.api.body import read_json
-from app.api.connection import client_of
-from app.api.event_stream import EventStream, last_event_id, read_from
-from app.api.passed import parse_passed
-from app.api.paths import root_of
-from app.api.policy import HttpSettings
-from app.api.principal import streams_of
-from app.api.problems import failure
-from app.dialects.client_format import ClientFormat, ParsedRequest, parse_frame_id
-from app.errors import RelayError, RequestError
-from app.eventlog import cursor_after
-from app.events import Event, StreamEnd, StreamTarget
-from app.generation.hub import Hub, Opened, Origin, OwnedStreams, Reader, StartOptions
+from ..admission import RequestMemory, address_of
+from ..dialects.client_format import ClientFormat, ParsedRequest, parse_frame_id
+from ..errors import RelayError, RequestError
+from ..eventlog import cursor_after
+from ..events import Event, StreamEnd, StreamTarget
+from ..generation.hub import Hub, Opened, Origin, OwnedStreams, Reader, StartOptions
+from .body import read_json
+from .connection import client_of
+from .event_stream import EventStream, last_event_id, read_from
+from .passed import parse_passed
+from .paths import root_of
+from .policy import HttpSettings
+from .principal import streams_of
+from .problems import failure
 
 
 class _Way(NamedTuple):

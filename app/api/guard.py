@@ -13,11 +13,11 @@ from functools import lru_cache
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.hosts import MAX_HOST, HostNames, parse_host
-from app.api.paths import path_of
-from app.api.problems import failure
-from app.dialects.client_formats import client_format_of
-from app.errors import RequestError
+from ..dialects.client_formats import client_format_of
+from ..errors import RequestError
+from .hosts import MAX_HOST, HostNames, parse_host
+from .paths import path_of
+from .problems import failure
 
 LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 """Development servers on the same machine."""

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.api.query import read_query
-from app.generation.hub import Hub
+from ..generation.hub import Hub
+from .query import read_query
 
 
 def routes(hub: Hub) -> list[Route]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from app.addresses import parse_address
+from ..addresses import parse_address
 
 MAX_HOST = 262
 """The longest name that DNS has, its dot, a colon and a port."""

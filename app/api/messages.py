@@ -6,12 +6,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.api.generation import Generation
-from app.api.policy import HttpSettings
-from app.dialects.anthropic.client.format import FRONT
-from app.dialects.anthropic.client.request import parse_request
-from app.dialects.anthropic.headers import BETA
-from app.generation.hub import Hub
+from ..dialects.anthropic.client.format import FRONT
+from ..dialects.anthropic.client.request import parse_request
+from ..dialects.anthropic.headers import BETA
+from ..generation.hub import Hub
+from .generation import Generation
+from .policy import HttpSettings
 
 
 class Messages:

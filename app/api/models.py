@@ -7,12 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.api.problems import failure
-from app.api.query import read_query
-from app.dialects.client_formats import CLIENT_FORMATS
-from app.dialects.model_facts import About, render_anthropic, render_openai
-from app.errors import RequestError
-from app.generation.hub import Hub
+from ..dialects.client_formats import CLIENT_FORMATS
+from ..dialects.model_facts import About, render_anthropic, render_openai
+from ..errors import RequestError
+from ..generation.hub import Hub
+from .problems import failure
+from .query import read_query
 
 MOST = 1000
 """The most models on one page of Anthropic's list; without `limit` all are there."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from starlette.datastructures import Headers
 
-from app.errors import RequestError
-from app.generation.hub import PSEUDONYM
+from ..errors import RequestError
+from ..generation.hub import PSEUDONYM
 
 MAX_VIA = 4096
 """More than that is there to hide something in."""

@@ -2,8 +2,8 @@
 
 from starlette.requests import Request
 
-from app.generation.hub import Hub, OwnedStreams
-from app.identity.principal import ANYONE, Principal
+from ..generation.hub import Hub, OwnedStreams
+from ..identity.principal import ANYONE, Principal
 
 
 def principal_of(request: Request) -> Principal:

@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.api.paths import path_of
-from app.dialects.client_format import ClientFormat
-from app.dialects.client_formats import client_format_of, mend_path
-from app.errors import RelayError, RequestError, ServiceError
+from ..dialects.client_format import ClientFormat
+from ..dialects.client_formats import client_format_of, mend_path
+from ..errors import RelayError, RequestError, ServiceError
+from .paths import path_of
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 

@@ -4,7 +4,7 @@ from typing import overload
 
 from starlette.requests import Request
 
-from app.errors import RequestError
+from ..errors import RequestError
 
 
 @overload

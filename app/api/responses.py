@@ -9,32 +9,32 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.admission import RequestMemory, address_of
-from app.api.event_stream import read_from
-from app.api.generation import Generation, Kept
-from app.api.paths import root_of
-from app.api.policy import HttpSettings
-from app.api.principal import streams_of
-from app.api.problems import failure
-from app.api.query import read_query
-from app.api.stored_responses import StoredResponses
-from app.dialects.client_format import ParsedRequest
-from app.dialects.openai_responses.client.format import FRONT
-from app.dialects.openai_responses.client.result import (
+from ..admission import RequestMemory, address_of
+from ..dialects.client_format import ParsedRequest
+from ..dialects.openai_responses.client.format import FRONT
+from ..dialects.openai_responses.client.result import (
     BACKGROUND,
     ECHO,
     is_response_id,
     name_of,
     render_result,
 )
-from app.dialects.openai_responses.client.stored import (
+from ..dialects.openai_responses.client.stored import (
     Item,
     name_of_items,
     show_item,
 )
-from app.errors import RelayError, RequestError
-from app.events import Event, StreamStart
-from app.generation.hub import Hub, Opened, OwnedStream, OwnedStreams
+from ..errors import RelayError, RequestError
+from ..events import Event, StreamStart
+from ..generation.hub import Hub, Opened, OwnedStream, OwnedStreams
+from .event_stream import read_from
+from .generation import Generation, Kept
+from .paths import root_of
+from .policy import HttpSettings
+from .principal import streams_of
+from .problems import failure
+from .query import read_query
+from .stored_responses import StoredResponses
 
 PAGE: Final = 20
 MAX_PAGE: Final = 100

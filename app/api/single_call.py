@@ -8,17 +8,17 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from app.admission import RequestMemory, address_of
-from app.api.body import read_json
-from app.api.connection import client_of
-from app.api.passed import parse_passed
-from app.api.policy import HttpSettings
-from app.api.principal import streams_of
-from app.api.problems import failure
-from app.dialects.client_format import ClientFormat
-from app.errors import RelayError
-from app.generation.hub import Hub, Origin
-from app.generation.single_call import Asking
+from ..admission import RequestMemory, address_of
+from ..dialects.client_format import ClientFormat
+from ..errors import RelayError
+from ..generation.hub import Hub, Origin
+from ..generation.single_call import Asking
+from .body import read_json
+from .connection import client_of
+from .passed import parse_passed
+from .policy import HttpSettings
+from .principal import streams_of
+from .problems import failure
 
 ESTIMATED: Final = "seseragi-estimated"
 """The header of an answer whose number of tokens nobody has counted."""

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.admission import RequestMemory, estimate_memory
-from app.api.policy import HttpSettings
-from app.bounds import MAX_MESSAGES, check_json
-from app.dialects.openai_responses.client.result import is_response_id, name_of, render_result
-from app.dialects.openai_responses.client.stored import (
+from ..admission import RequestMemory, estimate_memory
+from ..bounds import MAX_MESSAGES, check_json
+from ..dialects.openai_responses.client.result import is_response_id, name_of, render_result
+from ..dialects.openai_responses.client.stored import (
     REFERENCE,
     Head,
     Item,
@@ -33,8 +32,9 @@ from app.dialects.openai_responses.client.stored import (
     token_of,
     unpack,
 )
-from app.errors import RequestError
-from app.generation.hub import OwnedStream, OwnedStreams
+from ..errors import RequestError
+from ..generation.hub import OwnedStream, OwnedStreams
+from .policy import HttpSettings
 
 MAX_LINKS = 32
 """How many responses a chain has at most."""

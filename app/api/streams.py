@@ -8,18 +8,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.admission import address_of
-from app.api.event_stream import last_event_id, read_from
-from app.api.paths import root_of
-from app.api.policy import HttpSettings
-from app.api.principal import streams_of
-from app.api.query import read_query
-from app.dialects.client_format import ClientFormat, parse_frame_id
-from app.dialects.client_formats import CLIENT_FORMATS
-from app.dialects.native.client.renderer import Timings, render_result
-from app.errors import RequestError, ServiceError
-from app.events import StreamEnd
-from app.generation.hub import Hub, OwnedStream
+from ..admission import address_of
+from ..dialects.client_format import ClientFormat, parse_frame_id
+from ..dialects.client_formats import CLIENT_FORMATS
+from ..dialects.native.client.renderer import Timings, render_result
+from ..errors import RequestError, ServiceError
+from ..events import StreamEnd
+from ..generation.hub import Hub, OwnedStream
+from .event_stream import last_event_id, read_from
+from .paths import root_of
+from .policy import HttpSettings
+from .principal import streams_of
+from .query import read_query
 
 CURSORS: Final = (
     "after",

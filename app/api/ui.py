@@ -4,17 +4,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.admission import address_of
-from app.api.event_stream import read_from
-from app.api.paths import root_of
-from app.api.policy import HttpSettings
-from app.api.principal import streams_of
-from app.api.problems import failure
-from app.dialects.ui.client.format import FRONT
-from app.dialects.ui.client.request import name_of
-from app.errors import RelayError
-from app.events import StreamStart
-from app.generation.hub import Hub, OwnedStream
+from ..admission import address_of
+from ..dialects.ui.client.format import FRONT
+from ..dialects.ui.client.request import name_of
+from ..errors import RelayError
+from ..events import StreamStart
+from ..generation.hub import Hub, OwnedStream
+from .event_stream import read_from
+from .paths import root_of
+from .policy import HttpSettings
+from .principal import streams_of
+from .problems import failure
 
 
 class Chats:

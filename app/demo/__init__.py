@@ -13,8 +13,8 @@ the same bytes: nothing here reads a clock or a random number.
     transport   the httpx2 transport: mount it and use the client as with any provider
 """
 
-from app.demo.answers import MODELS
-from app.demo.embeddings import MODEL as EMBEDDING_MODEL
-from app.demo.transport import DemoTransport
+from .answers import MODELS
+from .embeddings import MODEL as EMBEDDING_MODEL
+from .transport import DemoTransport
 
 __all__ = ["EMBEDDING_MODEL", "MODELS", "DemoTransport"]

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.json import encode as to_json
 
-from app.demo.english import ENGLISH
-from app.demo.japanese import JAPANESE
-from app.demo.phrases import Phrases
-from app.demo.request import ApiError, DemoRequest
-from app.demo.samples import sample_json
-from app.demo.tools import MOST, chosen
+from .english import ENGLISH
+from .japanese import JAPANESE
+from .phrases import Phrases
+from .request import ApiError, DemoRequest
+from .samples import sample_json
+from .tools import MOST, chosen
 
 MODELS: Final[dict[str, str]] = {
     "demo": "Answers with text, emoji and code, in English or Japanese",

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from app.demo.request import ApiError
-from app.demo.wire import Step
+from .request import ApiError
+from .wire import Step
 
 MODEL: Final = "demo-embedding"
 ABOUT: Final = "Turns texts into vectors, for `POST /v1/embeddings`"

@@ -2,7 +2,7 @@
 
 import re
 
-from app.demo.phrases import Phrases, Variant
+from .phrases import Phrases, Variant
 
 
 def _ordinal(number: int) -> str:

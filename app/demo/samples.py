@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from app.demo.patterns import matching
+from .patterns import matching
 
 MAX_DEPTH: Final = 6
 """How deep a value goes in what may be left out."""

@@ -7,7 +7,7 @@ a demo would put into them is nobody's wish.
 import re
 from typing import Final
 
-from app.demo.request import DemoRequest, Tool, ToolChoice
+from .request import DemoRequest, Tool, ToolChoice
 
 MOST: Final = 2
 """How many tools a demo calls at once."""

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Iterable
 
 import httpx2
 
-from app.demo.answers import answers
-from app.demo.embeddings import render_embeddings
-from app.demo.request import ApiError, parse_request
-from app.demo.wire import Step, drops, render_completion, render_models, render_stream
+from .answers import answers
+from .embeddings import render_embeddings
+from .request import ApiError, parse_request
+from .wire import Step, drops, render_completion, render_models, render_stream
 
 _JSON = {"content-type": "application/json"}
 _EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.json import encode as to_json
 
-from app.demo.answers import MODELS, Answer
-from app.demo.request import DemoRequest
-from app.framing import sse
+from ..framing import sse
+from .answers import MODELS, Answer
+from .request import DemoRequest
 
 DROP_AFTER: Final = 40
 """How many tokens of each choice `demo-drop` sends before it loses the connection."""

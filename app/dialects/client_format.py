@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from app.errors import RelayError, RequestError
-from app.events import Event
-from app.requests import ChatRequest, check_chat
+from ..errors import RelayError, RequestError
+from ..events import Event
+from ..requests import ChatRequest, check_chat
 
 
 class Frame(NamedTuple):

@@ -7,16 +7,16 @@ from typing import Final
 
 import msgspec
 
-from app.dialects.ag_ui.client.format import FRONT as AG_UI
-from app.dialects.anthropic.client.format import FRONT as ANTHROPIC
-from app.dialects.client_format import ClientFormat, Failure, ParsedRequest
-from app.dialects.native.client import renderer as native
-from app.dialects.openai_chat.client.format import FRONT as OPENAI_CHAT
-from app.dialects.openai_completions.client.format import FRONT as OPENAI_COMPLETIONS
-from app.dialects.openai_responses.client.format import FRONT as OPENAI_RESPONSES
-from app.dialects.ui.client.format import FRONT as UI
-from app.errors import RelayError
-from app.requests import parse_chat_request
+from ..errors import RelayError
+from ..requests import parse_chat_request
+from .ag_ui.client.format import FRONT as AG_UI
+from .anthropic.client.format import FRONT as ANTHROPIC
+from .client_format import ClientFormat, Failure, ParsedRequest
+from .native.client import renderer as native
+from .openai_chat.client.format import FRONT as OPENAI_CHAT
+from .openai_completions.client.format import FRONT as OPENAI_COMPLETIONS
+from .openai_responses.client.format import FRONT as OPENAI_RESPONSES
+from .ui.client.format import FRONT as UI
 
 
 def _problem(error: RelayError, request_id: str) -> Failure:

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, Raw
 
-from app.dialects.reading.json_values import count, short
-from app.dialects.writing.token_counts import GOOGLES
-from app.errors import RequestError
-from app.requests import convert_body, parse_body, parse_part
+from ..errors import RequestError
+from ..requests import convert_body, parse_body, parse_part
+from .reading.json_values import count, short
+from .writing.token_counts import GOOGLES
 
 MAX_INPUTS: Final = 2048
 """OpenAI's."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from app.dialects.reading.json_values import count, mapping, short, string
+from .reading.json_values import count, mapping, short, string
 
 MAX_WORDS: Final = 64
 """Abilities of one model, and characters of each."""

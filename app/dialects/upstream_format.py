@@ -5,10 +5,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from app.errors import RelayError
-from app.events import Event, Status
-from app.framing.sse import Message
-from app.requests import ChatRequest
+from ..errors import RelayError
+from ..events import Event, Status
+from ..framing.sse import Message
+from ..requests import ChatRequest
 
 MODEL: Final = "{model}"
 """Where a path or a base URL wants the model's name."""

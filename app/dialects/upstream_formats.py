@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from app.dialects.anthropic.upstream.format import BEDROCK as BEDROCK_ANTHROPIC
-from app.dialects.anthropic.upstream.format import DIALECT as ANTHROPIC
-from app.dialects.anthropic.upstream.format import VERTEX as VERTEX_ANTHROPIC
-from app.dialects.bedrock.upstream.format import CONVERSE as BEDROCK_CONVERSE
-from app.dialects.cohere.upstream.format import DIALECT as COHERE
-from app.dialects.gemini.upstream.format import DIALECT as GEMINI
-from app.dialects.ollama.upstream.format import DIALECT as OLLAMA
-from app.dialects.openai_chat.upstream.format import DIALECT as OPENAI_CHAT
-from app.dialects.openai_responses.upstream.format import DIALECT as OPENAI_RESPONSES
-from app.dialects.upstream_format import UpstreamFormat
+from .anthropic.upstream.format import BEDROCK as BEDROCK_ANTHROPIC
+from .anthropic.upstream.format import DIALECT as ANTHROPIC
+from .anthropic.upstream.format import VERTEX as VERTEX_ANTHROPIC
+from .bedrock.upstream.format import CONVERSE as BEDROCK_CONVERSE
+from .cohere.upstream.format import DIALECT as COHERE
+from .gemini.upstream.format import DIALECT as GEMINI
+from .ollama.upstream.format import DIALECT as OLLAMA
+from .openai_chat.upstream.format import DIALECT as OPENAI_CHAT
+from .openai_responses.upstream.format import DIALECT as OPENAI_RESPONSES
+from .upstream_format import UpstreamFormat
 
 UPSTREAM_FORMATS: Final[Mapping[str, UpstreamFormat]] = MappingProxyType(
     {

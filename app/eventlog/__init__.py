@@ -1,6 +1,6 @@
 """The append-only log of each stream; `contract` says what a log does."""
 
-from app.eventlog.contract import (
+from .contract import (
     PAGE,
     STRIDE,
     Claim,

@@ -9,10 +9,10 @@ for the one before an `Ending`.
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from app.errors import RequestError
-from app.eventlog.lost import OnEnded
-from app.eventlog.record import Scoped, StreamRecord
-from app.events import Event, StreamEnd
+from ..errors import RequestError
+from ..events import Event, StreamEnd
+from .lost import OnEnded
+from .record import Scoped, StreamRecord
 
 Follower = Callable[[Sequence[Event]], None]
 """Is told of what is appended, batch by batch, at once: it must neither wait nor raise.

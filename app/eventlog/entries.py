@@ -8,11 +8,8 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from app.errors import RequestError, ServiceError
-from app.eventlog.contract import Follower, LogState, StreamExpired
-from app.eventlog.lost import LostStream, Passing
-from app.eventlog.record import StreamRecord
-from app.events import (
+from ..errors import RequestError, ServiceError
+from ..events import (
     ContentFilter,
     Event,
     LogProbs,
@@ -24,6 +21,9 @@ from app.events import (
     ToolCallDelta,
     encode,
 )
+from .contract import Follower, LogState, StreamExpired
+from .lost import LostStream, Passing
+from .record import StreamRecord
 
 # Measured on CPython 3.11, in bytes; a test holds them against the allocator.
 STREAM_BYTES = 540

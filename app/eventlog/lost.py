@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from app.eventlog.record import StreamRecord
-from app.eventlog.recovery import LOST
-from app.events import Event, StreamEnd, StreamTarget
+from ..events import Event, StreamEnd, StreamTarget
+from .record import StreamRecord
+from .recovery import LOST
 
 UNREADABLE = StreamEnd("interrupted", "error", None, LOST)
 """What is told of a stream of which not all events could be read."""

@@ -4,13 +4,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from app.errors import ServiceError
-from app.eventlog.contract import PAGE, Claim, Follower, LogState
-from app.eventlog.entries import Entries, Entry, expired, unknown
-from app.eventlog.lost import REMOVED, OnEnded
-from app.eventlog.no_peers import NoPeers
-from app.eventlog.record import Scoped, StreamRecord
-from app.events import Event
+from ..errors import ServiceError
+from ..events import Event
+from .contract import PAGE, Claim, Follower, LogState
+from .entries import Entries, Entry, expired, unknown
+from .lost import REMOVED, OnEnded
+from .no_peers import NoPeers
+from .record import Scoped, StreamRecord
 
 REMEMBERED_IDS = 10_000
 """How many removed streams are still told from unknown ones (about 150 bytes each)."""

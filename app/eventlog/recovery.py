@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from app.errors import CODES
-from app.events import (
+from ..errors import CODES
+from ..events import (
     ChoiceEnd,
     ErrorInfo,
     Event,

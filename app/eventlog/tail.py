@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from app.eventlog.contract import Follower
-from app.events import Event, StreamEnd
+from ..events import Event, StreamEnd
+from .contract import Follower
 
 HELD = 1000
 """How many events a tail holds at least; what is twice as far back is let go."""

@@ -1,6 +1,6 @@
 """A body that is one JSON document: kept until its end. No I/O."""
 
-from app.framing.sse import FramingError, Message
+from .sse import FramingError, Message
 
 
 class Document:

@@ -22,7 +22,7 @@ import struct
 import zlib
 from typing import Final, NoReturn
 
-from app.framing.sse import FramingError, Message
+from .sse import FramingError, Message
 
 TRUNCATED: Final = "truncated"
 """The event of the message that `close` gives for half a frame."""

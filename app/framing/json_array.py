@@ -8,9 +8,9 @@ its bracket the body was cut.
 import re
 from typing import Final
 
-from app.framing.document import Document
-from app.framing.lenient import LenientDecoder
-from app.framing.sse import Message
+from .document import Document
+from .lenient import LenientDecoder
+from .sse import Message
 
 ELEMENT: Final = "element"
 """The event of a message that is an element of the array."""

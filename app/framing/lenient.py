@@ -13,8 +13,8 @@
 import re
 from typing import Final
 
-from app.framing.document import Document
-from app.framing.sse import BOM, Decoder, Message
+from .document import Document
+from .sse import BOM, Decoder, Message
 
 MAX_RAW: Final = 64 * 2**10
 """The longest JSON without `data:`, in bytes."""

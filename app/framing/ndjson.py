@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from app.framing.sse import BOM, FramingError, Message
+from .sse import BOM, FramingError, Message
 
 _SPACE: Final = b" \t\r"
 _json: Final = msgspec.json.Decoder(msgspec.Raw)

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from app.admission import RequestMemory
-from app.deadlines import Deadlines, Limits
-from app.dialects.reading.json_values import decode
-from app.dialects.upstream_format import Decoder, Parser
-from app.errors import RelayError, UpstreamError
-from app.events import (
+from ..admission import RequestMemory
+from ..deadlines import Deadlines, Limits
+from ..dialects.reading.json_values import decode
+from ..dialects.upstream_format import Decoder, Parser
+from ..errors import RelayError, UpstreamError
+from ..events import (
     ChoiceEnd,
     ContentFilter,
     ErrorInfo,
@@ -30,13 +30,13 @@ from app.events import (
     ToolCallStart,
     Usage,
 )
-from app.framing.sse import FramingError
-from app.generation.watch import Watch
-from app.requests import AssistantMessage, ChatRequest
-from app.upstreams.client import Client
-from app.upstreams.http import FAILURES, explain, open_stream
-from app.upstreams.targets import Target
-from app.upstreams.transport import Body
+from ..framing.sse import FramingError
+from ..requests import AssistantMessage, ChatRequest
+from ..upstreams.client import Client
+from ..upstreams.http import FAILURES, explain, open_stream
+from ..upstreams.targets import Target
+from ..upstreams.transport import Body
+from .watch import Watch
 
 REUSE_WAIT_S = 0.2
 """How long an answer that has ended may take to end its body too, to keep the connection."""

@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 import structlog
 
-from app.admission import LOCAL, Admission, RequestMemory, Shares
-from app.deadlines import Limits
-from app.errors import RelayError, RequestError, ServiceError
-from app.eventlog import (
+from ..admission import LOCAL, Admission, RequestMemory, Shares
+from ..deadlines import Limits
+from ..errors import RelayError, RequestError, ServiceError
+from ..eventlog import (
     Claim,
     EventLog,
     Follower,
@@ -26,17 +26,17 @@ from app.eventlog import (
     cursor_after,
     read_all,
 )
-from app.eventlog.entries import unknown
-from app.eventlog.lost import LostStream
-from app.eventlog.record import StreamRecord, scoped
-from app.events import Event, StreamEnd, StreamTarget
-from app.generation.relay import Relay, outcome_of, shut_down
-from app.generation.single_call import Asking
-from app.identity.principal import Principal
-from app.requests import ChatRequest
-from app.telemetry.observer import Ended, Observer, Observers, Readers, Refused
-from app.upstreams.client import Client
-from app.upstreams.routes import Health, Listed, Route, Upstreams
+from ..eventlog.entries import unknown
+from ..eventlog.lost import LostStream
+from ..eventlog.record import StreamRecord, scoped
+from ..events import Event, StreamEnd, StreamTarget
+from ..identity.principal import Principal
+from ..requests import ChatRequest
+from ..telemetry.observer import Ended, Observer, Observers, Readers, Refused
+from ..upstreams.client import Client
+from ..upstreams.routes import Health, Listed, Route, Upstreams
+from .relay import Relay, outcome_of, shut_down
+from .single_call import Asking
 
 BATCH = 256
 """How many events a reader that catches up is given at once."""

@@ -17,19 +17,19 @@ from typing import NoReturn
 import msgspec
 import structlog
 
-from app.admission import RequestMemory
-from app.deadlines import Deadlines, Limits
-from app.errors import RelayError, ServiceError, UpstreamError
-from app.eventlog import EventLog, read_all
-from app.eventlog.record import StreamRecord
-from app.eventlog.recovery import closing_events
-from app.events import Event, Notice, Status, StreamEnd, StreamStart, StreamTarget
-from app.generation.attempt import Attempt, KeptRequest, is_visible
-from app.requests import ChatRequest
-from app.retry import Breaker, Step
-from app.telemetry.observer import AttemptFailed, Committed, Ended, FirstEvent, Observer
-from app.upstreams.client import Client
-from app.upstreams.routes import Route, Upstreams
+from ..admission import RequestMemory
+from ..deadlines import Deadlines, Limits
+from ..errors import RelayError, ServiceError, UpstreamError
+from ..eventlog import EventLog, read_all
+from ..eventlog.record import StreamRecord
+from ..eventlog.recovery import closing_events
+from ..events import Event, Notice, Status, StreamEnd, StreamStart, StreamTarget
+from ..requests import ChatRequest
+from ..retry import Breaker, Step
+from ..telemetry.observer import AttemptFailed, Committed, Ended, FirstEvent, Observer
+from ..upstreams.client import Client
+from ..upstreams.routes import Route, Upstreams
+from .attempt import Attempt, KeptRequest, is_visible
 
 log = structlog.get_logger("seseragi.relay")
 

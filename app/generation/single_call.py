@@ -12,19 +12,19 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 import structlog
 
-from app.deadlines import Limits
-from app.dialects.embeddings import SAFE, Format, Parsed, Request, format_of, join
-from app.dialects.vectors import as_base64, as_numbers
-from app.dialects.writing.token_counts import COUNTS
-from app.dialects.writing.token_estimate import estimate_tokens
-from app.errors import RelayError, RequestError, ServiceError, UpstreamError
-from app.requests import ChatRequest
-from app.retry import Breaker
-from app.upstreams.client import Client
-from app.upstreams.http import FAILURES, explain, fetch
-from app.upstreams.routes import Upstreams
-from app.upstreams.targets import Target
-from app.upstreams.transport import Call
+from ..deadlines import Limits
+from ..dialects.embeddings import SAFE, Format, Parsed, Request, format_of, join
+from ..dialects.vectors import as_base64, as_numbers
+from ..dialects.writing.token_counts import COUNTS
+from ..dialects.writing.token_estimate import estimate_tokens
+from ..errors import RelayError, RequestError, ServiceError, UpstreamError
+from ..requests import ChatRequest
+from ..retry import Breaker
+from ..upstreams.client import Client
+from ..upstreams.http import FAILURES, explain, fetch
+from ..upstreams.routes import Upstreams
+from ..upstreams.targets import Target
+from ..upstreams.transport import Call
 
 COUNT_S: Final = 10.0
 """How long an upstream may take to count: then it is estimated."""

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from app.deadlines import Deadlines
+from ..deadlines import Deadlines
 
 
 class Watch:

@@ -3,8 +3,8 @@
 One frozen value, built once. No other module reads the environment or the file.
 """
 
-from app.settings.failure import SettingsError
-from app.settings.load import load_settings
-from app.settings.values import Settings
+from .failure import SettingsError
+from .load import load_settings
+from .values import Settings
 
 __all__ = ["Settings", "SettingsError", "load_settings"]

@@ -3,12 +3,9 @@
 import re
 from collections.abc import Mapping
 
-from app.errors import UpstreamError
-from app.settings.failure import SettingsError
-from app.settings.places import find_place
-from app.settings.tables import UpstreamTable
-from app.upstreams.aws import AwsCredentials
-from app.upstreams.credentials import (
+from ..errors import UpstreamError
+from ..upstreams.aws import AwsCredentials
+from ..upstreams.credentials import (
     Auth,
     Credentials,
     Key,
@@ -18,8 +15,11 @@ from app.upstreams.credentials import (
     Secret,
     check_key,
 )
-from app.upstreams.google import GoogleCredentials
-from app.upstreams.presets import Preset
+from ..upstreams.google import GoogleCredentials
+from ..upstreams.presets import Preset
+from .failure import SettingsError
+from .places import find_place
+from .tables import UpstreamTable
 
 
 def build_credentials(

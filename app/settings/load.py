@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from app.settings.failure import SettingsError
-from app.settings.network import check_network
-from app.settings.routes import build_routes
-from app.settings.scalars import CONFIG, check_keys, convert, from_environment
-from app.settings.upstreams import DEMO, Common, build_upstreams
-from app.settings.values import Settings
-from app.upstreams.options import SAFE_WORD
+from ..upstreams.options import SAFE_WORD
+from .failure import SettingsError
+from .network import check_network
+from .routes import build_routes
+from .scalars import CONFIG, check_keys, convert, from_environment
+from .upstreams import DEMO, Common, build_upstreams
+from .values import Settings
 
 CONFIG_FILE = "seseragi.toml"
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import httpx2
 
-from app.settings.failure import SettingsError
+from .failure import SettingsError
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 

@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from app.dialects.upstream_format import MODEL
-from app.settings.failure import SettingsError
-from app.settings.tables import UpstreamTable
-from app.upstreams.presets import PLACES, Preset
+from ..dialects.upstream_format import MODEL
+from ..upstreams.presets import PLACES, Preset
+from .failure import SettingsError
+from .tables import UpstreamTable
 
 KEY_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
 OWN_HEADERS = ("content-length", "transfer-encoding", "expect")

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.retry import TargetPolicy
-from app.settings.failure import SettingsError, reason, suggest
-from app.settings.tables import check_known
-from app.settings.upstreams import how_to_add
-from app.settings.values import Attempts, Count, Seconds
-from app.upstreams.endpoints import Upstream
-from app.upstreams.routes import Route
-from app.upstreams.targets import Target
+from ..retry import TargetPolicy
+from ..upstreams.endpoints import Upstream
+from ..upstreams.routes import Route
+from ..upstreams.targets import Target
+from .failure import SettingsError, reason, suggest
+from .tables import check_known
+from .upstreams import how_to_add
+from .values import Attempts, Count, Seconds
 
 TIMEOUTS = (
     *("connect_timeout_s", "first_event_timeout_s", "event_gap_timeout_s"),

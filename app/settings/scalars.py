@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from app.settings.failure import SettingsError, reason, suggest
-from app.settings.values import LISTS, SCALARS, Settings
+from .failure import SettingsError, reason, suggest
+from .values import LISTS, SCALARS, Settings
 
 PREFIX = "SESERAGI_"
 CONFIG = f"{PREFIX}CONFIG"

@@ -6,9 +6,9 @@ from typing import Annotated, Any, get_args
 import msgspec
 from msgspec import Meta
 
-from app.settings.failure import SettingsError, reason, suggest
-from app.settings.values import SCHEME
-from app.upstreams.credentials import Auth
+from ..upstreams.credentials import Auth
+from .failure import SettingsError, reason, suggest
+from .values import SCHEME
 
 Text = Annotated[str, Meta(min_length=1)]
 """Where an empty one would look like a value and mean that there is none."""

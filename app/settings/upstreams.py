@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from app.demo import EMBEDDING_MODEL, MODELS
-from app.dialects.upstream_format import Quirks
-from app.dialects.upstream_formats import UPSTREAM_FORMATS
-from app.settings.failure import SettingsError, reason, suggest
-from app.settings.keys import build_credentials
-from app.settings.places import check_headers, check_query, find_base_url
-from app.settings.tables import UpstreamTable, read_upstream_table
-from app.upstreams.endpoints import Upstream
-from app.upstreams.presets import PRESETS, Preset
+from ..demo import EMBEDDING_MODEL, MODELS
+from ..dialects.upstream_format import Quirks
+from ..dialects.upstream_formats import UPSTREAM_FORMATS
+from ..upstreams.endpoints import Upstream
+from ..upstreams.presets import PRESETS, Preset
+from .failure import SettingsError, reason, suggest
+from .keys import build_credentials
+from .places import check_headers, check_query, find_base_url
+from .tables import UpstreamTable, read_upstream_table
 
 DEMO = Upstream("demo", "http://demo/v1", models=(*MODELS, EMBEDDING_MODEL), prefixed=False)
 """The built-in models, which answer in this process."""

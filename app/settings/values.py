@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from app.upstreams.endpoints import Upstream
-from app.upstreams.routes import Route
+from ..upstreams.endpoints import Upstream
+from ..upstreams.routes import Route
 
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 SecondsOrNone = Annotated[float, Meta(ge=0, le=31_536_000)]

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from app.errors import RelayError
-from app.eventlog.lost import LostStream
-from app.eventlog.record import StreamRecord
-from app.events import ErrorInfo, FinishReason, Status, TokenCounts
+from ..errors import RelayError
+from ..eventlog.lost import LostStream
+from ..eventlog.record import StreamRecord
+from ..events import ErrorInfo, FinishReason, Status, TokenCounts
 
 log = structlog.get_logger("seseragi.telemetry")
 

@@ -2,7 +2,7 @@
 
 import structlog
 
-from app.telemetry.observer import AttemptFailed, Ended, Observer
+from .observer import AttemptFailed, Ended, Observer
 
 TO_MEND = frozenset(("upstream_auth", "upstream_billing"))
 """What nobody but the operator can mend."""

@@ -16,8 +16,8 @@ from typing import Any
 
 import structlog
 
-from app.errors import UpstreamError
-from app.upstreams.credentials import Secret
+from ..errors import UpstreamError
+from .credentials import Secret
 
 SERVICE = "bedrock"
 

@@ -5,7 +5,7 @@ It is asked for what it was shipped with, and never for news, which it would fet
 
 from functools import lru_cache
 
-from app.dialects.model_facts import NOTHING, About
+from ..dialects.model_facts import NOTHING, About
 
 
 @lru_cache(4096)

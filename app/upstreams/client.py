@@ -11,7 +11,7 @@ import certifi
 import httpx2
 from httpx_aiohttp.httpx2 import Httpx2AiohttpClient
 
-from app.upstreams.transport import Call, Reply, Transport, read_pieces
+from .transport import Call, Reply, Transport, read_pieces
 
 
 def open_client(

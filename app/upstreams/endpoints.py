@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from app.dialects.upstream_format import Quirks
-from app.upstreams.credentials import PIECE, Credentials, Key, NoCredentials, Secret
+from ..dialects.upstream_format import Quirks
+from .credentials import PIECE, Credentials, Key, NoCredentials, Secret
 
 NEEDLE = 12
 """How much of the end of a key is looked for in what an upstream sends."""

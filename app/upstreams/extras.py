@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from app.dialects.upstream_format import UpstreamFormat
-from app.dialects.writing.conversation import join_options
-from app.dialects.writing.extras import find_effort, matters
-from app.errors import RequestError
-from app.requests import ChatRequest, TranslatedRequest
-from app.upstreams.endpoints import Upstream
-from app.upstreams.options import RELAYS, options_of
+from ..dialects.upstream_format import UpstreamFormat
+from ..dialects.writing.conversation import join_options
+from ..dialects.writing.extras import find_effort, matters
+from ..errors import RequestError
+from ..requests import ChatRequest, TranslatedRequest
+from .endpoints import Upstream
+from .options import RELAYS, options_of
 
 _WORDS: Final = "openai_chat"
 """The dialect that extras come in the words of."""

@@ -15,8 +15,8 @@ from typing import Any
 
 import structlog
 
-from app.errors import UpstreamError
-from app.upstreams.credentials import Secret
+from ..errors import UpstreamError
+from .credentials import Secret
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 

@@ -10,11 +10,11 @@ import aiohttp
 import httpx2
 from aiohttp.http_exceptions import HttpProcessingError
 
-from app.dialects.reading.errors import parse_failure
-from app.errors import UpstreamError
-from app.framing.sse import FramingError
-from app.upstreams.client import Client
-from app.upstreams.transport import Body, Call, Reply, reused
+from ..dialects.reading.errors import parse_failure
+from ..errors import UpstreamError
+from ..framing.sse import FramingError
+from .client import Client
+from .transport import Body, Call, Reply, reused
 
 MAX_FAILURE_BYTES = 64 * 1024
 """How much of an error reply is read, and how much it may be once it is decoded."""

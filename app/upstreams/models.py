@@ -4,14 +4,14 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 
-from app.dialects.model_facts import About, parse_list
-from app.dialects.upstream_format import MODEL
-from app.dialects.upstream_formats import UPSTREAM_FORMATS
-from app.errors import RelayError
-from app.upstreams.client import Client
-from app.upstreams.endpoints import Upstream
-from app.upstreams.http import FAILURES
-from app.upstreams.targets import build
+from ..dialects.model_facts import About, parse_list
+from ..dialects.upstream_format import MODEL
+from ..dialects.upstream_formats import UPSTREAM_FORMATS
+from ..errors import RelayError
+from .client import Client
+from .endpoints import Upstream
+from .http import FAILURES
+from .targets import build
 
 LIST_S = 300.0
 """How long an upstream's list of models is believed."""

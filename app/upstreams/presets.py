@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from app.upstreams.credentials import Auth
+from .credentials import Auth
 
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),

@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.deadlines import Limits
-from app.dialects.model_facts import NOTHING, About, least, merge
-from app.errors import RequestError
-from app.retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
-from app.upstreams.catalog import look_up
-from app.upstreams.client import Client
-from app.upstreams.endpoints import Upstream
-from app.upstreams.models import ModelLists
-from app.upstreams.targets import Target
+from ..deadlines import Limits
+from ..dialects.model_facts import NOTHING, About, least, merge
+from ..errors import RequestError
+from ..retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
+from .catalog import look_up
+from .client import Client
+from .endpoints import Upstream
+from .models import ModelLists
+from .targets import Target
 
 MAX_BREAKERS = 10_000
 """How many targets are remembered: clients may name any model."""

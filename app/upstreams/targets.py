@@ -8,20 +8,20 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from app.deadlines import Limits
-from app.dialects.upstream_format import MODEL, UpstreamFormat
-from app.dialects.upstream_formats import UPSTREAM_FORMATS
-from app.dialects.writing.cache_marks import is_marked
-from app.dialects.writing.token_counts import Count
-from app.errors import RequestError
-from app.events import Notice
-from app.requests import ChatRequest, Original, TranslatedRequest, UserMessage
-from app.retry import TargetPolicy
-from app.upstreams.endpoints import Upstream
-from app.upstreams.extras import Fitted, fit_extras, refuse
-from app.upstreams.media import find_foreign
-from app.upstreams.options import options_of, own_of
-from app.upstreams.transport import Call
+from ..deadlines import Limits
+from ..dialects.upstream_format import MODEL, UpstreamFormat
+from ..dialects.upstream_formats import UPSTREAM_FORMATS
+from ..dialects.writing.cache_marks import is_marked
+from ..dialects.writing.token_counts import Count
+from ..errors import RequestError
+from ..events import Notice
+from ..requests import ChatRequest, Original, TranslatedRequest, UserMessage
+from ..retry import TargetPolicy
+from .endpoints import Upstream
+from .extras import Fitted, fit_extras, refuse
+from .media import find_foreign
+from .options import options_of, own_of
+from .transport import Call
 
 _ANYWAY: Final[Mapping[str, object]] = {
     **{"n": 1, "logprobs": False, "top_logprobs": 0, "metadata": {}},

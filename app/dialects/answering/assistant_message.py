@@ -5,8 +5,8 @@ from typing import Literal
 
 import msgspec
 
-from app.events import Event, Opaque
-from app.requests import (
+from ...events import Event, Opaque
+from ...requests import (
     AssistantMessage,
     FunctionCall,
     OpaquePart,
@@ -15,7 +15,7 @@ from app.requests import (
     TextPart,
     ToolCall,
 )
-from app.requests import Opaque as OpaqueValue
+from ...requests import Opaque as OpaqueValue
 
 
 class TextBlock(msgspec.Struct, omit_defaults=True):

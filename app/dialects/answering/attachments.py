@@ -2,9 +2,9 @@
 
 import re
 
-from app.dialects.writing.conversation import parse_data_url
-from app.errors import RequestError
-from app.requests import AudioPart, FileData, FilePart, ImagePart, ImageUrl, InputAudio
+from ...errors import RequestError
+from ...requests import AudioPart, FileData, FilePart, ImagePart, ImageUrl, InputAudio
+from ..writing.conversation import parse_data_url
 
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav", "mp4": "m4a"}
 

@@ -14,7 +14,7 @@ import binascii
 import re
 from typing import Final
 
-from app.dialects.answering.public_ids import public_token
+from .public_ids import public_token
 
 _MADE: Final = re.compile(r"seseragi_\d+", re.ASCII)
 _MADE_OR_SHOWN: Final = re.compile(r"seseragi_(?:[\w-]{22}_)?\d+", re.ASCII)

@@ -1,7 +1,7 @@
 """Why an answer is not a whole one, for dialects that say it with an error."""
 
-from app.errors import RelayError, ServiceError
-from app.events import StreamEnd
+from ...errors import RelayError, ServiceError
+from ...events import StreamEnd
 
 
 def error_of_end(end: StreamEnd) -> RelayError | None:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.client_format import Failure
-from app.errors import CODES, RelayError
-from app.events import ErrorInfo
+from ...errors import CODES, RelayError
+from ...events import ErrorInfo
+from ..client_format import Failure
 
 _PARAM: Final = re.compile(
     r"(?:unknown|object missing required) field `(\w+)`|([a-z_]+(?:\[\d+\]|\.\w+)*): ", re.ASCII

@@ -8,8 +8,8 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from app.errors import RequestError
-from app.requests import Body, ChatRequest, Message, convert_body
+from ...errors import RequestError
+from ...requests import Body, ChatRequest, Message, convert_body
 
 _OWN = ("messages", "n")
 """The conversation, and how many answers: these dialects have one each."""

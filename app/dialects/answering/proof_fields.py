@@ -2,7 +2,7 @@
 
 import msgspec
 
-from app.requests import Opaque
+from ...requests import Opaque
 
 
 class ProofFields(msgspec.Struct, frozen=True, omit_defaults=True):

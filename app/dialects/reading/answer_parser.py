@@ -8,13 +8,13 @@ Whatever ends otherwise is a truncation. What follows the end is ignored.
 from collections.abc import Collection
 from typing import Any
 
-from app.dialects.reading.bounds import Excess
-from app.dialects.reading.errors import parse_error, parse_finish_error
-from app.dialects.reading.event_builder import EventBuilder
-from app.dialects.reading.json_values import decode
-from app.errors import RelayError, UpstreamError
-from app.events import Event, Status
-from app.framing.sse import Message
+from ...errors import RelayError, UpstreamError
+from ...events import Event, Status
+from ...framing.sse import Message
+from .bounds import Excess
+from .errors import parse_error, parse_finish_error
+from .event_builder import EventBuilder
+from .json_values import decode
 
 
 class AnswerParser:

@@ -4,9 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from app.dialects.reading.surrogates import Halves
-from app.dialects.reading.tool_calls import Calls
-from app.events import (
+from ...events import (
     Event,
     FinishReason,
     ReasoningDelta,
@@ -19,6 +17,8 @@ from app.events import (
     TextEnd,
     TextStart,
 )
+from .surrogates import Halves
+from .tool_calls import Calls
 
 
 class Kind(NamedTuple):

@@ -14,9 +14,9 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from app.dialects.reading.json_values import decode, mapping, mappings, string
-from app.dialects.reading.surrogates import well_formed
-from app.errors import UpstreamError
+from ...errors import UpstreamError
+from .json_values import decode, mapping, mappings, string
+from .surrogates import well_formed
 
 MAX_WAIT_S: Final = 3600.0
 MAX_TEXT: Final = 500

@@ -16,24 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from app.dialects.answering.call_ids import make_call_id
-from app.dialects.reading.bounds import (
-    ENTRY,
-    MAX_BLOCKS,
-    MAX_CALLS,
-    MAX_HELD,
-    MAX_ID,
-    MAX_SOURCES,
-    MAX_SOURCES_SIZE,
-    MAX_WORD,
-    Excess,
-)
-from app.dialects.reading.choices import REASONING, REFUSAL, TEXT, Block, Choice, Kind
-from app.dialects.reading.finish_reasons import parse_finish
-from app.dialects.reading.json_values import clean, size
-from app.dialects.reading.surrogates import well_formed
-from app.dialects.reading.tool_calls import Call
-from app.events import (
+from ...events import (
     ChoiceEnd,
     ContentFilter,
     ErrorInfo,
@@ -53,6 +36,23 @@ from app.events import (
     ToolCallStart,
     Usage,
 )
+from ..answering.call_ids import make_call_id
+from .bounds import (
+    ENTRY,
+    MAX_BLOCKS,
+    MAX_CALLS,
+    MAX_HELD,
+    MAX_ID,
+    MAX_SOURCES,
+    MAX_SOURCES_SIZE,
+    MAX_WORD,
+    Excess,
+)
+from .choices import REASONING, REFUSAL, TEXT, Block, Choice, Kind
+from .finish_reasons import parse_finish
+from .json_values import clean, size
+from .surrogates import well_formed
+from .tool_calls import Call
 
 
 class EventBuilder:

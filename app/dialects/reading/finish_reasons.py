@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from app.events import FinishReason
+from ...events import FinishReason
 
 _RAW: Final[dict[FinishReason, tuple[str, ...]]] = {
     "stop": (

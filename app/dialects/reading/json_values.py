@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.reading.surrogates import well_formed
+from .surrogates import well_formed
 
 MAX_DEPTH: Final = 256
 """How deep objects and lists may be nested: a quarter of what the interpreter can follow, as

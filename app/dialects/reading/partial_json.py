@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from app.dialects.reading.json_values import decode
+from .json_values import decode
 
 _SPACE: Final = " \t\r\n"
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+("?)', re.DOTALL)

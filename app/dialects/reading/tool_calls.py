@@ -7,9 +7,9 @@ added to.
 
 from dataclasses import dataclass, field
 
-from app.dialects.reading.bounds import MAX_CALLS, Excess
-from app.dialects.reading.partial_json import Growing
-from app.dialects.reading.surrogates import Halves
+from .bounds import MAX_CALLS, Excess
+from .partial_json import Growing
+from .surrogates import Halves
 
 
 @dataclass(slots=True, eq=False)

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from app.errors import RequestError
-from app.requests import ChatRequest
+from ...errors import RequestError
+from ...requests import ChatRequest
 
 
 def restrict_tools(request: ChatRequest) -> ChatRequest:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from app.requests import CacheControl, ChatRequest
+from ...requests import CacheControl, ChatRequest
 
 
 def parse_mark(value: Any) -> CacheControl | None:

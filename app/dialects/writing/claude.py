@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.requests import ChatRequest, ToolChoice
+from ...requests import ChatRequest, ToolChoice
 
 _VERSION: Final = re.compile(r"claude-(?:[a-z]+-)?([0-9])(?:[-.]([0-9]{1,2}))?(?![0-9])")
 """As in "claude-3-7-sonnet-20250219", "claude-haiku-4-5@20251001", "claude-opus-5"."""

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.reading.json_values import decode
-from app.errors import RequestError
-from app.requests import (
+from ...errors import RequestError
+from ...requests import (
     AssistantMessage,
     ChatRequest,
     FunctionCall,
@@ -22,6 +21,7 @@ from app.requests import (
     ReasoningPart,
     TextPart,
 )
+from ..reading.json_values import decode
 
 JSON_ONLY: Final = "Answer with one JSON object and nothing else."
 """What the system says for `json_object` where the API enforces a schema or nothing."""

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from app.requests import (
+from ...requests import (
     AssistantMessage,
     AudioPart,
     FilePart,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from app.errors import RequestError
+from ...errors import RequestError
 
 BUDGETS: Final = ((4096, "low"), (16_384, "medium"))
 """The efforts that come near a budget of tokens below; any other is "high"."""

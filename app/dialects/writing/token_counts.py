@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from app.dialects.reading.json_values import count, decode, mapping
+from ..reading.json_values import count, decode, mapping
 
 GOOGLES: Final = "/publishers/"
 """What the base URLs of Vertex AI have, and those of Google's other API have not."""

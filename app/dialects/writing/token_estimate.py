@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.requests import (
+from ...requests import (
     AssistantMessage,
     AudioPart,
     ChatRequest,

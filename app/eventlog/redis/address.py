@@ -11,7 +11,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
-from app.eventlog.redis.link import REPLY_S
+from .link import REPLY_S
 
 SENTINEL_PORT = 26379
 SENTINEL_S = 0.5

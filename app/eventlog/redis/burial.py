@@ -5,10 +5,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from app.eventlog.redis.lease import Lease
-from app.eventlog.redis.link import Away, Link, Refused
-from app.eventlog.redis.scripts import FIND_LOST, OWNERS
-from app.eventlog.supervision import Supervisor
+from ..supervision import Supervisor
+from .lease import Lease
+from .link import Away, Link, Refused
+from .scripts import FIND_LOST, OWNERS
 
 
 class Burial:

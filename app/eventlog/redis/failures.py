@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import structlog
 
-from app.errors import RequestError, ServiceError
-from app.eventlog.redis.link import Away, Broken, Refused
+from ...errors import RequestError, ServiceError
+from .link import Away, Broken, Refused
 
 T = TypeVar("T")
 log = structlog.get_logger("seseragi.eventlog")

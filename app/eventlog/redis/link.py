@@ -24,8 +24,8 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from app.eventlog.redis.scripts import SCRIPTS, Script
-from app.eventlog.supervision import Supervisor
+from ..supervision import Supervisor
+from .scripts import SCRIPTS, Script
 
 REPLY_S = 1.0
 """How long Redis may take over what was sent together."""

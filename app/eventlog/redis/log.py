@@ -14,19 +14,20 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from app.errors import RequestError, ServiceError
-from app.eventlog.contract import PAGE, STRIDE, Claim, Follower, LogState, LogUnusable
-from app.eventlog.entries import Entries, Entry, expired
-from app.eventlog.lost import REMOVED, LostStream, OnEnded
-from app.eventlog.record import Scoped, StreamRecord
-from app.eventlog.redis.address import Address
-from app.eventlog.redis.burial import Burial
-from app.eventlog.redis.failures import asked, away, conflict
-from app.eventlog.redis.lease import Lease
-from app.eventlog.redis.link import Away, Link, Refused
-from app.eventlog.redis.owner import Owner, lost
-from app.eventlog.redis.pages import Pages
-from app.eventlog.redis.scripts import (
+from ...errors import RequestError, ServiceError
+from ...events import Event
+from ..contract import PAGE, STRIDE, Claim, Follower, LogState, LogUnusable
+from ..entries import Entries, Entry, expired
+from ..lost import REMOVED, LostStream, OnEnded
+from ..record import Scoped, StreamRecord
+from .address import Address
+from .burial import Burial
+from .failures import asked, away, conflict
+from .lease import Lease
+from .link import Away, Link, Refused
+from .owner import Owner, lost
+from .pages import Pages
+from .scripts import (
     ASK_STOP,
     DELETE,
     TELL,
@@ -36,9 +37,8 @@ from app.eventlog.redis.scripts import (
     meta_key,
     name_key,
 )
-from app.eventlog.redis.server import check, why
-from app.eventlog.redis.tails import BLOCK_S, INBOX_MESSAGES, INBOX_MS, Tails
-from app.events import Event
+from .server import check, why
+from .tails import BLOCK_S, INBOX_MESSAGES, INBOX_MS, Tails
 
 KEEP_S = 10
 """How long an ended stream stays in memory, for the readers that are near its end."""

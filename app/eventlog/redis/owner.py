@@ -17,14 +17,16 @@ from itertools import islice
 
 import structlog
 
-from app.errors import CODES, RelayError, ServiceError
-from app.eventlog.entries import Entries, expired
-from app.eventlog.record import StreamRecord, pack_record
-from app.eventlog.redis.failures import away
-from app.eventlog.redis.lease import Lease
-from app.eventlog.redis.link import Away, Broken, Link, Part, Refused
-from app.eventlog.redis.runs import Batch, Run
-from app.eventlog.redis.scripts import (
+from ...errors import CODES, RelayError, ServiceError
+from ...events import ErrorInfo, Event, StreamEnd, encode
+from ..entries import Entries, expired
+from ..record import StreamRecord, pack_record
+from ..supervision import Supervisor
+from .failures import away
+from .lease import Lease
+from .link import Away, Broken, Link, Part, Refused
+from .runs import Batch, Run
+from .scripts import (
     ABANDON,
     APPEND,
     BEAT,
@@ -44,8 +46,6 @@ from app.eventlog.redis.scripts import (
     name_key,
     running_key,
 )
-from app.eventlog.supervision import Supervisor
-from app.events import ErrorInfo, Event, StreamEnd, encode
 
 GATHER_S = 0.003
 """How long appends wait for those of other streams to go with them."""

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from app.eventlog.contract import PAGE, STRIDE, Ending, before_ending
-from app.eventlog.entries import expired, unknown
-from app.eventlog.lost import UNREADABLE, LostStream, Passing
-from app.eventlog.record import StreamRecord, unpack_record
-from app.eventlog.recovery import LOST, closing_events
-from app.eventlog.redis.failures import asked, away, conflict
-from app.eventlog.redis.lease import Lease
-from app.eventlog.redis.link import Away, Link, Refused
-from app.eventlog.redis.scripts import DELETE, END, RECORD_ID, log_key, meta_key
-from app.eventlog.redis.scripts import PAGE as PAGE_SCRIPT
-from app.eventlog.redis.tails import number_of
-from app.events import Event, StreamEnd, decode, encode
+from ...events import Event, StreamEnd, decode, encode
+from ..contract import PAGE, STRIDE, Ending, before_ending
+from ..entries import expired, unknown
+from ..lost import UNREADABLE, LostStream, Passing
+from ..record import StreamRecord, unpack_record
+from ..recovery import LOST, closing_events
+from .failures import asked, away, conflict
+from .lease import Lease
+from .link import Away, Link, Refused
+from .scripts import DELETE, END, RECORD_ID, log_key, meta_key
+from .scripts import PAGE as PAGE_SCRIPT
+from .tails import number_of
 
 log = structlog.get_logger("seseragi.eventlog")
 

@@ -4,8 +4,8 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from app.eventlog.entries import Entry
-from app.events import Event, encode
+from ...events import Event, encode
+from ..entries import Entry
 
 EVENTS_AT_ONCE = 1000
 """How many events of one stream one script is given."""

@@ -25,7 +25,7 @@ from the step that makes it.
 from hashlib import sha1, sha256
 from typing import NamedTuple
 
-from app.eventlog.contract import STRIDE
+from ..contract import STRIDE
 
 PREFIX = "seseragi:"
 

@@ -2,8 +2,8 @@
 
 import structlog
 
-from app.eventlog.contract import LogUnusable
-from app.eventlog.redis.link import Link
+from ..contract import LogUnusable
+from .link import Link
 
 OLDEST = 7
 """The first version of Redis whose scripts may look at the clock and then write."""

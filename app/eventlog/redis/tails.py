@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
-from app.eventlog.redis.lease import Lease
-from app.eventlog.redis.link import Away, Link, Refused
-from app.eventlog.redis.scripts import LOOK, TELL, inbox_key, log_key, meta_key
-from app.eventlog.supervision import Supervisor
-from app.eventlog.tail import Tail
-from app.events import decode
+from ...events import decode
+from ..supervision import Supervisor
+from ..tail import Tail
+from .lease import Lease
+from .link import Away, Link, Refused
+from .scripts import LOOK, TELL, inbox_key, log_key, meta_key
 
 GATHER_S = 0.005
 """The pause between two reads, in which events gather."""

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from app.eventlog.contract import Claim, LogState, LogUnusable
-from app.eventlog.lost import REMOVED, UNREADABLE, LostStream, Passing
-from app.eventlog.record import StreamRecord, unpack_record
-from app.eventlog.recovery import LOST, closing_events
-from app.eventlog.sqlite.schema import VERSION, connect, reason
-from app.events import Event, StreamEnd, decode, encode
+from ...events import Event, StreamEnd, decode, encode
+from ..contract import Claim, LogState, LogUnusable
+from ..lost import REMOVED, UNREADABLE, LostStream, Passing
+from ..record import StreamRecord, unpack_record
+from ..recovery import LOST, closing_events
+from .schema import VERSION, connect, reason
 
 PAGE_BYTES = 2**18
 """How much of a stream is read at once, at most one row more."""

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 import structlog
 
-from app.errors import ServiceError
-from app.eventlog.sqlite.database import Row
-from app.eventlog.sqlite.shared_database import Place, Sight
-from app.eventlog.supervision import Supervisor
-from app.eventlog.tail import Tail
-from app.events import decode
+from ...errors import ServiceError
+from ...events import decode
+from ..supervision import Supervisor
+from ..tail import Tail
+from .database import Row
+from .shared_database import Place, Sight
 
 LOOK_S = 0.02
 """While somebody waits for a stream of another process."""

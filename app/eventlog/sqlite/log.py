@@ -19,17 +19,17 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from app.errors import RelayError, RequestError, ServiceError
-from app.eventlog.contract import PAGE, Claim, Follower, LogState
-from app.eventlog.entries import Entries, Entry, expired, full, size_of, unknown
-from app.eventlog.lost import LostStream, OnEnded
-from app.eventlog.no_peers import NoPeers
-from app.eventlog.record import Scoped, StreamRecord, pack_record
-from app.eventlog.recovery import LOST, closing_events
-from app.eventlog.sqlite.database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
-from app.eventlog.sqlite.writer import ThreadLostError, Writer
-from app.eventlog.supervision import Supervisor
-from app.events import Event, StreamEnd
+from ...errors import RelayError, RequestError, ServiceError
+from ...events import Event, StreamEnd
+from ..contract import PAGE, Claim, Follower, LogState
+from ..entries import Entries, Entry, expired, full, size_of, unknown
+from ..lost import LostStream, OnEnded
+from ..no_peers import NoPeers
+from ..record import Scoped, StreamRecord, pack_record
+from ..recovery import LOST, closing_events
+from ..supervision import Supervisor
+from .database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
+from .writer import ThreadLostError, Writer
 
 KEEP_S = 10
 """How long an ended stream stays in memory, for the readers that are near its end."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import structlog
 
-from app.eventlog.contract import LogUnusable
-from app.eventlog.record import StreamRecord, pack_record
+from ..contract import LogUnusable
+from ..record import StreamRecord, pack_record
 
 log = structlog.get_logger("seseragi.eventlog")
 

@@ -12,16 +12,16 @@ from functools import partial
 
 import structlog
 
-from app.errors import RelayError, ServiceError
-from app.eventlog.contract import PAGE, Claim, Follower, LogState
-from app.eventlog.record import StreamRecord
-from app.eventlog.sqlite.database import EndedLost, Gone, Row
-from app.eventlog.sqlite.feed import Feed
-from app.eventlog.sqlite.log import Batch, SqliteLog, explain
-from app.eventlog.sqlite.shared_database import Note, Place, SharedDatabase, Sight
-from app.eventlog.sqlite.writer import Writer
-from app.eventlog.tail import Tail
-from app.events import Event
+from ...errors import RelayError, ServiceError
+from ...events import Event
+from ..contract import PAGE, Claim, Follower, LogState
+from ..record import StreamRecord
+from ..tail import Tail
+from .database import EndedLost, Gone, Row
+from .feed import Feed
+from .log import Batch, SqliteLog, explain
+from .shared_database import Note, Place, SharedDatabase, Sight
+from .writer import Writer
 
 PAUSE_S = 0.002
 """Between two commits of a process that has more to write, so that others come to it too."""

@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from app.eventlog.contract import LogUnusable
-from app.eventlog.lost import LostStream
-from app.eventlog.sqlite.database import ROW, Database, EndedLost, Gone, Row, TailRow
-from app.eventlog.sqlite.presence import Presence, clear
-from app.eventlog.sqlite.schema import connect, reason
-from app.events import Event, decode
+from ...events import Event, decode
+from ..contract import LogUnusable
+from ..lost import LostStream
+from .database import ROW, Database, EndedLost, Gone, Row, TailRow
+from .presence import Presence, clear
+from .schema import connect, reason
 
 RANGE_BITS = 40
 """So many rows a process may add to the tail in its life: 10,000 a second for three years."""

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from app.eventlog.supervision import Supervisor
+from ..supervision import Supervisor
 
 LOOK_S = 1.0
 """How often the thread is looked after while it has something to do."""

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.ag_ui.client.renderer import Renderer
-from app.dialects.ag_ui.client.request import parse_request
-from app.dialects.client_format import ClientFormat, Failure
-from app.errors import RelayError
-from app.events import Event
+from ....errors import RelayError
+from ....events import Event
+from ...client_format import ClientFormat, Failure
+from .renderer import Renderer
+from .request import parse_request
 
 
 def render_result(stream: str, events: Iterable[Event]) -> Any:

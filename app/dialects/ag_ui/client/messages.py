@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from app.bounds import MAX_MESSAGES, MAX_TOOLS
-from app.requests import Body, Id
+from ....bounds import MAX_MESSAGES, MAX_TOOLS
+from ....requests import Body, Id
 
 
 class Loose(msgspec.Struct, frozen=True, rename="camel"):

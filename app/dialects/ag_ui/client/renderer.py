@@ -10,11 +10,7 @@ from typing import Any
 
 import msgspec
 
-from app.dialects.answering.call_ids import show_call
-from app.dialects.answering.proof_fields import ProofFields
-from app.dialects.answering.public_ids import public_token
-from app.dialects.client_format import Frame
-from app.events import (
+from ....events import (
     ContentFilter,
     Event,
     Media,
@@ -40,7 +36,11 @@ from app.events import (
     encode,
     type_of,
 )
-from app.requests import Opaque as OpaqueValue
+from ....requests import Opaque as OpaqueValue
+from ...answering.call_ids import show_call
+from ...answering.proof_fields import ProofFields
+from ...answering.public_ids import public_token
+from ...client_format import Frame
 
 VERSION = "1.0"
 

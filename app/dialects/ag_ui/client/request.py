@@ -5,28 +5,9 @@ from typing import Any
 
 import msgspec
 
-from app.bounds import check_parts
-from app.dialects.ag_ui.client.messages import (
-    Activity,
-    Assistant,
-    ContentPart,
-    Context,
-    Declared,
-    Developer,
-    Message,
-    Reasoning,
-    RunAgentInput,
-    System,
-    TextContent,
-    ToolResult,
-    User,
-)
-from app.dialects.answering.attachments import attach
-from app.dialects.answering.options import OPTIONS, build_chat
-from app.dialects.answering.proof_fields import parse_proof
-from app.dialects.client_format import ParsedRequest
-from app.errors import RequestError
-from app.requests import (
+from ....bounds import check_parts
+from ....errors import RequestError
+from ....requests import (
     AssistantMessage,
     AudioPart,
     DeveloperMessage,
@@ -46,7 +27,26 @@ from app.requests import (
     UserMessage,
     parse_body,
 )
-from app.requests import Message as ChatMessage
+from ....requests import Message as ChatMessage
+from ...answering.attachments import attach
+from ...answering.options import OPTIONS, build_chat
+from ...answering.proof_fields import parse_proof
+from ...client_format import ParsedRequest
+from .messages import (
+    Activity,
+    Assistant,
+    ContentPart,
+    Context,
+    Declared,
+    Developer,
+    Message,
+    Reasoning,
+    RunAgentInput,
+    System,
+    TextContent,
+    ToolResult,
+    User,
+)
 
 _decoder = msgspec.json.Decoder(RunAgentInput)
 

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.client_format import Failure
-from app.errors import RelayError, RequestError
+from ....errors import RelayError, RequestError
+from ...client_format import Failure
 
 _KINDS: Final = {
     "unauthenticated": "authentication_error",

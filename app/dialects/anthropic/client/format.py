@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from app.dialects.anthropic.client.errors import render_failure
-from app.dialects.anthropic.client.renderer import Renderer
-from app.dialects.anthropic.client.request import NAME, parse_request
-from app.dialects.anthropic.client.result import render_result
-from app.dialects.anthropic.headers import BETA
-from app.dialects.client_format import ClientFormat
+from ...client_format import ClientFormat
+from ..headers import BETA
+from .errors import render_failure
+from .renderer import Renderer
+from .request import NAME, parse_request
+from .result import render_result
 
 FRONT: Final = ClientFormat(
     name=NAME,

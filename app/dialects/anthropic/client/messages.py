@@ -9,12 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.answering.call_ids import unpack_id
-from app.dialects.answering.packed_proofs import UNPROVED, PackedProof, unpack
-from app.dialects.anthropic.client.block_texts import render_gist
-from app.dialects.proof_formats import CLAUDE_REDACTED, CLAUDE_THINKING
-from app.dialects.writing.cache_marks import last_mark, parse_mark
-from app.requests import (
+from ....requests import (
     AssistantMessage,
     FileData,
     FilePart,
@@ -32,6 +27,11 @@ from app.requests import (
     UserMessage,
     convert_body,
 )
+from ...answering.call_ids import unpack_id
+from ...answering.packed_proofs import UNPROVED, PackedProof, unpack
+from ...proof_formats import CLAUDE_REDACTED, CLAUDE_THINKING
+from ...writing.cache_marks import last_mark, parse_mark
+from .block_texts import render_gist
 
 Block = dict[str, Any]
 Content = str | list[Block]

@@ -12,16 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.answering.call_ids import pack_id, show_call
-from app.dialects.answering.end_errors import error_of_end
-from app.dialects.answering.packed_proofs import UNPROVED, PackedProof, pack
-from app.dialects.answering.public_ids import public_token
-from app.dialects.anthropic.client.errors import render_error
-from app.dialects.client_format import Frame
-from app.dialects.proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
-from app.dialects.reading.json_values import decode, mapping, mappings, string
-from app.errors import RelayError, UpstreamError
-from app.events import (
+from ....errors import RelayError, UpstreamError
+from ....events import (
     ChoiceEnd,
     Event,
     Opaque,
@@ -43,6 +35,14 @@ from app.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from ...answering.call_ids import pack_id, show_call
+from ...answering.end_errors import error_of_end
+from ...answering.packed_proofs import UNPROVED, PackedProof, pack
+from ...answering.public_ids import public_token
+from ...client_format import Frame
+from ...proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
+from ...reading.json_values import decode, mapping, mappings, string
+from .errors import render_error
 
 Payload = dict[str, Any]
 

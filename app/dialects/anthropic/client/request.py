@@ -13,15 +13,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from app.bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
-from app.dialects.anthropic.client.errors import ThreadRefused
-from app.dialects.anthropic.client.messages import Content, History, Turn
-from app.dialects.anthropic.client.tools import find_client_tool
-from app.dialects.anthropic.headers import BETA
-from app.dialects.client_format import ParsedRequest
-from app.dialects.writing.cache_marks import parse_mark
-from app.errors import RequestError
-from app.requests import (
+from ....bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
+from ....errors import RequestError
+from ....requests import (
     Function,
     JsonSchema,
     JsonSchemaFormat,
@@ -34,7 +28,13 @@ from app.requests import (
     parse_body,
     parse_fields,
 )
-from app.requests import ToolChoice as ChatToolChoice
+from ....requests import ToolChoice as ChatToolChoice
+from ...client_format import ParsedRequest
+from ...writing.cache_marks import parse_mark
+from ..headers import BETA
+from .errors import ThreadRefused
+from .messages import Content, History, Turn
+from .tools import find_client_tool
 
 NAME: Final = "anthropic"
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from app.dialects.anthropic.client.renderer import Payload, Payloads
-from app.dialects.reading.json_values import decode
-from app.events import Event, StreamEnd
+from ....events import Event, StreamEnd
+from ...reading.json_values import decode
+from .renderer import Payload, Payloads
 
 
 def render_result(stream: str, events: Iterable[Event]) -> Payload:

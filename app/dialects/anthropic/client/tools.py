@@ -7,7 +7,7 @@ for them, such as the one that moves a mouse, and those that Anthropic runs are 
 
 from typing import Any, Final
 
-from app.requests import Function, Tool
+from ....requests import Function, Tool
 
 _TEXT: Final = {"type": "string"}
 _LINES: Final = {

@@ -8,10 +8,10 @@ become the errors that Anthropic would send. A frame that was cut is not told: w
 import json
 from base64 import b64decode
 
-from app.dialects.reading.json_values import decode, mapping, string
-from app.framing import eventstream
-from app.framing.eventstream import TRUNCATED
-from app.framing.sse import Message
+from ....framing import eventstream
+from ....framing.eventstream import TRUNCATED
+from ....framing.sse import Message
+from ...reading.json_values import decode, mapping, string
 
 
 class Decoder(eventstream.Decoder):

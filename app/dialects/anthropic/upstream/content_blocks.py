@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
-from app.dialects.reading.bounds import ENTRY
-from app.dialects.reading.event_builder import EventBuilder
-from app.dialects.reading.json_values import (
+from ...proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
+from ...reading.bounds import ENTRY
+from ...reading.event_builder import EventBuilder
+from ...reading.json_values import (
     clean,
     count,
     decode,

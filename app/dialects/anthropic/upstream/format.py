@@ -1,9 +1,11 @@
 """Anthropic Messages, at Anthropic's own API, on Vertex AI, and under Bedrock's `invoke`."""
 
-from app.dialects.anthropic.upstream.bedrock_invoke import Decoder as BedrockDecoder
-from app.dialects.anthropic.upstream.parser import Parser
-from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock
-from app.dialects.anthropic.upstream.request import (
+from ....framing.lenient import LenientDecoder
+from ...upstream_format import UpstreamFormat
+from .bedrock_invoke import Decoder as BedrockDecoder
+from .parser import Parser
+from .passthrough import pass_on, pass_on_bedrock
+from .request import (
     IGNORED,
     Quirks,
     host,
@@ -13,8 +15,6 @@ from app.dialects.anthropic.upstream.request import (
     render_request,
     render_vertex_request,
 )
-from app.dialects.upstream_format import UpstreamFormat
-from app.framing.lenient import LenientDecoder
 
 DIALECT = UpstreamFormat(
     path="v1/messages",

@@ -10,15 +10,8 @@ import binascii
 from collections.abc import Sequence
 from typing import Any, Final
 
-from app.dialects.proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
-from app.dialects.writing.conversation import (
-    parse_arguments,
-    parse_data_url,
-    parse_object,
-    unsupported,
-)
-from app.errors import RequestError
-from app.requests import (
+from ....errors import RequestError
+from ....requests import (
     AssistantMessage,
     AudioPart,
     CacheControl,
@@ -34,6 +27,13 @@ from app.requests import (
     TextPart,
     ToolMessage,
     UserMessage,
+)
+from ...proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
+from ...writing.conversation import (
+    parse_arguments,
+    parse_data_url,
+    parse_object,
+    unsupported,
 )
 
 FORMAT: Final = "Anthropic Messages"

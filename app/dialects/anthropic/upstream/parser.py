@@ -6,11 +6,11 @@ A message that is no stream at all, but one JSON document, is read as an answer 
 
 from typing import Any, Final
 
-from app.dialects.anthropic.upstream.content_blocks import Blocks
-from app.dialects.reading.answer_parser import AnswerParser
-from app.dialects.reading.json_values import count, decode, mapping, short, string, words
-from app.events import TokenCounts
-from app.framing.sse import Message
+from ....events import TokenCounts
+from ....framing.sse import Message
+from ...reading.answer_parser import AnswerParser
+from ...reading.json_values import count, decode, mapping, short, string, words
+from .content_blocks import Blocks
 
 _EVENTS: Final = frozenset(
     (

@@ -6,11 +6,11 @@ put into earlier answers, where they came from another provider: Anthropic would
 
 from typing import Any
 
-from app.dialects.answering.packed_proofs import is_packed
-from app.dialects.anthropic.headers import BETA
-from app.dialects.reading.json_values import mappings, string
-from app.dialects.upstream_format import Passed
-from app.requests import Original
+from ....requests import Original
+from ...answering.packed_proofs import is_packed
+from ...reading.json_values import mappings, string
+from ...upstream_format import Passed
+from ..headers import BETA
 
 
 def pass_on(original: Original, *, quirks: object = None) -> Passed:

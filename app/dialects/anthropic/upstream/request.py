@@ -6,20 +6,20 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from app.dialects.anthropic.upstream.messages import FORMAT, mark_last, render_mark, render_messages
-from app.dialects.upstream_format import Quirks as CommonQuirks
-from app.dialects.writing.allowed_tools import restrict_tools
-from app.dialects.writing.claude import (
+from ....requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
+from ...upstream_format import Quirks as CommonQuirks
+from ...writing.allowed_tools import restrict_tools
+from ...writing.claude import (
     choose_sampling,
     find_version,
     is_thinking,
     leave_out_refused,
     takes_prefill,
 )
-from app.dialects.writing.conversation import JSON_ONLY, fit_user, refuse_choices, unsupported
-from app.dialects.writing.exchange import ExchangeForm, arrange
-from app.dialects.writing.extras import is_claudes
-from app.requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
+from ...writing.conversation import JSON_ONLY, fit_user, refuse_choices, unsupported
+from ...writing.exchange import ExchangeForm, arrange
+from ...writing.extras import is_claudes
+from .messages import FORMAT, mark_last, render_mark, render_messages
 
 IGNORED: Final = frozenset(
     (

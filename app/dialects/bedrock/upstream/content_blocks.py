@@ -8,10 +8,10 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.dialects.bedrock.upstream.proofs import SIGNATURE, parse_redacted
-from app.dialects.reading.bounds import ENTRY
-from app.dialects.reading.event_builder import EventBuilder
-from app.dialects.reading.json_values import count, decode, mapping, mappings, size, string, words
+from ...reading.bounds import ENTRY
+from ...reading.event_builder import EventBuilder
+from ...reading.json_values import count, decode, mapping, mappings, size, string, words
+from .proofs import SIGNATURE, parse_redacted
 
 
 @dataclass(slots=True)

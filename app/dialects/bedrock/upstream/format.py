@@ -1,15 +1,15 @@
 """Amazon Bedrock's Converse."""
 
-from app.dialects.bedrock.upstream.parser import Parser
-from app.dialects.bedrock.upstream.request import (
+from ....framing.eventstream import Decoder
+from ...upstream_format import UpstreamFormat
+from .parser import Parser
+from .request import (
     IGNORED,
     Quirks,
     list_changes,
     place_extra,
     render_request,
 )
-from app.dialects.upstream_format import UpstreamFormat
-from app.framing.eventstream import Decoder
 
 CONVERSE = UpstreamFormat(
     path="model/{model}/converse-stream",

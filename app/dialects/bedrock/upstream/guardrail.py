@@ -7,8 +7,8 @@ each finding only the fields of `SHOWN` are told.
 
 from typing import Any, Final
 
-from app.dialects.reading.event_builder import EventBuilder
-from app.dialects.reading.json_values import mapping, mappings
+from ...reading.event_builder import EventBuilder
+from ...reading.json_values import mapping, mappings
 
 POLICIES: Final = (
     "topicPolicy",

@@ -3,16 +3,7 @@
 import re
 from typing import Any, Final, NamedTuple
 
-from app.dialects.bedrock.upstream.proofs import SIGNATURE, render_redacted
-from app.dialects.writing.cache_marks import last_mark
-from app.dialects.writing.conversation import (
-    join_text,
-    list_reasoning,
-    parse_arguments,
-    parse_data_url,
-    unsupported,
-)
-from app.requests import (
+from ....requests import (
     AssistantMessage,
     CacheControl,
     DeveloperMessage,
@@ -26,6 +17,15 @@ from app.requests import (
     ToolMessage,
     UserMessage,
 )
+from ...writing.cache_marks import last_mark
+from ...writing.conversation import (
+    join_text,
+    list_reasoning,
+    parse_arguments,
+    parse_data_url,
+    unsupported,
+)
+from .proofs import SIGNATURE, render_redacted
 
 FORMAT: Final = "Bedrock Converse"
 

@@ -7,13 +7,13 @@ then does no harm. An exception fails the answer wherever it comes.
 
 from typing import Any
 
-from app.dialects.bedrock.upstream.content_blocks import Blocks
-from app.dialects.bedrock.upstream.guardrail import parse_trace
-from app.dialects.reading.answer_parser import AnswerParser
-from app.dialects.reading.json_values import count, decode, mapping, mappings, short, string, words
-from app.events import TokenCounts
-from app.framing.eventstream import TRUNCATED
-from app.framing.sse import Message
+from ....events import TokenCounts
+from ....framing.eventstream import TRUNCATED
+from ....framing.sse import Message
+from ...reading.answer_parser import AnswerParser
+from ...reading.json_values import count, decode, mapping, mappings, short, string, words
+from .content_blocks import Blocks
+from .guardrail import parse_trace
 
 _KNOWN = frozenset(
     ("contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata")

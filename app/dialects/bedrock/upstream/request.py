@@ -5,29 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.bedrock.upstream.messages import (
-    FORMAT,
-    Names,
-    Points,
-    render_assistant,
-    render_system,
-    render_tool,
-    render_user,
-)
-from app.dialects.upstream_format import Quirks as CommonQuirks
-from app.dialects.writing.allowed_tools import restrict_tools
-from app.dialects.writing.cache_marks import is_marked
-from app.dialects.writing.claude import (
-    choose_sampling,
-    find_version,
-    is_thinking,
-    leave_out_refused,
-    takes_prefill,
-)
-from app.dialects.writing.conversation import JSON_ONLY, join_options, refuse_choices, unsupported
-from app.dialects.writing.exchange import ExchangeForm, arrange
-from app.dialects.writing.extras import is_claudes, placed_at
-from app.requests import (
+from ....requests import (
     AssistantMessage,
     ChatRequest,
     DeveloperMessage,
@@ -39,6 +17,28 @@ from app.requests import (
     ToolChoice,
     ToolMessage,
     UserMessage,
+)
+from ...upstream_format import Quirks as CommonQuirks
+from ...writing.allowed_tools import restrict_tools
+from ...writing.cache_marks import is_marked
+from ...writing.claude import (
+    choose_sampling,
+    find_version,
+    is_thinking,
+    leave_out_refused,
+    takes_prefill,
+)
+from ...writing.conversation import JSON_ONLY, join_options, refuse_choices, unsupported
+from ...writing.exchange import ExchangeForm, arrange
+from ...writing.extras import is_claudes, placed_at
+from .messages import (
+    FORMAT,
+    Names,
+    Points,
+    render_assistant,
+    render_system,
+    render_tool,
+    render_user,
 )
 
 IGNORED: Final = frozenset(

@@ -1,15 +1,15 @@
 """Cohere's v2 chat."""
 
-from app.dialects.cohere.upstream.parser import Parser
-from app.dialects.cohere.upstream.request import (
+from ....framing.lenient import LenientDecoder
+from ...upstream_format import UpstreamFormat
+from .parser import Parser
+from .request import (
     IGNORED,
     Quirks,
     list_changes,
     place_extra,
     render_request,
 )
-from app.dialects.upstream_format import UpstreamFormat
-from app.framing.lenient import LenientDecoder
 
 DIALECT = UpstreamFormat(
     path="v2/chat",

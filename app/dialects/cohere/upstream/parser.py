@@ -8,12 +8,12 @@ block of its own here.
 
 from typing import Any
 
-from app.dialects.reading.answer_parser import AnswerParser
-from app.dialects.reading.bounds import ENTRY
-from app.dialects.reading.finish_reasons import parse_finish
-from app.dialects.reading.json_values import count, decode, mapping, mappings, short, string, words
-from app.events import TokenCounts
-from app.framing.sse import Message
+from ....events import TokenCounts
+from ....framing.sse import Message
+from ...reading.answer_parser import AnswerParser
+from ...reading.bounds import ENTRY
+from ...reading.finish_reasons import parse_finish
+from ...reading.json_values import count, decode, mapping, mappings, short, string, words
 
 
 class Parser(AnswerParser):

@@ -2,12 +2,7 @@
 
 from typing import Any, Final, Literal
 
-from app.dialects.upstream_format import Quirks as CommonQuirks
-from app.dialects.writing.allowed_tools import restrict_tools
-from app.dialects.writing.conversation import list_reasoning, refuse_choices, unsupported
-from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange, leave_out_files
-from app.dialects.writing.extras import placed_at
-from app.requests import (
+from ....requests import (
     AssistantMessage,
     ChatRequest,
     DeveloperMessage,
@@ -24,6 +19,11 @@ from app.requests import (
     ToolMessage,
     UserMessage,
 )
+from ...upstream_format import Quirks as CommonQuirks
+from ...writing.allowed_tools import restrict_tools
+from ...writing.conversation import list_reasoning, refuse_choices, unsupported
+from ...writing.exchange import Exchange, ExchangeForm, arrange, leave_out_files
+from ...writing.extras import placed_at
 
 FORMAT: Final = "Cohere's API"
 IGNORED: Final = frozenset(

@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from app.dialects.gemini.upstream.partial_arguments import PartialArguments
-from app.dialects.gemini.upstream.request import PART, SIGNATURE
-from app.dialects.gemini.upstream.sources import Sources
-from app.dialects.reading.errors import MAX_TEXT
-from app.dialects.reading.event_builder import EventBuilder
-from app.dialects.reading.finish_reasons import parse_finish
-from app.dialects.reading.json_values import clean, count, mapping, mappings, string, words
+from ...reading.errors import MAX_TEXT
+from ...reading.event_builder import EventBuilder
+from ...reading.finish_reasons import parse_finish
+from ...reading.json_values import clean, count, mapping, mappings, string, words
+from .partial_arguments import PartialArguments
+from .request import PART, SIGNATURE
+from .sources import Sources
 
 MAX_CHOICES: Final = 128
 """As many as can be asked for; the number of any other candidate is taken for a mistake."""

@@ -1,7 +1,9 @@
 """Google's generateContent, at the Gemini API and on Vertex AI."""
 
-from app.dialects.gemini.upstream.parser import Parser
-from app.dialects.gemini.upstream.request import (
+from ....framing.json_array import JsonArrayDecoder
+from ...upstream_format import UpstreamFormat
+from .parser import Parser
+from .request import (
     IGNORED,
     Quirks,
     host,
@@ -9,8 +11,6 @@ from app.dialects.gemini.upstream.request import (
     place_extra,
     render_request,
 )
-from app.dialects.upstream_format import UpstreamFormat
-from app.framing.json_array import JsonArrayDecoder
 
 DIALECT = UpstreamFormat(
     path="models/{model}:streamGenerateContent?alt=sse",

@@ -7,9 +7,9 @@ URLs only hint at by how they end.
 import re
 from typing import Any, Final
 
-from app.dialects.writing.conversation import parse_data_url, unsupported
-from app.errors import RequestError
-from app.requests import AudioPart, FilePart, ImagePart
+from ....errors import RequestError
+from ....requests import AudioPart, FilePart, ImagePart
+from ...writing.conversation import parse_data_url, unsupported
 
 FORMAT: Final = "Gemini's format"
 

@@ -7,12 +7,12 @@ beside that. A prompt that was blocked is a failure, also where the answer had b
 
 from typing import Any
 
-from app.dialects.gemini.upstream.candidates import Candidates, parse_ratings
-from app.dialects.reading.answer_parser import AnswerParser
-from app.dialects.reading.json_values import count, decode, mapping, short, string
-from app.events import TokenCounts
-from app.framing.json_array import ELEMENT, END
-from app.framing.sse import Message
+from ....events import TokenCounts
+from ....framing.json_array import ELEMENT, END
+from ....framing.sse import Message
+from ...reading.answer_parser import AnswerParser
+from ...reading.json_values import count, decode, mapping, short, string
+from .candidates import Candidates, parse_ratings
 
 _OURS = ("candidates", "promptFeedback", "usageMetadata", "error")
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.dialects.reading.json_values import MAX_DEPTH, string
+from ...reading.json_values import MAX_DEPTH, string
 
 _Key = str | int
 

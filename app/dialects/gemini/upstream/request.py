@@ -10,21 +10,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from app.bounds import Budget
-from app.dialects.answering.call_ids import is_made_up
-from app.dialects.gemini.upstream.media import render_audio, render_file, render_image
-from app.dialects.upstream_format import Quirks as CommonQuirks
-from app.dialects.writing.allowed_tools import restrict_tools
-from app.dialects.writing.conversation import (
-    join_options,
-    join_text,
-    parse_arguments,
-    parse_object,
-)
-from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange
-from app.dialects.writing.extras import placed_at
-from app.errors import RequestError
-from app.requests import (
+from ....bounds import Budget
+from ....errors import RequestError
+from ....requests import (
     AssistantMessage,
     AudioPart,
     ChatRequest,
@@ -44,6 +32,18 @@ from app.requests import (
     ToolMessage,
     UserMessage,
 )
+from ...answering.call_ids import is_made_up
+from ...upstream_format import Quirks as CommonQuirks
+from ...writing.allowed_tools import restrict_tools
+from ...writing.conversation import (
+    join_options,
+    join_text,
+    parse_arguments,
+    parse_object,
+)
+from ...writing.exchange import Exchange, ExchangeForm, arrange
+from ...writing.extras import placed_at
+from .media import render_audio, render_file, render_image
 
 SIGNATURE: Final = "gemini.thought_signature"
 """The format of an `opaque` that is a thoughtSignature."""

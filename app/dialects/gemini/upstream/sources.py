@@ -7,10 +7,10 @@ the parts come in pieces, so a segment's own text says which block it counts in
 
 from typing import Any, Final, NamedTuple
 
-from app.dialects.reading.bounds import ENTRY
-from app.dialects.reading.event_builder import EventBuilder
-from app.dialects.reading.json_values import count, mapping, mappings, string, words
-from app.dialects.reading.surrogates import Halves, well_formed
+from ...reading.bounds import ENTRY
+from ...reading.event_builder import EventBuilder
+from ...reading.json_values import count, mapping, mappings, string, words
+from ...reading.surrogates import Halves, well_formed
 
 MAX_TEXTS: Final = 64
 """The blocks of text of a choice that are looked through for a segment."""

@@ -8,9 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.answering.assistant_message import TextBlock, ToolCallBlock, render_turn
-from app.dialects.client_format import Frame
-from app.events import (
+from ....events import (
     TYPES,
     ChoiceEnd,
     ErrorInfo,
@@ -39,7 +37,9 @@ from app.events import (
     encode,
     type_of,
 )
-from app.requests import AssistantMessage
+from ....requests import AssistantMessage
+from ...answering.assistant_message import TextBlock, ToolCallBlock, render_turn
+from ...client_format import Frame
 
 LINES: Final = {kind: f"event: {name}\ndata: ".encode() for kind, name in TYPES.items()}
 """What stands before the data of an event's frame."""

@@ -1,15 +1,15 @@
 """Ollama's own chat API."""
 
-from app.dialects.ollama.upstream.parser import Parser
-from app.dialects.ollama.upstream.request import (
+from ....framing.ndjson import NdjsonDecoder
+from ...upstream_format import UpstreamFormat
+from .parser import Parser
+from .request import (
     IGNORED,
     Quirks,
     list_changes,
     place_extra,
     render_request,
 )
-from app.dialects.upstream_format import UpstreamFormat
-from app.framing.ndjson import NdjsonDecoder
 
 DIALECT = UpstreamFormat(
     path="api/chat",

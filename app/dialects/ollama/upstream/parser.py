@@ -8,11 +8,11 @@ parts.
 
 from typing import Any, Final
 
-from app.dialects.reading.answer_parser import AnswerParser
-from app.dialects.reading.bounds import ENTRY
-from app.dialects.reading.json_values import count, decode, mapping, mappings, short, string, words
-from app.events import TokenCounts
-from app.framing.sse import Message
+from ....events import TokenCounts
+from ....framing.sse import Message
+from ...reading.answer_parser import AnswerParser
+from ...reading.bounds import ENTRY
+from ...reading.json_values import count, decode, mapping, mappings, short, string, words
 
 NO_GENERATION: Final = ("load", "unload")
 """The reasons for an end that no prompt was answered with: the model was loaded, or let go."""

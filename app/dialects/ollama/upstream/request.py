@@ -4,19 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.upstream_format import Quirks as CommonQuirks
-from app.dialects.writing.allowed_tools import restrict_tools
-from app.dialects.writing.conversation import (
-    join_text,
-    list_reasoning,
-    parse_arguments,
-    parse_data_url,
-    refuse_choices,
-    unsupported,
-)
-from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange, leave_out_files
-from app.dialects.writing.extras import placed_at
-from app.requests import (
+from ....requests import (
     AssistantMessage,
     ChatRequest,
     DeveloperMessage,
@@ -31,6 +19,18 @@ from app.requests import (
     ToolCall,
     ToolMessage,
 )
+from ...upstream_format import Quirks as CommonQuirks
+from ...writing.allowed_tools import restrict_tools
+from ...writing.conversation import (
+    join_text,
+    list_reasoning,
+    parse_arguments,
+    parse_data_url,
+    refuse_choices,
+    unsupported,
+)
+from ...writing.exchange import Exchange, ExchangeForm, arrange, leave_out_files
+from ...writing.extras import placed_at
 
 FORMAT: Final = "Ollama's API"
 IGNORED: Final = frozenset(

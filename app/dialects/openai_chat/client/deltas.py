@@ -8,13 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
-from app.dialects.answering.call_ids import show_call
-from app.dialects.answering.public_ids import public_token
-from app.dialects.openai_chat.client.foreign import CUSTOM, FUNCTIONS, INPUT
-from app.dialects.proof_formats import GOOGLE_SIGNATURE
-from app.dialects.reading.json_values import decode, mappings
-from app.dialects.writing.conversation import parse_object
-from app.events import (
+from ....events import (
     ChoiceEnd,
     Event,
     FinishReason,
@@ -37,6 +31,12 @@ from app.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from ...answering.call_ids import show_call
+from ...answering.public_ids import public_token
+from ...proof_formats import GOOGLE_SIGNATURE
+from ...reading.json_values import decode, mappings
+from ...writing.conversation import parse_object
+from .foreign import CUSTOM, FUNCTIONS, INPUT
 
 EXTRA: Final = "seseragi"
 """The name in a call's `extra_content` for what proves it, where it is not Google's."""

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from app.dialects.proof_formats import CLAUDE_REDACTED
-from app.dialects.reading.json_values import mappings, string
-from app.dialects.writing.extras import check_extras
-from app.errors import RequestError
+from ....errors import RequestError
+from ...proof_formats import CLAUDE_REDACTED
+from ...reading.json_values import mappings, string
+from ...writing.extras import check_extras
 
 FUNCTIONS: Final = "functions"
 """The label of an answer that is wanted in the form from before there were tools."""

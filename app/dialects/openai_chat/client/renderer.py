@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
-from app.dialects.answering.end_errors import error_of_end
-from app.dialects.answering.openai_errors import error_object
-from app.dialects.client_format import Frame
-from app.dialects.openai_chat.client.deltas import Piece, Pieces, render_usage
-from app.events import Event, StreamEnd, StreamStart, StreamTarget, TextDelta
+from ....events import Event, StreamEnd, StreamStart, StreamTarget, TextDelta
+from ...answering.end_errors import error_of_end
+from ...answering.openai_errors import error_object
+from ...client_format import Frame
+from .deltas import Piece, Pieces, render_usage
 
 USAGE = "usage"
 """The label that says whether the client asked for a chunk with the counts."""

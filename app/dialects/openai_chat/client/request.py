@@ -11,13 +11,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from app.bounds import MAX_MESSAGES
-from app.dialects.client_format import ParsedRequest
-from app.dialects.openai_chat.client.foreign import translate
-from app.dialects.openai_chat.client.renderer import USAGE
-from app.dialects.proof_formats import CLAUDE_REDACTED, GOOGLE_SIGNATURE
-from app.errors import RequestError
-from app.requests import (
+from ....bounds import MAX_MESSAGES
+from ....errors import RequestError
+from ....requests import (
     AssistantMessage,
     Body,
     CacheControl,
@@ -39,6 +35,10 @@ from app.requests import (
     parse_body,
     parse_fields,
 )
+from ...client_format import ParsedRequest
+from ...proof_formats import CLAUDE_REDACTED, GOOGLE_SIGNATURE
+from .foreign import translate
+from .renderer import USAGE
 
 EXTRAS: Final = (
     *("audio", "logit_bias", "modalities", "moderation", "prediction"),

@@ -5,9 +5,9 @@ import binascii
 from collections.abc import Iterable
 from typing import Any
 
-from app.dialects.answering.end_errors import error_of_end
-from app.dialects.openai_chat.client.deltas import Piece, Pieces, render_usage
-from app.events import Event, StreamEnd
+from ....events import Event, StreamEnd
+from ...answering.end_errors import error_of_end
+from .deltas import Piece, Pieces, render_usage
 
 
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:

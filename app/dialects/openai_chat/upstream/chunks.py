@@ -8,12 +8,12 @@ Parts of unexpected types and unknown fields are ignored.
 import re
 from typing import Any, Final
 
-from app.dialects.openai_chat.upstream.request import LITELLM, LITELLM_REDACTED
-from app.dialects.openai_chat.upstream.text_chunk import Chunk
-from app.dialects.proof_formats import GOOGLE_SIGNATURE
-from app.dialects.reading.bounds import ENTRY
-from app.dialects.reading.event_builder import EventBuilder
-from app.dialects.reading.json_values import count, decode, mapping, mappings, string, words
+from ...proof_formats import GOOGLE_SIGNATURE
+from ...reading.bounds import ENTRY
+from ...reading.event_builder import EventBuilder
+from ...reading.json_values import count, decode, mapping, mappings, string, words
+from .request import LITELLM, LITELLM_REDACTED
+from .text_chunk import Chunk
 
 MAX_CHOICES: Final = 128
 """As many as can be asked for; the number of any other choice is taken for a mistake."""

@@ -1,15 +1,15 @@
 """OpenAI Chat Completions."""
 
-from app.dialects.openai_chat.upstream.parser import Parser
-from app.dialects.openai_chat.upstream.request import (
+from ....framing.lenient import LenientDecoder
+from ...upstream_format import UpstreamFormat
+from .parser import Parser
+from .request import (
     IGNORED,
     Quirks,
     list_changes,
     place_extra,
     render_request,
 )
-from app.dialects.upstream_format import UpstreamFormat
-from app.framing.lenient import LenientDecoder
 
 DIALECT = UpstreamFormat(
     path="chat/completions",

@@ -11,12 +11,12 @@ What follows the end is ignored.
 
 from typing import Any
 
-from app.dialects.openai_chat.upstream import text_chunk as usual
-from app.dialects.openai_chat.upstream.chunks import Deltas
-from app.dialects.reading.answer_parser import AnswerParser
-from app.dialects.reading.json_values import count, decode, mapping, short
-from app.events import TokenCounts
-from app.framing.sse import Message
+from ....events import TokenCounts
+from ....framing.sse import Message
+from ...reading.answer_parser import AnswerParser
+from ...reading.json_values import count, decode, mapping, short
+from . import text_chunk as usual
+from .chunks import Deltas
 
 
 class Parser(AnswerParser):

@@ -5,12 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.proof_formats import CLAUDE_REDACTED, GOOGLE_SIGNATURE
-from app.dialects.upstream_format import Quirks as CommonQuirks
-from app.dialects.writing.allowed_tools import restrict_tools
-from app.dialects.writing.conversation import fit_user, list_reasoning, parse_data_url
-from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange
-from app.requests import (
+from ....requests import (
     AssistantMessage,
     ChatRequest,
     Message,
@@ -18,6 +13,11 @@ from app.requests import (
     ReasoningPart,
     UserMessage,
 )
+from ...proof_formats import CLAUDE_REDACTED, GOOGLE_SIGNATURE
+from ...upstream_format import Quirks as CommonQuirks
+from ...writing.allowed_tools import restrict_tools
+from ...writing.conversation import fit_user, list_reasoning, parse_data_url
+from ...writing.exchange import Exchange, ExchangeForm, arrange
 
 LITELLM: Final = "litellm"
 """The format of a signature in `thinking_blocks`."""

@@ -6,9 +6,9 @@ What the model thought, its calls and its pictures have no place there; a refusa
 from collections.abc import Iterable
 from typing import Any, Final, Literal, NamedTuple
 
-from app.dialects.answering.public_ids import public_token
-from app.dialects.openai_chat.client.deltas import Pieces as ChatPieces
-from app.events import Event
+from ....events import Event
+from ...answering.public_ids import public_token
+from ...openai_chat.client.deltas import Pieces as ChatPieces
 
 ECHO: Final = "echo"
 """The label that is the prompt, where the client wants it said again."""

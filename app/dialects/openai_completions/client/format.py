@@ -1,10 +1,10 @@
 """OpenAI's older Completions towards clients."""
 
-from app.dialects.answering.openai_errors import render_failure
-from app.dialects.client_format import ClientFormat
-from app.dialects.openai_completions.client.renderer import Renderer
-from app.dialects.openai_completions.client.request import parse_request
-from app.dialects.openai_completions.client.result import render_result
+from ...answering.openai_errors import render_failure
+from ...client_format import ClientFormat
+from .renderer import Renderer
+from .request import parse_request
+from .result import render_result
 
 FRONT = ClientFormat(
     name="openai_completions",

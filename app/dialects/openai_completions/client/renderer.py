@@ -9,13 +9,13 @@ from typing import Final
 
 import msgspec
 
-from app.dialects.answering.end_errors import error_of_end
-from app.dialects.answering.openai_errors import error_object
-from app.dialects.client_format import Frame
-from app.dialects.openai_chat.client.deltas import render_usage
-from app.dialects.openai_chat.client.renderer import USAGE
-from app.dialects.openai_completions.client.deltas import Piece, Pieces
-from app.events import Event, StreamEnd
+from ....events import Event, StreamEnd
+from ...answering.end_errors import error_of_end
+from ...answering.openai_errors import error_object
+from ...client_format import Frame
+from ...openai_chat.client.deltas import render_usage
+from ...openai_chat.client.renderer import USAGE
+from .deltas import Piece, Pieces
 
 OBJECT: Final = "text_completion"
 

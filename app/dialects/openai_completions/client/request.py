@@ -5,12 +5,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from app.dialects.client_format import ParsedRequest
-from app.dialects.openai_chat.client.renderer import USAGE
-from app.dialects.openai_completions.client.deltas import ECHO
-from app.dialects.writing.extras import check_extras
-from app.errors import RequestError
-from app.requests import (
+from ....errors import RequestError
+from ....requests import (
     Linger,
     Natural,
     Penalty,
@@ -19,6 +15,10 @@ from app.requests import (
     parse_body,
     parse_fields,
 )
+from ...client_format import ParsedRequest
+from ...openai_chat.client.renderer import USAGE
+from ...writing.extras import check_extras
+from .deltas import ECHO
 
 NAME: Final = "openai_completions"
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from app.dialects.answering.end_errors import error_of_end
-from app.dialects.openai_chat.client.deltas import render_usage
-from app.dialects.openai_completions.client.deltas import Piece, Pieces
-from app.dialects.openai_completions.client.renderer import OBJECT
-from app.events import Event, StreamEnd
+from ....events import Event, StreamEnd
+from ...answering.end_errors import error_of_end
+from ...openai_chat.client.deltas import render_usage
+from .deltas import Piece, Pieces
+from .renderer import OBJECT
 
 
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """OpenAI Responses towards clients."""
 
-from app.dialects.answering.openai_errors import render_failure
-from app.dialects.client_format import ClientFormat
-from app.dialects.openai_responses.client.renderer import Renderer
-from app.dialects.openai_responses.client.request import parse_request
-from app.dialects.openai_responses.client.result import name_of, render_result, response_id
+from ...answering.openai_errors import render_failure
+from ...client_format import ClientFormat
+from .renderer import Renderer
+from .request import parse_request
+from .result import name_of, render_result, response_id
 
 FRONT = ClientFormat(
     name="openai_responses",

@@ -8,9 +8,9 @@ the string stands for itself, and what is no such object at all is told at its e
 import re
 from typing import Final
 
-from app.dialects.openai_responses.client.tool_calls import INPUT
-from app.dialects.reading.surrogates import Halves
-from app.dialects.writing.conversation import parse_object
+from ...reading.surrogates import Halves
+from ...writing.conversation import parse_object
+from .tool_calls import INPUT
 
 _HEAD: Final = re.compile(r'\s*\{\s*"' + INPUT + r'"\s*:\s*"')
 _MAX_HEAD: Final = 200

@@ -11,14 +11,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from app.bounds import MAX_TOOLS
-from app.dialects.answering.packed_proofs import PackedProof, is_packed, unpack
-from app.dialects.openai_responses.client.tool_calls import INPUT, Called
-from app.dialects.openai_responses.client.tools import Offered
-from app.dialects.proof_formats import OPENAI_COMPACTION, OPENAI_ENCRYPTED, OPENAI_PHASE
-from app.dialects.reading.json_values import mappings, string
-from app.errors import RequestError
-from app.requests import (
+from ....bounds import MAX_TOOLS
+from ....errors import RequestError
+from ....requests import (
     AssistantMessage,
     AudioPart,
     DeveloperMessage,
@@ -40,6 +35,11 @@ from app.requests import (
     UserMessage,
     convert_body,
 )
+from ...answering.packed_proofs import PackedProof, is_packed, unpack
+from ...proof_formats import OPENAI_COMPACTION, OPENAI_ENCRYPTED, OPENAI_PHASE
+from ...reading.json_values import mappings, string
+from .tool_calls import INPUT, Called
+from .tools import Offered
 
 Answered = TextPart | RefusalPart | ReasoningPart | OpaquePart
 Given = TextPart | ImagePart | AudioPart | FilePart

@@ -9,28 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.dialects.answering.call_ids import show_call
-from app.dialects.answering.packed_proofs import UNPROVED, PackedProof, pack
-from app.dialects.answering.public_ids import public_token
-from app.dialects.openai_responses.client.free_text import FreeText
-from app.dialects.openai_responses.client.tool_calls import (
-    ITEMS,
-    Called,
-    begin_call,
-    read_arguments,
-)
-from app.dialects.proof_formats import (
-    OPENAI_COMPACTION,
-    OPENAI_CUSTOM_CALL,
-    OPENAI_ENCRYPTED,
-    OPENAI_ITEM,
-    OPENAI_NAMESPACE,
-    OPENAI_PHASE,
-    OPENAI_REASONING,
-)
-from app.dialects.reading.json_values import mappings, string
-from app.dialects.writing.conversation import parse_object
-from app.events import (
+from ....events import (
     Event,
     LogProbs,
     Media,
@@ -46,6 +25,27 @@ from app.events import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+)
+from ...answering.call_ids import show_call
+from ...answering.packed_proofs import UNPROVED, PackedProof, pack
+from ...answering.public_ids import public_token
+from ...proof_formats import (
+    OPENAI_COMPACTION,
+    OPENAI_CUSTOM_CALL,
+    OPENAI_ENCRYPTED,
+    OPENAI_ITEM,
+    OPENAI_NAMESPACE,
+    OPENAI_PHASE,
+    OPENAI_REASONING,
+)
+from ...reading.json_values import mappings, string
+from ...writing.conversation import parse_object
+from .free_text import FreeText
+from .tool_calls import (
+    ITEMS,
+    Called,
+    begin_call,
+    read_arguments,
 )
 
 _OF_CALLS = (OPENAI_CUSTOM_CALL, OPENAI_NAMESPACE)

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from app.dialects.client_format import Frame
-from app.dialects.openai_responses.client.result import Response, render_error_event, settle
-from app.events import Event, StreamEnd, StreamStart, StreamTarget
+from ....events import Event, StreamEnd, StreamStart, StreamTarget
+from ...client_format import Frame
+from .result import Response, render_error_event, settle
 
 _encode = msgspec.json.Encoder().encode
 

@@ -10,16 +10,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from app.bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
-from app.dialects.client_format import ParsedRequest
-from app.dialects.openai_responses.client.messages import Conversation
-from app.dialects.openai_responses.client.result import BACKGROUND, ECHO
-from app.dialects.openai_responses.client.tool_calls import Called
-from app.dialects.openai_responses.client.tools import Offered
-from app.dialects.openai_responses.name import NAME
-from app.dialects.reading.json_values import mappings, string
-from app.errors import RequestError
-from app.requests import (
+from ....bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
+from ....errors import RequestError
+from ....requests import (
     JsonObjectFormat,
     JsonSchema,
     JsonSchemaFormat,
@@ -35,6 +28,13 @@ from app.requests import (
     parse_body,
     parse_fields,
 )
+from ...client_format import ParsedRequest
+from ...reading.json_values import mappings, string
+from ..name import NAME
+from .messages import Conversation
+from .result import BACKGROUND, ECHO
+from .tool_calls import Called
+from .tools import Offered
 
 _LOGPROBS: Final = "message.output_text.logprobs"
 

@@ -6,12 +6,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.answering.end_errors import error_of_end
-from app.dialects.answering.public_ids import public_token
-from app.dialects.openai_responses.client.output_items import Output
-from app.dialects.openai_responses.client.tool_calls import parse_label
-from app.errors import CODES
-from app.events import (
+from ....errors import CODES
+from ....events import (
     ErrorInfo,
     Event,
     FinishReason,
@@ -20,6 +16,10 @@ from app.events import (
     StreamTarget,
     TokenCounts,
 )
+from ...answering.end_errors import error_of_end
+from ...answering.public_ids import public_token
+from .output_items import Output
+from .tool_calls import parse_label
 
 ECHO: Final = "response"
 """The label with the fields that the response says again, as JSON."""

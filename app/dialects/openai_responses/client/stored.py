@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from app.dialects.openai_responses.client.output_items import item_token
+from .output_items import item_token
 
 REFERENCE: Final = b"item_reference"
 """Is in every body that refers to items."""

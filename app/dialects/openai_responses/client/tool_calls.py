@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from app.dialects.reading.json_values import string
-from app.dialects.writing.conversation import parse_object
+from ...reading.json_values import string
+from ...writing.conversation import parse_object
 
 CALLS: Final = "response.tools"
 """The label with the tools that are no plain functions, by the names that providers know."""

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from app.bounds import MAX_TOOLS
-from app.dialects.openai_responses.client.tool_calls import CALLS, INPUT, MAX_LABEL, Called, Names
-from app.dialects.reading.json_values import string
-from app.errors import RequestError
-from app.requests import Function, Tool, convert_body
+from ....bounds import MAX_TOOLS
+from ....errors import RequestError
+from ....requests import Function, Tool, convert_body
+from ...reading.json_values import string
+from .tool_calls import CALLS, INPUT, MAX_LABEL, Called, Names
 
 _MAX_KIND: Final = 60
 """Characters of a type that are told."""

@@ -1,17 +1,17 @@
 """OpenAI Responses."""
 
-from app.dialects.openai_responses.name import NAME
-from app.dialects.openai_responses.upstream.parser import Parser
-from app.dialects.openai_responses.upstream.passthrough import pass_on
-from app.dialects.openai_responses.upstream.quirks import Quirks
-from app.dialects.openai_responses.upstream.request import (
+from ....framing.lenient import LenientDecoder
+from ...upstream_format import UpstreamFormat
+from ..name import NAME
+from .parser import Parser
+from .passthrough import pass_on
+from .quirks import Quirks
+from .request import (
     IGNORED,
     list_changes,
     place_extra,
     render_request,
 )
-from app.dialects.upstream_format import UpstreamFormat
-from app.framing.lenient import LenientDecoder
 
 DIALECT = UpstreamFormat(
     path="responses",

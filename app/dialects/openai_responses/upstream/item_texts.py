@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.dialects.reading.json_values import mappings, string
+from ...reading.json_values import mappings, string
 
 
 @dataclass(slots=True)

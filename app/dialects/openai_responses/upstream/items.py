@@ -17,7 +17,19 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.openai_responses.upstream.item_texts import (
+from ...proof_formats import (
+    OPENAI_COMPACTION,
+    OPENAI_CUSTOM_CALL,
+    OPENAI_ENCRYPTED,
+    OPENAI_ITEM,
+    OPENAI_NAMESPACE,
+    OPENAI_PHASE,
+    OPENAI_REASONING,
+)
+from ...reading.bounds import ENTRY
+from ...reading.event_builder import EventBuilder
+from ...reading.json_values import clean, count, mapping, mappings, string
+from .item_texts import (
     Item,
     Left,
     Text,
@@ -27,7 +39,7 @@ from app.dialects.openai_responses.upstream.item_texts import (
     read_part,
     read_texts,
 )
-from app.dialects.openai_responses.upstream.provider_tools import (
+from .provider_tools import (
     asks_caller,
     is_answer,
     is_provider_tool,
@@ -37,18 +49,6 @@ from app.dialects.openai_responses.upstream.provider_tools import (
     read_image,
     read_values,
 )
-from app.dialects.proof_formats import (
-    OPENAI_COMPACTION,
-    OPENAI_CUSTOM_CALL,
-    OPENAI_ENCRYPTED,
-    OPENAI_ITEM,
-    OPENAI_NAMESPACE,
-    OPENAI_PHASE,
-    OPENAI_REASONING,
-)
-from app.dialects.reading.bounds import ENTRY
-from app.dialects.reading.event_builder import EventBuilder
-from app.dialects.reading.json_values import clean, count, mapping, mappings, string
 
 _CALLS: Final = ("function_call", "custom_tool_call")
 

@@ -8,13 +8,13 @@ among them, mean nothing, and what follows the end is ignored.
 from collections.abc import Callable
 from typing import Any, Final
 
-from app.dialects.openai_responses.upstream.items import Items
-from app.dialects.reading.answer_parser import AnswerParser
-from app.dialects.reading.errors import parse_finish_error
-from app.dialects.reading.finish_reasons import parse_finish
-from app.dialects.reading.json_values import count, decode, mapping, mappings, short, string, words
-from app.events import TokenCounts
-from app.framing.sse import Message
+from ....events import TokenCounts
+from ....framing.sse import Message
+from ...reading.answer_parser import AnswerParser
+from ...reading.errors import parse_finish_error
+from ...reading.finish_reasons import parse_finish
+from ...reading.json_values import count, decode, mapping, mappings, short, string, words
+from .items import Items
 
 _ENDS: Final = ("completed", "incomplete", "failed", "cancelled")
 

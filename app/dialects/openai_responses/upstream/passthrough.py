@@ -7,14 +7,14 @@ providers' reasoning, which it would refuse.
 
 from typing import Any, Final
 
-from app.dialects.answering.packed_proofs import is_packed, unpack
-from app.dialects.openai_responses.upstream.provider_tools import keep_clients_tools, keep_in_space
-from app.dialects.openai_responses.upstream.quirks import ENCRYPTED_REASONING, Quirks
-from app.dialects.proof_formats import OPENAI_ITEM
-from app.dialects.reading.json_values import mapping, mappings, string
-from app.dialects.upstream_format import Passed
-from app.dialects.writing.conversation import parse_object
-from app.requests import Original
+from ....requests import Original
+from ...answering.packed_proofs import is_packed, unpack
+from ...proof_formats import OPENAI_ITEM
+from ...reading.json_values import mapping, mappings, string
+from ...upstream_format import Passed
+from ...writing.conversation import parse_object
+from .provider_tools import keep_clients_tools, keep_in_space
+from .quirks import ENCRYPTED_REASONING, Quirks
 
 _UNNAMED: Final = frozenset(
     (

@@ -5,7 +5,7 @@ Pure functions of an item as the provider sent it.
 
 from typing import Any, Final
 
-from app.dialects.reading.json_values import count, decode, mapping, mappings, string, words
+from ...reading.json_values import count, decode, mapping, mappings, string, words
 
 XAI_TOOLS: Final = frozenset(
     (

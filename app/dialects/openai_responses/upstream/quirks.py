@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from app.dialects.upstream_format import Quirks as CommonQuirks
+from ...upstream_format import Quirks as CommonQuirks
 
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 """What `include` names to get reasoning that can be sent back."""

@@ -6,33 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.openai_responses.upstream.provider_tools import (
-    CALLERS_ITEMS,
-    is_answer,
-    keep_clients_tools,
-    key_of,
-)
-from app.dialects.openai_responses.upstream.quirks import ENCRYPTED_REASONING, Quirks
-from app.dialects.proof_formats import (
-    OPENAI_COMPACTION,
-    OPENAI_CUSTOM_CALL,
-    OPENAI_ENCRYPTED,
-    OPENAI_ITEM,
-    OPENAI_NAMESPACE,
-    OPENAI_PHASE,
-    OPENAI_REASONING,
-)
-from app.dialects.writing.conversation import (
-    fit_user,
-    join_text,
-    parse_object,
-    refuse_choices,
-    unsupported,
-)
-from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange
-from app.dialects.writing.extras import placed_at
-from app.errors import RequestError
-from app.requests import (
+from ....errors import RequestError
+from ....requests import (
     AssistantMessage,
     AudioPart,
     ChatRequest,
@@ -49,6 +24,31 @@ from app.requests import (
     ToolChoice,
     ToolMessage,
 )
+from ...proof_formats import (
+    OPENAI_COMPACTION,
+    OPENAI_CUSTOM_CALL,
+    OPENAI_ENCRYPTED,
+    OPENAI_ITEM,
+    OPENAI_NAMESPACE,
+    OPENAI_PHASE,
+    OPENAI_REASONING,
+)
+from ...writing.conversation import (
+    fit_user,
+    join_text,
+    parse_object,
+    refuse_choices,
+    unsupported,
+)
+from ...writing.exchange import Exchange, ExchangeForm, arrange
+from ...writing.extras import placed_at
+from .provider_tools import (
+    CALLERS_ITEMS,
+    is_answer,
+    keep_clients_tools,
+    key_of,
+)
+from .quirks import ENCRYPTED_REASONING, Quirks
 
 Part = TextPart | ImagePart | AudioPart | FilePart
 Answered = TextPart | RefusalPart | ReasoningPart | OpaquePart

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from app.dialects.client_format import ClientFormat, Failure
-from app.dialects.ui.client.renderer import DONE, Renderer
-from app.dialects.ui.client.request import parse_request
-from app.errors import RelayError
-from app.events import Event
+from ....errors import RelayError
+from ....events import Event
+from ...client_format import ClientFormat, Failure
+from .renderer import DONE, Renderer
+from .request import parse_request
 
 
 def render_result(stream: str, events: Iterable[Event]) -> Any:

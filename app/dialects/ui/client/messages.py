@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from app.dialects.answering.proof_fields import ProofFields
-from app.requests import Opaque
+from ....requests import Opaque
+from ...answering.proof_fields import ProofFields
 
 KEY = "seseragi"
 """Under which `providerMetadata` holds what is ours."""

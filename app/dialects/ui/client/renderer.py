@@ -11,14 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.dialects.answering.call_ids import show_call
-from app.dialects.answering.proof_fields import ProofFields
-from app.dialects.answering.public_ids import public_token
-from app.dialects.client_format import Frame
-from app.dialects.proof_formats import OPENAI_CUSTOM_CALL
-from app.dialects.reading.json_values import clean, decode
-from app.dialects.ui.client.messages import KEY
-from app.events import (
+from ....events import (
     ContentFilter,
     Event,
     FinishReason,
@@ -45,7 +38,14 @@ from app.events import (
     ToolCallStart,
     encode,
 )
-from app.requests import Opaque as OpaqueValue
+from ....requests import Opaque as OpaqueValue
+from ...answering.call_ids import show_call
+from ...answering.proof_fields import ProofFields
+from ...answering.public_ids import public_token
+from ...client_format import Frame
+from ...proof_formats import OPENAI_CUSTOM_CALL
+from ...reading.json_values import clean, decode
+from .messages import KEY
 
 Chunk = dict[str, Any]
 

@@ -10,13 +10,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from app.bounds import MAX_MESSAGES, check_parts
-from app.dialects.answering.attachments import attach
-from app.dialects.answering.options import build_chat
-from app.dialects.client_format import ParsedRequest
-from app.dialects.ui.client.messages import File, Text, Tool
-from app.errors import RequestError
-from app.requests import (
+from ....bounds import MAX_MESSAGES, check_parts
+from ....errors import RequestError
+from ....requests import (
     AssistantMessage,
     AudioPart,
     Body,
@@ -37,6 +33,10 @@ from app.requests import (
     parse_body,
     parse_fields,
 )
+from ...answering.attachments import attach
+from ...answering.options import build_chat
+from ...client_format import ParsedRequest
+from .messages import File, Text, Tool
 
 IGNORED = ("source-url", "source-document")
 """Parts that say nothing to a model; nor do those named `data-...`, which are the page's."""
