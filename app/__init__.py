@@ -1,3 +1,22 @@
-"""Seseragi: a relay between LLM APIs and browsers."""
+"""Seseragi: a relay between LLM APIs and browsers.
+
+Installed it is the package `seseragi`; in the checkout the same package is called `app`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .main import create_app
+    from .settings import load_settings
 
 __version__ = "0.1.0"
+__all__ = ("create_app", "load_settings")
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is public when it is asked for: `seseragi --version` needs none of it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import main, settings
+
+    return getattr(main if name == "create_app" else settings, name)

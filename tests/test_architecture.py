@@ -74,10 +74,15 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            assert node.module is not None
-            found.add(node.module)
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            module = node.module or ""
+            if node.level:  # the package has another name once it is installed
+                package = ("app", *path.relative_to(APP).parent.parts)
+                above = package[: len(package) - node.level + 1]
+                module = ".".join((*above, *([module] if module else [])))
+            else:
+                assert module.partition(".")[0] != "app", f"{path}: absolute import of {module}"
+            found.add(module)
+            found |= {f"{module}.{alias.name}" for alias in node.names}
     return found
 
 
