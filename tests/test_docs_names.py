@@ -46,11 +46,13 @@ def names(root: Path, module: str) -> set[str] | None:
                 found.add(node.name)
             case ast.Import() | ast.ImportFrom():
                 found |= {alias.asname or alias.name for alias in node.names}
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
+                found |= set(ast.literal_eval(value))
             case ast.Assign():
                 found |= {name.id for name in node.targets if isinstance(name, ast.Name)}
             case ast.AnnAssign(target=ast.Name(id=name)):
                 found.add(name)
-    return {"*"} if "__getattr__" in found else found
+    return {"*"} if "__getattr__" in found and path.name != "app" else found
 
 
 def has(root: Path, module: str, name: str) -> bool:
