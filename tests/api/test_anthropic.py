@@ -385,7 +385,7 @@ async def test_what_is_left_out_is_noted_in_the_stream() -> None:
         reply = await relay.client.post("/v1/messages", json=body)
         again = await relay.client.get(f"/v1/streams/{reply.headers['stream-id']}/events")
 
-    assert "knows no cache_control, top_k: left out" in again.text
+    assert "knows no cache_control: left out" in again.text
     assert "field_ignored" not in reply.text
 
 
