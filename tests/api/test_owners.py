@@ -29,7 +29,9 @@ ME, OTHER = Principal("t", "me"), Principal("t", "other")
 NAMELESS = {
     ("POST", path) for path in ("/v1/chat", "/v1/chat/completions", "/v1/messages", "/v1/responses")
 } | {
-    *(("POST", "/v1/ui/chat"), ("POST", "/v1/ag-ui"), ("POST", "/v1/messages/count_tokens")),
+    *(("POST", "/v1/ui/chat"), ("POST", "/v1/ag-ui"), ("POST", "/v1/completions")),
+    *(("POST", "/v1/messages/count_tokens"), ("POST", "/v1/responses/input_tokens")),
+    ("POST", "/v1/embeddings"),
     *(("GET", path) for path in ("/v1/models", "/v1/models/{model:path}", "/healthz", "/readyz")),
 }
 # What each of the others is answered with where there is no such stream.
@@ -56,6 +58,7 @@ STARTS = sorted(
         "/v1/responses",
         "/v1/ui/chat",
         "/v1/ag-ui",
+        "/v1/completions",
     )
 )
 
@@ -81,6 +84,8 @@ def body_of(path: str) -> dict[str, Any]:
     match path:
         case "/v1/responses":
             return {"model": M, "input": "hello", "stream": True}
+        case "/v1/completions":
+            return {"model": M, "prompt": "hello", "max_tokens": 99, "stream": True}
         case "/v1/ui/chat":
             parts = [{"type": "text", "text": "hello"}]
             return {"id": "a chat", "messages": [{"id": "1", "role": "user", "parts": parts}]}
@@ -112,8 +117,8 @@ def test_hub_itself_names_no_stream():
     public = {name for name in dir(Hub) if not name.startswith("_")}
 
     assert public == {
-        *("streams_of", "models", "health", "readiness"),
-        *("open", "close", "drain", "stop_now"),
+        *("streams_of", "ask", "models", "health", "readiness"),
+        *("open", "close", "drain", "drain_once", "stop_now"),
     }
 
 

@@ -28,7 +28,16 @@ class Program:
     """Whether it tells the app that it is about to stop."""
 
 
-HYPERCORN = ("hypercorn", APP, "--bind", "127.0.0.1:{port}", "--graceful-timeout", "1")
+HYPERCORN = (
+    "hypercorn",
+    APP,
+    "--bind",
+    "127.0.0.1:{port}",
+    "--graceful-timeout",
+    "1",
+    "--keep-alive",
+    "60",
+)
 UVICORN = ("uvicorn", APP, "--port", "{port}", "--http")
 SERVERS: Mapping[str, Program] = {
     "command": Program(("app", "--port", "{port}")),
