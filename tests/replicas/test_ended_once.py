@@ -20,6 +20,8 @@ from tests.serving import HELLO
 
 LEASE_S = 1.0
 STREAMS = 60
+SURE = 30
+"""Those that are started before anybody is killed."""
 
 
 def ends(replicas: Sequence[Replica]) -> list[dict]:
@@ -46,11 +48,13 @@ async def start(client: httpx2.AsyncClient, replica: Replica, number: int) -> st
     return reply.json()["id"] if reply.status_code == 202 else None
 
 
-async def start_many(client: httpx2.AsyncClient, replicas: Sequence[Replica]) -> dict[str, str]:
-    """Start streams at all of them in turn; give the request of each."""
-    asked = [start(client, replicas[number % len(replicas)], number) for number in range(STREAMS)]
+async def start_many(
+    client: httpx2.AsyncClient, replicas: Sequence[Replica], numbers: range = range(STREAMS)
+) -> dict[str, str]:
+    """Start streams at all of them in turn; return the request of each."""
+    asked = [start(client, replicas[number % len(replicas)], number) for number in numbers]
     found = await asyncio.gather(*asked)
-    return {stream: f"request-{number}" for number, stream in enumerate(found) if stream}
+    return {s: f"request-{number}" for number, s in zip(numbers, found, strict=True) if s}
 
 
 async def until_lost(replica: Replica, *, within_s: float) -> None:
@@ -82,7 +86,7 @@ async def check_ends(
         if reply.status_code == 200:
             assert reply.json()["status"] != "running"
             began.add(stream)
-    assert len(began) > STREAMS // 2
+    assert len(began) >= SURE
     told = Counter(line["stream"] for line in ends(replicas))
     assert dict.fromkeys(began, 1) == {s: n for s, n in told.items() if s in started}
     for line in ends(replicas):
@@ -116,10 +120,15 @@ async def test_workers_tell_of_those_that_a_killed_one_ran(tmp_path: Path, seed:
         running(1, tmp_path, f"sqlite:///{tmp_path}/log.db", workers=3) as (replica,),
         browser() as client,
     ):
-        starting = asyncio.create_task(start_many(client, [replica]))
-        await asyncio.sleep(dice.uniform(0.2, 0.8))
-        os.kill(dice.choice(children(replica.pid)), signal.SIGKILL)
-        started = await starting
+        # Every worker is killed once: which of them took connections is the kernel's choice.
+        workers = children(replica.pid)
+        dice.shuffle(workers)
+        started = await start_many(client, [replica], range(SURE))
+        starting = asyncio.create_task(start_many(client, [replica], range(SURE, STREAMS)))
+        for worker in workers:
+            await asyncio.sleep(dice.uniform(0, 0.3))
+            os.kill(worker, signal.SIGKILL)
+        started |= await starting
         await until_lost(replica, within_s=10)
         await check_ends(client, replica, [replica], started, lost=1)
 
@@ -150,9 +159,10 @@ async def test_replica_tells_of_those_that_a_killed_one_ran(redis, tmp_path: Pat
         browser() as client,
     ):
         first, second = replicas
-        starting = asyncio.create_task(start_many(client, replicas))
-        await asyncio.sleep(dice.uniform(0.3, 0.9))
+        started = await start_many(client, replicas, range(SURE))
+        starting = asyncio.create_task(start_many(client, replicas, range(SURE, STREAMS)))
+        await asyncio.sleep(dice.uniform(0, 0.5))
         await first.kill()
-        started = await starting
+        started |= await starting
         await until_lost(second, within_s=3 * LEASE_S + 10)
         await check_ends(client, second, replicas, started, lost=1)
