@@ -36,7 +36,7 @@ from .api import (
 )
 from .api.guard import LOCAL_ORIGINS, Guard
 from .api.hosts import HostNames, is_loopback
-from .api.middleware import CommonHeaders
+from .api.middleware import CommonHeaders, ReadBeforeAnswer
 from .api.paths import path_of
 from .api.policy import HttpSettings
 from .deadlines import Limits
@@ -277,7 +277,7 @@ def build_app(settings: Settings, hub: Hub) -> ASGIApp:
         local_origins=local_origins,
     )
     # Around Starlette and not in it, so that the answer to a bug has these headers too.
-    served: ASGIApp = CommonHeaders(guarded)
+    served: ASGIApp = ReadBeforeAnswer(CommonHeaders(guarded))
     if settings.trusted_proxies:  # whose word on who the client is counts
         trusted = list(settings.trusted_proxies)
         served = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, served), trusted_hosts=trusted))

@@ -1,15 +1,24 @@
 """What every response has in common. Pure ASGI: nothing here touches a body."""
 
+import asyncio
+import contextlib
 import re
 import secrets
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .connection import connection_of
+
 NAME = b"x-request-id"
 ANTHROPICS = b"request-id"
 """Where Anthropic's SDKs look for it."""
 REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+
+MAX_UNREAD = 2**20
+"""How many bytes of a body are taken before an answer that has not asked for them."""
+UNREAD_S = 1.0
+"""How long that may take."""
 
 
 class CommonHeaders:
@@ -45,3 +54,40 @@ class CommonHeaders:
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+class ReadBeforeAnswer:
+    """Takes what is left of a request's body before the answer begins, under foreign servers.
+
+    Hypercorn (0.18) and granian (2.8) close the connection, answer and all, when a body goes on
+    after its answer has ended; over HTTP/2, with every stream on it and at a mere empty frame
+    (pgjones/hypercorn, issue 329).
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or connection_of(scope) is not None:
+            await self._app(scope, receive, send)
+            return
+        whole = False
+
+        async def receive_body() -> Message:
+            nonlocal whole
+            message = await receive()
+            whole = whole or not message.get("more_body", False)
+            return message
+
+        async def read_rest() -> None:
+            left = MAX_UNREAD
+            while not whole and left > 0:
+                left -= len((await receive_body()).get("body", b"")) + 1
+
+        async def send_after_body(message: Message) -> None:
+            if not whole and message["type"] == "http.response.start":
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(read_rest(), UNREAD_S)
+            await send(message)
+
+        await self._app(scope, receive_body, send_after_body)

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -55,10 +56,7 @@ async def test_stream_is_resumed_stopped_and_looked_at(name, tmp_path):
         assert b"\r" not in whole
 
         # The same by GET, in two parts, and nothing after the end.
-        async with (
-            served.connect() as leaving,
-            leaving.stream("GET", f"/v1/streams/{stream}/events") as response,
-        ):
+        async with client.stream("GET", f"/v1/streams/{stream}/events") as response:
             first = await read_frames(response, most=3)
         first = first[: first.rindex(b"\n\n") + 2]
         async with client.stream(
@@ -80,16 +78,14 @@ async def test_stream_is_resumed_stopped_and_looked_at(name, tmp_path):
         assert 202 == await stopping
         assert b'"status":"cancelled"' in stopped
 
-        # HEAD, an answer as JSON, an error; over HTTP/2 hypercorn closes some connections that
-        # had two streams at once, when both are over.
-        async with served.connect() as other:
-            looked = await other.head(f"/v1/streams/{stream}/events")
-            assert (200, b"") == (looked.status_code, looked.content)
-            answer = await other.post("/v1/chat", json={**HELLO, "stream": False})
-            assert "completed" == answer.json()["status"]
-            failed = await other.post("/v1/chat", json={**HELLO, "model": "demo-error"})
-            assert 503 == failed.status_code
-            assert "upstream_overloaded" == failed.json()["code"]
+        # HEAD, an answer as JSON, an error.
+        looked = await client.head(f"/v1/streams/{stream}/events")
+        assert (200, b"") == (looked.status_code, looked.content)
+        answer = await client.post("/v1/chat", json={**HELLO, "stream": False})
+        assert "completed" == answer.json()["status"]
+        failed = await client.post("/v1/chat", json={**HELLO, "model": "demo-error"})
+        assert 503 == failed.status_code
+        assert "upstream_overloaded" == failed.json()["code"]
         await client.aclose()  # hypercorn waits for its connections of HTTP/2
         out = await served.stop()
     assert b"Traceback" not in out, out.decode()
@@ -98,6 +94,32 @@ async def test_stream_is_resumed_stopped_and_looked_at(name, tmp_path):
 async def _stop_soon(client: httpx2.AsyncClient, stream: str) -> int:
     await asyncio.sleep(0.3)
     return (await client.post(f"/v1/streams/{stream}/cancel")).status_code
+
+
+@every_server
+async def test_answer_before_the_body_leaves_the_connection(name, tmp_path):
+    """One that is stopped, or refused by its head, while a stream goes on over the connection."""
+    async with (
+        serve(name, tmp_path) as served,
+        served.client.stream("POST", "/v1/chat", json=LONG) as response,
+    ):
+        for _ in range(20):
+            gone = await served.client.post("/v1/streams/st_0123456789abcdef012345/cancel")
+            assert 404 == gone.status_code
+            refused = await served.client.post("/v1/chat", content=_slowly(b"{}" * 500))
+            assert 415 == refused.status_code
+        stream = response.headers["stream-id"]
+        assert 202 == (await served.client.post(f"/v1/streams/{stream}/cancel")).status_code
+        assert b'"status":"cancelled"' in await read_frames(response)
+        await served.client.aclose()
+        assert b"Traceback" not in await served.stop()
+
+
+async def _slowly(body: bytes) -> AsyncIterator[bytes]:
+    """Send a body in two parts, the second after the server has seen the first."""
+    yield body[:100]
+    await asyncio.sleep(0.02)
+    yield body[100:]
 
 
 @every_server
