@@ -18,6 +18,7 @@ from ..eventlog import STRIDE, Ending, LogState
 from ..events import Event, StreamEnd
 from ..generation.hub import Reader
 from .connection import Connection, connection_of
+from .paths import root_of
 from .policy import HttpSettings
 
 if TYPE_CHECKING:
@@ -68,28 +69,26 @@ class EventStream(Response):
         *,
         policy: HttpSettings,
         headers: Mapping[str, str],
-        root_path: str = "",
         snapshot: bool = False,
     ) -> None:
         self.status_code = 200
         self.background = None
-        stream = reader.stream.encode()
         self.raw_headers = [
             *HEADERS,
-            (b"content-location", b"%b/v1/streams/%b/events" % (root_path.encode(), stream)),
-            (b"stream-id", stream),
+            (b"stream-id", reader.stream.encode()),
             *((name.encode(), value.encode()) for name, value in headers.items()),
         ]
         self._reader = reader
         self._writer = writer
         self._after = writer.begin
         self._policy = policy
-        self._heartbeat_s = policy.heartbeat_s
         self._snapshot = snapshot
         self._complete = False
         self._sent_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        location = f"{root_of(scope)}/v1/streams/{self._reader.stream}/events"
+        self.raw_headers.append((b"content-location", location.encode()))
         connection = connection_of(scope)
         if connection is None:
             await self._serve_reads(scope, receive, send)
@@ -149,7 +148,7 @@ class EventStream(Response):
         loop = asyncio.get_running_loop()
         self._caught_up = loop.create_future()
         self._sent_at = loop.time()
-        self._timer = loop.call_later(self._heartbeat_s, self._beat)
+        self._timer = loop.call_later(self._policy.heartbeat_s, self._beat)
         try:
             await self._caught_up
         finally:
@@ -175,10 +174,10 @@ class EventStream(Response):
     def _beat(self) -> None:
         """Send a heartbeat if nothing was sent for its time, and come back when it is due."""
         loop = self._caught_up.get_loop()
-        due = self._sent_at + self._heartbeat_s
+        due = self._sent_at + self._policy.heartbeat_s
         if due <= loop.time():
             self._connection.write(HEARTBEAT)
-            due = loop.time() + self._heartbeat_s
+            due = loop.time() + self._policy.heartbeat_s
         self._timer = loop.call_at(due, self._beat)
 
     # Under any other server
@@ -230,7 +229,7 @@ class EventStream(Response):
 
     async def _read(self) -> Sequence[Event]:
         """Return what comes after the cursor; nothing, if none came within a heartbeat."""
-        events = await self._reader.read(self._after, timeout_s=self._heartbeat_s)
+        events = await self._reader.read(self._after, timeout_s=self._policy.heartbeat_s)
         if isinstance(events, Ending):
             self._writer.skip(events.after - self._after)
             self._after = events.after
@@ -283,7 +282,6 @@ async def read_from(
     *,
     policy: HttpSettings,
     retry_ms: int,
-    root_path: str = "",
     snapshot: bool = False,
     suffix: bool = False,
 ) -> Response:
@@ -316,7 +314,6 @@ async def read_from(
         writer,
         policy=policy,
         headers=front.headers,
-        root_path=root_path,
         snapshot=snapshot,
     )
 

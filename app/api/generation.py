@@ -82,9 +82,7 @@ class Generation:
                 )
             del body
         if cursor is not None:
-            return await self._read_on(
-                streams, cursor, address=address, root_path=root_of(request.scope)
-            )
+            return await self._read_on(streams, cursor, address=address)
         reader = opened.reader
         if way.respond_async:
             # However shortly it may go on without a reader: its first one needs time to come.
@@ -187,12 +185,9 @@ class Generation:
             writer,
             policy=self._policy,
             headers=self._front.headers,
-            root_path=root_of(request.scope),
         )
 
-    async def _read_on(
-        self, streams: OwnedStreams, cursor: str, *, address: str, root_path: str
-    ) -> Response:
+    async def _read_on(self, streams: OwnedStreams, cursor: str, *, address: str) -> Response:
         """Answer a POST that some client sent again after it had lost its connection."""
         stream, after = parse_frame_id(cursor, letter=self._front.letter)
         if stream is None:
@@ -205,7 +200,6 @@ class Generation:
             after,
             policy=self._policy,
             retry_ms=retry_ms,
-            root_path=root_path,
         )
 
     async def _result(

@@ -29,7 +29,6 @@ from ..events import Event, StreamStart
 from ..generation.hub import Hub, Opened, OwnedStream, OwnedStreams
 from .event_stream import read_from
 from .generation import Generation, Kept
-from .paths import root_of
 from .policy import HttpSettings
 from .principal import streams_of
 from .problems import failure
@@ -84,7 +83,7 @@ class Responses:
                 address = address_of(request.scope.get("client"))
                 after = _cursor(last)
                 stream = await self._find(request)
-                return await self._events(stream, after, address, root_of(request.scope))
+                return await self._events(stream, after, address)
             stream = await self._find(request)
             result = render_result(stream.id, await stream.events())
             if result["store"] is False and not result["background"]:
@@ -135,14 +134,10 @@ class Responses:
             raise _not_found(request)
         return stream
 
-    async def _events(
-        self, stream: OwnedStream, after: int, address: str, root_path: str
-    ) -> Response:
+    async def _events(self, stream: OwnedStream, after: int, address: str) -> Response:
         reader, _ = stream.attach(address)
         retry_ms = self._policy.retry(spread=self._hub.draining)
-        response = await read_from(
-            reader, FRONT, after, policy=self._policy, retry_ms=retry_ms, root_path=root_path
-        )
+        response = await read_from(reader, FRONT, after, policy=self._policy, retry_ms=retry_ms)
         if response.status_code == 204:
             # The official clients take no answer without a body for a stream.
             return Response(media_type="text/event-stream", headers=dict(response.headers))

@@ -16,7 +16,6 @@ from ..errors import RequestError, ServiceError
 from ..events import StreamEnd
 from ..generation.hub import Hub, OwnedStream
 from .event_stream import last_event_id, read_from
-from .paths import root_of
 from .policy import HttpSettings
 from .principal import streams_of
 from .query import read_query
@@ -69,7 +68,6 @@ class Streams:
                 after or 0,
                 policy=self._policy,
                 retry_ms=self._policy.retry(spread=self._hub.draining),
-                root_path=root_of(request.scope),
                 snapshot=start is not None and after is None,
                 suffix=suffix is not None,
             )

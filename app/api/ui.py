@@ -11,7 +11,6 @@ from ..errors import RelayError
 from ..events import StreamStart
 from ..generation.hub import Hub, OwnedStream
 from .event_stream import read_from
-from .paths import root_of
 from .policy import HttpSettings
 from .principal import streams_of
 from .problems import failure
@@ -41,7 +40,6 @@ class Chats:
                 0,
                 policy=self._policy,
                 retry_ms=retry_ms,
-                root_path=root_of(request.scope),
             )
         except RelayError as error:
             return failure(FRONT, error, request)
