@@ -49,6 +49,8 @@ class ExchangeForm(NamedTuple):
     """Whether a result may hold images; else the user shows them, after the results."""
     links: bool = True
     """Whether an image in a result may be a URL that the provider has to fetch."""
+    files: bool = True
+    """Whether a user may show files; else those that are optional are left out."""
     prefill: bool = True
     """Whether the last turn may be the assistant's, for the model to go on with."""
 
@@ -69,6 +71,8 @@ _Place = tuple[int, int]
 def arrange(messages: list[Message], form: ExchangeForm) -> Exchange:
     """Return a conversation as a format takes it."""
     changes: list[str] = []
+    if not form.files:
+        messages = _leave_out_files(messages, changes)
     if not _is_arranged(messages, form):
         messages = list(_Arranged(messages, form, changes))
     if not form.prefill and messages and _is_said(messages[-1]):
@@ -109,7 +113,7 @@ def _is_said(message: Message) -> bool:
     return isinstance(message, AssistantMessage) and not message.tool_calls
 
 
-def leave_out_files(messages: list[Message]) -> Exchange:
+def _leave_out_files(messages: list[Message], changes: list[str]) -> list[Message]:
     """Return a conversation without the files that it can do without."""
     kept: list[Message] = []
     changed = False
@@ -125,8 +129,9 @@ def leave_out_files(messages: list[Message]) -> Exchange:
         if left:
             kept.append(msgspec.structs.replace(message, content=left))
     if not changed:
-        return Exchange(messages)
-    return Exchange(kept, ("takes no files: those that a text stands for were left out",))
+        return messages
+    changes.append("takes no files: those that a text stands for were left out")
+    return kept
 
 
 def _is_optional(part: _Part) -> bool:

@@ -22,7 +22,7 @@ from ....requests import (
 from ...upstream_format import Quirks as CommonQuirks
 from ...writing.allowed_tools import restrict_tools
 from ...writing.conversation import list_reasoning, refuse_choices, unsupported
-from ...writing.exchange import Exchange, ExchangeForm, arrange, leave_out_files
+from ...writing.exchange import Exchange, ExchangeForm, arrange
 from ...writing.extras import placed_at
 
 FORMAT: Final = "Cohere's API"
@@ -97,9 +97,7 @@ def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[s
 
 
 def _arrange(request: ChatRequest) -> Exchange:
-    files = leave_out_files(request.messages)
-    exchange = arrange(files.messages, ExchangeForm(images=False))
-    return exchange._replace(changes=(*files.changes, *exchange.changes))
+    return arrange(request.messages, ExchangeForm(files=False, images=False))
 
 
 def _render_message(message: Message, *, place: str, reasoning: str) -> dict[str, Any]:

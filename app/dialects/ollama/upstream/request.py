@@ -29,7 +29,7 @@ from ...writing.conversation import (
     refuse_choices,
     unsupported,
 )
-from ...writing.exchange import Exchange, ExchangeForm, arrange, leave_out_files
+from ...writing.exchange import Exchange, ExchangeForm, arrange
 from ...writing.extras import placed_at
 
 FORMAT: Final = "Ollama's API"
@@ -102,9 +102,7 @@ def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[s
 
 
 def _arrange(request: ChatRequest) -> Exchange:
-    files = leave_out_files(request.messages)
-    exchange = arrange(files.messages, ExchangeForm(links=False))
-    return exchange._replace(changes=(*files.changes, *exchange.changes))
+    return arrange(request.messages, ExchangeForm(files=False, links=False))
 
 
 def _render_message(message: Message, *, place: str, names: dict[str, str]) -> dict[str, Any]:
