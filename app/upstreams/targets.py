@@ -9,7 +9,7 @@ import httpx2
 import msgspec
 
 from ..deadlines import Limits
-from ..dialects.upstream_format import MODEL, UpstreamFormat
+from ..dialects.upstream_format import MODEL, Quirks, UpstreamFormat
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..dialects.writing.cache_marks import is_marked
 from ..dialects.writing.token_counts import Count
@@ -49,6 +49,10 @@ class Target(msgspec.Struct, frozen=True):
         return UPSTREAM_FORMATS[self.upstream.dialect]
 
     @property
+    def quirks(self) -> Quirks:
+        return self.upstream.quirks or self.dialect.quirks()
+
+    @property
     def name(self) -> str:
         """`upstream/model`, whatever clients call it."""
         return f"{self.upstream.name}/{self.model}"
@@ -67,35 +71,29 @@ class Target(msgspec.Struct, frozen=True):
 
     def list_ignored(self, chat: ChatRequest) -> list[Notice]:
         """Tell what the request says that the dialect has no place for, or would be refused."""
-        quirks = self.upstream.quirks or self.dialect.quirks()
-        ignored = sorted(self.dialect.ignored | {*quirks.ignored})
-        original = _original(chat)
-        lost = _list_lost(original, chat) if original else []
-        hosted = self._host(chat).keys()
-        notices: list[str] = []
-        passes = original is not None and original.front in self.dialect.passes
-        dropped = _list_left_out(chat)
-        if not passes:
-            chat, unknown, untaken = self._fit(chat)
-            dropped += unknown
-            if untaken:
-                notices.append(f"is not set to take {_list(untaken)} from clients: left out")
-        fields = [field for field in ignored if is_said(chat, field)]
-        if original and passes:
-            if dropped := self._list_dropped(original):
-                notices.append(f"is not set to take {', '.join(dropped)} from clients: left out")
+        original, name = _original(chat), self.upstream.name
+        unknown: set[str] = set()
+        more: list[str] = []
+        if original and original.front in self.dialect.passes:
+            untaken: Sequence[str] = self._list_dropped(original)
         else:
-            fields = sorted({*fields, *({*lost, *dropped} - hosted)})
-            notices += self.dialect.list_changes(chat, model=self.model, quirks=quirks)
+            unknown |= {*_list_left_out(chat), *(_list_lost(original, chat) if original else ())}
+            unknown -= self._host(chat).keys()
+            chat, extras, untaken = self._fit(chat)
+            unknown |= {*extras}
+            more += self.dialect.list_changes(chat, model=self.model, quirks=self.quirks)
             if original and original.foreign:
-                notices.append(f"has nothing for {', '.join(original.foreign[:10])}: left out")
+                more.append(f"has nothing for {', '.join(original.foreign[:10])}: left out")
             if original and original.shortened:
                 kinds = ", ".join(map(repr, original.shortened))
-                notices.append(f"knows no block {kinds} of {original.front}: sent as text")
-        if fields:
-            notices.append(f"knows no {_list(fields)}: left out")
-        name = self.upstream.name
-        return [Notice("field_ignored", f"upstream {name!r} {notice}") for notice in notices]
+                more.append(f"knows no block {kinds} of {original.front}: sent as text")
+        ignored = self.dialect.ignored | {*self.quirks.ignored}
+        unknown |= {field for field in ignored if is_said(chat, field)}
+        if untaken:
+            more.insert(0, f"is not set to take {_list(untaken)} from clients: left out")
+        if unknown:
+            more.append(f"knows no {_list(sorted(unknown))}: left out")
+        return [Notice("field_ignored", f"upstream {name!r} {notice}") for notice in more]
 
     async def build_call(
         self, chat: ChatRequest, *, connect_timeout_s: float, last: bool = True
@@ -108,11 +106,7 @@ class Target(msgspec.Struct, frozen=True):
             RequestError: the dialect cannot say what the request does.
             UpstreamError: `upstream_auth`, there are no credentials to be had.
         """
-        told, headers = self._tell(chat, last=last)
-        body = self.dialect.render_request(told, model=self.model, quirks=self.upstream.quirks)
-        if hosted := self._host(chat):
-            body["tools"] = [*body.get("tools", ()), *hosted.values()]
-        self._check_urls(body)
+        body, headers = self._render(chat, last=last)
         url = f"{self.upstream.base_url}/{self.dialect.path}"
         call = await build(
             self.upstream,
@@ -120,9 +114,7 @@ class Target(msgspec.Struct, frozen=True):
             url.replace(MODEL, _as_segment(self.model)),
             content=msgspec.json.encode(body),
         )
-        for name, value in headers.items():
-            own = call.headers.get(name)
-            call.headers[name] = f"{own},{value}" if own else value
+        _add_headers(call, headers)
         return call._replace(connect_timeout_s=connect_timeout_s)
 
     async def build_count(self, chat: ChatRequest, count: Count) -> Call:
@@ -132,12 +124,10 @@ class Target(msgspec.Struct, frozen=True):
             RequestError: the dialect cannot say what the request does.
             UpstreamError: `upstream_auth`, there are no credentials to be had.
         """
-        told, headers = self._tell(chat)
-        body = self.dialect.render_request(told, model=self.model, quirks=self.upstream.quirks)
-        self._check_urls(body)
+        body, headers = self._render(chat, last=True)
         asked = count.render(body, model=self.model, base_url=self.upstream.base_url)
         call = await self.build_json(count.path, asked)
-        call.headers.update(headers)
+        _add_headers(call, headers)
         return call
 
     def check_options(self, options: Mapping[str, Any]) -> None:
@@ -166,9 +156,16 @@ class Target(msgspec.Struct, frozen=True):
         call.headers["accept"] = "application/json"
         return call
 
-    def _tell(
-        self, chat: ChatRequest, *, last: bool = True
-    ) -> tuple[ChatRequest, Mapping[str, str]]:
+    def _render(self, chat: ChatRequest, *, last: bool) -> tuple[dict[str, Any], Mapping[str, str]]:
+        """Return the body that asks for what a chat request does, and headers that go with it."""
+        told, headers = self._tell(chat, last=last)
+        body = self.dialect.render_request(told, model=self.model, quirks=self.upstream.quirks)
+        if hosted := self._host(chat):
+            body["tools"] = [*body.get("tools", ()), *hosted.values()]
+        self._check_urls(body)
+        return body, headers
+
+    def _tell(self, chat: ChatRequest, *, last: bool) -> tuple[ChatRequest, Mapping[str, str]]:
         """Give the request as the dialect is told it, and headers that go with it.
 
         A client that speaks the upstream's own words is sent on in them.
@@ -184,9 +181,8 @@ class Target(msgspec.Struct, frozen=True):
             return self._fit(chat).chat, {}
         passes = self.dialect.passes.get(original.front)
         if passes is not None:
-            quirks = self.upstream.quirks or self.dialect.quirks()
-            passed = passes(original, quirks=quirks)
-            left_out = {*quirks.ignored, *self._list_dropped(original)}
+            passed = passes(original, quirks=self.quirks)
+            left_out = {*self.quirks.ignored, *self._list_dropped(original)}
             kept = {k: v for k, v in passed.body.items() if k not in left_out}
             for name in {path.partition(".")[0] for path in left_out if "." in path} & kept.keys():
                 paths = self._find_refused_items(name, kept[name])
@@ -228,8 +224,7 @@ class Target(msgspec.Struct, frozen=True):
         return fitted
 
     def _knows(self, field: str) -> bool:
-        quirks = self.upstream.quirks or self.dialect.quirks()
-        return field not in self.dialect.ignored and field not in quirks.ignored
+        return field not in self.dialect.ignored and field not in self.quirks.ignored
 
     def _host(self, chat: ChatRequest) -> dict[str, dict[str, Any]]:
         """Give the provider's own tools for those of OpenAI's that a request has, by their paths,
@@ -301,6 +296,13 @@ class Target(msgspec.Struct, frozen=True):
                 f"{place}: upstream {self.upstream.name!r} is sent no URL of {scheme[:40]!r} "
                 f"(of these: {taken}); url_schemes in the relay's settings can allow it",
             )
+
+
+def _add_headers(call: Call, headers: Mapping[str, str]) -> None:
+    """Add headers of a client's to those that the settings have."""
+    for name, value in headers.items():
+        own = call.headers.get(name)
+        call.headers[name] = f"{own},{value}" if own else value
 
 
 def _original(chat: ChatRequest) -> Original | None:
