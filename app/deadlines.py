@@ -84,7 +84,7 @@ class Deadlines:
         return shorter
 
     def next(self) -> float:
-        """Give the time at which to give up, should nothing come until then."""
+        """Return the time at which to give up, should nothing come until then."""
         limits = self._timeouts
         when = min(self._total, self._event_at + self._event_wait_s)
         if self._begin_by is not None and not self._seen_event:
@@ -113,7 +113,7 @@ class Deadlines:
         return self._whole or when not in (self._total, self._begin_by)
 
     def reason(self) -> str:
-        """Say what was waited for in vain, once that time has come."""
+        """Return what was waited for in vain, once that time has come."""
         limits, when = self._timeouts, self.next()
         if when == self._total:
             return f"did not finish within {limits.total_timeout_s:g} s"

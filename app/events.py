@@ -285,7 +285,7 @@ def decode(data: bytes | str) -> Event:
 
 
 def type_of(event: Event) -> str:
-    """Give the event's `type`, such as "text.delta"."""
+    """Return the event's `type`, such as "text.delta"."""
     return TYPES[type(event)]
 
 

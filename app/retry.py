@@ -67,7 +67,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def pause(failures: int, *, chance: float) -> float:
-    """Give the pause after so many failures at one target, in seconds.
+    """Return the pause after so many failures at one target, in seconds.
 
     `chance` is 0 to 1: half of the pause is left to it, so that clients that failed together
     do not come back together.
@@ -122,7 +122,7 @@ class Breaker:
         return "half-open" if self._trying or now >= self._open_until else "open"
 
     def open_for(self, now: float) -> float:
-        """Give the seconds for which it is passed over yet."""
+        """Return the seconds for which it is passed over yet."""
         return max(0.0, (self._open_until or now) - now)
 
     def passes(self, now: float) -> bool:
@@ -214,7 +214,7 @@ def arrange(
     now: float,
     chance: Callable[[], float],
 ) -> list[int]:
-    """Give the order in which to try the targets of a route, as their indices.
+    """Return the order in which to try the targets of a route, as their indices.
 
     Within an order the weights draw; those that are to be passed over come last, the one
     whose time is over first leading.
@@ -272,7 +272,7 @@ class Plan:
         self._errors: list[RelayError] = []
 
     def first(self) -> Step:
-        """Give the first attempt."""
+        """Return the first attempt."""
         self._tries = 1
         return Step(self._left[0], 0.0, 1)
 
@@ -282,7 +282,7 @@ class Plan:
         return len(self._left) == 1 and self._tries >= self._choices[self._left[0]].attempts
 
     def next(self, error: RelayError, now: float, *, again: bool = True) -> Step | None:
-        """Give the attempt that follows the failure of the last one, if any does.
+        """Return the attempt that follows the failure of the last one, if any does.
 
         `again`: whether it may be at the same target, if there is another.
         """
@@ -318,7 +318,7 @@ class Plan:
         return max(LEAST_S, round(each_s, 3))
 
     def verdict(self, model: str, last: RelayError) -> RelayError:
-        """Give the one error that tells of all failures, `last` being that of the last one.
+        """Return the one error that tells of all failures, `last` being that of the last one.
 
         It is the last one's, or that of an earlier one which may pass if the last will not:
         then to try again is good advice.
@@ -335,7 +335,7 @@ class Plan:
         return type(told)(told.code, text, retry_after_s=told.retry_after_s)
 
     def _wait_here(self, error: RelayError) -> float | None:
-        """Give the wait before this target is tried again, None if it is not."""
+        """Return the wait before this target is tried again, None if it is not."""
         if not error.retryable or self._tries >= self._choices[self._left[0]].attempts:
             return None
         asked_s = error.retry_after_s or 0.0

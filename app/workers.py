@@ -75,7 +75,7 @@ class Workers:
         self._wakeup, self._waker = socket.socketpair()
 
     def run(self) -> int:
-        """Give the exit code: 0, or that of a worker that could not start."""
+        """Return the exit code: 0, or that of a worker that could not start."""
         with _signals_to(self._waker):
             # One alone first: what is wrong for it is wrong for all, and is said once.
             while not self._workers[0].serves and self._stop_by is None:
@@ -139,7 +139,7 @@ class Workers:
         return 0
 
     def _wait_s(self, workers: list[_Worker]) -> float | None:
-        """Tell when something is due, in seconds from now."""
+        """Return when something is due, in seconds from now."""
         due = [worker.due_at for worker in workers if not worker.pid]
         if self._stop_by is not None:
             due = [self._stop_by]

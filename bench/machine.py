@@ -14,7 +14,7 @@ LIBRARIES = ("starlette", "uvicorn", "uvloop", "httptools", "httpx2", "aiohttp",
 
 
 def cores() -> tuple[int, int]:
-    """Give the relay's core and the load generator's."""
+    """Return the relay's core and the load generator's."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
         raise Unavailable("two cores are needed, one for the relay and one for the load")
@@ -22,7 +22,7 @@ def cores() -> tuple[int, int]:
 
 
 def describe() -> dict[str, object]:
-    """Say what the figures depend on."""
+    """Return what the figures depend on."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),

@@ -36,7 +36,7 @@ class Store:
     client: Any
 
     def count(self) -> Figures:
-        """Tell what it was asked, over all that it was given to keep."""
+        """Return what it was asked, over all that it was given to keep."""
         commands = self.client.info("commandstats")
         stats = self.client.info("stats")
         events = commands["cmdstat_xadd"]["calls"]

@@ -89,7 +89,7 @@ OWN_ENVIRON = {
 
 
 def own(name: str = "seseragi", *, path: str = "/v1/chat/completions", **settings: str) -> Relay:
-    """Give our relay, as it comes but for the number of streams and the given settings."""
+    """Return our relay, as it comes but for the number of streams and the given settings."""
     environ = OWN_ENVIRON | {f"SESERAGI_{key.upper()}": value for key, value in settings.items()}
     return Relay(
         name,
@@ -102,7 +102,7 @@ def own(name: str = "seseragi", *, path: str = "/v1/chat/completions", **setting
 
 
 def nginx() -> Relay | None:
-    """Give nginx that copies bytes, if it is installed."""
+    """Return nginx that copies bytes, if it is installed."""
     program = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
     if program is None:
         return None

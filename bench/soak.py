@@ -55,7 +55,7 @@ def run(load: Load, core: int, *, streams: int, batches: int = 10) -> int:
 
 
 def leaks(held: list[Held]) -> list[str]:
-    """Say what has grown."""
+    """Return what has grown."""
     first, settled, last = held[0], held[min(SETTLING, len(held) - 2)], held[-1]
     found = []
     if last.memory > settled.memory + GROWTH_KIB:

@@ -82,7 +82,7 @@ def render_figures(row: Row, silence_s: float) -> str:
 
 
 def noise(rows: Sequence[Row]) -> str:
-    """Say how far the rounds of a figure lie apart, for the costs."""
+    """Return how far the rounds of a figure lie apart, for the costs."""
     spreads = [
         (max(values) - min(values)) / statistics.median(values) * 100
         for row in rows

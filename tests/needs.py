@@ -9,7 +9,7 @@ import pytest
 
 
 def program(*names: str, variable: str | None = None) -> str:
-    """Give the path of the first program there is."""
+    """Return the path of the first program there is."""
     given = os.environ.get(variable) if variable else None
     found = given or next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
@@ -18,7 +18,7 @@ def program(*names: str, variable: str | None = None) -> str:
 
 
 def file(path: Path, *, how: str) -> Path:
-    """Give a file that an installation step brings."""
+    """Return a file that an installation step brings."""
     if not path.exists():
         missing(f"no {path.name}; {how}")
     return path

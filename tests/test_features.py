@@ -130,7 +130,7 @@ FEATURES: dict[str, dict[str, Any]] = {
 
 
 def outcome(dialect: str, request: dict[str, Any]) -> str:
-    """Say what becomes of a feature, by doing it."""
+    """Return what becomes of a feature, by doing it."""
     row = UPSTREAM_FORMATS[dialect]
     parsed = parse_chat_request(json.dumps(request).encode())
     ignored = row.ignored | {*row.quirks().ignored}

@@ -68,7 +68,7 @@ async def _count(asking: Asking, asked: ParsedRequest, **fields: str) -> Respons
 
 
 def _default(body: bytes, name: str, text: bytes) -> bytes:
-    """Say in a request a field that generations need and a count does not, if it leaves it out."""
+    """Add a field that generations need and a count does not, to a request without it."""
     given = parse_body(body, _fields, example='{"model": "demo", ...}')
     said = {field: value for field, value in given.items() if bytes(value) != b"null"}
     return msgspec.json.encode({name: msgspec.Raw(text), **said})

@@ -208,7 +208,7 @@ class EventStream(Response):
         await self._reader.drain(self._policy.drain_s)
 
     async def _read_pieces(self) -> AsyncIterator[bytes]:
-        """Give everything up to the `stream.end`."""
+        """Yield everything up to the `stream.end`."""
         try:
             if self._snapshot:
                 for piece in in_pieces(await self._read_snapshot()):
@@ -271,7 +271,7 @@ def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def last_event_id(request: Request) -> str | None:
-    """Give the header `Last-Event-ID`, None if empty; the server leaves white space after it in."""
+    """Return the header `Last-Event-ID`, None if empty; servers leave white space after it in."""
     return request.headers.get("last-event-id", "").strip(" \t") or None
 
 
@@ -319,7 +319,7 @@ async def read_from(
 
 
 def _beyond(stream: str, front: ClientFormat, after: int, last: int, state: LogState) -> RelayError:
-    """Say why a cursor after the last frame that is known cannot be read from."""
+    """Return why a cursor after the last frame that is known cannot be read from."""
     seen, known = (frame_id(stream, front.letter, number) for number in (after, last))
     if state.kept is not None:
         return RequestError(

@@ -252,7 +252,7 @@ async def _first(
 
 
 async def _failed_start(reader: Reader) -> RelayError | None:
-    """Tell why a stream that has ended never began; None if it did. Reads no further than that."""
+    """Return why a stream that has ended never began, None if it did; read no further."""
     after = 0
     while events := await reader.read(after, timeout_s=0):
         if any(isinstance(event, StreamTarget) for event in events):

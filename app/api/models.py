@@ -53,7 +53,7 @@ def _speaks_anthropic(request: Request) -> bool:
 
 
 def _page(models: Mapping[str, About], request: Request) -> dict[str, object]:
-    """Give the models after or before one of them, at most `limit`."""
+    """Return the models after or before one of them, at most `limit`."""
     limit = read_query(request, "limit", str(MOST))
     if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MOST):
         raise RequestError("invalid_request", f"limit: send a number from 1 to {MOST}")

@@ -20,7 +20,7 @@ class HttpSettings(msgspec.Struct, frozen=True):
     """How long the log keeps what has ended."""
 
     def retry(self, *, spread: bool, least_s: float = 0) -> int:
-        """Give the milliseconds that a client is told to wait before it reconnects.
+        """Return the milliseconds that a client is told to wait before it reconnects.
 
         `spread` lets many clients that are sent away at once come back one by one.
         """

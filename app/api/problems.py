@@ -23,7 +23,7 @@ def failure(
     *,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Give the response that tells a client of a failure, in its dialect."""
+    """Return the response that tells a client of a failure, in its dialect."""
     status, body, media_type = front.render_failure(error, request.scope.get("request_id", ""))
     all_headers = {"cache-control": "no-store", **(headers or {})}
     if error.retry_after_s is not None:
@@ -40,7 +40,7 @@ async def on_relay_error(request: Request, error: Exception) -> Response:
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """Give Starlette's own failures (no route, wrong method) the same form."""
+    """Return Starlette's own failures (no route, wrong method) the same form."""
     assert isinstance(error, HTTPException)  # noqa: S101  (registered for it)
     path, method = path_of(request.scope), request.method
     code = _BY_STATUS.get(error.status_code, "invalid_request")
@@ -58,7 +58,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _advise(path: str) -> str:
-    """Say what is likely to be wrong with a path that is nowhere."""
+    """Return what is likely to be wrong with a path that is nowhere."""
     if path.rstrip("/") == "/v1":
         return "; it is where the paths of clients begin: GET /v1/models lists the models"
     if path.startswith("/v1/v1/"):

@@ -76,7 +76,7 @@ class Responses:
         self._stored = StoredResponses(policy)
 
     async def retrieve(self, request: Request) -> Response:
-        """Tell of a response, or stream it after a sequence number, or from its beginning."""
+        """Report of a response, or stream it after a sequence number, or from its beginning."""
         try:
             last = read_query(request, "starting_after")
             if read_query(request, "stream", "").lower() == "true":
@@ -157,7 +157,7 @@ def _not_found(request: Request) -> RequestError:
 
 
 def _page(items: list[Item], request: Request) -> dict[str, Any]:
-    """Give the part of the items that the query asks for, the last ones first by default.
+    """Return the part of the items that the query asks for, the last ones first by default.
 
     Raises:
         RequestError: `invalid_request`, the query cannot be understood.
@@ -189,7 +189,7 @@ def _page(items: list[Item], request: Request) -> dict[str, Any]:
 
 
 def _cursor(sequence_number: str | None) -> int:
-    """Give the number of the frame that was seen last: events are counted from 0."""
+    """Return the number of the frame that was seen last: events are counted from 0."""
     if sequence_number is None:
         return 0
     if not sequence_number.isdecimal() or len(sequence_number) > 15:

@@ -94,7 +94,7 @@ async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 def document(body: object, *, headers: Mapping[str, str] | None = None) -> Response:
-    """Give a document as JSON, which nobody is to store."""
+    """Return a document as JSON, which nobody is to store."""
     return Response(
         msgspec.json.encode(body),
         headers={"cache-control": "no-store", **(headers or {})},

@@ -59,7 +59,7 @@ class Chats:
 
 
 async def _continues(stream: OwnedStream) -> bool:
-    """Tell whether the stream was added to a message that the page had already.
+    """Return whether the stream was added to a message that the page had already.
 
     The client forgets what stood before it in that message when it is sent again.
     """

@@ -79,7 +79,7 @@ def tokens(text: str) -> tuple[str, ...]:
 
 
 def answers(request: DemoRequest) -> list[Answer]:
-    """Give an answer for every choice.
+    """Return an answer for every choice.
 
     Raises:
         ApiError: there is no such model, or it is the one that fails.
@@ -139,7 +139,7 @@ def _text(request: DemoRequest, phrases: Phrases, variant: int, quote: str) -> s
 
 
 def _asks_for_title(request: DemoRequest) -> bool:
-    """Tell whether an application wants a name for a conversation."""
+    """Return whether an application wants a name for a conversation."""
     told = next(m.text for m in request.messages if m.role in ("system", "developer") and m.text)
     return _TITLE.search(told[:4000]) is not None
 
@@ -176,7 +176,7 @@ def _calls(request: DemoRequest, phrases: Phrases, quote: str) -> list[Call]:
 
 
 def _shows_a_call(request: DemoRequest) -> bool:
-    """Tell whether it is a page that wants to see a tool call, and has no tools of its own."""
+    """Return whether it is a page that wants to see a tool call, and has no tools of its own."""
     asks = not request.tools and request.tool_choice != "none"
     plain = not request.instructions and request.response_format is None
     return request.model == "demo-tools" and asks and plain and not request.has_results

@@ -81,7 +81,7 @@ def _steps(texts: list[str], request: _Request) -> Iterator[Step]:
 
 
 def _text(item: Any) -> str:
-    """Give a text, or tokens as one: they mean nothing here, but the same ones the same."""
+    """Return a text, or tokens as one: they mean nothing here, but the same ones the same."""
     return item if isinstance(item, str) else " ".join(map(str, item))
 
 
@@ -92,7 +92,7 @@ def _form(vector: "array[float]", request: _Request) -> object:
 
 
 def embed(text: str, *, dimensions: int = DIMENSIONS) -> "array[float]":
-    """Give the vector of a text, of length 1."""
+    """Return the vector of a text, of length 1."""
     words = _WORD.findall(text[:_LONG].casefold()) or [text[:_LONG] or " "]
     features: Counter[str] = Counter()
     for word in words:

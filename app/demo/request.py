@@ -158,7 +158,7 @@ class DemoRequest(Struct, frozen=True):
 
     @property
     def has_results(self) -> bool:
-        """Tell whether the model is to answer what tools have said."""
+        """Return whether the model is to answer what tools have said."""
         return bool(self.results)
 
     @property

@@ -85,7 +85,7 @@ Parts = list[dict[str, Any]]
 
 
 def sample_json(schema: dict[str, Any], words: str, city: str, *, optional: bool = False) -> str:
-    """Give an object as JSON text: `words` where a text is asked for, `city` where a place is.
+    """Return an object as JSON text: `words` where a text is asked for, `city` where a place is.
 
     It has the required properties, and with `optional` all of them.
     """
@@ -274,7 +274,7 @@ def _names_in(value: Any) -> Iterator[str]:
 
 
 def _required(parts: Parts) -> Iterator[str]:
-    """Give the names that are required, and those that they require."""
+    """Yield the names that are required, and those that they require."""
     for part in parts:
         for name in _names_in(part.get("required")):
             yield name
@@ -298,7 +298,7 @@ def _property(parts: Parts, name: str) -> Any:
 
 
 def _bound(parts: Parts, key: str, *, highest: bool) -> float | None:
-    """Give the strictest of a bound, as JSON has it: 3.0 is 3."""
+    """Return the strictest of a bound, as JSON has it: 3.0 is 3."""
     values = [part[key] for part in parts if _is_number(part.get(key))]
     if not values:
         return None
@@ -307,7 +307,7 @@ def _bound(parts: Parts, key: str, *, highest: bool) -> float | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Tell whether a value is a number that every reader of JSON can take."""
+    """Return whether a value is a number that every reader of JSON can take."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**53
 
 
@@ -335,7 +335,7 @@ def _kind(parts: Parts) -> str:
 
 
 def _fits(parts: Parts, value: Any) -> bool:
-    """Tell whether a value is of a type that is allowed, and within the bounds of its kind."""
+    """Return whether a value is of a type that is allowed, and within the bounds of its kind."""
     for part in parts:
         kind = part.get("type")
         kinds = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else []
@@ -355,7 +355,7 @@ def _fits(parts: Parts, value: Any) -> bool:
 
 
 def _range(parts: Parts, step: float) -> tuple[float | None, float | None]:
-    """Give the least and the greatest number, `step` inside of a bound that is excluded."""
+    """Return the least and the greatest number, `step` inside of a bound that is excluded."""
     low = _bound(parts, "minimum", highest=True)
     high = _bound(parts, "maximum", highest=False)
     above = _bound(parts, "exclusiveMinimum", highest=True)
@@ -400,7 +400,7 @@ def _inside(low: float | None, high: float | None) -> tuple[float | None, float 
 
 
 def _multiple(value: float, step: float, low: float | None, high: float | None) -> float:
-    """Give a multiple near a value, within the bounds if there is one."""
+    """Return a multiple near a value, within the bounds if there is one."""
     found = math.floor(value / step) * step
     if low is not None and found < low:
         found = math.ceil(low / step) * step

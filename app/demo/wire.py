@@ -57,7 +57,7 @@ def tempo_of(model: str) -> Tempo:
 
 
 def drops(request: DemoRequest) -> bool:
-    """Tell whether the connection is lost after the last step."""
+    """Return whether the connection is lost after the last step."""
     return request.model == "demo-drop"
 
 
@@ -185,7 +185,7 @@ def _events(request: DemoRequest, answers: list[Answer], digest: bytes) -> Itera
 
 
 def _deltas(answer: Answer, digest: bytes, choice: int) -> Iterator[_Delta]:
-    """Give the deltas of one choice: the role, the tokens, the finish."""
+    """Yield the deltas of one choice: the role, the tokens, the finish."""
     thinks = bool(answer.reasoning)
     role = {"role": "assistant", "content": None if thinks or answer.calls else "", "refusal": None}
     yield _Delta({**role, "reasoning_content": ""} if thinks else role)

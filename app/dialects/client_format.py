@@ -34,7 +34,7 @@ class Renderer(Protocol):
     """The frames of one stream: `feed` it all events, from the first."""
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Give the frames that the next event makes."""
+        """Return the frames that the next event makes."""
 
 
 class FrameWriter(Protocol):
@@ -44,7 +44,7 @@ class FrameWriter(Protocol):
     """The number of the event after which it wants to be fed."""
 
     def feed(self, event: Event) -> bytes:
-        """Give what the next event adds, which may be nothing."""
+        """Return what the next event adds, which may be nothing."""
 
     def skip(self, count: int) -> None:
         """Leave out so many numbers: those of frames that were lost."""
@@ -67,7 +67,7 @@ class NumberedWriter:
         self._retry = b"retry: %d\n" % retry_ms
 
     def feed(self, event: Event) -> bytes:
-        """Give what the next event adds, which may be nothing."""
+        """Return what the next event adds, which may be nothing."""
         return b"".join([self._write(frame) for frame in self._renderer.feed(event)])
 
     def skip(self, count: int) -> None:
@@ -150,7 +150,7 @@ class ClientFormat(NamedTuple):
 
 
 def frame_id(stream: str, letter: str, number: int) -> str:
-    """Give the id of a frame."""
+    """Return the id of a frame."""
     return f"{stream}.{letter}{number}"
 
 

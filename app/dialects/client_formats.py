@@ -20,7 +20,7 @@ from .ui.client.format import FRONT as UI
 
 
 def _problem(error: RelayError, request_id: str) -> Failure:
-    """Give `application/problem+json` (RFC 9457)."""
+    """Return `application/problem+json` (RFC 9457)."""
     body: dict[str, object] = {
         "type": "about:blank",
         "title": error.title,
@@ -72,7 +72,7 @@ _OPENAIS_CLIENT: Final = re.compile(rb"(?:Async)?(?:Azure)?OpenAI/")
 
 
 def client_format_of(path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> ClientFormat:
-    """Give the dialect of a client that asks for a path, by that or by what it says of itself.
+    """Return the dialect of a client that asks for a path, by that or by what it says of itself.
 
     The headers have names in lower case. It is the native one if it may be any.
     """
@@ -94,7 +94,7 @@ def client_format_of(path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> 
 
 
 def mend_path(path: str) -> str:
-    """Give the path that was meant where a base URL has a "/v1" too many, or too few."""
+    """Return the path that was meant where a base URL has a "/v1" too many, or too few."""
     if path.startswith("/v1/v1/"):
         return path.removeprefix("/v1")
     return f"/v1{path}" if _WITHOUT_V1.match(path) else path

@@ -133,7 +133,7 @@ class Format(NamedTuple):
 
 
 def format_of(dialect: str, *, model: str, base_url: str) -> Format | None:
-    """Give the way to ask for a model's embeddings; None if the dialect has none."""
+    """Return the way to ask for a model's embeddings; None if the dialect has none."""
     match dialect:
         case "openai_chat" | "openai_responses":
             return _OPENAI
@@ -423,7 +423,7 @@ def join(parts: Sequence[Parsed]) -> Parsed:
 
 
 def render_answer(vectors: Sequence[bytes], *, model: str, tokens: int) -> dict[str, Any]:
-    """Give OpenAI's answer."""
+    """Return OpenAI's answer."""
     return {
         "object": "list",
         "data": [

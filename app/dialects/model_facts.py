@@ -92,7 +92,7 @@ def _parse(row: dict[str, Any]) -> About:
 
 
 def _count(places: Iterable[Mapping[str, Any]], names: Iterable[str]) -> int | None:
-    """Give the first number that is there and not 0."""
+    """Return the first number that is there and not 0."""
     found = [count(place.get(name)) for name in names for place in places]
     return next(filter(None, found), None)
 
@@ -122,7 +122,7 @@ def _words(value: object) -> tuple[str, ...] | None:
 
 
 def _inputs(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Tell whether a model sees, where its host says just that."""
+    """Return whether a model sees, where its host says just that."""
     said = [capabilities.get("vision"), row.get("supports_vision")]
     said.append(mapping(capabilities.get("image_input")).get("supported"))
     sees = next((one for one in said if isinstance(one, bool)), None)
@@ -145,7 +145,7 @@ def _parameters(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[s
 
 
 def _capabilities(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Give Anthropic's table, if it is that, and no longer than such tables are."""
+    """Return Anthropic's table, if it is that, and no longer than such tables are."""
     image = mapping(value.get("image_input"))
     if "supported" not in image or len(msgspec.json.encode(value)) > MAX_CAPABILITIES:
         return None
@@ -153,7 +153,7 @@ def _capabilities(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def least(abouts: Sequence[About]) -> About:
-    """Give what holds of all of them, which may answer for each other."""
+    """Return what holds of all of them, which may answer for each other."""
     if len(abouts) == 1:
         return msgspec.structs.replace(abouts[0], name=None)
     same = all(one.capabilities == abouts[0].capabilities for one in abouts)
@@ -181,7 +181,7 @@ def _common(lists: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
 
 
 def merge(about: About, more: About) -> About:
-    """Give what is known, and what else is known beside it."""
+    """Return what is known, and what else is known beside it."""
     fields = {
         name: getattr(more, name) if getattr(about, name) is None else getattr(about, name)
         for name in About.__struct_fields__
@@ -190,7 +190,7 @@ def merge(about: About, more: About) -> About:
 
 
 def render_openai(name: str, owner: str, about: About) -> dict[str, Any]:
-    """Give a row of OpenAI's list, with OpenRouter's words for what OpenAI does not say."""
+    """Return a row of OpenAI's list, with OpenRouter's words for what OpenAI does not say."""
     limits = {"context_length": about.context_length, "max_completion_tokens": about.max_output}
     shape = {"input_modalities": about.inputs, "output_modalities": about.outputs}
     more = {
@@ -205,7 +205,7 @@ def render_openai(name: str, owner: str, about: About) -> dict[str, Any]:
 
 
 def render_anthropic(name: str, about: About) -> dict[str, Any]:
-    """Give a row of Anthropic's list; a model of no known age is from 1970, as Anthropic says."""
+    """Return a row of Anthropic's list; a model of no known age is from 1970, as Anthropic says."""
     more = {
         "max_input_tokens": about.context_length,
         "max_tokens": about.max_output,

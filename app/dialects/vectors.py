@@ -14,7 +14,7 @@ _decoder = msgspec.json.Decoder(list[float])
 
 
 def as_numbers(vector: bytes) -> bytes:
-    """Give a vector as a list of numbers.
+    """Return a vector as a list of numbers.
 
     Raises:
         ValueError: it is none.
@@ -27,7 +27,7 @@ def as_numbers(vector: bytes) -> bytes:
 
 
 def as_base64(vector: bytes) -> bytes:
-    """Give a vector as a text: the base64 of little-endian numbers of 32 bits.
+    """Return a vector as a text: the base64 of little-endian numbers of 32 bits.
 
     Raises:
         ValueError: it is none.

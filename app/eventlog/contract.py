@@ -243,7 +243,7 @@ class EventLog(Events, NamesAndKeys, Peers, Protocol):
 
 
 async def read_all(event_log: EventLog, stream: str, *, ending: bool = True) -> list[Event]:
-    """Give all events so far, without waiting; on request without an `Ending`."""
+    """Return all events so far, without waiting; on request without an `Ending`."""
     events: list[Event] = []
     after = 0
     while page := await event_log.read(stream, after, timeout_s=0):

@@ -192,7 +192,7 @@ class Entries:
         return entry
 
     def find(self, stream: str) -> Entry | None:
-        """Give the stream if it is here."""
+        """Return the stream if it is here."""
         self._drop_expired()
         return self._running.get(stream) or self._ended.get(stream)
 
@@ -211,7 +211,7 @@ class Entries:
             entry.followers.remove(follower)
 
     def measure(self, stream: str, events: Sequence[Event]) -> int:
-        """Give the size of events that are to be added to a stream here.
+        """Return the size of events that are to be added to a stream here.
 
         Raises what `EventLog.append` does if they cannot be added.
         """

@@ -39,7 +39,7 @@ _ENDS = (TextEnd, ReasoningEnd, RefusalEnd, ToolCallEnd)
 def closing_events(
     events: Iterable[Event], *, status: Status, error: ErrorInfo | None
 ) -> list[Event]:
-    """Give what has to follow the events, all there are of a stream, to end it well.
+    """Return what has to follow the events, all there are of a stream, to end it well.
 
     That is the end of every open block, in the order in which they began, and the
     `stream.end`; nothing when it is there. A tool call ends with the arguments that came,

@@ -31,7 +31,7 @@ class Tail:
         return not (self.followers or self._waiters)
 
     def covers(self, after: int) -> bool:
-        """Tell whether a reader with this cursor can read here."""
+        """Return whether a reader with this cursor can read here."""
         return after >= self.last - len(self._events)
 
     def after(self, cursor: int, limit: int) -> Sequence[Event]:

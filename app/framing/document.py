@@ -23,7 +23,7 @@ class Document:
         return []
 
     def close(self) -> Message | None:
-        """Give the document, whole or not.
+        """Return the document, whole or not.
 
         Raises:
             FramingError: it was longer than its limit.

@@ -57,7 +57,7 @@ class JsonArray(Document):
         return messages
 
     def close(self) -> Message | None:
-        """Give what is left of an array that was not closed: a bracket, and a torn element.
+        """Return what is left of an array that was not closed: a bracket, and a torn element.
 
         Raises:
             FramingError: an element is longer than its limit.

@@ -144,7 +144,7 @@ def _is_json(line: bytes) -> bool:
 
 
 def _depth(line: bytes) -> int:
-    """Give how many brackets a line opens more than it closes.
+    """Return how many brackets a line opens more than it closes.
 
     It is 0 for a line that ends inside a string: no JSON has a line end there.
     """

@@ -175,7 +175,7 @@ class Attempt:
             await taker.take(self._cut(explain(failure, upstream=upstream, answered=answered)))
 
     def start(self) -> list[Event]:
-        """Give the events that stand before the answer: who gives it, and what he was not told."""
+        """Return the events before the answer: who gives it, and what was left out."""
         parser, name = self.parser, self.target.upstream.name
         model = parser.model or self.target.model
         target = StreamTarget(name, model, self.number, parser.upstream_id)
@@ -251,7 +251,7 @@ class Attempt:
         return self._redacted(events)
 
     def _forget(self) -> list[Event]:
-        """Give what waits to be taken; from now on that is the business of who asks."""
+        """Return what waits to be taken; from now on that is the business of who asks."""
         events, self._waiting = self._waiting, []
         return events
 
@@ -292,12 +292,12 @@ def redact_all(value: Any, redact: Callable[[str], str]) -> Any:
 
 
 def is_visible(event: Event) -> bool:
-    """Tell whether a reader would see a piece of the answer in it."""
+    """Return whether a reader would see a piece of the answer in it."""
     return not isinstance(event, _UNSEEN)
 
 
 def is_object(text: str) -> bool:
-    """Tell whether a text is a whole JSON object."""
+    """Return whether a text is a whole JSON object."""
     try:
         return isinstance(decode(text), dict)
     except ValueError:

@@ -139,7 +139,7 @@ class Reader:
         self._on_leave: Callable[[str, float | None], None] | None = on_leave
 
     async def read(self, after: int, *, timeout_s: float) -> Sequence[Event]:
-        """Give events after the cursor; see `EventLog.read`."""
+        """Return events after the cursor; see `EventLog.read`."""
         return await self._log.read(self.stream, after, timeout_s=timeout_s, limit=BATCH)
 
     def follow(self, after: int, follower: Follower) -> bool:
@@ -151,7 +151,7 @@ class Reader:
         self._log.unfollow(self.stream, follower)
 
     async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
-        """Give all events so far, on request without an `Ending`."""
+        """Return all events so far, on request without an `Ending`."""
         return await read_all(self._log, self.stream, ending=ending)
 
     def leave(self, *, linger_s: float | None = None) -> None:
@@ -360,7 +360,7 @@ class OwnedStreams:
         return opened
 
     async def _outcome(self, stream: str) -> RelayError | None:
-        """Give what `Relay.committed` does, of a stream that runs elsewhere."""
+        """Return what `Relay.committed` does, of a stream that runs elsewhere."""
         after = 0
         while True:
             try:
@@ -386,7 +386,7 @@ class OwnedStreams:
         return claim
 
     async def _may_try_again(self, stream: str) -> bool:
-        """Tell whether the key of a stream is free again.
+        """Return whether the key of a stream is free again.
 
         It is if the stream is gone, or if the relay that ran it has seen it fail before
         anything visible, of what may have passed. A stream that was interrupted may have been
@@ -407,7 +407,7 @@ class OwnedStreams:
         return not began and bool(end.error and end.error.retryable)
 
     async def _read_start(self, stream: str) -> Sequence[Event]:
-        """Give the first events of a stream, as soon as there is one."""
+        """Return the first events of a stream, as soon as there is one."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + START_S
         while (left_s := deadline - loop.time()) > 0:
@@ -591,7 +591,7 @@ class Hub:
         return "ready" if self._log.healthy() else "log failing"
 
     def health(self) -> list[Health]:
-        """Tell how the targets fare."""
+        """Return how the targets fare."""
         return self.upstreams.health(now=asyncio.get_running_loop().time())
 
     async def _stop_here(self, stream: str) -> bool:
@@ -723,7 +723,7 @@ class Hub:
             run.relay.stop("cancelled")
 
     def _on_ended(self, stream: str, lost: LostStream | None) -> None:
-        """Tell of a stream whose end the log has in its place now."""
+        """Report of a stream whose end the log has in its place now."""
         if lost is not None:
             self._observer.ended(Ended.of_lost(lost))
         elif (run := self._runs.get(stream)) is not None:

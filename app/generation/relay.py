@@ -342,7 +342,7 @@ class Relay:
         return self._ended is not None and not self._kept
 
     def keep(self) -> None:
-        """Tell of the end, which the log has in its place now; see `EventLog.on_ended`."""
+        """Report of the end, which the log has in its place now; see `EventLog.on_ended`."""
         self._kept = True
         if self._ended is None:
             self._added(self._ending)
@@ -373,7 +373,7 @@ class Relay:
 
 
 def outcome_of(end: StreamEnd) -> RelayError:
-    """Give the error of a stream that has ended before anything visible."""
+    """Return the error of a stream that has ended before anything visible."""
     cancelled = ServiceError("cancelled", "the stream was cancelled before it began")
     return RelayError.of(end.error) if end.error else cancelled
 

@@ -198,7 +198,7 @@ class Asking:
                 breaker.end(name)
 
     def _first(self, model: str | None) -> Target:
-        """Give the target that a request for a model would go to now, of equal ones the first."""
+        """Return the target that a request for a model would go to now, of equal ones the first."""
         breakers, now = self._upstreams.breakers, self._clock()
 
         def key(target: Target) -> tuple[bool, int]:
@@ -285,7 +285,7 @@ def _check(request: Request, target: Target, way: Format | None) -> None:
 
 
 def _fit(request: Request, target: Target, way: Format) -> tuple[Request, list[str]]:
-    """Give the request as a target takes it, and the names of what is left out for that."""
+    """Return the request as a target takes it, and the names of what is left out for that."""
     refused = {*target.list_refused(_reaching(request.extras))}
     if way.fields is not None:
         refused |= request.extras.keys() - way.fields
@@ -297,7 +297,7 @@ def _fit(request: Request, target: Target, way: Format) -> tuple[Request, list[s
 
 
 def _reaching(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the fields that reach beyond the vectors, for all that is known."""
+    """Return the fields that reach beyond the vectors, for all that is known."""
     return {name: value for name, value in fields.items() if name not in SAFE}
 
 

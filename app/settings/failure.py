@@ -34,7 +34,7 @@ _BOUNDS = {">=": "{} or more", "<=": "{} or less", ">": "more than {}", "<": "le
 
 
 def _in_plain_words(told: str) -> str:
-    """Say what msgspec says of a value without the names of its types."""
+    """Return what msgspec says of a value without the names of its types."""
     match = _EXPECTED.fullmatch(told)
     if match is None or match[1] not in _KINDS:
         return f"{told[0].lower()}{told[1:]}"

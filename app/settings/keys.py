@@ -25,7 +25,7 @@ from .tables import UpstreamTable
 def build_credentials(
     table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str, needed: bool
 ) -> Credentials:
-    """Give the credentials of the upstream at `place`; `needed` if it is no use without."""
+    """Return the credentials of the upstream at `place`; `needed` if it is no use without."""
     if table.key_env and table.key_file:
         raise SettingsError(f"{place}: key_env and key_file are both given; keep one")
     if table.auth in ("none", "aws", "google"):

@@ -20,7 +20,7 @@ KEY_QUERIES = ("key", "api_key", "api-key", "apikey", "token", "access_token")
 def find_base_url(
     table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
 ) -> str:
-    """Give the URL as requests are built on it, from the table, the variable or the preset."""
+    """Return the URL as requests are built on it, from the table, the variable or the preset."""
     variable = environ.get(preset.base_url_env or "", "").strip()
     if table.base_url is not None:
         url, source = table.base_url, f"{place}.base_url"
@@ -37,7 +37,7 @@ def find_base_url(
 def find_place(
     name: str, table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
 ) -> str:
-    """Give the value of one of `PLACES`, from the table, its variables or the preset."""
+    """Return the value of one of `PLACES`, from the table, its variables or the preset."""
     variables = PLACES[name]
     given = [getattr(table, name), *(environ.get(variable) for variable in variables)]
     value = next((value.strip() for value in given if value), preset.defaults.get(name))
@@ -129,7 +129,7 @@ def _check_url(url: str, source: str) -> str:
 
 
 def check_headers(headers: Mapping[str, str], source: str) -> Mapping[str, str]:
-    """Give the headers by their names in lower case.
+    """Return the headers by their names in lower case.
 
     Those that cannot be sent, or are for a key, are refused.
     """

@@ -51,7 +51,7 @@ def build_upstreams(
 
 
 def _is_wanted(preset: Preset, environ: Mapping[str, str]) -> bool:
-    """Tell whether the environment alone says enough to use a provider."""
+    """Return whether the environment alone says enough to use a provider."""
     key = any(environ.get(variable) for variable in preset.key_env)
     url = bool(environ.get(preset.base_url_env or ""))
     match preset.added_by:
@@ -68,7 +68,7 @@ def _is_wanted(preset: Preset, environ: Mapping[str, str]) -> bool:
 
 
 def how_to_add(name: str) -> str | None:
-    """Say what makes an upstream of a preset's name, None where there is no such preset."""
+    """Return what makes an upstream of a preset's name, None where there is no such preset."""
     preset = PRESETS.get(name)
     if preset is None:
         return None

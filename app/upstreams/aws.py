@@ -44,7 +44,7 @@ class AwsCredentials:
         logging.getLogger("botocore").setLevel(logging.WARNING)
 
     async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
-        """Give the headers that sign one request, all that are signed but the host.
+        """Return the headers that sign one request, all that are signed but the host.
 
         Raises:
             UpstreamError: `upstream_auth`, there are no keys to be had.
@@ -66,7 +66,7 @@ class AwsCredentials:
         return {name.lower(): str(value) for name, value in request.headers.items()}
 
     def _keys(self) -> Any:
-        """Give the keys of now."""
+        """Return the keys of now."""
         exceptions = self._botocore["exceptions"]
         try:
             if self._found is None:

@@ -29,7 +29,7 @@ def open_client(
 
 
 def open_trust() -> ssl.SSLContext:
-    """Give what certificates are checked against.
+    """Return what certificates are checked against.
 
     That is SSL_CERT_FILE, else SSL_CERT_DIR, else the system's store, else, where the system
     has none, as in the smallest images, certifi's.
@@ -45,7 +45,7 @@ def open_trust() -> ssl.SSLContext:
 
 
 def _is_store(folder: str | None) -> bool:
-    """Tell whether OpenSSL would find certificates there, by their hashes."""
+    """Return whether OpenSSL would find certificates there, by their hashes."""
     return bool(folder) and any(Path(str(folder)).glob("*.0"))
 
 

@@ -27,7 +27,7 @@ class KeyUnusable(Exception):
 
 
 def check_key(text: str) -> str:
-    """Give the key that stands in a text."""
+    """Return the key that stands in a text."""
     key = text.strip()
     if not key:
         raise KeyUnusable("it is empty")
@@ -120,7 +120,7 @@ class _Layer(NamedTuple):
 
 
 def _layers(text: str) -> Iterator[_Layer]:
-    """Give a text, then without its escapes, and again for as long as there are any."""
+    """Yield a text, then without its escapes, and again for as long as there are any."""
     layer = _Layer(text, range(len(text)), range(1, len(text) + 1))
     yield layer
     for _ in range(LAYERS):
@@ -176,7 +176,7 @@ class KeyFile:
         self._before: Secret | None = None
 
     def reveal(self) -> str:
-        """Give the key of now; reads the file only if it changed."""
+        """Return the key of now; reads the file only if it changed."""
         self._refresh()
         return self._secret.reveal()
 
@@ -220,7 +220,7 @@ class Credentials(Protocol):
     """What an upstream has of them."""
 
     async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
-        """Give the headers that authorise one request.
+        """Return the headers that authorise one request.
 
         Raises:
             UpstreamError: `upstream_auth`, there are none to be had.

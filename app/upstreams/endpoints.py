@@ -43,7 +43,7 @@ class Upstream(msgspec.Struct, frozen=True):
     """Of the URLs that it may be sent to read."""
 
     def public_name(self, model: str) -> str:
-        """Give the name by which clients ask for a model."""
+        """Return the name by which clients ask for a model."""
         return f"{self.name}/{model}" if self.prefixed else model
 
     def redact(self, text: str) -> str:

@@ -29,7 +29,7 @@ class Fitted(NamedTuple):
 def fit_extras(
     request: TranslatedRequest, *, upstream: Upstream, dialect: UpstreamFormat
 ) -> Fitted:
-    """Say a request's extras to an upstream as far as it has words for them.
+    """Translate a request's extras as far as an upstream has fields for them.
 
     Raises:
         RequestError: one would reach another model, destination, account or bill, or the

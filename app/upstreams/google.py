@@ -51,7 +51,7 @@ class GoogleCredentials:
             logging.getLogger(name).setLevel(logging.ERROR)
 
     async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
-        """Give the headers that authorise one request.
+        """Return the headers that authorise one request.
 
         Raises:
             UpstreamError: `upstream_auth`, there is no token to be had.

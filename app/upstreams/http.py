@@ -159,7 +159,7 @@ def _decode_some(body: bytes, coding: str) -> bytes:
 
 
 def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError:
-    """Say what one of `FAILURES` means, without addresses or URLs.
+    """Return what one of `FAILURES` means, without addresses or URLs.
 
     `answered`: the reply's head had come.
     """

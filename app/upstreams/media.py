@@ -64,7 +64,7 @@ Path = tuple[str | int, Any] | None
 
 
 def _urls(media: dict[str, Any], *, places: bool) -> Iterator[tuple[Path, str]]:
-    """Give every URL, and data and ids that stand where one may; `places`: with its path."""
+    """Yield every URL, and data and ids that stand where one may; `places`: with its path."""
     left: list[tuple[Any, Path]] = [(media, None)]
     while left:
         value, path = left.pop()
@@ -86,7 +86,7 @@ def _urls(media: dict[str, Any], *, places: bool) -> Iterator[tuple[Path, str]]:
 
 
 def _direct(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """Give the URLs of what holds one: a text, an object, or a list of them."""
+    """Yield the URLs of what holds one: a text, an object, or a list of them."""
     for index, item in enumerate(value if isinstance(value, list) else (value,)):
         where = (index, path) if isinstance(value, list) else path
         if isinstance(item, str):

@@ -193,7 +193,7 @@ class Options(msgspec.Struct, frozen=True):
     keyed: bool = False
 
     def list_refused(self, fields: Mapping[str, Any]) -> dict[str, str]:
-        """Give the fields that are not allowed, each with the path that is the reason."""
+        """Return the fields that are not allowed, each with the path that is the reason."""
         found = {}
         for name, value in fields.items():
             if value in (None, [], {}):
@@ -205,7 +205,7 @@ class Options(msgspec.Struct, frozen=True):
         return found
 
     def _walk(self, shown: str, path: str, value: Any, *, held: bool = False) -> Iterator[str]:
-        """Give the paths below `path` that are not allowed; `held`: one above it is."""
+        """Yield the paths below `path` that are not allowed; `held`: one above it is."""
         if _matches(self.refused, path):
             yield shown
             return
@@ -236,7 +236,7 @@ def _type_of(item: Any) -> str:
 
 @lru_cache
 def options_of(dialect: str, given: tuple[str, ...] | None) -> Options:
-    """Give what an upstream takes; None: all but what is `REFUSED`."""
+    """Return what an upstream takes; None: all but what is `REFUSED`."""
     keyed = dialect in KEYED
     if given is None:
         refused = " ".join(REFUSED.get(dialect, {}).values())
@@ -247,7 +247,7 @@ def options_of(dialect: str, given: tuple[str, ...] | None) -> Options:
 
 @lru_cache
 def own_of(dialect: str) -> Options:
-    """Give what a request in the dialect's own words may always say."""
+    """Return what a request in the dialect's own words may always say."""
     return Options(_patterns(OWN.get(dialect, "")), keyed=dialect in KEYED)
 
 
@@ -256,13 +256,13 @@ def _patterns(names: str) -> tuple[str, ...]:
 
 
 def _plain(name: str) -> str:
-    """Give a name as all its spellings have it; a dot in it is none between names."""
+    """Return a name as all its spellings have it; a dot in it is none between names."""
     return name.lower().replace("_", "").replace("-", "").replace(".", "\0")
 
 
 @lru_cache
 def _starts(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the paths above those of the patterns."""
+    """Return the paths above those of the patterns."""
     cut = (pattern.split(".") for pattern in patterns)
     return tuple({".".join(names[:end]) for names in cut for end in range(1, len(names))})
 

@@ -73,7 +73,7 @@ class Breakers:
         return len(self._breakers)
 
     def of(self, target: Target) -> Breaker:
-        """Give the target's breaker."""
+        """Return the target's breaker."""
         breaker = self._breakers.setdefault(target.name, Breaker(self._rules))
         self._breakers.move_to_end(target.name)
         if len(self._breakers) > MAX_BREAKERS:
@@ -81,7 +81,7 @@ class Breakers:
         return breaker
 
     def named(self, name: str) -> Breaker:
-        """Give the breaker of `upstream/model`, a new one if it was never tried."""
+        """Return the breaker of `upstream/model`, a new one if it was never tried."""
         return self._breakers.get(name) or Breaker()
 
     def failing(self, among: Container[str], now: float) -> list[str]:
@@ -140,7 +140,7 @@ class Upstreams:
         return Route(name, (Target(upstream, own_name, self._choice),))
 
     def plan(self, route: Route, *, now: float, deadline: float, limits: Limits) -> Plan:
-        """Say in which order a route's targets are to be tried now."""
+        """Return in which order a route's targets are to be tried now."""
         choices = [target.choice for target in route.targets]
         breakers = [self.breakers.of(target) for target in route.targets]
         order = arrange(choices, breakers, now=now, chance=self._chance)
@@ -248,7 +248,7 @@ class _Row(NamedTuple):
 
 
 def _tell(rows: Mapping[str, _Row], lists: Mapping[str, Mapping[str, About]]) -> list[Listed]:
-    """Say what is known of each."""
+    """Return what is known of each."""
     found = []
     for name, (owner, places) in rows.items():
         abouts = []

@@ -58,7 +58,7 @@ class Target(msgspec.Struct, frozen=True):
         return f"{self.upstream.name}/{self.model}"
 
     def limits(self, limits: Limits) -> Limits:
-        """Give the limits with what is otherwise here."""
+        """Return the limits with what is otherwise here."""
         return msgspec.structs.replace(limits, **self.timeouts) if self.timeouts else limits
 
     def silence_s(self, limits: Limits, *, last: bool) -> float:
@@ -70,7 +70,7 @@ class Target(msgspec.Struct, frozen=True):
         return silence_s if last else min(silence_s, limits.fallback_after_s)
 
     def list_ignored(self, chat: ChatRequest) -> list[Notice]:
-        """Tell what the request says that the dialect has no place for, or would be refused."""
+        """Return what the request says that the dialect has no place for, or would be refused."""
         original, name = _original(chat), self.upstream.name
         unknown: set[str] = set()
         more: list[str] = []
@@ -166,7 +166,7 @@ class Target(msgspec.Struct, frozen=True):
         return body, headers
 
     def _tell(self, chat: ChatRequest, *, last: bool) -> tuple[ChatRequest, Mapping[str, str]]:
-        """Give the request as the dialect is told it, and headers that go with it.
+        """Return the request as the dialect is told it, and headers that go with it.
 
         A client that speaks the upstream's own words is sent on in them.
 
@@ -202,7 +202,7 @@ class Target(msgspec.Struct, frozen=True):
         return self._fit(chat).chat, {}
 
     def _fit(self, chat: ChatRequest) -> Fitted:
-        """Give the request in the fields that every dialect knows, without what the upstream
+        """Return the request in the fields that every dialect knows, without what the upstream
         is not set to take.
 
         Raises:
@@ -227,7 +227,7 @@ class Target(msgspec.Struct, frozen=True):
         return field not in self.dialect.ignored and field not in self.quirks.ignored
 
     def _host(self, chat: ChatRequest) -> dict[str, dict[str, Any]]:
-        """Give the provider's own tools for those of OpenAI's that a request has, by their paths,
+        """Return the provider's own tools for those of OpenAI's that a request has, by their paths,
         as far as the upstream is set to take them from clients."""
         original = _original(chat)
         if original is None or original.front in self.dialect.passes:
@@ -269,7 +269,7 @@ class Target(msgspec.Struct, frozen=True):
         return self._list_refused({name: fields[name] for name in own})
 
     def _find_refused_items(self, name: str, value: Any) -> list[str | None]:
-        """Give for each item of a list the path for which it is refused, if it is."""
+        """Return for each item of a list the path for which it is refused, if it is."""
         if not isinstance(value, list):
             return []
         known: dict[str, str | None] = {}

@@ -89,7 +89,7 @@ class Connection(ResponseHandler):
         self._answered = True
 
     def _ends(self, data: bytes) -> bool:
-        """Tell whether the answer ends where a read does: what follows would be the next's."""
+        """Return whether the answer ends where a read does: what follows would be the next's."""
         if self._heads > 1:
             return False
         pieces = self._last._buffer if isinstance(self._last, aiohttp.StreamReader) else ()
@@ -104,7 +104,7 @@ class Connection(ResponseHandler):
             self.transport.close()
 
     def is_quiet(self) -> bool:
-        """Tell whether nothing has come that was not read yet, not even an end."""
+        """Return whether nothing has come that was not read yet, not even an end."""
         socket = None if self.transport is None else self.transport.get_extra_info("socket")
         if socket is None or socket.fileno() < 0:
             return False
@@ -168,7 +168,7 @@ class Body(httpx2.AsyncByteStream):
         return self._content.at_eof()
 
     def left(self) -> bytes:
-        """Give what has come and was not taken, if the wait for more is over."""
+        """Return what has come and was not taken, if the wait for more is over."""
         return self._read(16 * BURST)
 
     def __aiter__(self) -> "Body":
@@ -319,7 +319,7 @@ class Transport(AiohttpTransport):
 
 
 async def read_pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    """Give the pieces of a response as they come; to close it closes the response."""
+    """Yield the pieces of a response as they come; to close it closes the response."""
     try:
         async for piece in response.aiter_bytes():
             yield piece

@@ -50,7 +50,7 @@ def frames(*all: dict[str, Any]) -> str:
 
 
 def function(said: Said) -> tuple[str, str]:
-    """Give a call as one of a function: its name, and its arguments as a model writes them."""
+    """Return a call as one of a function: its name, and its arguments as a model writes them."""
     name = f"{said.space}__{said.tool}" if said.space else said.tool
     given = {"input": said.given} if isinstance(said.given, str) else said.given
     return name, json.dumps(given)

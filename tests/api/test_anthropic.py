@@ -67,7 +67,7 @@ def client(relay: Relay) -> AsyncAnthropic:
 
 
 def said(message: Any) -> dict[str, Any]:
-    """Give a message without its id, and without what is not there."""
+    """Return a message without its id, and without what is not there."""
     found: dict[str, Any] = without_unknown(message.model_dump(exclude_none=True))
     assert found.pop("id").startswith("msg_")
     return found

@@ -54,7 +54,7 @@ def claude(id: str) -> list[dict[str, Any]]:
 
 
 def answer(dialect: str, id: str) -> bytes | str:
-    """Give the body of an answer that calls a tool, in the provider's words."""
+    """Return the body of an answer that calls a tool, in the provider's words."""
     function = {"name": "f", "arguments": "{}"}
     start: dict[str, Any]
     call: dict[str, Any]
@@ -210,7 +210,7 @@ CLIENTS = {
 
 
 def told(value: Any) -> Iterator[str]:
-    """Give the ids of calls and of results in a body, in their order."""
+    """Yield the ids of calls and of results in a body, in their order."""
     if isinstance(value, list):
         for item in value:
             yield from told(item)

@@ -46,7 +46,7 @@ async def notices(relay: Relay, stream: str) -> list[str]:
 
 
 async def ask(relay: Relay, upstream: Upstream, **fields: Any) -> tuple[dict[str, Any], list[str]]:
-    """Give what the upstream was sent, and what the client is told was not."""
+    """Return what the upstream was sent, and what the client is told was not."""
     reply = await relay.client.post("/v1/responses", json={**CODEX, **fields})
     assert 200 == reply.status_code, reply.text
     (call,) = upstream.calls

@@ -44,7 +44,7 @@ def play(request: pytest.FixtureRequest) -> Any:
     file(package / "package.json", how="run npm ci, there too")
 
     async def play(relay: Relay, scene: str) -> dict[str, Any]:
-        """Give the `version` too."""
+        """Return the `version` too."""
         process = await asyncio.create_subprocess_exec(
             binary,
             str(CLIENTS / "ui.mjs"),

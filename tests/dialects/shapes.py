@@ -51,7 +51,7 @@ def once(make: Callable[[int], Iterable[bytes] | bytes]) -> Shape:
 
 
 def rows(size: int, make: Callable[[int], Any]) -> list[Any]:
-    """Give values for one list, of about so many bytes of JSON in all."""
+    """Return values for one list, of about so many bytes of JSON in all."""
     found, total = [], 0
     for number in count():
         found.append(make(number))
@@ -302,7 +302,7 @@ def _end(number: int) -> dict[str, Any]:
 
 
 def anthropic(write: Callable[[Any], bytes]) -> dict[str, Shape]:
-    """Give the shapes of Claude's events, however they are framed."""
+    """Return the shapes of Claude's events, however they are framed."""
 
     def each(*makes: Callable[[int], Any], before: bytes = b"") -> Shape:
         return turns(*[lambda n, make=make: write(make(n)) for make in makes], before=before)
@@ -638,7 +638,7 @@ LINES: dict[str, Shape] = {
 
 
 def answer(*tells: Callable[[Told, int], object], calls: int = 0) -> Callable[[int], list[Event]]:
-    """Give events about as many as asked for: what each says of its number, in turns."""
+    """Return events about as many as asked for: what each says of its number, in turns."""
 
     def build(size: int) -> list[Event]:
         told = Told()

@@ -67,7 +67,7 @@ def recordings(dialect: str | None = None) -> list[Any]:
 
 
 def common(row: dict[str, Any]) -> dict[str, Any]:
-    """Give a row whose truth says in the words of all formats what its own have others for."""
+    """Return a row whose truth says in the words of all formats what its own have others for."""
     truth = {**row["truth"], "choices": [dict(choice) for choice in row["truth"]["choices"]]}
     for choice in truth["choices"]:
         # Cohere's plan is reasoning too, and its citations name documents.
@@ -95,7 +95,7 @@ def common(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def absent(names: int = 1) -> Any:
-    """Give one parameter of so many names that skips its test, or in CI fails the collection."""
+    """Return one parameter of so many names that skips its test, or in CI fails the collection."""
     assert os.environ.get("CI") != "true", f"no recorded streams in {STREAMS}"
     marks = pytest.mark.skip(f"no recorded streams in {STREAMS}")
     return pytest.param(*[None] * names, marks=marks)
@@ -113,7 +113,7 @@ def play(
     cut: RelayError | None = None,
     choices: int = 1,
 ) -> list[Event]:
-    """Give the events of a body that comes in pieces, and then ends or is cut."""
+    """Return the events of a body that comes in pieces, and then ends or is cut."""
     spoken = UPSTREAM_FORMATS[dialect]
     decoder = spoken.decoder(max_line=2**24, max_event=2**24)
     parser = spoken.parser(upstream="u", choices=choices)
@@ -136,7 +136,7 @@ def kinds(found: list[Event]) -> list[str]:
 
 
 def joined(found: list[Event], kind: type, choice: int = 0) -> str:
-    """Give the text of a choice, joined from deltas of a kind."""
+    """Return the text of a choice, joined from deltas of a kind."""
     return "".join(
         event.text
         for event in found
@@ -147,7 +147,7 @@ def joined(found: list[Event], kind: type, choice: int = 0) -> str:
 
 
 def tool_calls(found: list[Event]) -> list[dict[str, Any]]:
-    """Give the tool calls in the order in which they began."""
+    """Return the tool calls in the order in which they began."""
     arguments = {e.block: e.arguments for e in found if isinstance(e, ToolCallEnd)}
     return [
         {"choice": e.choice, "id": e.id, "name": e.name, "arguments": arguments[e.block]}

@@ -126,7 +126,7 @@ CARRIED: dict[str, list[Event]] = {
 
 
 def carries(front: str, events: Sequence[Event]) -> bool:
-    """Tell whether the mark of a stream stands in its frames."""
+    """Return whether the mark of a stream stands in its frames."""
     writer = CLIENT_FORMATS[front].writer(STREAM, after=0, retry_ms=2000)
     body = b"".join(writer.feed(event) for event in events).decode()
     if "13," in repr(events) and "start=13" in repr(events):

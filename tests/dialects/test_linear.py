@@ -37,7 +37,7 @@ def pieces(body: bytes, size: int = READ) -> Iterator[bytes]:
 
 
 def play(dialect: str, body: bytes, *, read: int = READ) -> list[Event]:
-    """Give the events of a body as an attempt takes them, with all that it asks on the way."""
+    """Return the events of a body as an attempt takes them, with all that it asks on the way."""
     spoken = UPSTREAM_FORMATS[dialect]
     decoder = spoken.decoder(max_line=2**24, max_event=2**24)
     parser = spoken.parser(upstream="u")

@@ -44,7 +44,7 @@ class Read(NamedTuple):
 
 
 def frames(events: Sequence[Event], front: str) -> list[Message]:
-    """Give the frames of a stream as a client's SSE decoder gives them."""
+    """Return the frames of a stream as a client's SSE decoder gives them."""
     writer = CLIENT_FORMATS[front].writer(STREAM, after=0, retry_ms=2000)
     body = b"".join(writer.feed(event) for event in events)
     assert b"\r" not in body
@@ -241,7 +241,7 @@ READERS: dict[str, Callable[[list[Message]], Read]] = {
 
 
 def logged(row: dict[str, Any]) -> list[Event]:
-    """Give the events of a recording as the log has them."""
+    """Return the events of a recording as the log has them."""
     labels = {USAGE: "1"}
     start = StreamStart(STREAM, "m", 1_700_000_000, labels)
     target = StreamTarget("u", "m-1", 1, "up-1")

@@ -69,7 +69,7 @@ async def read_to_end(event_log: EventLog, after: int = 0) -> list[Event]:
 
 
 async def code_of(event_log: EventLog, stream: str) -> str | None:
-    """Give the code of the error that a look at the stream ends in."""
+    """Return the code of the error that a look at the stream ends in."""
     try:
         await event_log.state(stream)
     except RelayError as error:
@@ -469,7 +469,7 @@ async def test_keys_and_names_are_those_of_their_owner(event_log):
 
 
 def telling(event_log) -> list[tuple[str, LostStream | None]]:
-    """Give the list of what a log tells of ends, in order; of two that share it, what both do."""
+    """Return the list of what a log tells of ends, in order; of two that share it, what both do."""
     told: list[tuple[str, LostStream | None]] = []
     for log in {getattr(event_log, "_there", event_log), getattr(event_log, "_here", event_log)}:
         log.on_ended(lambda stream, lost: told.append((stream, lost)))

@@ -141,7 +141,7 @@ async def survive(server: RedisServer, cut: Cut) -> None:  # noqa: F811
 
 
 async def lengths(server: RedisServer) -> tuple[dict[bool, int], dict[bool, int]]:  # noqa: F811
-    """Tell how many bytes pass until a connection is made, and until all is answered."""
+    """Return how many bytes pass until a connection is made, and until all is answered."""
     async with proxied(server) as (proxy, link):
         made = dict(proxy.passed)
         await ask(link)

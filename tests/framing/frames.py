@@ -7,7 +7,7 @@ from typing import Any
 
 
 def header(name: str, kind: int, value: bytes) -> bytes:
-    """Give a header whose value is written as it stands, its length included."""
+    """Return a header whose value is written as it stands, its length included."""
     return bytes([len(name)]) + name.encode() + bytes([kind]) + value
 
 

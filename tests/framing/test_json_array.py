@@ -135,7 +135,7 @@ def test_any_bytes_read_the_same_however_they_are_cut(
 
 
 def within(pieces: list[bytes], limit: int) -> tuple[list[Message], str]:
-    """Give the messages and how it ended; after an error every later call must raise too."""
+    """Return the messages and how it ended; after an error every later call must raise too."""
     decoder = JsonArrayDecoder(max_event=limit)
     messages: list[Message] = []
     try:
@@ -173,7 +173,7 @@ def test_the_limit_of_one_document_is_that_of_an_event() -> None:
 
 
 def cpu_seconds(reads: list[bytes]) -> float:
-    """Give the least of three runs, in time of the processor."""
+    """Return the least of three runs, in time of the processor."""
 
     def run() -> float:
         array = JsonArray(max_size=2**24)

@@ -54,7 +54,7 @@ class Body(NamedTuple):
 
 
 def corpus() -> list[Body]:
-    """Give what is recorded in the repository, and beside it where that is there."""
+    """Return what is recorded in the repository, and beside it where that is there."""
     found = []
     for path in sorted(RECORDINGS.glob("*/*")):
         if path.suffix in (".sse", ".ndjson", ".jsonarray", ".eventstream"):
@@ -73,7 +73,7 @@ def _dialect_of(path: Path) -> str:
 
 
 def mutate(body: Body, others: list[Body], dice: Random) -> bytes:
-    """Give another body: some of its bytes, its messages or their values are not the same."""
+    """Return another body: some of its bytes, its messages or their values are not the same."""
     messages = body.messages()
     for _ in range(dice.choice((1, 1, 2, 4, 8))):
         dice.choice(_BY_MESSAGE)(messages, body.dialect, others, dice)

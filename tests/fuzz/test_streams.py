@@ -49,7 +49,7 @@ AMPLIFIED = 60
 
 
 def rounds(number: int, target: str) -> Iterator[Random]:
-    """Give the dice of each round; a failure names the seed and the round."""
+    """Yield the dice of each round; a failure names the seed and the round."""
     until = time.monotonic() + SECONDS
     done = 0
     while done < number if not SECONDS else time.monotonic() < until:
@@ -202,7 +202,7 @@ def _calls(dialect: str, pieces: list[bytes]) -> int:
 
 
 def _valid(dice: Random) -> list[Event]:
-    """Give the events of an answer that says anything in any order."""
+    """Return the events of an answer that says anything in any order."""
     shape = EventBuilder()
     blocks: dict[int, list[int]] = {}
     texts = ("a", "", "é\u2028\n\r", "{", "}", '{"a":1}', "\ud83d", "\ude00", "x" * 500, "[DONE]")

@@ -28,7 +28,7 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 async def service(
     folder: Path, redis: RedisServer, **settings: object
 ) -> AsyncIterator[tuple[list[Replica], httpx2.AsyncClient]]:
-    """Give the relays, and a client of the nginx in front of them."""
+    """Yield the relays, and a client of the nginx in front of them."""
     async with running(2, folder, redis.url, **settings) as relays:
         ports = [httpx2.URL(relay.url).port or 0 for relay in relays]
         async with (

@@ -50,7 +50,7 @@ DOCUMENTED = {(503, "overloaded"), (502, "producer_lost")}
 
 
 def key_of(call: Call) -> str:
-    """Give the key that a call of the upstream is for: the prompt says it."""
+    """Return the key that a call of the upstream is for: the prompt says it."""
     key: str = call.json["messages"][-1]["content"]
     return key
 

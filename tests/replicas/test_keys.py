@@ -119,7 +119,7 @@ async def kill_owner(upstream: Upstream, replicas: list[Replica], *, workers: bo
 
 
 def holds_connection(pid: int, port: int) -> bool:
-    """Tell whether a process has an established connection to a port of this machine."""
+    """Return whether a process has an established connection to a port of this machine."""
     inodes = set()
     with open("/proc/net/tcp") as table:
         for line in list(table)[1:]:

@@ -28,7 +28,7 @@ class Recorder:
         self.requests: list[Recorded] = []
 
     def record(self, call: Callable[[], Any]) -> Recorded:
-        """Give the request that a call of an SDK sends; the call itself fails, with a 418."""
+        """Return the request that a call of an SDK sends; the call itself fails, with a 418."""
         before = len(self.requests)
         try:
             answer = call()

@@ -216,7 +216,7 @@ def test_every_conversation_is_said_in_the_words_of_the_sdk() -> None:
 
 
 def record(recorder: Recorder, client: Any, name: str, version: dict[str, Any]) -> Recorded:
-    """Give what the SDK sends in the version of the API that we speak; its own is newer."""
+    """Return what the SDK sends in the version of the API that we speak; its own is newer."""
     said = {"max_tokens": LIMIT, "model": MODEL, **SAID[name], **version}
     said["extra_body"] = {**SAID[name].get("extra_body", {}), **version.get("extra_body", {})}
     with client:  # the recorder serves one connection at a time

@@ -143,7 +143,7 @@ async def test_lines_have_the_id_of_their_request_and_say_what_the_operator_has_
 
 
 def _refused_key(folder: Path, base_url: str) -> list[dict]:
-    """Give the log of a relay whose provider refuses its key."""
+    """Return the log of a relay whose provider refuses its key."""
     variables = {"OPENAI_API_KEY": "sk-wrong-0123456789", "OPENAI_BASE_URL": base_url}
     with running(cwd=folder, **variables) as (process, url):
         headers = {"content-type": "application/json", "x-request-id": "req-7"}

@@ -42,7 +42,7 @@ class ToolCallBlock(msgspec.Struct, omit_defaults=True):
 def render_turn(
     blocks: Iterable[TextBlock | ToolCallBlock | Event], *, calls: bool
 ) -> AssistantMessage:
-    """Give the message of choice 0: what it says, and all that a provider may want back.
+    """Return the message of choice 0: what it says, and all that a provider may want back.
 
     Without `calls` the tool calls are left out: those of an answer that was cut may be cut.
     """

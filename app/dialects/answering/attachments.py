@@ -12,7 +12,7 @@ _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav
 def attach(
     url: str, media_type: str, *, filename: str | None = None, place: str
 ) -> ImagePart | AudioPart | FilePart:
-    """Give the part that a file is, by its URL and media type.
+    """Return the part that a file is, by its URL and media type.
 
     Raises:
         RequestError: `invalid_request`, it is a URL that nobody but the client can read.

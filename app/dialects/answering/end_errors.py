@@ -5,7 +5,7 @@ from ...events import StreamEnd
 
 
 def error_of_end(end: StreamEnd) -> RelayError | None:
-    """Give why an answer did not complete; None if it did."""
+    """Return why an answer did not complete; None if it did."""
     if end.status == "completed":
         return None
     if end.error is not None:

@@ -19,7 +19,7 @@ _PARAM: Final = re.compile(
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:
-    """Give the response to a request that did not begin a stream."""
+    """Return the response to a request that did not begin a stream."""
     # The official clients send a request again that was answered with 409.
     status = 400 if error.status == 409 else error.status
     body = {"error": error_object(error.info())}
@@ -27,7 +27,7 @@ def render_failure(error: RelayError, request_id: str) -> Failure:
 
 
 def error_object(error: ErrorInfo) -> dict[str, Any]:
-    """Give the `error` of a response or of a stream."""
+    """Return the `error` of a response or of a stream."""
     return {
         "message": error.message,
         "type": _type_of(error.code),

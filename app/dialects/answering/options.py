@@ -25,7 +25,7 @@ _Options = msgspec.defstruct(
 
 
 def build_chat(messages: Sequence[Message], options: dict[str, Any], *, place: str) -> ChatRequest:
-    """Give the chat request of a conversation and of options that stand at a place.
+    """Return the chat request of a conversation and of options that stand at a place.
 
     Raises:
         RequestError: `invalid_request`, an option is unknown or has a wrong value, or

@@ -31,7 +31,7 @@ signature, and some hosts, such as DeepSeek, want their reasoning back with its 
 
 
 def pack(proof: PackedProof) -> str:
-    """Give a proof as the text that stands for it."""
+    """Return a proof as the text that stands for it."""
     return _PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(proof)).decode()
 
 

@@ -141,7 +141,7 @@ class AnswerParser:
             self._end_with(error)
 
     def _note(self, error: RelayError) -> None:
-        """Tell of a failure that came too late to matter."""
+        """Report of a failure that came too late to matter."""
         self._shape.notice(error.code, f"after the whole answer: {error.message}")
 
     def _fail(self, code: str, what: str) -> None:

@@ -67,7 +67,7 @@ class Choice:
         return self.finish not in _TEARING and self.calls.torn
 
     def reason(self, *, completed: bool) -> FinishReason | None:
-        """Give the finish reason to tell, None if the choice did not get to one."""
+        """Return the finish reason to tell, None if the choice did not get to one."""
         called = bool(self.calls.told)
         if self.finish is None:
             if not completed:

@@ -275,7 +275,7 @@ def _classify(document: object, *, status: int | None, words: list[str]) -> str:
 
 
 def _errors(document: object) -> Iterator[dict[str, Any]]:
-    """Give the objects that may describe the error, the innermost last."""
+    """Yield the objects that may describe the error, the innermost last."""
     if isinstance(document, list):
         document = next(iter(document), None)
     outer = mapping(document)
@@ -291,7 +291,7 @@ def _errors(document: object) -> Iterator[dict[str, Any]]:
 
 
 def _words(document: object) -> Iterator[str]:
-    """Give every value that can be a code, as text."""
+    """Yield every value that can be a code, as text."""
     for error in _errors(document):
         for key in ("code", "type", "status", "error_type", "reason", "status_code"):
             value = error.get(key)
@@ -300,7 +300,7 @@ def _words(document: object) -> Iterator[str]:
 
 
 def _text(document: object) -> str:
-    """Give what the provider says in words, "" where it says nothing."""
+    """Return what the provider says in words, "" where it says nothing."""
     if isinstance(document, str):
         return document[:MAX_READ]
     outer, inner, _, minimax, *_ = _errors(document)
@@ -334,13 +334,13 @@ def _wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | N
 
 
 def _of_provider(headers: Mapping[str, str]) -> dict[str, str]:
-    """Give the headers that LiteLLM hands on from the provider behind it."""
+    """Return the headers that LiteLLM hands on from the provider behind it."""
     prefix = "llm_provider-"
     return {n.removeprefix(prefix): v for n, v in headers.items() if n.startswith(prefix)}
 
 
 def _resets(headers: Mapping[str, str]) -> Iterator[str]:
-    """Give the reset times of the limits that are used up, as far as is known."""
+    """Yield the reset times of the limits that are used up, as far as is known."""
     for name, value in headers.items():
         # Anthropic: "anthropic-ratelimit-input-tokens-reset", a time of RFC 3339.
         anthropic = name.startswith("anthropic-ratelimit-") and name.endswith("-reset")

@@ -76,7 +76,7 @@ class EventBuilder:
         self._filters: dict[tuple[str, int], dict[str, Any]] = {}
 
     def take(self) -> list[Event]:
-        """Give the events since the last call."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return events
 
@@ -162,13 +162,13 @@ class EventBuilder:
                 block.opaque["format"] = well_formed(format)
 
     def text_block(self, choice: int) -> int | None:
-        """Give the number of the open text block."""
+        """Return the number of the open text block."""
         state = self._choices.get(choice)
         block = state.open if state is not None else None
         return block.number if block is not None and block.kind is TEXT else None
 
     def open_block(self, choice: int) -> int | None:
-        """Give the number of the open text, reasoning or refusal block."""
+        """Return the number of the open text, reasoning or refusal block."""
         state = self._choices.get(choice)
         return state.open.number if state is not None and state.open else None
 
@@ -246,7 +246,7 @@ class EventBuilder:
     def provider_tool(
         self, choice: int, name: str, *, block: int | None = None, **values: Any
     ) -> int:
-        """Tell of a tool that the provider ran: `input`, `output`; give its block."""
+        """Report of a tool that the provider ran: `input`, `output`; give its block."""
         if block is None:
             self.end_text(choice)
             block = self._number()
@@ -281,7 +281,7 @@ class EventBuilder:
         span: tuple[int | None, int | None] = (None, None),
         block: int | None = None,
     ) -> None:
-        """Tell of a source once.
+        """Report of a source once.
 
         `span` counts characters of `block`, or without it of the choice's text.
         """

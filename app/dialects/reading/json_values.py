@@ -97,7 +97,7 @@ def size(value: Any) -> int:
 
 
 def clean(value: Any) -> Any:
-    """Give `value`, decoded JSON, such that it can be encoded again."""
+    """Return `value`, decoded JSON, such that it can be encoded again."""
     try:
         msgspec.json.encode(value)
     except UnicodeEncodeError:

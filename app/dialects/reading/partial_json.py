@@ -32,7 +32,7 @@ class Growing:
         self._whole = False
 
     def is_whole(self, pieces: list[str]) -> bool:
-        """Tell whether the pieces, joined, are JSON as they stand."""
+        """Return whether the pieces, joined, are JSON as they stand."""
         if self._seen < len(pieces):
             added = "".join(pieces[self._seen :])
             self._seen = len(pieces)

@@ -25,7 +25,7 @@ class Halves:
         self._first = ""
 
     def feed(self, piece: str) -> str:
-        """Give the piece, well-formed; a first half at its end waits for the next piece."""
+        """Return the piece, well-formed; a first half at its end waits for the next piece."""
         if not self._first and (piece.isascii() or not _HALF.search(piece)):
             return piece
         text, self._first = self._first + piece, ""
@@ -34,6 +34,6 @@ class Halves:
         return well_formed(text)
 
     def close(self) -> str:
-        """Give what a half that waited in vain is to be shown as."""
+        """Return what a half that waited in vain is to be shown as."""
         first, self._first = self._first, ""
         return "\ufffd" if first else ""

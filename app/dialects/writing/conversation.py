@@ -77,7 +77,7 @@ def parse_data_url(url: str) -> tuple[str, str] | None:
 
 
 def join_text(content: str | Sequence[object] | None) -> str:
-    """Give the text of a content, its text parts joined."""
+    """Return the text of a content, its text parts joined."""
     if content is None or isinstance(content, str):
         return content or ""
     return "".join(part.text for part in content if isinstance(part, TextPart))
@@ -119,7 +119,7 @@ def parse_object(text: str) -> dict[str, Any] | None:
 
 
 def name_calls(messages: Sequence[Message]) -> dict[str, str]:
-    """Give the function's name of every tool call by the call's id."""
+    """Return the function's name of every tool call by the call's id."""
     return {
         call.id: call.function.name
         for message in messages
@@ -129,7 +129,7 @@ def name_calls(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def list_reasoning(message: AssistantMessage) -> list[ReasoningPart]:
-    """Give what an assistant message says of its reasoning, in whichever form it does."""
+    """Return what an assistant message says of its reasoning, in whichever form it does."""
     parts: list[ReasoningPart] = []
     if isinstance(message.content, list):
         parts = [part for part in message.content if isinstance(part, ReasoningPart)]

@@ -181,13 +181,13 @@ class _Arranged:
         yield from self._show()
 
     def _show(self) -> Iterator[Message]:
-        """Give the message of the user with the images of the results before it."""
+        """Yield the message of the user with the images of the results before it."""
         images, self._images = self._images, []
         if images:
             yield UserMessage(images)
 
     def _add_images(self, message: UserMessage) -> UserMessage:
-        """Give a message of the user, with the images of the results before it."""
+        """Return a message of the user, with the images of the results before it."""
         images, self._images = self._images, []
         if not images:
             return message
@@ -208,7 +208,7 @@ class _Arranged:
         return msgspec.structs.replace(result, content="\n".join(part.text for part in texts))
 
     def _answer(self, calling: list[_Place], *, every: bool = True) -> Iterator[Message]:
-        """Give the results of a turn's calls in their order, then those that there are not."""
+        """Yield the results of a turn's calls in their order, then those that there are not."""
         found = sorted((self._results[place], place) for place in calling if place in self._results)
         for number, place in found:
             result = self._messages[number]
@@ -225,7 +225,7 @@ class _Arranged:
                 yield ToolMessage(_NO_RESULT, self._ids[place], is_error=True)
 
     def _name_links(self, result: ToolMessage) -> ToolMessage:
-        """Say the URLs of the images that the provider cannot fetch."""
+        """Replace images that the provider cannot fetch by their URLs as text."""
         content = result.content
         if isinstance(content, str) or not any(map(_is_link, content)):
             return result
@@ -234,7 +234,7 @@ class _Arranged:
         return msgspec.structs.replace(result, content=parts)
 
     def _say(self, result: ToolMessage) -> Iterator[Message]:
-        """Give a result without its call."""
+        """Yield a result without its call."""
         if self._form.astray:
             yield result
             return

@@ -221,7 +221,7 @@ class RedisLog:
         return await asked(self._owner.create(record, **claim))
 
     async def _may_lack_keys(self) -> bool:
-        """Tell whether owners may be about to write keys again that Redis has lost."""
+        """Return whether owners may be about to write keys again that Redis has lost."""
         if self._pages.settled():
             return False
         await asked(self._identity)

@@ -45,7 +45,7 @@ class Page(NamedTuple):
         return self.ended_at is None and not self.gone and self.lease_s < 0
 
     def events(self, after: int) -> list[Event]:
-        """Give the events, which come after the cursor: those up to an `Ending`, or of it.
+        """Return the events, which come after the cursor: those up to an `Ending`, or of it.
 
         Raises:
             ValueError: they do not follow it.
@@ -65,7 +65,7 @@ class Page(NamedTuple):
         return _decoded(self.entries[:own])
 
     def has(self, cursor: int) -> bool:
-        """Tell whether a cursor names an event that is here, or may come."""
+        """Return whether a cursor names an event that is here, or may come."""
         if self.kept is None:
             return cursor <= self.last if self.ended_at is not None else cursor < STRIDE
         return cursor <= self.kept or before_ending(self.kept) < cursor <= self.last
@@ -152,12 +152,12 @@ class Pages:
         )
 
     def settled(self) -> bool:
-        """Tell whether owners have had the time to come back to a Redis that was away."""
+        """Return whether owners have had the time to come back to a Redis that was away."""
         since_s = asyncio.get_running_loop().time() - self._link.changed_at
         return since_s > self._lease.settle_s
 
     def events(self, stream: str, page: Page, after: int) -> list[Event]:
-        """Give the events of a page; a stream of which some are missing is gone."""
+        """Return the events of a page; a stream of which some are missing is gone."""
         try:
             return page.events(after)
         except (ValueError, msgspec.MsgspecError) as error:

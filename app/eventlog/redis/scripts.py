@@ -73,7 +73,7 @@ def claim_key(key: str) -> str:
 
 
 def is_claim(value: str) -> bool:
-    """Tell what a claim says, a stream and a digest, from what a name does: a stream."""
+    """Return what a claim says, a stream and a digest, from what a name does: a stream."""
     return " " in value
 
 

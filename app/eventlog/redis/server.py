@@ -34,7 +34,7 @@ async def check(link: Link) -> None:
 
 
 def why(error: Exception) -> str:
-    """Say what is wrong with a Redis that could not be connected to or asked."""
+    """Return what is wrong with a Redis that could not be connected to or asked."""
     text = str(error)
     if isinstance(error, TimeoutError):
         return "Redis does not answer; check the URL and that it runs"

@@ -249,5 +249,5 @@ class Tails:
 
 
 def number_of(id: bytes) -> int:
-    """Give the number of the event that an entry's id tells."""
+    """Return the number of the event that an entry's id tells."""
     return int(id.partition(b"-")[0])

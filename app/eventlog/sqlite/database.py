@@ -244,7 +244,7 @@ class Database:
         return None if row is None else Row(*row)
 
     def read(self, key: int, after: int, limit: int) -> list[Event]:
-        """Give events that are filed after the cursor: some, if there are any."""
+        """Return events that are filed after the cursor: some, if there are any."""
         lines: list[bytes] = []
         size = 0
         for first, data in self._execute(
@@ -272,7 +272,7 @@ class Database:
     # Idempotency keys
 
     def claimed(self, key: str, *, kept_after: float) -> Claim | None:
-        """Give what a key is bound to, if that is kept."""
+        """Return what a key is bound to, if that is kept."""
         bound = self._execute(
             "SELECT claims.stream, digest FROM claims JOIN streams ON streams.id = claims.stream "
             "WHERE claims.key = ? AND gone_at IS NULL AND (ended_at IS NULL OR ended_at > ?)",
@@ -283,7 +283,7 @@ class Database:
     # Names
 
     def name(self, name: str, id: str) -> bool:
-        """Give a stream a name; False if it is not kept."""
+        """Return a stream a name; False if it is not kept."""
         added = self._execute(
             "INSERT OR REPLACE INTO names "
             "SELECT ?, id FROM streams WHERE id = ? AND gone_at IS NULL",
@@ -382,7 +382,7 @@ class Database:
         )
 
     def tail_end(self) -> int:
-        """Give the key that the next row of the tail has, if any row there is dead; else 0."""
+        """Return the key that the next row of the tail has, if any row there is dead; else 0."""
         return self._next if self._next - self._oldest > self._live else 0
 
     def sweep_tail(self, count: int) -> int:
@@ -478,7 +478,7 @@ class Database:
         return tell(end)
 
     def _logged(self, key: int, live: Iterable[bytes]) -> Iterator[Event]:
-        """Give all events of a stream that had no end."""
+        """Yield all events of a stream that had no end."""
         for (data,) in self._execute(
             "SELECT events FROM pages WHERE stream = ? ORDER BY first", (key,)
         ):
@@ -489,7 +489,7 @@ class Database:
     def _tails_of(
         self, keys: Sequence[int], *, after: int = 0, end: int = MAX_KEY
     ) -> dict[int, list[TailRow]]:
-        """Give what the tail has of each stream, filed or not, in the order of events.
+        """Return what the tail has of each stream, filed or not, in the order of events.
 
         Only rows whose keys are after the one and before the other.
         """

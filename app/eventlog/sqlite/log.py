@@ -73,7 +73,7 @@ class Batch:
         return isinstance(self.events[-1], StreamEnd)
 
     def settle(self, error: BaseException | None = None) -> bool:
-        """Tell who appended them how it went; False if nobody waits to hear it."""
+        """Return who appended them how it went; False if nobody waits to hear it."""
         if self.done.done():
             return False
         if error is None:
@@ -300,7 +300,7 @@ class SqliteLog(NoPeers):
         self._on_ended = ended
 
     def _tell_soon(self, lost: Sequence[LostStream]) -> None:
-        """Tell of streams that were ended in the writer's thread."""
+        """Report of streams that were ended in the writer's thread."""
         self._loop.call_soon_threadsafe(self._tell_lost, lost)
 
     def _tell_lost(self, lost: Sequence[LostStream]) -> None:
@@ -487,6 +487,6 @@ class SqliteLog(NoPeers):
 
 
 def explain(error: BaseException | None) -> ServiceError:
-    """Say what a failed write means for its stream."""
+    """Return what a failed write means for its stream."""
     log.error("the event log cannot be written", error=repr(error))
     return ServiceError("internal", "the event log could not be written")

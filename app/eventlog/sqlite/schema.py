@@ -209,7 +209,7 @@ def _pack_record(stream: str, started_at: float, request: bytes) -> bytes:
 
 
 def reason(error: OSError | sqlite3.Error) -> str:
-    """Say in words what is wrong with the file."""
+    """Return what is wrong with the file."""
     if isinstance(error, OSError):
         return f"it cannot be made: {error.strerror}"
     name = getattr(error, "sqlite_errorname", "")

@@ -134,7 +134,7 @@ class SharedSqliteLog(SqliteLog):
         self._feed.stop(stream)
 
     async def _catch_up(self, stream: str) -> tuple[Row, Tail | None]:
-        """Give the row of a stream that is not in memory, and its tail if it runs elsewhere.
+        """Return the row of a stream that is not in memory, and its tail if it runs elsewhere.
 
         Neither is older than this call.
         """

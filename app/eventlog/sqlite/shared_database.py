@@ -119,7 +119,7 @@ class SharedDatabase(Database):
         self._execute("DELETE FROM processes WHERE id = ?", (process,))
 
     def tally(self, own: int) -> int:
-        """Say how many bytes the streams have that run here; give those of all others."""
+        """Return how many bytes the streams have that run here; give those of all others."""
         self._execute("UPDATE processes SET size = ? WHERE id = ?", (own, self.process))
         others = self._execute(
             "SELECT total(size) FROM processes WHERE id <> ?", (self.process,)
@@ -133,7 +133,7 @@ class SharedDatabase(Database):
     # Streams
 
     def is_gone(self, key: int) -> bool:
-        """Tell whether a stream has been removed, by whichever process."""
+        """Return whether a stream has been removed, by whichever process."""
         return not self._execute(
             "SELECT 1 FROM streams WHERE key = ? AND gone_at IS NULL", (key,)
         ).fetchone()
@@ -161,7 +161,7 @@ class SharedDatabase(Database):
         )
 
     def read_running(self, row: Row, after: int, limit: int) -> list[Event]:
-        """Give events after the cursor of a stream that another process produces."""
+        """Return events after the cursor of a stream that another process produces."""
         filed = self.read(row.key, after, limit) if after < row.last else []
         if filed:
             return filed
@@ -184,7 +184,7 @@ class SharedDatabase(Database):
         )
 
     def take_notes(self) -> list[Note]:
-        """Give what others had to say, once."""
+        """Return what others had to say, once."""
         notes = [
             Note(*row)
             for row in self._execute(
@@ -212,14 +212,14 @@ class SharedDatabase(Database):
         )
 
     def left_at(self, id: str) -> Iterable[float | None]:
-        """Tell since when it has no readers, for each process that had some; None: it has."""
+        """Return since when it has no readers, for each process that had some; None: it has."""
         rows = self._execute("SELECT left_at FROM attended WHERE stream = ?", (id,))
         return [left_at for (left_at,) in rows.fetchall()]
 
     # Processes that are no more
 
     def find_lost(self) -> list[int]:
-        """Tell which processes have ended without leaving."""
+        """Return which processes have ended without leaving."""
         for (process,) in self._execute(
             "SELECT id FROM processes WHERE id <> ?", (self.process,)
         ).fetchall():
@@ -243,7 +243,7 @@ class SharedDatabase(Database):
     # What others append
 
     def look(self, places: Sequence[Place]) -> tuple[bool, list[Sight] | None]:
-        """Tell whether there are notes, and what has come of the streams at these places.
+        """Return whether there are notes, and what has come of the streams at these places.
 
         None where nothing can have come: nobody else has written anything.
         """
@@ -284,7 +284,7 @@ class SharedDatabase(Database):
         return [Sight(rows.get(place.key), *tails[place.key]) for place in places]
 
     def _tail_end_of(self, process: int) -> int:
-        """Give the last key of the tail in the range of a process, or its bound."""
+        """Return the last key of the tail in the range of a process, or its bound."""
         low, high = _range(process)
         last = self._execute(
             "SELECT key FROM tail WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1", (low, high)
@@ -293,12 +293,12 @@ class SharedDatabase(Database):
 
 
 def _range(process: int) -> tuple[int, int]:
-    """Give the bounds of the keys in the tail that are a process's, neither of which is."""
+    """Return the bounds of the keys in the tail that are a process's, neither of which is."""
     return process << RANGE_BITS, (process + 1) << RANGE_BITS
 
 
 def _events_of(rows: Sequence[TailRow], after: int) -> Iterator[Event]:
-    """Give the events after a cursor."""
+    """Yield the events after a cursor."""
     for first, data in rows:
         lines = data.split(b"\n")
         yield from map(decode, lines[max(after + 1 - first, 0) :])

@@ -150,7 +150,7 @@ class Writer:
         self._alive = threading.current_thread()
 
     def _do(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Give the thread something to do."""
+        """Return the thread something to do."""
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._thread, work)
         self._running[future] = loop.time()

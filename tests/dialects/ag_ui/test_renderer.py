@@ -66,7 +66,7 @@ def sent(events: list[Event]) -> list[dict[str, Any]]:
 
 
 def between(*events: Event, end: StreamEnd = DONE) -> list[dict[str, Any]]:
-    """Give what is sent but for the start and the end of every run."""
+    """Return what is sent but for the start and the end of every run."""
     found = sent([*START, *events, end])
     read_messages(found)
     return found[3:-1]

@@ -28,7 +28,7 @@ def frames_of(events: Iterable[Event], stream: str = "st_T") -> list[Frame]:
 
 
 def payloads_of(events: Iterable[Event], stream: str = "st_T") -> list[dict[str, Any]]:
-    """Give what the frames say, each named by its type."""
+    """Return what the frames say, each named by its type."""
     frames = frames_of(events, stream)
     payloads = [json.loads(frame.data) for frame in frames]
     assert [frame.event for frame in frames] == [payload["type"] for payload in payloads]

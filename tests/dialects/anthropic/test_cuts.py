@@ -18,14 +18,14 @@ MARKER = b'{"type":"message_stop"'
 
 
 def places(body: bytes) -> Iterator[int]:
-    """Give the sizes at which to cut a body."""
+    """Yield the sizes at which to cut a body."""
     near = {i + d for i, byte in enumerate(body) if byte == 0x0A for d in (-2, -1, 0, 1)}
     step = 1 if len(body) <= EVERY_BYTE else len(body) // 100
     yield from sorted((near | set(range(0, len(body), step))) & set(range(len(body) + 1)))
 
 
 def is_complete(body: bytes, *, tail: bool) -> bool:
-    """Say whether the marker came whole, and without `tail` the blank line after it too."""
+    """Return whether the marker came whole, and without `tail` the blank line after it too."""
     lines = body.replace(b"\r\n", b"\n")
     _, marker, rest = lines.partition(MARKER)
     ended = rest.lstrip(b" ").startswith(b"}")

@@ -39,7 +39,7 @@ def original_of(betas: str = "", **fields: Any) -> Original:
 
 
 def said(**fields: Any) -> dict[str, Any]:
-    """Give the chat request that comes of a request, without its original."""
+    """Return the chat request that comes of a request, without its original."""
     found: dict[str, Any] = msgspec.to_builtins(parse(**fields))
     del found["original"]
     return found

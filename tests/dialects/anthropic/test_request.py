@@ -38,7 +38,7 @@ def render(
 
 
 def added(request: dict[str, Any], **quirks: Any) -> dict[str, Any]:
-    """Give what a request adds to the body of a plain one, or changes there."""
+    """Return what a request adds to the body of a plain one, or changes there."""
     body = render(request, **quirks)
     return {name: value for name, value in body.items() if PLAIN.get(name) != value}
 

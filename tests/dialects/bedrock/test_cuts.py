@@ -17,7 +17,7 @@ EVERY_BYTE = 5_000
 
 
 def borders(body: bytes) -> list[int]:
-    """Give where frames end."""
+    """Return where frames end."""
     found = [0]
     while found[-1] < len(body):
         found.append(found[-1] + struct.unpack_from(">I", body, found[-1])[0])
@@ -25,7 +25,7 @@ def borders(body: bytes) -> list[int]:
 
 
 def finished_at(body: bytes, marker: bytes) -> int:
-    """Give the end of the first frame that holds a marker, more than the body if none does."""
+    """Return the end of the first frame that holds a marker, more than the body if none does."""
     start = 0
     for end in borders(body):
         if marker in body[start:end]:

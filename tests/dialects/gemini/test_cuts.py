@@ -39,14 +39,14 @@ def judge(body: bytes) -> None:
 
 
 def places(body: bytes) -> Iterator[int]:
-    """Give the sizes at which to cut a body."""
+    """Yield the sizes at which to cut a body."""
     near = {i + d for i, byte in enumerate(body) if byte == 0x0A for d in (-2, -1, 0, 1)}
     step = 1 if len(body) <= EVERY_BYTE else len(body) // 100
     yield from sorted((near | set(range(0, len(body), step))) & set(range(len(body) + 1)))
 
 
 def is_complete(body: bytes, *, tail: bool) -> bool:
-    """Say whether a body is a whole answer, by the rules and without the code under test."""
+    """Return whether a body is a whole answer, by the rules and without the code under test."""
     text = body.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     chunks: list[Any] = []
     if text.startswith("["):

@@ -74,7 +74,7 @@ def text(said: str, **fields: Any) -> dict[str, Any]:
 
 
 def read(*chunks: Any, **options: Any) -> list[Event]:
-    """Give the events of the chunks, which come as events or as an array to the same effect."""
+    """Return the events of the chunks, which come as events or as an array to the same effect."""
     found = play([sse(*chunks)], dialect="gemini", **options)
     check(found)
     assert play([array(*chunks)], dialect="gemini", **options) == found
@@ -82,7 +82,7 @@ def read(*chunks: Any, **options: Any) -> list[Event]:
 
 
 def body(found: list[Event]) -> list[Event]:
-    """Give the events but for the ends of a choice that stopped and of the stream."""
+    """Return the events but for the ends of a choice that stopped and of the stream."""
     assert end_of(found).status == "completed"
     return [e for e in found if not isinstance(e, ChoiceEnd | StreamEnd)]
 

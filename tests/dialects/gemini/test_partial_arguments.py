@@ -86,7 +86,7 @@ trees: st.SearchStrategy[Any] = st.recursive(
 
 
 def take_apart(value: Any, path: str) -> list[dict[str, Any]]:
-    """Give the values of a tree as Vertex AI sends them, strings a character at a time."""
+    """Return the values of a tree as Vertex AI sends them, strings a character at a time."""
     match value:
         case dict():
             quoted = {k: k.replace("\\", "\\\\").replace("'", "\\'") for k in value}

@@ -15,14 +15,14 @@ MODEL = "gemini-3.6-flash"
 
 
 def turn_of(body: bytes) -> AssistantMessage:
-    """Give the message that the relay makes of an answer."""
+    """Return the message that the relay makes of an answer."""
     message = render_result("st_1", play([body], dialect="gemini")).message
     assert message is not None
     return message
 
 
 def send_back(message: AssistantMessage) -> Any:
-    """Give the contents of the next turn, with a result for each call."""
+    """Return the contents of the next turn, with a result for each call."""
     calls = message.tool_calls or ()
     results = [ToolMessage("done", tool_call_id=call.id) for call in calls]
     request = parse_chat_request(msgspec.json.encode({"messages": [message, *results]}))

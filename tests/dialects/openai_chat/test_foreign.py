@@ -291,7 +291,7 @@ def call_events(block: int, name: str, *pieces: str) -> list[Event]:
 
 
 def deltas(events: list[Event]) -> tuple[list[Any], str]:
-    """Give what the chunks say of calls, and the finish reason."""
+    """Return what the chunks say of calls, and the finish reason."""
     renderer = Renderer("st_1")
     frames = [frame for event in events for frame in renderer.feed(event)]
     chunks = [json.loads(frame.data) for frame in frames if frame.data != b"[DONE]"]

@@ -21,7 +21,7 @@ PLAIN = {"id": "a", "model": "m", "choices": [{"index": 0, "delta": {"content": 
 
 
 def parse(messages: list[Message]) -> list[list[Event]]:
-    """Give the events of each message."""
+    """Return the events of each message."""
     parser = Parser(upstream="u")
     return [*map(parser.feed, messages), parser.close(None)]
 

@@ -15,7 +15,7 @@ ENDS = ("response.completed", "response.incomplete", "response.done")
 
 
 def is_complete(body: bytes, *, tail: bool) -> bool:
-    """Say whether a body is a whole answer, by the rules and without the code under test."""
+    """Return whether a body is a whole answer, by the rules and without the code under test."""
     *blocks, rest = body.decode(errors="replace").split("\n\n")
     for block in [*blocks, rest] if tail else blocks:
         data = "\n".join(line[6:] for line in block.split("\n") if line.startswith("data: "))

@@ -513,7 +513,7 @@ def test_frames_after_any_cursor_are_the_rest(row):
 
 
 def tool(name: str, *pieces: str, **opaque: str) -> list[Event]:
-    """Give an answer that is the call of a tool, of which a provider said something more."""
+    """Return an answer that is the call of a tool, of which a provider said something more."""
     return [
         *TOOLS,
         ToolCallStart(0, "c1", name),

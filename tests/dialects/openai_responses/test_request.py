@@ -392,7 +392,7 @@ def test_the_request_is_not_changed() -> None:
 
 
 def message_of(found: list[Event]) -> dict[str, Any]:
-    """Give the assistant message that a client makes of an answer, as PROTOCOL.md says."""
+    """Return the assistant message that a client makes of an answer, as PROTOCOL.md says."""
     parts: dict[int, dict[str, Any]] = {}
     content: list[dict[str, Any]] = []
     for event in found:

@@ -67,7 +67,7 @@ def chunks(events: list[Event]) -> list[dict[str, Any]]:
 
 
 def between(*events: Event, end: StreamEnd = DONE) -> list[dict[str, Any]]:
-    """Give the chunks of events but those that begin and end every stream."""
+    """Return the chunks of events but those that begin and end every stream."""
     found = chunks([*START, *events, end])
     read_message(found)
     return [c for c in found[4:] if c["type"] not in ("finish-step", "finish")]
@@ -430,7 +430,7 @@ def test_recorded_streams_come_out_as_their_truth_says(row):
 
 
 def joined_input(found: list[dict[str, Any]], call: str) -> str:
-    """Give the text of a call's arguments, which no delta says where there are none."""
+    """Return the text of a call's arguments, which no delta says where there are none."""
     pieces = [
         chunk["inputTextDelta"]
         for chunk in found

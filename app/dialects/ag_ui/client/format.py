@@ -14,13 +14,13 @@ from .request import parse_request
 
 
 def render_result(stream: str, events: Iterable[Event]) -> Any:
-    """Give all events of the run as one list."""
+    """Return all events of the run as one list."""
     renderer = Renderer(stream)
     return [json.loads(frame.data) for event in events for frame in renderer.feed(event)]
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:
-    """Give what a run that had begun would be told."""
+    """Return what a run that had begun would be told."""
     body = {"type": "RUN_ERROR", "message": error.message, "code": error.code}
     return Failure(error.status, msgspec.json.encode(body))
 

@@ -65,7 +65,7 @@ class Renderer:
         self._count = 0
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Give the frames that the next event makes."""
+        """Return the frames that the next event makes."""
         if getattr(event, "choice", 0):
             return ()
         return [Frame(msgspec.json.encode(sent)) for sent in self._feed(event)]

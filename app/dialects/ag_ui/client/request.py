@@ -87,7 +87,7 @@ def _declare(tool: Declared) -> dict[str, Any]:
 
 
 def _add_context(messages: list[ChatMessage], context: Sequence[Context]) -> list[ChatMessage]:
-    """Tell the model of the context in a system message, after those that begin."""
+    """Add the context as a system message, after those that begin."""
     if not context:
         return messages
     text = "\n\n".join(f"{one.description}:\n{one.value}" for one in context)
@@ -123,7 +123,7 @@ class _Turn:
             self._parts.append(OpaquePart(opaque.format, opaque.data))
 
     def take(self) -> Iterator[AssistantMessage]:
-        """Give the message, if there is one, and begin anew."""
+        """Yield the message, if there is one, and begin anew."""
         parts, calls = self._parts, self._calls
         self._parts, self._calls = [], []
         if parts or calls:

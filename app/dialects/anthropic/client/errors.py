@@ -39,7 +39,7 @@ class ThreadRefused(RequestError):
 
 
 def render_error(error: RelayError) -> dict[str, Any]:
-    """Give the error as an event of a stream, which is the body of a reply too."""
+    """Return the error as an event of a stream, which is the body of a reply too."""
     default = "invalid_request_error" if error.status < 500 else "api_error"
     kind = _KINDS.get(error.code, default)
     told: dict[str, Any] = {"type": kind, "message": error.message}
@@ -49,6 +49,6 @@ def render_error(error: RelayError) -> dict[str, Any]:
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:
-    """Give the reply that tells of an error."""
+    """Return the reply that tells of an error."""
     body = {**render_error(error), "request_id": request_id}
     return Failure(_STATUSES.get(error.code, error.status), msgspec.json.encode(body))

@@ -167,7 +167,7 @@ class History:
         ]
 
     def _show(self, block: Block, *, place: str) -> list[Shown]:
-        """Give the parts of a block that shows something."""
+        """Return the parts of a block that shows something."""
         match _kind(block, place):
             case "text":
                 said = convert_body(block, _Text, place=place)
@@ -185,7 +185,7 @@ class History:
                 return [self._shorten(kind, block)]
 
     def _shorten(self, kind: str, block: Block) -> TextPart:
-        """Give the text that stands for a block."""
+        """Return the text that stands for a block."""
         if len(self.shortened) < _MAX_KINDS:
             self.shortened[kind[:60]] = None
         return TextPart(render_gist(kind, block))
@@ -243,7 +243,7 @@ def _call(use: _ToolUse, opaque: list[Opaque] | None) -> ToolCall:
 
 
 def _simply(parts: list[Any]) -> Any:
-    """Give text alone as a string, which every upstream takes."""
+    """Return text alone as a string, which every upstream takes."""
     if not parts:
         return ""
     alone = len(parts) == 1 and isinstance(parts[0], TextPart)
@@ -271,7 +271,7 @@ def _url(source: _Source) -> str | None:
 
 
 def _think(block: _Thinking) -> list[Answered]:
-    """Give what was thought, with the proof of whoever proved it."""
+    """Return what was thought, with the proof of whoever proved it."""
     proof = unpack(block.signature)
     if proof == UNPROVED and not block.thinking:
         return []
@@ -285,7 +285,7 @@ def _think(block: _Thinking) -> list[Answered]:
 
 
 def _prove(proof: PackedProof, proofs: dict[str, list[Opaque]]) -> list[Answered]:
-    """Give an opaque part, or keep it for the call that it belongs to."""
+    """Return an opaque part, or keep it for the call that it belongs to."""
     whose, data = proof.format or "", proof.data or ""
     if proof.call is None:
         return [OpaquePart(whose, data)]

@@ -88,7 +88,7 @@ class Renderer:
         self._payloads = Payloads(stream)
 
     def feed(self, event: Event) -> list[Frame]:
-        """Give the frames that the next event makes."""
+        """Return the frames that the next event makes."""
         return [
             Frame(msgspec.json.encode(payload), payload["type"])
             for payload in self._payloads.feed(event)
@@ -127,7 +127,7 @@ class Payloads:
         self._choice: ChoiceEnd | None = None
 
     def feed(self, event: Event) -> Iterator[Payload]:
-        """Give what the next event adds."""
+        """Yield what the next event adds."""
         if getattr(event, "choice", 0):
             return
         match event:
@@ -143,7 +143,7 @@ class Payloads:
                 yield from self._flush()
 
     def failed(self, end: StreamEnd) -> RelayError | None:
-        """Give why the answer is of no use; None if it is whole.
+        """Return why the answer is of no use; None if it is whole.
 
         A client that acts on calls makes an empty object of arguments that are none.
         """
@@ -256,7 +256,7 @@ class Payloads:
         return block
 
     def _flush(self) -> Iterator[Payload]:
-        """Tell what is known of the first block, and of those after it once it has ended."""
+        """Yield what is known of the first block, and of those after it once it has ended."""
         while self._queue:
             block = self._queue[0]
             yield from block.waiting
@@ -281,7 +281,7 @@ class Payloads:
             self._whole({"type": "redacted_thinking", "data": proof})
 
     def _provider_tool(self, event: ProviderTool) -> None:
-        """Tell of a tool of Anthropic's; those of others have no form here."""
+        """Report of a tool of Anthropic's; those of others have no form here."""
         if event.name not in _SERVER_TOOLS:
             return
         token = public_token(self._stream, "anthropic.tools").replace("-", "_")
@@ -296,7 +296,7 @@ class Payloads:
             self._whole({"type": f"{kind}_tool_result", **result})
 
     def _source(self, event: Source) -> None:
-        """Tell of a page; other citations count in documents that only the provider knows."""
+        """Report of a page; other citations count in documents that only the provider knows."""
         if event.url is None or event.block not in self._blocks:
             return
         citation = {
@@ -343,7 +343,7 @@ def _is_result(output: object) -> bool:
 
 
 def render_usage(counts: TokenCounts) -> Payload:
-    """Give Anthropic's counts, whose input is what the cache neither gave nor took.
+    """Return Anthropic's counts, whose input is what the cache neither gave nor took.
 
     Clients need the first two: they are 0 where the provider counted nothing.
     """

@@ -191,7 +191,7 @@ def _list_unknown(output: dict[str, Any]) -> list[str]:
 
 
 def _lists(body: _Body) -> Iterator[object]:
-    """Give the lists of blocks, those within the results of tools too."""
+    """Yield the lists of blocks, those within the results of tools too."""
     yield body.system
     for turn in body.messages:
         yield turn.content
@@ -200,7 +200,7 @@ def _lists(body: _Body) -> Iterator[object]:
 
 
 def _headers(betas: str) -> dict[str, str]:
-    """Give the header that names the betas, without those about the client's own login."""
+    """Return the header that names the betas, without those about the client's own login."""
     names = [name.strip() for name in betas.split(",") if name.strip()]
     wrong = next((name for name in names if not _BETA.fullmatch(name)), None)
     if wrong is not None:
@@ -210,7 +210,7 @@ def _headers(betas: str) -> dict[str, str]:
 
 
 def _effort(body: _Body) -> str | None:
-    """Give the effort that was asked for, or that comes near the budget of tokens."""
+    """Return the effort that was asked for, or that comes near the budget of tokens."""
     thinking = body.thinking
     if thinking is not None and thinking.type == "disabled":
         return None
@@ -231,7 +231,7 @@ def _format(body: _Body) -> JsonSchemaFormat | None:
 
 
 def _tools(body: _Body, foreign: list[str]) -> dict[str, Any]:
-    """Give the fields about tools; Anthropic's own tools are foreign to other providers."""
+    """Return the fields about tools; Anthropic's own tools are foreign to other providers."""
     tools = []
     for number, given in enumerate(body.tools or ()):
         place = f"tools[{number}]"

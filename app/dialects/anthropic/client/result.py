@@ -60,7 +60,7 @@ def _extend(block: Payload, delta: Payload, pieces: list[str]) -> None:
 
 
 def _whole(block: Payload, text: str) -> Payload | None:
-    """Give a block as a whole; None for a call that the end of the answer has torn."""
+    """Return a block as a whole; None for a call that the end of the answer has torn."""
     match block["type"]:
         case "text" | "thinking" as field:
             return {**block, field: block.get(field, "") + text}

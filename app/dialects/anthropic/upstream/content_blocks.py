@@ -210,7 +210,7 @@ class Blocks:
         )
 
     def _use(self, block: _Block) -> None:
-        """Tell of a tool that the provider runs, with its input."""
+        """Report of a tool that the provider runs, with its input."""
         text = "".join(block.pieces)
         try:
             value = decode(text) if text else mapping(block.start.get("input"))
@@ -251,7 +251,7 @@ class Blocks:
             self._source(citation)
 
     def _source(self, citation: dict[str, Any]) -> None:
-        """Tell of a source; its positions count in the source, not in the answer."""
+        """Report of a source; its positions count in the source, not in the answer."""
         place = string(citation.get("source"))
         url = words(citation.get("url")) or (words(place) if "://" in place else None)
         title = words(citation.get("title"))

@@ -43,7 +43,7 @@ Part = TextPart | ImagePart | AudioPart | FilePart
 
 
 def render_messages(messages: list[Message]) -> tuple[Blocks, Blocks]:
-    """Give the blocks of the system's prompt, and the turns.
+    """Return the blocks of the system's prompt, and the turns.
 
     Raises:
         RequestError: a message holds what the format has no words for.
@@ -146,7 +146,7 @@ class _Blocks:
 
 
 def _blocks(content: str | Sequence[Part], *, place: str) -> Blocks:
-    """Give the blocks of what a user, a tool or the system says."""
+    """Return the blocks of what a user, a tool or the system says."""
     blocks = _Blocks()
     parts = (TextPart(content),) if isinstance(content, str) else content
     for number, part in enumerate(parts):

@@ -14,12 +14,12 @@ from ..headers import BETA
 
 
 def pass_on(original: Original, *, quirks: object = None) -> Passed:
-    """Give what Anthropic's API and Vertex AI are sent."""
+    """Return what Anthropic's API and Vertex AI are sent."""
     return Passed(_body(original), original.headers)
 
 
 def pass_on_bedrock(original: Original, *, quirks: object = None) -> Passed:
-    """Give what Bedrock's invoke is sent, which takes the names of betas in the body."""
+    """Return what Bedrock's invoke is sent, which takes the names of betas in the body."""
     body = _body(original)
     if betas := original.headers.get(BETA):
         body["anthropic_beta"] = betas.split(",")
@@ -32,7 +32,7 @@ def _body(original: Original) -> dict[str, Any]:
 
 
 def _turn(turn: dict[str, Any]) -> dict[str, Any] | None:
-    """Give a turn without what is foreign; None if it was nothing else."""
+    """Return a turn without what is foreign; None if it was nothing else."""
     content = turn.get("content")
     if turn.get("role") != "assistant" or not isinstance(content, list) or not content:
         return turn

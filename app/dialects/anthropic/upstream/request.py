@@ -64,7 +64,7 @@ class Quirks(CommonQuirks, frozen=True):
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
-    """Give the body that asks Anthropic for `model` as a stream.
+    """Return the body that asks Anthropic for `model` as a stream.
 
     `provider_options` overrules all but the model and that it is a stream.
 
@@ -81,7 +81,7 @@ def render_request(
 def render_vertex_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
-    """Give the body for Claude on Vertex AI, whose URL names the model."""
+    """Return the body for Claude on Vertex AI, whose URL names the model."""
     body = _render(request, model=model, quirks=quirks or Quirks())
     body.pop("model", None)
     return {"anthropic_version": _VERTEX_VERSION, **body, "stream": True}
@@ -90,7 +90,7 @@ def render_vertex_request(
 def render_bedrock_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
-    """Give the body for Claude through Bedrock's invoke, whose URL says model and stream."""
+    """Return the body for Claude through Bedrock's invoke, whose URL says model and stream."""
     body = _render(request, model=model, quirks=quirks or Quirks())
     for name in ("model", "stream"):
         body.pop(name, None)
@@ -141,7 +141,7 @@ def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatReque
 def _render(
     request: ChatRequest, *, model: str, quirks: Quirks, automatic: bool = False
 ) -> dict[str, Any]:
-    """Give the body; `automatic`: whether the API sets a mark at the end by itself."""
+    """Return the body; `automatic`: whether the API sets a mark at the end by itself."""
     request, _ = _fit(restrict_tools(request), model=model, quirks=quirks)
     refuse_choices(request, format=FORMAT, what="more than one answer")
     system, turns = render_messages(request.messages)
@@ -210,7 +210,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 
 def _output(request: ChatRequest, *, limit: int, budgeted: bool) -> dict[str, Any]:
-    """Give `output_config` and `thinking`: the form of the answer, and the thought before it."""
+    """Return `output_config` and `thinking`: the form of the answer, and the thought before it."""
     config: dict[str, Any] = {}
     thinking: dict[str, Any] | None = None
     if isinstance(request.response_format, JsonSchemaFormat):

@@ -158,7 +158,7 @@ class Blocks:
         )
 
     def _cite(self) -> None:
-        """Tell of the citations, which may come before the text that they belong to."""
+        """Report of the citations, which may come before the text that they belong to."""
         citations, self._citations = self._citations, []
         for citation in citations:
             location = mapping(citation.get("location"))

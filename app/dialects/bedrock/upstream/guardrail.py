@@ -24,7 +24,7 @@ SHOWN: Final = (
 
 
 def parse_trace(shape: EventBuilder, trace: dict[str, Any]) -> None:
-    """Tell of the verdicts on the prompt and on the answer."""
+    """Report of the verdicts on the prompt and on the answer."""
     given = mapping(trace.get("inputAssessment")).values()
     shape.content_filter(0, "prompt", _categories(list(given)))
     listed = mapping(trace.get("outputAssessments")).values()

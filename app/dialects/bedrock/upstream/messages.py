@@ -95,7 +95,7 @@ class Names:
 def render_system(
     message: SystemMessage | DeveloperMessage, *, points: Points
 ) -> list[dict[str, Any]]:
-    """Give the text of a message, in as many blocks as it has marks."""
+    """Return the text of a message, in as many blocks as it has marks."""
     blocks: list[dict[str, Any]] = []
     if isinstance(message.content, str):
         blocks = render_text(message.content)
@@ -138,7 +138,7 @@ def render_user(
 def render_assistant(
     message: AssistantMessage, *, place: str, proofs: bool, points: Points
 ) -> list[dict[str, Any]]:
-    """Give the blocks of an assistant's turn; `proofs`: whether the model may take Claude's."""
+    """Return the blocks of an assistant's turn; `proofs`: whether the model may take Claude's."""
     blocks: list[dict[str, Any]] = []
     parts = message.content if isinstance(message.content, list) else list_reasoning(message)
     for part in parts:
@@ -166,7 +166,7 @@ def render_assistant(
 
 
 def render_tool(message: ToolMessage, *, place: str, points: Points) -> list[dict[str, Any]]:
-    """Give the block of a result; points cannot stand in it, so they follow it."""
+    """Return the block of a result; points cannot stand in it, so they follow it."""
     content: list[dict[str, Any]] = []
     mark = message.cache_control
     if isinstance(message.content, str):
@@ -187,13 +187,13 @@ def render_tool(message: ToolMessage, *, place: str, points: Points) -> list[dic
 
 
 def render_text(content: object) -> list[dict[str, Any]]:
-    """Give the block of a text; Bedrock refuses a blank one."""
+    """Return the block of a text; Bedrock refuses a blank one."""
     text = join_text(content) if isinstance(content, str | list) else ""
     return [{"text": text}] if text.strip() else []
 
 
 def _render_reasoning(part: ReasoningPart | OpaquePart) -> list[dict[str, Any]]:
-    """Give what Claude thought with its proof; without one nobody takes it back."""
+    """Return what Claude thought with its proof; without one nobody takes it back."""
     if isinstance(part, OpaquePart):
         if part.format == SIGNATURE:
             return [_reasoning_text("", part.data)]

@@ -112,7 +112,7 @@ class Parser(AnswerParser):
 
 
 def _events(block: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Give the events that say what a whole block says."""
+    """Return the events that say what a whole block says."""
     deltas: list[dict[str, Any]] = [block]
     if "toolUse" in block or "toolResult" in block:
         return [

@@ -18,7 +18,7 @@ BLOB: Final = "bedrock.redacted_content"
 
 
 def parse_redacted(blob: str) -> tuple[str, str]:
-    """Give the format and the data of a `redactedContent`, a blob in base64.
+    """Return the format and the data of a `redactedContent`, a blob in base64.
 
     The bytes of Claude's are Anthropic's text, itself base64: on the wire it is so twice.
     """
@@ -31,7 +31,7 @@ def parse_redacted(blob: str) -> tuple[str, str]:
 
 
 def render_redacted(format: str, data: str) -> str | None:
-    """Give the blob for what `parse_redacted` gave; None if it is something else's."""
+    """Return the blob for what `parse_redacted` gave; None if it is something else's."""
     match format:
         case "anthropic.redacted_thinking":
             return b64encode(data.encode()).decode()

@@ -64,7 +64,7 @@ class Quirks(CommonQuirks, frozen=True):
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
-    """Give the body that asks for `model` as a stream.
+    """Return the body that asks for `model` as a stream.
 
     `provider_options` overrules it: an object in it is joined with the one of that name.
 
@@ -166,7 +166,7 @@ def _fit_effort(request: ChatRequest, *, model: str, thinks: bool) -> tuple[Chat
 
 
 def _render_messages(request: ChatRequest, *, model: str, points: Points) -> list[dict[str, Any]]:
-    """Give the turns; what follows in one role is one message."""
+    """Return the turns; what follows in one role is one message."""
     rendered: list[dict[str, Any]] = []
     names = Names()
     for index, message in enumerate(request.messages):
@@ -210,7 +210,7 @@ def _render_inference(request: ChatRequest) -> dict[str, Any]:
 
 
 def _render_tools(request: ChatRequest, *, points: Points) -> dict[str, Any] | None:
-    """Give the tools. "none" has no word here: they are left out, if no call stands before."""
+    """Return the tools. "none" has no word here: they are left out, if no call stands before."""
     if not request.tools:
         return None
     if request.tool_choice == "none":

@@ -57,7 +57,7 @@ class Quirks(CommonQuirks, frozen=True):
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
-    """Give the body that asks for `model` as a stream.
+    """Return the body that asks for `model` as a stream.
 
     `provider_options` overrules all but the model and that it is a stream.
 
@@ -151,7 +151,7 @@ def _render_assistant(message: AssistantMessage, *, reasoning: str) -> dict[str,
 
 
 def _said(message: AssistantMessage) -> str | list[dict[str, Any]] | None:
-    """Give what was said aloud, refusals too."""
+    """Return what was said aloud, refusals too."""
     if not isinstance(message.content, list):
         return message.content or message.refusal
     texts = []

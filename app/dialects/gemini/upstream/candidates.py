@@ -192,7 +192,7 @@ def _says_something(part: dict[str, Any]) -> bool:
 
 
 def parse_ratings(ratings: object) -> dict[str, Any]:
-    """Give safety ratings by category, each saying whether it blocked."""
+    """Return safety ratings by category, each saying whether it blocked."""
     return {
         category: {
             **{k: v for k, v in rating.items() if k not in ("category", "blocked")},
@@ -204,7 +204,7 @@ def parse_ratings(ratings: object) -> dict[str, Any]:
 
 
 def _logprobs(result: dict[str, Any]) -> list[Any]:
-    """Give the tokens under the names of Chat Completions."""
+    """Return the tokens under the names of Chat Completions."""
     chosen, tops = mappings(result.get("chosenCandidates")), result.get("topCandidates")
     tops = tops if isinstance(tops, list) else []
     tokens = [_token(token) for token in chosen]

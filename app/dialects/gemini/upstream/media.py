@@ -30,7 +30,7 @@ _FILE: Final = re.compile(r"/v\w+/files/[\w-]+")
 
 
 def render_image(part: ImagePart, *, place: str) -> dict[str, Any]:
-    """Give a picture; where its URL does not tell the type it is called a JPEG.
+    """Return a picture; where its URL does not tell the type it is called a JPEG.
 
     Raises:
         RequestError: its URL is none that can be fetched.
@@ -45,7 +45,7 @@ def render_audio(part: AudioPart) -> dict[str, Any]:
 
 
 def render_file(part: FilePart, *, place: str) -> dict[str, Any]:
-    """Give a file: its data, or by `file_id` the URI of one that Gemini has or can fetch.
+    """Return a file: its data, or by `file_id` the URI of one that Gemini has or can fetch.
 
     Raises:
         RequestError: there is neither, or its media type cannot be told.

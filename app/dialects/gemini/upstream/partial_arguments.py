@@ -62,11 +62,11 @@ class PartialArguments:
         return text + json.dumps(value)
 
     def close(self) -> str:
-        """Give the text that closes all that is open."""
+        """Return the text that closes all that is open."""
         return self._end_string() + self._leave(0) + "}"
 
     def _move(self, path: list[_Key]) -> str:
-        """Give the text between the last value and the one at `path`."""
+        """Return the text between the last value and the one at `path`."""
         depth = 0
         while depth < min(len(path), len(self._open)) - 1 and self._open[depth].last == path[depth]:
             depth += 1
@@ -132,7 +132,7 @@ def _value(partial: dict[str, Any]) -> str | float | bool | None:
 
 
 def _inside(text: str) -> str:
-    """Give a string's text as it stands between its quotes."""
+    """Return a string's text as it stands between its quotes."""
     # Half a surrogate pair waits for its other half as an escape.
     whole = not re.search("[\ud800-\udfff]", text)
     return json.dumps(text, ensure_ascii=not whole)[1:-1]

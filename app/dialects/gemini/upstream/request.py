@@ -100,7 +100,7 @@ def host(kind: str, request: ChatRequest) -> dict[str, Any] | None:
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
-    """Give the body that asks for an answer; the model and the stream are in the URL.
+    """Return the body that asks for an answer; the model and the stream are in the URL.
 
     `provider_options` overrules it; where both have an object, such as `generationConfig`,
     its members overrule ours.
@@ -203,7 +203,7 @@ def _instruction(messages: list[Message]) -> list[dict[str, Any]]:
 
 
 def _contents(messages: list[Message], *, quirks: Quirks) -> list[dict[str, Any]]:
-    """Give the turns: what follows one another in the same role is one."""
+    """Return the turns: what follows one another in the same role is one."""
     contents: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     """Of the functions that were called last, by the ids of the calls."""
@@ -318,7 +318,7 @@ def _tool_result(
 
 
 def _response(text: str, budget: Budget) -> dict[str, Any]:
-    """Give a result as the object that it has to be; more JSON than is read stays text."""
+    """Return a result as the object that it has to be; more JSON than is read stays text."""
     document = None
     if text.lstrip().startswith("{") and budget.refuse(text.encode()) is None:
         document = parse_object(text)
@@ -379,7 +379,7 @@ def _response_format(request: ChatRequest) -> dict[str, Any]:
 
 
 def _thinking(effort: str, *, quirks: Quirks) -> dict[str, Any]:
-    """Give how much to think, and ask to be told what was thought."""
+    """Return how much to think, and ask to be told what was thought."""
     if quirks.thinking == "level":
         # Gemini 3 cannot be told not to think; every model of it has this level.
         known = effort if effort in _LEVELS else _HIGHEST_LEVEL

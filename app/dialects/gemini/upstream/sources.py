@@ -54,7 +54,7 @@ class _Text:
         return length == len(said) and (not said or self._data.startswith(said, start))
 
     def characters(self, start: int, end: int) -> tuple[int, int] | None:
-        """Give the characters between two offsets; None where one is no offset of any."""
+        """Return the characters between two offsets; None where one is no offset of any."""
         if start > end or not self._is_offset(start) or not self._is_offset(end):
             return None
         return self._count(start), self._count(end)
@@ -111,7 +111,7 @@ class Sources:
                     self._tell(choice, _Source(words(url.get("retrievedUrl"))), _Place())
 
     def _grounding(self, choice: int, metadata: dict[str, Any]) -> None:
-        """Tell of each source of each segment, then of those that no segment names."""
+        """Report of each source of each segment, then of those that no segment names."""
         found = metadata.get("groundingChunks")
         chunks = [_point(mapping(c)) for c in found] if isinstance(found, list) else []
         texts = self._texts.get(choice, {})
@@ -169,7 +169,7 @@ def _characters(data: bytes | bytearray) -> int:
 
 
 def _point(chunk: dict[str, Any]) -> _Source:
-    """Give what a grounding chunk points at."""
+    """Return what a grounding chunk points at."""
     for kind in ("web", "retrievedContext", "maps"):
         if found := mapping(chunk.get(kind)):
             return _read(found)

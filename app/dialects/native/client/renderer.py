@@ -52,7 +52,7 @@ class Renderer:
         pass
 
     def feed(self, event: Event) -> tuple[Frame]:
-        """Give the frame of an event."""
+        """Return the frame of an event."""
         return (Frame(encode(event), type_of(event)),)
 
 
@@ -69,7 +69,7 @@ class Writer:
         self._retry = b"retry: %d\n" % retry_ms
 
     def feed(self, event: Event) -> bytes:
-        """Give the frame of the next event."""
+        """Return the frame of the next event."""
         if self._retry:
             return self.frame(self._number + 1, event)
         self._number += 1  # what `frame` does, without a call
@@ -80,14 +80,14 @@ class Writer:
         self._number += count
 
     def frame(self, number: int, event: Event) -> bytes:
-        """Give the frame of an event further on, those between being left out."""
+        """Return the frame of an event further on, those between being left out."""
         self._number = number
         retry, self._retry = self._retry, b""
         return b"%b%b%b%b%d\n\n" % (retry, LINES[type(event)], encode(event), self._id, number)
 
 
 def event_id(stream: str, number: int) -> str:
-    """Give the id of an event's frame."""
+    """Return the id of an event's frame."""
     return f"{stream}.{number}"
 
 

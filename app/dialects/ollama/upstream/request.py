@@ -65,7 +65,7 @@ class Quirks(CommonQuirks, frozen=True):
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
-    """Give the body that asks for `model` as a stream.
+    """Return the body that asks for `model` as a stream.
 
     `provider_options` overrules all but the model and that it is a stream; its `options` are
     joined with those of the request.
@@ -122,7 +122,7 @@ def _render_message(message: Message, *, place: str, names: dict[str, str]) -> d
 
 
 def _render_content(content: str | list[Any], *, place: str) -> dict[str, Any]:
-    """Give the text and the images; which stood before which has no place."""
+    """Return the text and the images; which stood before which has no place."""
     images = []
     parts = [] if isinstance(content, str) else content
     for index, part in enumerate(parts):
@@ -155,7 +155,7 @@ def _render_assistant(message: AssistantMessage, *, place: str) -> dict[str, Any
 
 
 def _said(message: AssistantMessage) -> str:
-    """Give what was said aloud, refusals too."""
+    """Return what was said aloud, refusals too."""
     if not isinstance(message.content, list):
         return message.content or message.refusal or ""
     texts = [
@@ -171,7 +171,7 @@ def _render_call(call: ToolCall, *, place: str) -> dict[str, Any]:
 
 
 def _render_tools(request: ChatRequest) -> list[dict[str, Any]] | None:
-    """Give the tools, none for "none": the model is free to use what it is given."""
+    """Return the tools, none for "none": the model is free to use what it is given."""
     if request.tool_choice not in (None, "auto", "none"):
         raise unsupported("tool_choice", "the demand for a tool call", format=FORMAT)
     if not request.tools or request.tool_choice == "none":

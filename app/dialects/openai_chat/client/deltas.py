@@ -104,7 +104,7 @@ class Pieces:
         return f"chatcmpl-{self._token}"
 
     def feed(self, event: Event) -> Iterable[Piece]:
-        """Give what an event adds."""
+        """Return what an event adds."""
         match event:
             case TextDelta():
                 self._choices[event.choice].length += len(event.text)
@@ -279,7 +279,7 @@ def _numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _prove(end: ReasoningEnd, text: str) -> list[dict[str, Any]]:
-    """Give OpenRouter's `reasoning_details` for reasoning that something proves."""
+    """Return OpenRouter's `reasoning_details` for reasoning that something proves."""
     found = []
     if end.signature or (end.encrypted and text):
         detail = {"type": "reasoning.text", "text": text}
@@ -304,7 +304,7 @@ def _extra(opaque: Opaque) -> dict[str, Any]:
 
 
 def _cite(source: Source, start: int) -> dict[str, Any]:
-    """Give a `url_citation`; one that stands nowhere is at the beginning."""
+    """Return a `url_citation`; one that stands nowhere is at the beginning."""
     known = source.start is not None and source.end is not None
     first, last = (source.start or 0, source.end or 0) if known else (-start, -start)
     place = {"start_index": start + first, "end_index": start + last}
@@ -315,7 +315,7 @@ def _cite(source: Source, start: int) -> dict[str, Any]:
 
 
 def _tokens(content: object, *, tops: bool = False) -> list[dict[str, Any]]:
-    """Give the tokens that have what the format asks for, with `tops` those in their stead too."""
+    """Return the tokens that have what the format asks for; with `tops`, their alternatives too."""
     return [
         {
             "token": row["token"],
@@ -329,7 +329,7 @@ def _tokens(content: object, *, tops: bool = False) -> list[dict[str, Any]]:
 
 
 def render_usage(counts: TokenCounts) -> dict[str, Any]:
-    """Give the counts; what is not known is 0 where the format wants a number."""
+    """Return the counts; what is not known is 0 where the format wants a number."""
     given, made = counts.input_tokens or 0, counts.output_tokens or 0
     usage: dict[str, Any] = {
         "prompt_tokens": given,

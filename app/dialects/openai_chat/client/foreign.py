@@ -73,7 +73,7 @@ class Foreign(NamedTuple):
 
 
 def translate(given: Fields, *, known: Iterable[str]) -> Foreign:
-    """Say a request in the fields that are known.
+    """Rewrite a request in the fields that are known.
 
     Raises:
         RequestError: `invalid_request`, it says more than is taken of anything.

@@ -37,7 +37,7 @@ class Renderer:
         """What all chunks begin with."""
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Give the frames that the next event makes."""
+        """Return the frames that the next event makes."""
         pieces = self._pieces.feed(event)
         if isinstance(event, TextDelta):  # nearly every event: a third of the time
             before, after = _CONTENT

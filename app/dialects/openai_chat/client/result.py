@@ -11,7 +11,7 @@ from .deltas import Piece, Pieces, render_usage
 
 
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
-    """Give the answer; every choice has a finish reason.
+    """Return the answer; every choice has a finish reason.
 
     Raises:
         RelayError: it did not complete.
@@ -116,7 +116,7 @@ class _Sum:
         }
 
     def _sound(self, created: int) -> dict[str, Any]:
-        """Give the sound; its transcript is the content, and nothing of it is kept for later."""
+        """Return the sound; its transcript is the content, and nothing of it is kept for later."""
         return {
             "id": self._audio_id,
             "data": _join(self._audio),

@@ -82,7 +82,7 @@ class Deltas:
             self._citations(chunk)
 
     def _message(self, chunk: dict[str, Any], choice: dict[str, Any], index: int) -> dict[str, Any]:
-        """Give the `message` of a choice without delta, {} if it repeats what was said.
+        """Return the `message` of a choice without delta, {} if it repeats what was said.
 
         It is the answer, or a piece of one for hosts that know no deltas.
         """
@@ -321,12 +321,12 @@ class Deltas:
 
 
 def _google(thing: dict[str, Any]) -> dict[str, Any]:
-    """Give what Gemini's Chat Completions route says beside a delta or a call."""
+    """Return what Gemini's Chat Completions route says beside a delta or a call."""
     return mapping(mapping(thing.get("extra_content")).get("google"))
 
 
 def _parsed(arguments: Any) -> Any:
-    """Give arguments that are JSON text as what it says."""
+    """Return arguments that are JSON text as what it says."""
     try:
         return decode(arguments) if isinstance(arguments, str) else arguments
     except ValueError:

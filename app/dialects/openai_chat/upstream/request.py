@@ -118,7 +118,7 @@ class Quirks(CommonQuirks, frozen=True):
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
-    """Give the body that asks an upstream for `model` as a stream.
+    """Return the body that asks an upstream for `model` as a stream.
 
     `provider_options` overrules all but the model and that it is a stream.
 
@@ -162,7 +162,7 @@ def render_request(
 
 
 def _edit_fields(request: ChatRequest, body: dict[str, Any], *, quirks: Quirks) -> None:
-    """Say the fields beside the conversation as the vendor wants them."""
+    """Render the fields beside the conversation as the vendor wants them."""
     for name in IGNORED:
         body.pop(name, None)
     for name in quirks.left_out:
@@ -249,7 +249,7 @@ def _edit_message(rendered: dict[str, Any], *, quirks: Quirks) -> None:
 
 
 def _mark(content: Any, mark: dict[str, Any]) -> Any:
-    """Give a content whose last text has the mark: gateways look for it there."""
+    """Return a content whose last text has the mark: gateways look for it there."""
     if isinstance(content, str) and content:
         return [{"type": "text", "text": content, "cache_control": mark}]
     texts = [part for part in content or () if part["type"] == "text"]
@@ -274,7 +274,7 @@ def _edit_part(part: dict[str, Any], *, quirks: Quirks) -> dict[str, Any]:
 
 
 def _document(file: dict[str, Any]) -> dict[str, Any]:
-    """Give a file in Mistral's form: an image, a document, or one that it has already."""
+    """Return a file in Mistral's form: an image, a document, or one that it has already."""
     url = file.get("file_data")
     if url is None:
         return {"type": "file", "file_id": file.get("file_id")}
@@ -328,7 +328,7 @@ def _add_reasoning(message: AssistantMessage, rendered: dict[str, Any], *, way: 
 
 
 def _thinking(part: ReasoningPart) -> dict[str, Any]:
-    """Give Mistral's form of what was thought; its signatures name no format."""
+    """Return Mistral's form of what was thought; its signatures name no format."""
     own = part.signature and not part.format
     return {
         "type": "thinking",
@@ -338,7 +338,7 @@ def _thinking(part: ReasoningPart) -> dict[str, Any]:
 
 
 def _thinking_blocks(message: AssistantMessage) -> list[dict[str, Any]]:
-    """Give Claude's thinking in LiteLLM's form, as far as it came so: the rest proves nothing."""
+    """Return Claude's thinking in LiteLLM's form, as far as it came so: the rest proves nothing."""
     blocks: list[dict[str, Any]] = []
     for part in message.content if isinstance(message.content, list) else ():
         match part:
@@ -352,7 +352,7 @@ def _thinking_blocks(message: AssistantMessage) -> list[dict[str, Any]]:
 
 
 def _details(part: ReasoningPart) -> list[dict[str, Any]]:
-    """Give OpenRouter's form of what was thought, and of what proves it."""
+    """Return OpenRouter's form of what was thought, and of what proves it."""
     found: list[dict[str, Any]] = []
     if part.text or part.signature:
         detail: dict[str, Any] = {"type": "reasoning.text", "text": part.text}

@@ -47,7 +47,7 @@ class Pieces:
         return self._chat.labels
 
     def feed(self, event: Event) -> Iterable[Piece]:
-        """Give what an event adds."""
+        """Yield what an event adds."""
         for said in self._chat.feed(event):
             text = said.delta.get("content") or said.delta.get("refusal") or ""
             if said.choice not in self._offsets:
@@ -62,7 +62,7 @@ class Pieces:
                 yield Piece(said.choice, text, finish, logprobs)
 
     def _logprobs(self, choice: int, given: dict[str, Any]) -> dict[str, Any]:
-        """Give the older form: a list for each kind of value."""
+        """Return the older form: a list for each kind of value."""
         rows = given.get("content") or given.get("refusal") or ()
         offsets = []
         for row in rows:

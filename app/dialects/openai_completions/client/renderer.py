@@ -29,7 +29,7 @@ class Renderer:
         self._pieces = Pieces(stream)
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Give the frames that the next event makes."""
+        """Return the frames that the next event makes."""
         frames = [self._chunk(piece) for piece in self._pieces.feed(event)]
         if isinstance(event, StreamEnd):
             frames += self._end(event)

@@ -11,7 +11,7 @@ from .renderer import OBJECT
 
 
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
-    """Give the answer; every choice has a finish reason.
+    """Return the answer; every choice has a finish reason.
 
     Raises:
         RelayError: it did not complete.

@@ -91,7 +91,7 @@ class Output:
         self._call_ids: dict[int, str] = {}
 
     def feed(self, event: Event) -> Iterable[OutputEvent]:
-        """Give what an event adds."""
+        """Return what an event adds."""
         if getattr(event, "choice", 0) != 0:
             return ()
         match event:
@@ -392,7 +392,7 @@ class Output:
             yield self._done(reasoning, status)
 
     def _close_calls(self, status: ItemStatus, *, all: bool = False) -> Iterator[OutputEvent]:
-        """Tell that calls are done: those that have ended, or all."""
+        """Yield that calls are done: those that have ended, or all."""
         blocks = sorted(self._calls if all else self._ended)
         self._ended = []
         for block in blocks:
@@ -423,7 +423,7 @@ def _copy(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tokens(content: object, *, tops: bool = False) -> list[dict[str, Any]]:
-    """Give the tokens that have what the format asks for, with `tops` those in their stead too."""
+    """Return the tokens that have what the format asks for; with `tops`, their alternatives too."""
     return [
         {
             "token": row["token"],

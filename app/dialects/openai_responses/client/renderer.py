@@ -25,7 +25,7 @@ class Renderer:
         self._count = 0
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Give the frames that the next event makes."""
+        """Yield the frames that the next event makes."""
         response = self._response
         match event:
             case StreamStart():

@@ -322,7 +322,7 @@ def _list_extras(request: Request) -> dict[str, Any]:
 
 
 def _echo(request: Request) -> dict[str, Any]:
-    """Give the fields that the response says again, without the largest if they are too many.
+    """Return the fields that the response says again, without the largest if they are too many.
 
     What is left out is told as if it had not been said, which every client understands.
     """
@@ -346,7 +346,7 @@ def _echo(request: Request) -> dict[str, Any]:
 
 
 def _echo_text(text: Text) -> dict[str, Any]:
-    """Give the format without the schema, which readers need not see either."""
+    """Return the format without the schema, which readers need not see either."""
     form = text.format or PlainFormat()
     said: dict[str, Any] = {"format": {**msgspec.to_builtins(form)}}
     if isinstance(form, SchemaFormat):

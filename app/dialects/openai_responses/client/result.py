@@ -97,7 +97,7 @@ class Response:
                 self._end, self._status = event, _status(event)
 
     def render(self) -> dict[str, Any]:
-        """Give the response object as it is now."""
+        """Return the response object as it is now."""
         end = self._end
         reason = (
             _INCOMPLETE.get(end.finish_reason) if end and self._status == "incomplete" else None
@@ -141,7 +141,7 @@ def is_response_id(text: str) -> bool:
 
 
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
-    """Give the response object of a stream so far."""
+    """Return the response object of a stream so far."""
     response = Response(stream)
     for event in events:
         for _ in response.output.feed(event):
@@ -190,7 +190,7 @@ def _status(end: StreamEnd) -> Status:
 
 
 def _error(error: ErrorInfo) -> dict[str, Any]:
-    """Give the error; `code` is one of the few that the format has, `type` is ours."""
+    """Return the error; `code` is one of the few that the format has, `type` is ours."""
     match CODES[error.code].status:
         case 429:
             code = "rate_limit_exceeded"
@@ -202,7 +202,7 @@ def _error(error: ErrorInfo) -> dict[str, Any]:
 
 
 def _usage(counts: TokenCounts) -> dict[str, Any]:
-    """Give the counts; the format wants a number for what is not known too."""
+    """Return the counts; the format wants a number for what is not known too."""
     given, made = counts.input_tokens or 0, counts.output_tokens or 0
     return {
         "input_tokens": given,

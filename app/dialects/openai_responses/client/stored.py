@@ -138,7 +138,7 @@ def find_reference(item: msgspec.Raw) -> str | None:
 
 
 def name_items(stream: str, items: Sequence[msgspec.Raw], *, letter: str) -> Iterator[Item]:
-    """Give items of the request for a stream their ids, where they have none of their own."""
+    """Yield items of the request for a stream their ids, where they have none of their own."""
     token = item_token(stream)
     for number, data in enumerate(items):
         peek = _decode_peek(data)

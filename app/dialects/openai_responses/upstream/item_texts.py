@@ -48,7 +48,7 @@ class Item:
     """The texts of which pieces were told and no whole has come yet, by kind and index."""
 
     def said(self, kind: str) -> str:
-        """Give what all texts of a kind say so far."""
+        """Return what all texts of a kind say so far."""
         return "".join(piece for text in self.told(kind).values() for piece in text.pieces)
 
     def told(self, kind: str) -> dict[int, Text]:

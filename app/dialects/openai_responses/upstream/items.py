@@ -153,12 +153,12 @@ class Items:
         self._type(self._typed(event, "input"), string(event.get("delta")))
 
     def _place(self, event: dict[str, Any]) -> int:
-        """Give the index of the item that an event speaks of."""
+        """Return the index of the item that an event speaks of."""
         index = count(event.get("output_index"))
         return self._latest if index is None else index
 
     def _find(self, event: dict[str, Any], given: dict[str, Any], *, new: bool = False) -> Item:
-        """Give the item at an index; what has another type, or begins after an end, is new."""
+        """Return the item at an index; what has another type, or begins after an end, is new."""
         index = self._place(event)
         kind, item = string(given.get("type")), self._at.get(index)
         if item is None or item.type != kind or (new and item.done):
@@ -166,7 +166,7 @@ class Items:
         return item
 
     def _typed(self, event: dict[str, Any], kind: str) -> Item:
-        """Give the item that an event speaks of without showing it."""
+        """Return the item that an event speaks of without showing it."""
         index = self._place(event)
         item = self._at.get(index)
         if item is None or not _may_have(item, kind):
@@ -454,7 +454,7 @@ def _may_have(item: Item, kind: str) -> bool:
 
 
 def _index(event: dict[str, Any], kind: str) -> int:
-    """Give the index of a text in its item.
+    """Return the index of a text in its item.
 
     All `reasoning_text` is one: vLLM counts its parts by token.
     """

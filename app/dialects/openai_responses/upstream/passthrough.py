@@ -26,7 +26,7 @@ _UNNAMED: Final = frozenset(
 
 
 def pass_on(original: Original, *, quirks: Quirks | None = None) -> Passed:
-    """Give what is sent."""
+    """Return what is sent."""
     quirks = quirks or Quirks()
     body = {**original.body}
     if isinstance(body.get("input"), list):
@@ -60,7 +60,7 @@ def _list_includes(body: dict[str, Any], *, quirks: Quirks) -> list[str]:
 
 
 def _tell_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None:
-    """Give an item as the provider can take it; None for what it cannot."""
+    """Return an item as the provider can take it; None for what it cannot."""
     kind = item.get("type", "message")
     if kind == "reasoning":
         return _tell_reasoning(item, quirks=quirks)

@@ -95,14 +95,14 @@ def is_answer(item: dict[str, Any]) -> bool:
 
 
 def name_tool(item: dict[str, Any]) -> str:
-    """Give "web_search" for a `web_search_call`, and of an MCP call the tool's own name."""
+    """Return "web_search" for a `web_search_call`, and of an MCP call the tool's own name."""
     kind = string(item.get("type"))
     name = string(item.get("name")) or kind.removesuffix("_output").removesuffix("_call")
     return name or kind
 
 
 def read_values(item: dict[str, Any], *, typed: str) -> dict[str, Any]:
-    """Give `input` and `output`, as far as the item has them; `typed` is the input's deltas."""
+    """Return `input` and `output`, as far as the item has them; `typed` is the input's deltas."""
     values: dict[str, Any] = {}
     given = next((item[key] for key in _INPUTS if item.get(key)), typed)
     if given:
@@ -115,7 +115,7 @@ def read_values(item: dict[str, Any], *, typed: str) -> dict[str, Any]:
 
 
 def read_image(item: dict[str, Any]) -> tuple[str, str] | None:
-    """Give media type and base64 data of an image that was generated."""
+    """Return media type and base64 data of an image that was generated."""
     data = words(item.get("result"))
     if item.get("type") != "image_generation_call" or data is None:
         return None
@@ -124,7 +124,7 @@ def read_image(item: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
-    """Give the fields of `Shape.source`."""
+    """Return the fields of `Shape.source`."""
     start, end = annotation.get("start_index"), annotation.get("end_index")
     if annotation.get("type") == "file_citation":
         # It stands at one place; the `index` of a `file_path` counts files instead.
@@ -138,7 +138,7 @@ def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parsed(value: Any) -> Any:
-    """Give what is JSON text as what it says."""
+    """Return what is JSON text as what it says."""
     try:
         return decode(value) if isinstance(value, str) else value
     except ValueError:

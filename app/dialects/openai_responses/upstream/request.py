@@ -69,7 +69,7 @@ _LOGPROBS: Final = "message.output_text.logprobs"
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
-    """Give the body that asks an upstream for `model` as a stream.
+    """Return the body that asks an upstream for `model` as a stream.
 
     `provider_options` overrules all but the model and that it is a stream.
 
@@ -296,7 +296,7 @@ class _Turn:
         return [item for part in _list_parts(message) for item in self._take(part)] + self._rest()
 
     def _take(self, part: Answered) -> Iterator[dict[str, Any]]:
-        """Give the items that a part completes."""
+        """Yield the items that a part completes."""
         match part:
             case TextPart() | RefusalPart():
                 yield from self._end_thought(None)
@@ -364,7 +364,7 @@ class _Turn:
 
 
 def _list_parts(message: AssistantMessage) -> list[Answered]:
-    """Give what an assistant message says, in whichever form it does, as parts."""
+    """Return what an assistant message says, in whichever form it does, as parts."""
     content = message.content
     parts: list[Answered] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
     if message.reasoning_content and not any(isinstance(p, ReasoningPart) for p in parts):

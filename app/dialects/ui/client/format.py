@@ -12,14 +12,14 @@ from .request import parse_request
 
 
 def render_result(stream: str, events: Iterable[Event]) -> Any:
-    """Give all chunks as one list."""
+    """Return all chunks as one list."""
     renderer = Renderer(stream)
     frames = [frame for event in events for frame in renderer.feed(event)]
     return [json.loads(frame.data) for frame in frames if frame != DONE]
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:
-    """Give the message alone: the client makes its error of the whole body, whatever it is."""
+    """Return the message alone: the client makes its error of the whole body, whatever it is."""
     return Failure(error.status, error.message.encode(), "text/plain")
 
 

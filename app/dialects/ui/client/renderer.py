@@ -78,7 +78,7 @@ class _Call:
         self.opaque: list[OpaqueValue] = []
 
     def chunk(self) -> Chunk:
-        """Give the whole call, or what is wrong with it."""
+        """Return the whole call, or what is wrong with it."""
         metadata = _metadata(ProofFields(opaque=self.opaque)) if self.opaque else {}
         try:
             # Some hosts send what only a lenient reader takes.
@@ -117,7 +117,7 @@ class Renderer:
         self._count = 0
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Give the frames that the next event makes."""
+        """Return the frames that the next event makes."""
         if getattr(event, "choice", 0):
             return ()
         match event:
@@ -331,7 +331,7 @@ def _join(pieces: list[str]) -> str | None:
 
 
 def _usage(counts: TokenCounts) -> Chunk:
-    """Give the counts by the names of the SDK's `LanguageModelUsage`, those that are known."""
+    """Return the counts by the names of the SDK's `LanguageModelUsage`, those that are known."""
     read, written = counts.cached_input_tokens, counts.cache_write_tokens
     return _known(
         {

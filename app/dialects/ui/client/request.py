@@ -64,7 +64,7 @@ _requests = msgspec.json.Decoder(UiRequest)
 
 
 def name_of(chat: str) -> str:
-    """Give the name under which a chat's current stream is found."""
+    """Return the name under which a chat's current stream is found."""
     return f"ui:{chat}"
 
 
@@ -98,7 +98,7 @@ def _kept(request: UiRequest) -> Sequence[UiMessage]:
 
 
 def _continued(request: UiRequest, messages: Sequence[UiMessage]) -> str | None:
-    """Give the id of the message that the client will add the answer to, if it has one."""
+    """Return the id of the message that the client will add the answer to, if it has one."""
     if request.trigger == "regenerate-message" or not messages:
         return None
     named = [m for m in messages if request.message_id and m.id == request.message_id]
@@ -193,7 +193,7 @@ class _Step:
 
 
 def _arguments(tool: Tool) -> str:
-    """Give the arguments as text; those that were no JSON are put into an object that is."""
+    """Return the arguments as text; those that were no JSON are put into an object that is."""
     given = tool.raw_input if tool.input is None else tool.input
     if isinstance(given, str):
         if tool.opaque or tool.state != "output-error":
