@@ -21,7 +21,7 @@ from .peers import Peers
 from .server import Server, allow_files, bind
 from .settings import Settings, SettingsError, load_settings
 from .telemetry.logs import configure_logs
-from .workers import HASTEN, SERVES, Workers
+from .workers import SERVES, STOP_NOW, Workers
 
 STOP_WITHIN_S = 15
 """How long a worker may take to stop when the streams have drained."""
@@ -125,7 +125,7 @@ async def _serve(
         on_listening=on_listening,
         drain=lambda: hub.drain(settings.drain_s),
         # A signal may come from the parent's terminal or supervisor too, for each process.
-        hasten=(lambda: None) if link else hub.stop_now,
+        stop_now=(lambda: None) if link else hub.stop_now,
     )
     if link is not None:
         obey = partial(_obey, link, server, hub, all_stop)
@@ -148,7 +148,7 @@ def _obey(link: socket.socket, server: Server, hub: Hub, all_stop: asyncio.Event
         said = b""
     all_stop.set()
     server.stop()
-    if HASTEN in said or not said:
+    if STOP_NOW in said or not said:
         hub.stop_now()
     if not said:
         asyncio.get_running_loop().remove_reader(link)

@@ -267,7 +267,7 @@ class ChatRequest(Body, frozen=True):
 class Original(msgspec.Struct, frozen=True):
     """A request in the words that it came in, for upstreams that speak them too."""
 
-    front: str
+    client_format: str
     """The name of the dialect."""
     body: dict[str, Any]
     """All of it but the model, whether it streams, and what is for the relay alone."""

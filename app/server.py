@@ -21,7 +21,7 @@ GRACE_S = 3
 class Server(uvicorn.Server):
     """On SIGTERM or SIGINT `drain` runs while requests are still answered; then it stops.
 
-    A second signal calls `hasten`. Where `others_answer` then, it takes no connection from the
+    A second signal calls `stop_now`. Where `others_answer` then, it takes no connection from the
     signal on and keeps none that is idle: a proxy sends even a POST elsewhere when it
     cannot connect, and never after a 503.
     """
@@ -38,7 +38,7 @@ class Server(uvicorn.Server):
         others_answer: Callable[[], bool],
         on_listening: Callable[[], None],
         drain: Callable[[], Awaitable[None]],
-        hasten: Callable[[], None],
+        stop_now: Callable[[], None],
     ) -> None:
         protocol = partial(
             Protocol,
@@ -67,7 +67,7 @@ class Server(uvicorn.Server):
         self._others_answer = others_answer
         self._on_listening = on_listening
         self._drain = drain
-        self._hasten = hasten
+        self._stop_now = stop_now
         self._signals = 0
         self._draining: asyncio.Task[None] | None = None
 
@@ -84,7 +84,7 @@ class Server(uvicorn.Server):
         # clean stop, so that the process would die of it instead of exiting with 0.
         self._signals += 1
         if self._signals > 1:
-            self._hasten()
+            self._stop_now()
 
     async def on_tick(self, counter: int) -> bool:
         if self._signals and self._draining is None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import structlog
 
-SERVES, STOP, HASTEN = b"r", b"s", b"h"
+SERVES, STOP, STOP_NOW = b"r", b"s", b"h"
 """What a worker says, and what it is told."""
 
 FIRST_PAUSE_S = 0.5
@@ -71,7 +71,7 @@ class Workers:
         self._waits = True
         """Whether some worker has not served yet: until then none may fail."""
         self._stop_by: float | None = None
-        self._hastened = False
+        self._stopping_now = False
         self._wakeup, self._waker = socket.socketpair()
 
     def run(self) -> int:
@@ -187,14 +187,14 @@ class Workers:
     # The end
 
     def _stop(self) -> None:
-        """Tell the workers to stop, and to hasten if they were told before."""
+        """Tell the workers to stop, at once if they were told before."""
         if self._stop_by is None:
             self._stop_by = time.monotonic() + self._stop_s
             self._on_stop()
             self._tell(STOP)
-        elif not self._hastened:
-            self._hastened = True
-            self._tell(HASTEN)
+        elif not self._stopping_now:
+            self._stopping_now = True
+            self._tell(STOP_NOW)
 
     def _tell(self, what: bytes) -> None:
         for worker in self._workers:

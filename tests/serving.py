@@ -77,7 +77,7 @@ async def serve_relay(
         others_answer=lambda: False,
         on_listening=listening.set,
         drain=lambda: hub.drain(built.drain_s),
-        hasten=hub.stop_now,
+        stop_now=hub.stop_now,
     )
     await hub.open()
     task = asyncio.create_task(server._serve(sockets=[listener]))

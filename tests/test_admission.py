@@ -188,13 +188,13 @@ def shapes() -> list[tuple[str, str, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.parametrize(("front", "name", "said"), shapes())
-def test_the_estimate_is_what_the_allocator_gives_or_some_more(front, name, said):
+@pytest.mark.parametrize(("client_format", "name", "said"), shapes())
+def test_the_estimate_is_what_the_allocator_gives_or_some_more(client_format, name, said):
     body = json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
     gc.collect()
     tracemalloc.start()
     try:
-        asked = CLIENT_FORMATS[front].parse_request(body)
+        asked = CLIENT_FORMATS[client_format].parse_request(body)
         kept = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()

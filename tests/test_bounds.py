@@ -20,10 +20,10 @@ HEAD = b'{"messages": [{"role": "user", "content": "a"}], "provider_options": {"
 TAIL = b"]}}"
 
 
-def refusal(front: str, body: Any) -> str:
+def refusal(client_format: str, body: Any) -> str:
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
     with pytest.raises(RequestError) as refused:
-        CLIENT_FORMATS[front].parse_request(data)
+        CLIENT_FORMATS[client_format].parse_request(data)
     assert "invalid_request" == refused.value.code
     return refused.value.message
 
@@ -104,12 +104,12 @@ def test_levels_up_to_the_bound_are_taken() -> None:
 
 
 @pytest.mark.parametrize("piece", [b"[],", b"{},", b'"a",', b'{"a":1},', b"1.5,"])
-@pytest.mark.parametrize("front", CLIENT_FORMATS)
-def test_small_values_in_a_large_body_take_no_memory(front: str, piece: bytes) -> None:
+@pytest.mark.parametrize("client_format", CLIENT_FORMATS)
+def test_small_values_in_a_large_body_take_no_memory(client_format: str, piece: bytes) -> None:
     body = HEAD + piece * (8 * MIB // len(piece)) + b"1" + TAIL
     tracemalloc.start()
     try:
-        refusal(front, body)
+        refusal(client_format, body)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -184,13 +184,15 @@ TOO_MANY: list[tuple[str, str, int, Any, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("front", "field", "most", "rest", "make"), TOO_MANY)
+@pytest.mark.parametrize(("client_format", "field", "most", "rest", "make"), TOO_MANY)
 def test_more_than_a_request_may_have_is_refused_by_name(
-    front: str, field: str, most: int, rest: dict[str, Any], make: Any
+    client_format: str, field: str, most: int, rest: dict[str, Any], make: Any
 ) -> None:
-    CLIENT_FORMATS[front].parse_request(msgspec.json.encode({**rest, field: make(most - 1)}))
+    CLIENT_FORMATS[client_format].parse_request(
+        msgspec.json.encode({**rest, field: make(most - 1)})
+    )
 
-    reason = refusal(front, {**rest, field: make(most + 1)})
+    reason = refusal(client_format, {**rest, field: make(most + 1)})
     assert reason.startswith(f"{field}: ")
     assert str(most) in reason
 

@@ -13,7 +13,7 @@ OWN = ("openai_responses", "anthropic")
 
 def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
     return [
-        Route(front.path, Generation(hub, policy, front).post, methods=["POST"])
-        for name, front in CLIENT_FORMATS.items()
+        Route(client_format.path, Generation(hub, policy, client_format).post, methods=["POST"])
+        for name, client_format in CLIENT_FORMATS.items()
         if name not in OWN
     ]

@@ -8,11 +8,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..admission import RequestMemory
-from ..dialects.anthropic.client.format import FRONT as ANTHROPIC
+from ..dialects.anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from ..dialects.anthropic.client.request import parse_request as parse_messages
 from ..dialects.anthropic.headers import BETA
 from ..dialects.client_format import ParsedRequest
-from ..dialects.openai_responses.client.format import FRONT as RESPONSES
+from ..dialects.openai_responses.client.format import CLIENT_FORMAT as RESPONSES
 from ..generation.hub import Hub
 from ..generation.single_call import Asking
 from ..requests import parse_body

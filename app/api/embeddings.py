@@ -6,7 +6,7 @@ from starlette.routing import Route
 
 from ..admission import RequestMemory
 from ..dialects.embeddings import parse_request, render_answer
-from ..dialects.openai_chat.client.format import FRONT
+from ..dialects.openai_chat.client.format import CLIENT_FORMAT
 from ..dialects.writing.token_estimate import estimate_text
 from ..generation.hub import Hub
 from ..generation.single_call import Asking
@@ -15,7 +15,7 @@ from .single_call import ESTIMATED, IGNORED, SingleCall, Work, document
 
 
 def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    asked = SingleCall(hub, policy, FRONT)
+    asked = SingleCall(hub, policy, CLIENT_FORMAT)
 
     async def embeddings(request: Request) -> Response:
         return await asked.answer(request, _embed)

@@ -277,7 +277,7 @@ def last_event_id(request: Request) -> str | None:
 
 async def read_from(
     reader: Reader,
-    front: ClientFormat,
+    client_format: ClientFormat,
     after: int,
     *,
     policy: HttpSettings,
@@ -296,31 +296,33 @@ async def read_from(
         state = reader.found
         ended_elsewhere = state.kept is not None and after >= STRIDE
         last = state.last if state.kept is None or ended_elsewhere else state.kept
-        if after and front.letter:
+        if after and client_format.letter:
             gap = last - last % STRIDE
-            last = gap + await count_frames(front, reader, last - gap)
+            last = gap + await count_frames(client_format, reader, last - gap)
         if after > last or after // STRIDE != last // STRIDE:
-            raise _beyond(reader.stream, front, after, last, state)
+            raise _beyond(reader.stream, client_format, after, last, state)
     except BaseException:
         reader.leave()
         raise
     if state.ended and after == last and (state.kept is None or ended_elsewhere):
         reader.leave()
         return Response(status_code=204, headers={"cache-control": "no-store"})
-    after = 0 if front.replays and not suffix else after
-    writer = front.writer(reader.stream, after=after, retry_ms=retry_ms)
+    after = 0 if client_format.replays and not suffix else after
+    writer = client_format.writer(reader.stream, after=after, retry_ms=retry_ms)
     return EventStream(
         reader,
         writer,
         policy=policy,
-        headers=front.headers,
+        headers=client_format.headers,
         snapshot=snapshot,
     )
 
 
-def _beyond(stream: str, front: ClientFormat, after: int, last: int, state: LogState) -> RelayError:
+def _beyond(
+    stream: str, client_format: ClientFormat, after: int, last: int, state: LogState
+) -> RelayError:
     """Return why a cursor after the last frame that is known cannot be read from."""
-    seen, known = (frame_id(stream, front.letter, number) for number in (after, last))
+    seen, known = (frame_id(stream, client_format.letter, number) for number in (after, last))
     if state.kept is not None:
         return RequestError(
             "conflict",
@@ -334,9 +336,9 @@ def _beyond(stream: str, front: ClientFormat, after: int, last: int, state: LogS
     return RequestError("conflict", f"the stream has no event {seen!r} yet; its last is {known!r}")
 
 
-async def count_frames(front: ClientFormat, reader: Reader, last: int) -> int:
+async def count_frames(client_format: ClientFormat, reader: Reader, last: int) -> int:
     """Count the frames up to an event, giving way to others: a million events take seconds."""
-    renderer = front.renderer(reader.stream)
+    renderer = client_format.renderer(reader.stream)
     count = 0
     for number, event in enumerate((await reader.read_all())[:last]):
         count += sum(1 for _ in renderer.feed(event))

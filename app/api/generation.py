@@ -50,17 +50,17 @@ class Kept(NamedTuple):
 class Generation:
     """One endpoint that starts generations; it holds what all its requests share."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings, front: ClientFormat) -> None:
+    def __init__(self, hub: Hub, policy: HttpSettings, client_format: ClientFormat) -> None:
         self._hub = hub
         self._policy = policy
-        self._front = front
+        self._client_format = client_format
 
     async def post(self, request: Request) -> Response:
         """Start a generation, or read on in the one that the request names."""
         try:
             return await self._post(request)
         except RelayError as error:
-            return failure(self._front, error, request)
+            return failure(self._client_format, error, request)
         except ClientDisconnect:
             return _nobody()
 
@@ -118,7 +118,7 @@ class Generation:
         """Start what a body asks for; nothing of it is kept here, for as long as it runs."""
         asked, kept = await self._parse(streams, body, memory=memory)
         chat = asked.chat
-        names_of = (self._front.name_of, kept.name_of if kept else None)
+        names_of = (self._client_format.name_of, kept.name_of if kept else None)
         respond_async = _prefers_async(request)
         terms = StartOptions(
             self._linger_s(asked, can_return=chat.streams or respond_async or bool(key)),
@@ -142,12 +142,14 @@ class Generation:
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
     ) -> tuple[ParsedRequest, Kept | None]:
         """Read what a body asks for, which may take of the memory for requests."""
-        return self._front.parse_request(body), None
+        return self._client_format.parse_request(body), None
 
     def _digest(self, request: Request, body: bytes) -> str:
         """Hash all that says which answer is wanted: the dialect, headers of it, the body."""
-        said = [",".join(request.headers.getlist(name)) for name in self._front.asking_headers]
-        digest = hashlib.sha256("\0".join([self._front.name, *said, ""]).encode())
+        said = [
+            ",".join(request.headers.getlist(name)) for name in self._client_format.asking_headers
+        ]
+        digest = hashlib.sha256("\0".join([self._client_format.name, *said, ""]).encode())
         digest.update(body)  # no header has a zero in it
         return digest.hexdigest()
 
@@ -158,7 +160,7 @@ class Generation:
             case "cancel":
                 return 0
             case None:
-                lingers = self._front.lingers if asked.lingers is None else asked.lingers
+                lingers = self._client_format.lingers if asked.lingers is None else asked.lingers
                 return self._policy.linger_s if can_return and lingers else 0
             case seconds:
                 return seconds
@@ -179,24 +181,24 @@ class Generation:
             reader.leave()
             return self._failed(error, request, reader.stream)
         retry_ms = self._policy.retry(spread=self._hub.draining)
-        writer = self._front.writer(reader.stream, after=0, retry_ms=retry_ms)
+        writer = self._client_format.writer(reader.stream, after=0, retry_ms=retry_ms)
         return EventStream(
             reader,
             writer,
             policy=self._policy,
-            headers=self._front.headers,
+            headers=self._client_format.headers,
         )
 
     async def _read_on(self, streams: OwnedStreams, cursor: str, *, address: str) -> Response:
         """Answer a POST that some client sent again after it had lost its connection."""
-        stream, after = parse_frame_id(cursor, letter=self._front.letter)
+        stream, after = parse_frame_id(cursor, letter=self._client_format.letter)
         if stream is None:
             raise RequestError("invalid_request", f"Last-Event-ID: {cursor[:80]!r} names no stream")
         reader, _ = (await streams.get(stream)).attach(address)
         retry_ms = self._policy.retry(spread=self._hub.draining)
         return await read_from(
             reader,
-            self._front,
+            self._client_format,
             after,
             policy=self._policy,
             retry_ms=retry_ms,
@@ -220,13 +222,13 @@ class Generation:
         if isinstance(end, StreamEnd) and end.error is not None:
             return self._failed(RelayError.of(end.error), request, reader.stream)
         return Response(
-            msgspec.json.encode(self._front.render_result(reader.stream, events)),
+            msgspec.json.encode(self._client_format.render_result(reader.stream, events)),
             headers={"cache-control": "no-store", "stream-id": reader.stream},
             media_type="application/json",
         )
 
     def _failed(self, error: RelayError, request: Request, stream: str) -> Response:
-        return failure(self._front, error, request, headers={"stream-id": stream})
+        return failure(self._client_format, error, request, headers={"stream-id": stream})
 
 
 async def _first(

@@ -58,8 +58,8 @@ class Guard:
         if error is None:
             await self._app(scope, receive, send)
         else:
-            front = client_format_of(path_of(scope), scope["headers"])
-            response = failure(front, error, Request(scope))
+            client_format = client_format_of(path_of(scope), scope["headers"])
+            response = failure(client_format, error, Request(scope))
             await response(scope, receive, send)
 
     def _check(self, scope: Scope) -> RequestError | None:

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..dialects.anthropic.client.format import FRONT
+from ..dialects.anthropic.client.format import CLIENT_FORMAT
 from ..dialects.anthropic.client.request import parse_request
 from ..dialects.anthropic.headers import BETA
 from ..generation.hub import Hub
@@ -24,8 +24,8 @@ class Messages:
     async def post(self, request: Request) -> Response:
         """Start a generation; the betas that the client names are part of what it says."""
         betas = ",".join(request.headers.getlist(BETA))
-        front = FRONT._replace(parse_request=partial(parse_request, betas=betas))
-        return await Generation(self._hub, self._policy, front).post(request)
+        client_format = CLIENT_FORMAT._replace(parse_request=partial(parse_request, betas=betas))
+        return await Generation(self._hub, self._policy, client_format).post(request)
 
 
 def routes(hub: Hub, policy: HttpSettings) -> list[Route]:

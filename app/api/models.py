@@ -39,8 +39,8 @@ def routes(hub: Hub) -> list[Route]:
         error = RequestError(
             "model_not_found", f"unknown model {wanted[:80]!r}; GET /v1/models lists them"
         )
-        front = CLIENT_FORMATS["anthropic" if anthropic else "openai_chat"]
-        return failure(front, error, request)
+        client_format = CLIENT_FORMATS["anthropic" if anthropic else "openai_chat"]
+        return failure(client_format, error, request)
 
     return [
         Route("/v1/models", models, methods=["GET"]),

@@ -17,14 +17,16 @@ _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
 
 def failure(
-    front: ClientFormat,
+    client_format: ClientFormat,
     error: RelayError,
     request: Request,
     *,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return the response that tells a client of a failure, in its dialect."""
-    status, body, media_type = front.render_failure(error, request.scope.get("request_id", ""))
+    status, body, media_type = client_format.render_failure(
+        error, request.scope.get("request_id", "")
+    )
     all_headers = {"cache-control": "no-store", **(headers or {})}
     if error.retry_after_s is not None:
         all_headers["retry-after"] = str(math.ceil(error.retry_after_s))

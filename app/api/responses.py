@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from ..admission import RequestMemory, address_of
 from ..dialects.client_format import ParsedRequest
-from ..dialects.openai_responses.client.format import FRONT
+from ..dialects.openai_responses.client.format import CLIENT_FORMAT
 from ..dialects.openai_responses.client.result import (
     BACKGROUND,
     ECHO,
@@ -44,14 +44,14 @@ class Create(Generation):
     """Starts responses; one in the background is not waited for."""
 
     def __init__(self, hub: Hub, policy: HttpSettings) -> None:
-        super().__init__(hub, policy, FRONT)
+        super().__init__(hub, policy, CLIENT_FORMAT)
         self._stored = StoredResponses(policy)
 
     async def _parse(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
     ) -> tuple[ParsedRequest, Kept | None]:
         resolved = await self._stored.resolve(streams, body, memory=memory)
-        asked = FRONT.parse_request(resolved.body)
+        asked = CLIENT_FORMAT.parse_request(resolved.body)
         if resolved.previous is not None:
             asked = _tell_previous(asked, resolved.previous)
         return asked, Kept(resolved.stored, name_of_items) if resolved.stored else None
@@ -90,7 +90,7 @@ class Responses:
                 raise _not_found(request)
             return _json(result, stream=stream.id)
         except RelayError as error:
-            return failure(FRONT, error, request)
+            return failure(CLIENT_FORMAT, error, request)
 
     async def list_input(self, request: Request) -> Response:
         """List the items that a response was made from, those of the turns before first of all."""
@@ -101,7 +101,7 @@ class Responses:
                 raise _not_found(request)
             return _json(_page(items, request))
         except RelayError as error:
-            return failure(FRONT, error, request)
+            return failure(CLIENT_FORMAT, error, request)
 
     async def cancel(self, request: Request) -> Response:
         """Stop a response; doing it twice, or too late, changes nothing."""
@@ -110,14 +110,14 @@ class Responses:
             await stream.cancel()
             return _show(stream.id, await stream.events())
         except RelayError as error:
-            return failure(FRONT, error, request)
+            return failure(CLIENT_FORMAT, error, request)
 
     async def delete(self, request: Request) -> Response:
         """Stop a response and forget what it said."""
         try:
             await (await self._find(request)).delete()
         except RelayError as error:
-            return failure(FRONT, error, request)
+            return failure(CLIENT_FORMAT, error, request)
         gone = {"id": request.path_params["response"], "object": "response", "deleted": True}
         return _json(gone)
 
@@ -137,7 +137,9 @@ class Responses:
     async def _events(self, stream: OwnedStream, after: int, address: str) -> Response:
         reader, _ = stream.attach(address)
         retry_ms = self._policy.retry(spread=self._hub.draining)
-        response = await read_from(reader, FRONT, after, policy=self._policy, retry_ms=retry_ms)
+        response = await read_from(
+            reader, CLIENT_FORMAT, after, policy=self._policy, retry_ms=retry_ms
+        )
         if response.status_code == 204:
             # The official clients take no answer without a body for a stream.
             return Response(media_type="text/event-stream", headers=dict(response.headers))

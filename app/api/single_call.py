@@ -35,17 +35,17 @@ T = TypeVar("T")
 class SingleCall:
     """What such endpoints share: who may ask, how much, and until when."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings, front: ClientFormat) -> None:
+    def __init__(self, hub: Hub, policy: HttpSettings, client_format: ClientFormat) -> None:
         self._hub = hub
         self._policy = policy
-        self._front = front
+        self._client_format = client_format
 
     async def answer(self, request: Request, parse: Callable[[bytes], Work]) -> Response:
         """Read the request, and do what its body asks for as long as its client is there."""
         try:
             return await self._answer(request, parse)
         except RelayError as error:
-            return failure(self._front, error, request)
+            return failure(self._client_format, error, request)
         except ClientDisconnect:
             return Response(status_code=499)  # nginx's, seen in logs only
 

@@ -45,8 +45,8 @@ class Streams:
         """Send the events after the cursor: live, again, or both."""
         stream = request.path_params["stream"]
         name = read_query(request, "format", "native")
-        front = CLIENT_FORMATS.get(name)
-        if front is None:
+        client_format = CLIENT_FORMATS.get(name)
+        if client_format is None:
             known = ", ".join(map(repr, CLIENT_FORMATS))
             raise RequestError("invalid_request", f"unknown format {name[:40]!r}; use {known}")
         start = read_query(request, "from")
@@ -55,8 +55,8 @@ class Streams:
         suffix = read_query(request, "suffix")
         given = [last_event_id(request), *(read_query(request, name) for name in CURSORS)]
         # The newest: a client that comes back may still have in its URL where it began.
-        after = max((_cursor(text, front, stream) for text in given if text), default=None)
-        if start is not None and front.letter:
+        after = max((_cursor(text, client_format, stream) for text in given if text), default=None)
+        if start is not None and client_format.letter:
             raise RequestError("invalid_request", "from=snapshot is for the native format only")
         try:
             address = address_of(request.scope.get("client"))
@@ -64,7 +64,7 @@ class Streams:
             # A reader that has a cursor has had its snapshot.
             return await read_from(
                 reader,
-                front,
+                client_format,
                 after or 0,
                 policy=self._policy,
                 retry_ms=self._policy.retry(spread=self._hub.draining),
@@ -126,8 +126,8 @@ def _tags(request: Request) -> set[str]:
     return {tag.strip(" \t").removeprefix("W/") for tag in given.split(",")}
 
 
-def _cursor(text: str, front: ClientFormat, stream: str) -> int:
-    named, number = parse_frame_id(text, letter=front.letter)
+def _cursor(text: str, client_format: ClientFormat, stream: str) -> int:
+    named, number = parse_frame_id(text, letter=client_format.letter)
     if named not in (None, stream):
         raise RequestError("invalid_request", f"{text[:80]!r} is the id of another stream's event")
     return number

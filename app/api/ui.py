@@ -5,7 +5,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..admission import address_of
-from ..dialects.ui.client.format import FRONT
+from ..dialects.ui.client.format import CLIENT_FORMAT
 from ..dialects.ui.client.request import name_of
 from ..errors import RelayError
 from ..events import StreamStart
@@ -36,13 +36,13 @@ class Chats:
             retry_ms = self._policy.retry(spread=self._hub.draining)
             return await read_from(
                 reader,
-                FRONT,
+                CLIENT_FORMAT,
                 0,
                 policy=self._policy,
                 retry_ms=retry_ms,
             )
         except RelayError as error:
-            return failure(FRONT, error, request)
+            return failure(CLIENT_FORMAT, error, request)
 
     async def stop(self, request: Request) -> Response:
         """Stop what runs for the chat; doing it twice, or too late, changes nothing."""
@@ -51,7 +51,7 @@ class Chats:
             try:
                 await stream.cancel()
             except RelayError as error:
-                return failure(FRONT, error, request)
+                return failure(CLIENT_FORMAT, error, request)
         return _nothing()
 
     async def _find(self, request: Request) -> OwnedStream | None:

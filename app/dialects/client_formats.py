@@ -9,14 +9,14 @@ import msgspec
 
 from ..errors import RelayError
 from ..requests import parse_chat_request
-from .ag_ui.client.format import FRONT as AG_UI
-from .anthropic.client.format import FRONT as ANTHROPIC
+from .ag_ui.client.format import CLIENT_FORMAT as AG_UI
+from .anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from .client_format import ClientFormat, Failure, ParsedRequest
 from .native.client import renderer as native
-from .openai_chat.client.format import FRONT as OPENAI_CHAT
-from .openai_completions.client.format import FRONT as OPENAI_COMPLETIONS
-from .openai_responses.client.format import FRONT as OPENAI_RESPONSES
-from .ui.client.format import FRONT as UI
+from .openai_chat.client.format import CLIENT_FORMAT as OPENAI_CHAT
+from .openai_completions.client.format import CLIENT_FORMAT as OPENAI_COMPLETIONS
+from .openai_responses.client.format import CLIENT_FORMAT as OPENAI_RESPONSES
+from .ui.client.format import CLIENT_FORMAT as UI
 
 
 def _problem(error: RelayError, request_id: str) -> Failure:
@@ -48,8 +48,8 @@ NATIVE: Final = ClientFormat(
 
 CLIENT_FORMATS: Final[Mapping[str, ClientFormat]] = MappingProxyType(
     {
-        front.name: front
-        for front in (
+        client_format.name: client_format
+        for client_format in (
             *(NATIVE, OPENAI_CHAT, OPENAI_RESPONSES, OPENAI_COMPLETIONS),
             *(ANTHROPIC, UI, AG_UI),
         )
@@ -77,11 +77,13 @@ def client_format_of(path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> 
     The headers have names in lower case. It is the native one if it may be any.
     """
     path = mend_path(path)
-    fronts = sorted(CLIENT_FORMATS.values(), key=lambda front: -len(front.path))
-    front = next((f for f in fronts if f"{path}/".startswith(f"{f.path}/")), None)
+    client_formats = sorted(
+        CLIENT_FORMATS.values(), key=lambda client_format: -len(client_format.path)
+    )
+    client_format = next((f for f in client_formats if f"{path}/".startswith(f"{f.path}/")), None)
     below = _BELOW_V1.match(path)
-    if front is not None or below is None or below[1] == "streams":
-        return front or NATIVE
+    if client_format is not None or below is None or below[1] == "streams":
+        return client_format or NATIVE
     agent = b""
     for name, value in headers:
         if name == b"anthropic-version":

@@ -74,7 +74,7 @@ class Target(msgspec.Struct, frozen=True):
         original, name = _original(chat), self.upstream.name
         unknown: set[str] = set()
         more: list[str] = []
-        if original and original.front in self.dialect.passes:
+        if original and original.client_format in self.dialect.passes:
             untaken: Sequence[str] = self._list_dropped(original)
         else:
             unknown |= {*_list_left_out(chat), *(_list_lost(original, chat) if original else ())}
@@ -86,7 +86,7 @@ class Target(msgspec.Struct, frozen=True):
                 more.append(f"has nothing for {', '.join(original.foreign[:10])}: left out")
             if original and original.shortened:
                 kinds = ", ".join(map(repr, original.shortened))
-                more.append(f"knows no block {kinds} of {original.front}: sent as text")
+                more.append(f"knows no block {kinds} of {original.client_format}: sent as text")
         ignored = self.dialect.ignored | {*self.quirks.ignored}
         unknown |= {field for field in ignored if is_said(chat, field)}
         if untaken:
@@ -179,7 +179,7 @@ class Target(msgspec.Struct, frozen=True):
         original = _original(chat)
         if original is None:
             return self._fit(chat).chat, {}
-        passes = self.dialect.passes.get(original.front)
+        passes = self.dialect.passes.get(original.client_format)
         if passes is not None:
             passed = passes(original, quirks=self.quirks)
             left_out = {*self.quirks.ignored, *self._list_dropped(original)}
@@ -197,7 +197,7 @@ class Target(msgspec.Struct, frozen=True):
             raise RequestError(
                 "invalid_request",
                 f"{beyond[0]} cannot be sent to upstream {self.upstream.name!r}, "
-                f"which speaks {self.upstream.dialect} and not {original.front}",
+                f"which speaks {self.upstream.dialect} and not {original.client_format}",
             )
         return self._fit(chat).chat, {}
 
@@ -230,7 +230,7 @@ class Target(msgspec.Struct, frozen=True):
         """Return the provider's own tools for those of OpenAI's that a request has, by their paths,
         as far as the upstream is set to take them from clients."""
         original = _original(chat)
-        if original is None or original.front in self.dialect.passes:
+        if original is None or original.client_format in self.dialect.passes:
             return {}
         found = {}
         for path in original.ignored:

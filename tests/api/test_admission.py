@@ -27,7 +27,7 @@ from tests.upstream import (
     text,
 )
 
-PATHS = [front.path for front in CLIENT_FORMATS.values()]
+PATHS = [client_format.path for client_format in CLIENT_FORMATS.values()]
 HERE, THERE = {"x-forwarded-for": "203.0.113.9"}, {"x-forwarded-for": "203.0.113.10"}
 TALKING: list[Step] = [head(), send(text("x")), Hold()]
 

@@ -71,17 +71,19 @@ PLACES: dict[str, list[str]] = {
 }
 
 
-async def post(relay: Relay, front: str, body: bytes) -> httpx2.Response:
+async def post(relay: Relay, client_format: str, body: bytes) -> httpx2.Response:
     headers = {"content-type": "application/json"}
-    return await relay.client.post(CLIENT_FORMATS[front].path, content=body, headers=headers)
+    return await relay.client.post(
+        CLIENT_FORMATS[client_format].path, content=body, headers=headers
+    )
 
 
-def reason_of(front: str, response: httpx2.Response) -> str:
+def reason_of(client_format: str, response: httpx2.Response) -> str:
     """Read an error as the dialect's clients do."""
-    if front == "ui":
+    if client_format == "ui":
         return response.text
     body: Any = response.json()
-    match front:
+    match client_format:
         case "native":
             assert "invalid_request" == body["code"]
             return str(body["detail"])
@@ -96,18 +98,18 @@ def reason_of(front: str, response: httpx2.Response) -> str:
             return str(body["error"]["message"])
 
 
-@pytest.mark.parametrize("front", CLIENT_FORMATS)
+@pytest.mark.parametrize("client_format", CLIENT_FORMATS)
 async def test_what_cannot_be_read_is_refused_with_its_place(
-    front: str, capfd: pytest.CaptureFixture[str]
+    client_format: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with serve_relay() as relay:
-        for template in PLACES[front]:
+        for template in PLACES[client_format]:
             for name, value in VALUES.items():
                 body = template.encode().replace(b"@", value)
-                response = await post(relay, front, body)
+                response = await post(relay, client_format, body)
 
                 assert 400 == response.status_code, (template, name, response.text[:500])
-                reason = reason_of(front, response)
+                reason = reason_of(client_format, response)
                 assert len(reason) < 500
                 assert re.search(r"position \d+|byte \d+|levels|nested|zzz|[\w\]]: ", reason), (
                     reason
@@ -117,12 +119,12 @@ async def test_what_cannot_be_read_is_refused_with_its_place(
 
 async def test_the_field_of_a_wrong_number_is_named() -> None:
     async with serve_relay() as relay:
-        for front in ("ui", "anthropic"):
-            template = next(place for place in PLACES[front] if '], "zzz"' in place)
+        for client_format in ("ui", "anthropic"):
+            template = next(place for place in PLACES[client_format] if '], "zzz"' in place)
             for value in (b"1e999", b"9" * 5000, b'{"a": [-1e999]}'):
-                response = await post(relay, front, template.encode().replace(b"@", value))
+                response = await post(relay, client_format, template.encode().replace(b"@", value))
 
-                assert "zzz" in reason_of(front, response)
+                assert "zzz" in reason_of(client_format, response)
 
 
 async def test_half_a_pair_in_arguments_goes_on_whole() -> None:
@@ -149,8 +151,8 @@ async def test_half_a_pair_in_arguments_goes_on_whole() -> None:
 
 async def test_small_values_by_the_million_are_refused() -> None:
     async with serve_relay() as relay:
-        for front in CLIENT_FORMATS:
-            response = await post(relay, front, b'{"provider_options": [' + b"[]," * 2**20)
+        for client_format in CLIENT_FORMATS:
+            response = await post(relay, client_format, b'{"provider_options": [' + b"[]," * 2**20)
 
             assert 400 == response.status_code
-            assert "values" in reason_of(front, response)
+            assert "values" in reason_of(client_format, response)

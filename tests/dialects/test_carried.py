@@ -125,9 +125,9 @@ CARRIED: dict[str, list[Event]] = {
 }
 
 
-def carries(front: str, events: Sequence[Event]) -> bool:
+def carries(client_format: str, events: Sequence[Event]) -> bool:
     """Return whether the mark of a stream stands in its frames."""
-    writer = CLIENT_FORMATS[front].writer(STREAM, after=0, retry_ms=2000)
+    writer = CLIENT_FORMATS[client_format].writer(STREAM, after=0, retry_ms=2000)
     body = b"".join(writer.feed(event) for event in events).decode()
     if "13," in repr(events) and "start=13" in repr(events):
         return bool(re.search(r'"start[^"]*": ?13\b', body))
@@ -149,13 +149,15 @@ def test_the_document_says_what_the_code_does() -> None:
     assert render() == document.split(BEGIN)[1].split(END)[0].strip()
 
 
-@pytest.mark.parametrize("front", [name for name in CLIENT_FORMATS if name != "openai_completions"])
-def test_the_answer_itself_is_carried_everywhere(front: str) -> None:
+@pytest.mark.parametrize(
+    "client_format", [name for name in CLIENT_FORMATS if name != "openai_completions"]
+)
+def test_the_answer_itself_is_carried_everywhere(client_format: str) -> None:
     for feature in (
         *("text", "reasoning", "refusal", "tool call: name", "tool call: id"),
         *("tool call: arguments", "input tokens", "output tokens"),
     ):
-        assert carries(front, CARRIED[feature]), feature
+        assert carries(client_format, CARRIED[feature]), feature
 
 
 if __name__ == "__main__":

@@ -97,10 +97,10 @@ def test_one_long_message_in_many_small_reads_is_linear(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("front", CLIENT_FORMATS)
-def test_frames_are_linear(front: str, name: str) -> None:
+@pytest.mark.parametrize("client_format", CLIENT_FORMATS)
+def test_frames_are_linear(client_format: str, name: str) -> None:
     def write(events: list[Event]) -> None:
-        writer = CLIENT_FORMATS[front].writer(STREAM, after=0, retry_ms=2000)
+        writer = CLIENT_FORMATS[client_format].writer(STREAM, after=0, retry_ms=2000)
         for event in events:
             writer.feed(event)
 
@@ -108,11 +108,11 @@ def test_frames_are_linear(front: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("front", CLIENT_FORMATS)
-def test_a_whole_answer_is_linear(front: str, name: str) -> None:
+@pytest.mark.parametrize("client_format", CLIENT_FORMATS)
+def test_a_whole_answer_is_linear(client_format: str, name: str) -> None:
     def render(events: list[Event]) -> None:
         with contextlib.suppress(RelayError):
-            CLIENT_FORMATS[front].render_result(STREAM, events)
+            CLIENT_FORMATS[client_format].render_result(STREAM, events)
 
     check_linear(render, lambda size: HEAD + ANSWERS[name](size), EVENTS)
 

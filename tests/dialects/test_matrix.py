@@ -43,9 +43,9 @@ class Read(NamedTuple):
     ended_well: bool
 
 
-def frames(events: Sequence[Event], front: str) -> list[Message]:
+def frames(events: Sequence[Event], client_format: str) -> list[Message]:
     """Return the frames of a stream as a client's SSE decoder gives them."""
-    writer = CLIENT_FORMATS[front].writer(STREAM, after=0, retry_ms=2000)
+    writer = CLIENT_FORMATS[client_format].writer(STREAM, after=0, retry_ms=2000)
     body = b"".join(writer.feed(event) for event in events)
     assert b"\r" not in body
     decoder = Decoder()
@@ -256,10 +256,10 @@ TEXTS = ("openai_completions",)
 """The dialects that have nothing but text."""
 
 
-def expected(events: list[Event], front: str) -> Read:
+def expected(events: list[Event], client_format: str) -> Read:
     """What the events say, of choice 0."""
-    said = TextDelta if front in REFUSES else TextDelta | RefusalDelta
-    whole = front not in TEXTS
+    said = TextDelta if client_format in REFUSES else TextDelta | RefusalDelta
+    whole = client_format not in TEXTS
     names = {e.block: e.name for e in events if isinstance(e, ToolCallStart) and not e.choice}
     end = events[-1]
     assert isinstance(end, StreamEnd)
@@ -280,11 +280,14 @@ def test_every_front_is_read() -> None:
     assert set(CLIENT_FORMATS) - {"native"} == set(READERS)
 
 
-@pytest.mark.parametrize("front", sorted(set(CLIENT_FORMATS) - {"native"}))
+@pytest.mark.parametrize("client_format", sorted(set(CLIENT_FORMATS) - {"native"}))
 @pytest.mark.parametrize("row", recordings())
-def test_a_stream_says_the_same_in_every_dialect(row: dict[str, Any], front: str) -> None:
+def test_a_stream_says_the_same_in_every_dialect(row: dict[str, Any], client_format: str) -> None:
     events = logged(row)
-    found, wanted = READERS[front](frames(events, front)), expected(events, front)
+    found, wanted = (
+        READERS[client_format](frames(events, client_format)),
+        expected(events, client_format),
+    )
 
     assert found.ended_well == wanted.ended_well
     assert found.text == wanted.text
@@ -295,11 +298,11 @@ def test_a_stream_says_the_same_in_every_dialect(row: dict[str, Any], front: str
             assert found.usage == wanted.usage
 
 
-@pytest.mark.parametrize("front", sorted(CLIENT_FORMATS))
+@pytest.mark.parametrize("client_format", sorted(CLIENT_FORMATS))
 @pytest.mark.parametrize("row", recordings())
-def test_the_resume_law_holds_in_every_dialect(row: dict[str, Any], front: str) -> None:
-    events, made = logged(row), CLIENT_FORMATS[front]
-    whole = frames(events, front)
+def test_the_resume_law_holds_in_every_dialect(row: dict[str, Any], client_format: str) -> None:
+    events, made = logged(row), CLIENT_FORMATS[client_format]
+    whole = frames(events, client_format)
     for k in sorted({0, 1, 2, len(whole) // 2, len(whole) - 1, len(whole)}):
         begun = made.writer(STREAM, after=k, retry_ms=2000)
         body = b"".join(begun.feed(event) for event in events[begun.begin :])
@@ -309,9 +312,11 @@ def test_the_resume_law_holds_in_every_dialect(row: dict[str, Any], front: str) 
         ]
 
 
-@pytest.mark.parametrize("front", sorted(READERS))
+@pytest.mark.parametrize("client_format", sorted(READERS))
 @pytest.mark.parametrize("row", recordings())
-def test_no_client_takes_a_cut_answer_for_a_whole_one(row: dict[str, Any], front: str) -> None:
+def test_no_client_takes_a_cut_answer_for_a_whole_one(
+    row: dict[str, Any], client_format: str
+) -> None:
     body, dialect = body_of(row), DIALECT_OF[row["format"]]
     dice = random.Random(row["file"])
     for size in [0, *dice.sample(range(len(body)), 12), len(body) - 3]:
@@ -319,15 +324,15 @@ def test_no_client_takes_a_cut_answer_for_a_whole_one(row: dict[str, Any], front
         end = events[-1]
         assert isinstance(end, StreamEnd)
 
-        found = READERS[front](frames(events, front))
+        found = READERS[client_format](frames(events, client_format))
         assert found.ended_well == (end.status == "completed"), f"cut at {size}"
 
 
 @pytest.mark.parametrize("status", ["cancelled", "interrupted"])
-@pytest.mark.parametrize("front", sorted(READERS))
+@pytest.mark.parametrize("client_format", sorted(READERS))
 @pytest.mark.parametrize("row", recordings())
 def test_no_client_takes_a_stopped_answer_for_a_whole_one(
-    row: dict[str, Any], front: str, status: Status
+    row: dict[str, Any], client_format: str, status: Status
 ) -> None:
     dialect = UPSTREAM_FORMATS[DIALECT_OF[row["format"]]]
     parser = dialect.parser(upstream="u")
@@ -338,7 +343,7 @@ def test_no_client_takes_a_stopped_answer_for_a_whole_one(
     if parser.ended:
         return
     events += parser.stop(status)
-    found = READERS[front](frames(events, front))
+    found = READERS[client_format](frames(events, client_format))
 
     assert not found.ended_well
-    assert found.text == expected(events, front).text
+    assert found.text == expected(events, client_format).text

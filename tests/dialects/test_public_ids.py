@@ -35,7 +35,7 @@ from app.events import (
 )
 
 SECRET = "4fJ9qXw0V1cT8mYbR2nZkQ"  # noqa: S105  (of a stream that is none)
-OTHERS = [front for front in CLIENT_FORMATS.values() if front.letter]
+OTHERS = [client_format for client_format in CLIENT_FORMATS.values() if client_format.letter]
 EVENTS: list[Event] = [
     StreamStart(f"st_{SECRET}", "m", 1700000000),
     StreamTarget("u", "m", 1),
@@ -64,35 +64,39 @@ EVENTS: list[Event] = [
 ]
 
 
-def shown(front: ClientFormat, stream: str) -> Iterator[bytes]:
+def shown(client_format: ClientFormat, stream: str) -> Iterator[bytes]:
     """All that a dialect says of the stream, but for the ids of frames."""
     start = msgspec.structs.replace(EVENTS[0], stream=stream)
-    renderer = front.renderer(stream)
+    renderer = client_format.renderer(stream)
     told = [frame.data for event in [start, *EVENTS[1:]] for frame in renderer.feed(event)]
-    whole = front.render_result(stream, [start, *EVENTS[1:]])
+    whole = client_format.render_result(stream, [start, *EVENTS[1:]])
     yield from [*told, msgspec.json.encode(whole)]
 
 
-@pytest.mark.parametrize("front", OTHERS, ids=lambda front: front.name)
-def test_no_dialect_tells_the_id_that_reads_and_stops(front: ClientFormat) -> None:
+@pytest.mark.parametrize("client_format", OTHERS, ids=lambda client_format: client_format.name)
+def test_no_dialect_tells_the_id_that_reads_and_stops(client_format: ClientFormat) -> None:
     # A page that uses `useChat` learns the id of its own stream by the relay's own event.
     own = encode(EVENTS[0])
-    for said in shown(front, f"st_{SECRET}"):
+    for said in shown(client_format, f"st_{SECRET}"):
         assert SECRET.encode() not in said.replace(own, b"")
 
 
-@pytest.mark.parametrize("front", OTHERS, ids=lambda front: front.name)
-def test_ids_are_the_same_each_time_and_other_ones_for_each_stream(front: ClientFormat) -> None:
-    first, again, other = (b"\n".join(shown(front, stream)) for stream in ("st_a", "st_a", "st_b"))
+@pytest.mark.parametrize("client_format", OTHERS, ids=lambda client_format: client_format.name)
+def test_ids_are_the_same_each_time_and_other_ones_for_each_stream(
+    client_format: ClientFormat,
+) -> None:
+    first, again, other = (
+        b"\n".join(shown(client_format, stream)) for stream in ("st_a", "st_a", "st_b")
+    )
 
     assert first == again
     assert first != other
 
 
-def words(front: ClientFormat, stream: str) -> set[str]:
+def words(client_format: ClientFormat, stream: str) -> set[str]:
     """What a dialect says of the stream that it does not say of every stream."""
     said, common = (
-        set(re.findall(r"[\w-]+", b" ".join(shown(front, one)).decode()))
+        set(re.findall(r"[\w-]+", b" ".join(shown(client_format, one)).decode()))
         for one in (stream, "st_b")
     )
     return said - common
@@ -109,7 +113,9 @@ def unpacked(word: str) -> bytes:
 def test_each_dialect_has_ids_of_its_own() -> None:
     """Whoever was told an id of one cannot make that of another."""
     stream = f"st_{SECRET}"
-    found = {front.name: words(front, stream) - {stream} for front in OTHERS}
+    found = {
+        client_format.name: words(client_format, stream) - {stream} for client_format in OTHERS
+    }
     call, response = (public_token(stream, name) for name in ("call", "openai_responses"))
 
     for one, two in itertools.combinations(found.values(), 2):

@@ -122,7 +122,7 @@ def check_linear(
 
 
 class Shape(NamedTuple):
-    fronts: tuple[str, ...]
+    client_formats: tuple[str, ...]
     items: int
     body: Callable[[int], Any]
 
@@ -317,11 +317,16 @@ SHAPES = {
 
 
 @pytest.mark.parametrize(
-    ("front", "name"), [(front, name) for name, shape in SHAPES.items() for front in shape.fronts]
+    ("client_format", "name"),
+    [
+        (client_format, name)
+        for name, shape in SHAPES.items()
+        for client_format in shape.client_formats
+    ],
 )
-def test_reading_a_request_is_linear(front: str, name: str) -> None:
+def test_reading_a_request_is_linear(client_format: str, name: str) -> None:
     shape = SHAPES[name]
-    parse = CLIENT_FORMATS[front].parse_request
+    parse = CLIENT_FORMATS[client_format].parse_request
 
     def make(n: int) -> Callable[[], object]:
         body = msgspec.json.encode(shape.body(n))
@@ -348,10 +353,10 @@ RAW = {
 }
 
 
-@pytest.mark.parametrize("front", CLIENT_FORMATS)
+@pytest.mark.parametrize("client_format", CLIENT_FORMATS)
 @pytest.mark.parametrize("piece", RAW.values(), ids=RAW.keys())
-def test_refusing_a_body_is_linear(front: str, piece: bytes) -> None:
-    parse = CLIENT_FORMATS[front].parse_request
+def test_refusing_a_body_is_linear(client_format: str, piece: bytes) -> None:
+    parse = CLIENT_FORMATS[client_format].parse_request
 
     def make(n: int) -> Callable[[], object]:
         body = b'{"provider_options": {"a": [' + piece * (n // len(piece))
@@ -584,9 +589,9 @@ def test_what_a_request_may_say_at_most_is_said_where_it_is_more() -> None:
     for name, shape in SHAPES.items():
         if "giant" in name or name == "ui unknown":
             continue
-        for front in shape.fronts:
+        for client_format in shape.client_formats:
             body = msgspec.json.encode(shape.body(shape.items * LARGE))
             try:
-                CLIENT_FORMATS[front].parse_request(body)
+                CLIENT_FORMATS[client_format].parse_request(body)
             except RequestError as error:
-                pytest.fail(f"{front}, {name}: {error.message}")
+                pytest.fail(f"{client_format}, {name}: {error.message}")

@@ -47,8 +47,8 @@ def go_on(name: str, result: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["anthropic", "openai_responses"])
 def test_reasoning_without_a_proof_goes_back_to_hosts_that_want_it(name: str) -> None:
-    front = CLIENT_FORMATS[name]
-    result = json.loads(json.dumps(front.render_result("st_1", EVENTS)))
+    client_format = CLIENT_FORMATS[name]
+    result = json.loads(json.dumps(client_format.render_result("st_1", EVENTS)))
     # Clients leave out what has no proof.
     proofs = [
         part.get("signature") or part.get("encrypted_content")
@@ -58,6 +58,6 @@ def test_reasoning_without_a_proof_goes_back_to_hosts_that_want_it(name: str) ->
     assert all(proofs)
     assert len(proofs) == 1
 
-    asked = front.parse_request(json.dumps({"model": "m", **go_on(name, result)}).encode())
+    asked = client_format.parse_request(json.dumps({"model": "m", **go_on(name, result)}).encode())
     body = render_request(asked.chat, model="m", quirks=Quirks(send_reasoning="reasoning_content"))
     assert "Hm" == body["messages"][0]["reasoning_content"]

@@ -400,9 +400,9 @@ CORPORA: dict[str, list[Any]] = {
 }
 
 
-def inputs(front: str) -> Iterator[bytes]:
-    generator = random.Random(f"{front} {SEED}")
-    corpus = CORPORA[front]
+def inputs(client_format: str) -> Iterator[bytes]:
+    generator = random.Random(f"{client_format} {SEED}")
+    corpus = CORPORA[client_format]
     yield from (json.dumps(document).encode() for document in corpus)
     ends = time.monotonic() + SECONDS
     count = 0
@@ -428,10 +428,10 @@ class Calls:
         self.count += event in ("call", "c_call")
 
 
-def run(front: str, body: bytes) -> ParsedRequest | None:
+def run(client_format: str, body: bytes) -> ParsedRequest | None:
     """Read a body and build what every provider is sent; None if it is refused."""
     try:
-        asked = CLIENT_FORMATS[front].parse_request(body)
+        asked = CLIENT_FORMATS[client_format].parse_request(body)
     except RequestError as error:
         refused = error
     else:
@@ -443,7 +443,7 @@ def run(front: str, body: bytes) -> ParsedRequest | None:
         return asked
     check_message(refused)
     assert "invalid_request" == refused.code
-    assert CLIENT_FORMATS[front].render_failure(refused, "req_1").body.decode()
+    assert CLIENT_FORMATS[client_format].render_failure(refused, "req_1").body.decode()
     return None
 
 
@@ -470,17 +470,17 @@ def check_message(error: RelayError) -> None:
     assert error.message.encode()
 
 
-@pytest.mark.parametrize("front", CLIENT_FORMATS)
-def test_a_body_is_a_request_or_refused(front: str) -> None:
+@pytest.mark.parametrize("client_format", CLIENT_FORMATS)
+def test_a_body_is_a_request_or_refused(client_format: str) -> None:
     taken = refused = 0
-    for number, body in enumerate(inputs(front)):
+    for number, body in enumerate(inputs(client_format)):
         calls = Calls()
         try:
             with calls:
-                found = run(front, body)
+                found = run(client_format, body)
             assert calls.count < MAX_CALLS + MAX_CALLS_PER_BYTE * len(body)
         except BaseException as error:
-            error.add_note(f"front {front}, FUZZ_SEED={SEED}, input {number}: {body[:3000]!r}")
+            error.add_note(f"{client_format}, FUZZ_SEED={SEED}, input {number}: {body[:3000]!r}")
             raise
         taken += found is not None
         refused += found is None
@@ -488,9 +488,9 @@ def test_a_body_is_a_request_or_refused(front: str) -> None:
 
 
 def test_the_corpus_is_taken() -> None:
-    for front, corpus in CORPORA.items():
+    for client_format, corpus in CORPORA.items():
         for document in corpus:
-            assert run(front, json.dumps(document).encode()) is not None
+            assert run(client_format, json.dumps(document).encode()) is not None
 
 
 def test_a_seed_gives_the_same_inputs() -> None:

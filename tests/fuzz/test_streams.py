@@ -79,8 +79,8 @@ def play(dialect: str, pieces: Iterable[bytes], *, limit: int = 2**24) -> list[E
 
 def check_frames(found: Sequence[Event], *, dice: Random, size: int) -> None:
     """Assert that every client gets what its format promises, whole and after a cursor."""
-    for name, front in CLIENT_FORMATS.items():
-        writer = front.writer(STREAM, after=0, retry_ms=2000)
+    for name, client_format in CLIENT_FORMATS.items():
+        writer = client_format.writer(STREAM, after=0, retry_ms=2000)
         written = [writer.feed(event) for event in found]
         body = b"".join(written)
         assert b"\r" not in body
@@ -95,13 +95,13 @@ def check_frames(found: Sequence[Event], *, dice: Random, size: int) -> None:
         assert decoder.close() is None
         if name != "native":
             after = dice.randint(0, len(frames))
-            writer = front.writer(STREAM, after=after, retry_ms=2000)
+            writer = client_format.writer(STREAM, after=after, retry_ms=2000)
             rest = b"".join(map(writer.feed, found)).split(b"\n\n")[:-1]
             assert [f.removeprefix(b"retry: 2000\n") for f in frames[after:]] == [
                 f.removeprefix(b"retry: 2000\n") for f in rest
             ]
         try:
-            result = front.render_result(STREAM, found)
+            result = client_format.render_result(STREAM, found)
         except RelayError:
             continue
         json.loads(msgspec.json.encode(result))

@@ -42,6 +42,6 @@ def played(row: dict[str, Any], *, part: float = 1, status: Status | None = None
     return found
 
 
-def rendered(front: str, events: Sequence[Event]) -> list[Message]:
-    writer = CLIENT_FORMATS[front].writer(STREAM, after=0, retry_ms=2000)
+def rendered(client_format: str, events: Sequence[Event]) -> list[Message]:
+    writer = CLIENT_FORMATS[client_format].writer(STREAM, after=0, retry_ms=2000)
     return Decoder().feed(b"".join(writer.feed(event) for event in events))

@@ -20,23 +20,27 @@ SCRIPT = Path(__file__).with_name("front_ends.mjs")
 ROWS = recordings()
 
 
-def chunks(front: str, row: dict[str, Any], way: tuple[float, Status | None]) -> tuple[str, Any]:
+def chunks(
+    client_format: str, row: dict[str, Any], way: tuple[float, Status | None]
+) -> tuple[str, Any]:
     """Return the text of the answer, and what a client is sent."""
     events = played(row, part=way[0], status=way[1])
-    found = [json.loads(m.data) for m in rendered(front, events) if m.data != "[DONE]"]
+    found = [json.loads(m.data) for m in rendered(client_format, events) if m.data != "[DONE]"]
     said = (TextDelta, RefusalDelta)  # which has no place of its own there
     return "".join(e.text for e in events if isinstance(e, said) and e.choice == 0), found
 
 
-@pytest.mark.parametrize(("judge", "front"), [("ai", "ui"), ("ai6", "ui"), ("ag-ui", "ag_ui")])
-def test_their_own_code_finds_nothing_wrong(judge: str, front: str) -> None:
+@pytest.mark.parametrize(
+    ("judge", "client_format"), [("ai", "ui"), ("ai6", "ui"), ("ag-ui", "ag_ui")]
+)
+def test_their_own_code_finds_nothing_wrong(judge: str, client_format: str) -> None:
     node = program("node")
     for name in ("rxjs", "@ag-ui/client", "@ag-ui/core") if judge == "ag-ui" else ("rxjs", judge):
         package(name)
     rows = [row for parameter in ROWS if isinstance(row := parameter.values[0], dict)]
     if not rows:
         pytest.skip("no recorded streams")
-    asked = [(row["file"], way, *chunks(front, row, way)) for row in rows for way in WAYS]
+    asked = [(row["file"], way, *chunks(client_format, row, way)) for row in rows for way in WAYS]
     streams = json.dumps([stream for *_, stream in asked])
     done = subprocess.run(
         [node, str(SCRIPT), judge], input=streams, capture_output=True, text=True, check=True

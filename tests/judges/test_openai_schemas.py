@@ -277,17 +277,19 @@ async def test_refusals(what):
 
 
 @pytest.mark.parametrize("row", recordings())
-@pytest.mark.parametrize("front", ["openai_chat", "openai_responses"])
-def test_recorded_streams(row, front):
-    path = CLIENT_FORMATS[front].path
+@pytest.mark.parametrize("client_format", ["openai_chat", "openai_responses"])
+def test_recorded_streams(row, client_format):
+    path = CLIENT_FORMATS[client_format].path
     for part, status in WAYS:
         events = played(row, part=part, status=status)
-        judge_frames(path, rendered(front, events))
+        judge_frames(path, rendered(client_format, events))
         try:
-            judge_body(path, CLIENT_FORMATS[front].render_result(STREAM, events))
+            judge_body(path, CLIENT_FORMATS[client_format].render_result(STREAM, events))
         except RelayError as error:
-            failure = CLIENT_FORMATS[front].render_failure(error, "req_1")
+            failure = CLIENT_FORMATS[client_format].render_failure(error, "req_1")
             validate("ErrorResponse", json.loads(failure.body))
-        if front == "openai_responses" and part == 1:  # it may be asked for while it runs
+        if client_format == "openai_responses" and part == 1:  # it may be asked for while it runs
             for count in range(1, len(events), max(1, len(events) // 8)):
-                judge_body(path, CLIENT_FORMATS[front].render_result(STREAM, events[:count]))
+                judge_body(
+                    path, CLIENT_FORMATS[client_format].render_result(STREAM, events[:count])
+                )

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.ag_ui.client.format import FRONT, render_result
+from app.dialects.ag_ui.client.format import CLIENT_FORMAT, render_result
 from app.dialects.ag_ui.client.renderer import Renderer
 from app.dialects.ag_ui.client.request import parse_request
 from app.dialects.answering.call_ids import show_call
@@ -201,7 +201,9 @@ def test_result_is_the_list_of_events():
 
 
 def test_failure_before_the_run_says_the_same():
-    status, body, media_type = FRONT.render_failure(RequestError("invalid_request", "bad"), "r")
+    status, body, media_type = CLIENT_FORMAT.render_failure(
+        RequestError("invalid_request", "bad"), "r"
+    )
 
     assert (400, "application/json") == (status, media_type)
     assert {"type": "RUN_ERROR", "message": "bad", "code": "invalid_request"} == json.loads(body)

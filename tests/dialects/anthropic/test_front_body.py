@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.dialects.answering.call_ids import pack_id
 from app.dialects.answering.packed_proofs import PackedProof, pack
-from app.dialects.anthropic.client.format import FRONT
+from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.request import parse_request
 from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock
 from app.errors import RequestError
@@ -419,7 +419,7 @@ def test_what_others_can_do_without_is_listed() -> None:
 def test_a_thread_is_refused_such_that_the_sdk_goes_on_without() -> None:
     with pytest.raises(RequestError) as refused:
         parse(thread={"type": "create"})
-    error = json.loads(FRONT.render_failure(refused.value, "req_1").body)["error"]
+    error = json.loads(CLIENT_FORMAT.render_failure(refused.value, "req_1").body)["error"]
 
     assert error["type"] == "invalid_request_error"
     assert error["details"] == {"error_code": "thread_unsupported_request"}

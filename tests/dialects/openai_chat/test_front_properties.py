@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from app.dialects.openai_chat.client.result import render_result
 from app.errors import UpstreamError
 from app.events import StreamTarget
-from tests.dialects.openai_chat import test_front_renderer as chat
-from tests.dialects.openai_responses import test_front_renderer as responses
+from tests.dialects.openai_chat import test_client_renderer as chat
+from tests.dialects.openai_responses import test_client_renderer as responses
 from tests.dialects.streams import play
 
 WORDS = st.text(min_size=1, max_size=4)

@@ -10,7 +10,7 @@ import pytest
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import NumberedWriter
-from app.dialects.ui.client.format import FRONT, render_result
+from app.dialects.ui.client.format import CLIENT_FORMAT, render_result
 from app.dialects.ui.client.renderer import Renderer
 from app.dialects.ui.client.request import parse_request
 from app.errors import RequestError
@@ -354,7 +354,7 @@ def test_result_is_the_list_of_chunks():
 
 def test_failure_before_the_stream_is_the_message_alone():
     error = RequestError("invalid_request", "messages: nothing is said in them")
-    failure = FRONT.render_failure(error, "req_1")
+    failure = CLIENT_FORMAT.render_failure(error, "req_1")
 
     assert (400, b"messages: nothing is said in them", "text/plain") == failure
 

@@ -25,7 +25,7 @@ def render_failure(error: RelayError, request_id: str) -> Failure:
     return Failure(error.status, msgspec.json.encode(body))
 
 
-FRONT: Final = ClientFormat(
+CLIENT_FORMAT: Final = ClientFormat(
     name="ag_ui",
     path="/v1/ag-ui",
     letter="g",

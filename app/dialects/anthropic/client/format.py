@@ -9,7 +9,7 @@ from .renderer import Renderer
 from .request import NAME, parse_request
 from .result import render_result
 
-FRONT: Final = ClientFormat(
+CLIENT_FORMAT: Final = ClientFormat(
     name=NAME,
     path="/v1/messages",
     letter="a",

@@ -6,7 +6,7 @@ from .renderer import Renderer
 from .request import parse_request
 from .result import render_result
 
-FRONT = ClientFormat(
+CLIENT_FORMAT = ClientFormat(
     name="openai_chat",
     path="/v1/chat/completions",
     letter="c",

@@ -29,7 +29,7 @@ _CONTENT: Final = (
 
 
 class Renderer:
-    """See `front.Renderer`."""
+    """See `client_format.Renderer`."""
 
     def __init__(self, stream: str) -> None:
         self._pieces = Pieces(stream)

@@ -6,7 +6,7 @@ from .renderer import Renderer
 from .request import parse_request
 from .result import render_result
 
-FRONT = ClientFormat(
+CLIENT_FORMAT = ClientFormat(
     name="openai_completions",
     path="/v1/completions",
     letter="t",

@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Renderer:
-    """See `front.Renderer`."""
+    """See `client_format.Renderer`."""
 
     def __init__(self, stream: str) -> None:
         self._pieces = Pieces(stream)

@@ -6,7 +6,7 @@ from .renderer import Renderer
 from .request import parse_request
 from .result import name_of, render_result, response_id
 
-FRONT = ClientFormat(
+CLIENT_FORMAT = ClientFormat(
     name="openai_responses",
     path="/v1/responses",
     letter="r",

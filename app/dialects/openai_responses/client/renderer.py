@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Renderer:
-    """See `front.Renderer`."""
+    """See `client_format.Renderer`."""
 
     def __init__(self, stream: str) -> None:
         self._response = Response(stream)

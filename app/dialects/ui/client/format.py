@@ -23,7 +23,7 @@ def render_failure(error: RelayError, request_id: str) -> Failure:
     return Failure(error.status, error.message.encode(), "text/plain")
 
 
-FRONT: Final = ClientFormat(
+CLIENT_FORMAT: Final = ClientFormat(
     name="ui",
     path="/v1/ui/chat",
     letter="u",

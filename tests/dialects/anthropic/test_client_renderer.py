@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.packed_proofs import UNPROVED, PackedProof, is_packed, pack, unpack
 from app.dialects.answering.public_ids import public_token
-from app.dialects.anthropic.client.format import FRONT
+from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.result import render_result
 from app.dialects.client_format import NumberedWriter
 from app.errors import CODES, RelayError, RequestError, UpstreamError
@@ -368,7 +368,7 @@ def test_a_call_with_arguments_that_are_no_object_is_a_failure(arguments: str) -
 
 @pytest.mark.parametrize("code", CODES)
 def test_every_error_has_a_type_and_a_status_of_anthropics(code: str) -> None:
-    failure = FRONT.render_failure(RelayError(code, "m"), "req_1")
+    failure = CLIENT_FORMAT.render_failure(RelayError(code, "m"), "req_1")
     body = json.loads(failure.body)
 
     assert body["request_id"] == "req_1"
@@ -389,7 +389,7 @@ def test_every_error_has_a_type_and_a_status_of_anthropics(code: str) -> None:
 
 
 def test_a_missing_model_is_not_found() -> None:
-    failure = FRONT.render_failure(RequestError("model_not_found", "m"), "req_1")
+    failure = CLIENT_FORMAT.render_failure(RequestError("model_not_found", "m"), "req_1")
 
     assert failure.status == 404
 
@@ -477,7 +477,7 @@ RESUMED = ended(
 
 def test_frames_after_any_cursor_are_the_rest() -> None:
     def write(after: int) -> bytes:
-        writer = FRONT.writer("st_T", after=after, retry_ms=1)
+        writer = CLIENT_FORMAT.writer("st_T", after=after, retry_ms=1)
         assert isinstance(writer, NumberedWriter)
         return b"".join(map(writer.feed, RESUMED)).replace(b"retry: 1\n", b"")
 
