@@ -21,7 +21,7 @@ LAYERS = [
         "app.generation.single_call",
     ),
     ("app.telemetry",),
-    ("app.upstreams", "app.eventlog", "app.demo"),
+    ("app.upstreams", "app.eventlog", "app.demo", "app.identity"),
     ("app.dialects",),
     ("app.framing", "app.retry", "app.deadlines", "app.admission", "app.peers"),
     (
@@ -89,7 +89,8 @@ def imports(path: Path) -> set[str]:
 def unit(module: str) -> str | None:
     """The row's name that a module belongs to."""
     names = [name for layer in LAYERS for name in layer]
-    return next((name for name in names if module == name or module.startswith(f"{name}.")), None)
+    mine = [name for name in names if module == name or module.startswith(f"{name}.")]
+    return max(mine, key=len, default=None)
 
 
 def level(name: str) -> int:

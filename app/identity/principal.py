@@ -1,8 +1,13 @@
 """Who asks, and whose streams are whose. Pure values."""
 
+from fnmatch import fnmatchcase
+from typing import Literal
 from urllib.parse import quote
 
 import msgspec
+
+Role = Literal["client_secrets", "admin"]
+"""What a key may do beside using models: make client secrets; see and stop everything."""
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -11,6 +16,17 @@ class Principal(msgspec.Struct, frozen=True):
     tenant: str = ""
     user: str = ""
     key: str = ""
+    models: tuple[str, ...] | None = None
+    """Globs of the public names of models; None for all."""
+    origins: tuple[str, ...] = ()
+    """The origins of the pages that may ask; empty for all that may ask the relay."""
+    roles: frozenset[Role] = frozenset()
+    expires_at: float | None = None
+    """In unix seconds."""
+    stream: str | None = None
+    """The one stream that a stream token is for; None for any other credential."""
+    may: Literal["all", "read", "stop"] = "all"
+    """What a stream token lets its holder do with its stream; "all" for any other credential."""
 
     @property
     def owner(self) -> str:
@@ -22,6 +38,10 @@ class Principal(msgspec.Struct, frozen=True):
         if not (self.tenant or who[1]):
             return ""
         return ":".join(quote(part, safe="") for part in (self.tenant, *who))
+
+    def may_use(self, model: str) -> bool:
+        """Return whether it may use the model, or route, of a public name."""
+        return self.models is None or any(fnmatchcase(model, glob) for glob in self.models)
 
 
 ANYONE = Principal()

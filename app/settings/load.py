@@ -9,6 +9,7 @@ import msgspec
 
 from ..upstreams.options import SAFE_WORD
 from .failure import SettingsError
+from .identity import build_identity
 from .network import check_network
 from .routes import build_routes
 from .scalars import CONFIG, check_keys, convert, from_environment
@@ -41,6 +42,7 @@ def load_settings(
         table = _read_file(path)
     where = f"{path}: "
     upstreams, routes = table.pop("upstream", {}), table.pop("route", [])
+    identity = build_identity(table, environ, where=where)
     check_keys(table, where)
     values = {name: convert(name, value, f"{where}{name}") for name, value in table.items()}
     values |= from_environment(environ)
@@ -50,7 +52,7 @@ def load_settings(
     if routes or not values.get("passthrough", True):  # a list of what clients may ask for
         common = common._replace(options=(SAFE_WORD,))
     values["upstreams"] = build_upstreams(upstreams, environ, where=where, common=common)
-    settings = Settings(**values)
+    settings = Settings(**values, identity=identity)
     demo = (DEMO,) if settings.demo else ()
     built = build_routes(
         routes, (*settings.upstreams, *demo), attempts=settings.attempts, where=where

@@ -13,6 +13,8 @@ from .values import LISTS, SCALARS, Settings
 PREFIX = "SESERAGI_"
 CONFIG = f"{PREFIX}CONFIG"
 """Names the file and is no setting of it."""
+IDENTITY = tuple(f"{PREFIX}{name}" for name in ("AUTH", "KEYS_FILE", "SIGNING_KEY"))
+"""Stand for keys of tables: see `identity`."""
 
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
@@ -79,7 +81,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Read the settings that are variables."""
     values = {}
     for variable, value in environ.items():
-        if not variable.startswith(PREFIX) or variable == CONFIG:
+        if not variable.startswith(PREFIX) or variable in (CONFIG, *IDENTITY):
             continue
         name = variable.removeprefix(PREFIX).lower()
         if _KUBERNETES.fullmatch(variable) or (name == "port" and "://" in value):

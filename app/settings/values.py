@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from ..identity.config import Identity
 from ..upstreams.endpoints import Upstream
 from ..upstreams.routes import Route
 
@@ -81,9 +82,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     upstreams: tuple[Upstream, ...] = ()
     routes: tuple[Route, ...] = ()
+    identity: Identity = Identity()
 
 
-TABLES = ("upstreams", "routes")
+TABLES = ("upstreams", "routes", "identity")
 SCALARS = tuple(name for name in Settings.__struct_fields__ if name not in TABLES)
 LISTS = ("allowed_hosts", "cors_origins", "trusted_proxies", "url_schemes")
 """Those that are several values: a list in the file, comma-separated in a variable."""
