@@ -72,7 +72,7 @@ async def read_with_cuts(port: int, path: str, *, seed: int) -> list[bytes]:
     """A reader that is cut at random bytes and comes back with the last whole frame's id."""
     dice = random.Random(seed)
     seen: list[bytes] = []
-    async with httpx2.AsyncClient(timeout=20, verify=False) as client:
+    async with httpx2.AsyncClient(timeout=60, verify=False) as client:
         for _ in itertools.count():
             headers = {"last-event-id": id_of(seen[-1])} if seen else {}
             raw = b""

@@ -26,6 +26,12 @@ class Program:
     http2: bool = False
     drains: bool = True
     """Whether it tells the app that it is about to stop."""
+    waits: bool = False
+    """Whether it lets every stream run to its end before it stops."""
+
+
+WAITS = sys.version_info >= (3, 12)
+"""Where asyncio's `Server.wait_closed`, which hypercorn calls first, waits for connections too."""
 
 
 HYPERCORN = (
@@ -43,9 +49,12 @@ SERVERS: Mapping[str, Program] = {
     "command": Program(("app", "--port", "{port}")),
     "uvicorn": Program((*UVICORN, "httptools")),
     "uvicorn h11": Program((*UVICORN, "h11")),
-    "hypercorn": Program(HYPERCORN, drains=False),
+    "hypercorn": Program(HYPERCORN, drains=False, waits=WAITS),
     "hypercorn HTTP/2": Program(
-        (*HYPERCORN, "--certfile", "{cert}", "--keyfile", "{key}"), http2=True, drains=False
+        (*HYPERCORN, "--certfile", "{cert}", "--keyfile", "{key}"),
+        http2=True,
+        drains=False,
+        waits=WAITS,
     ),
     "granian": Program(
         ("granian", "--interface", "asgi", APP, "--port", "{port}", "--workers-kill-timeout", "2"),

@@ -231,6 +231,8 @@ async def test_heartbeats_are_lines_of_ours(name, tmp_path):
 
 @every_server
 async def test_shutdown_never_looks_like_an_end(name, tmp_path):
+    if SERVERS[name].waits:
+        pytest.skip("it lets streams run to their ends")
     async with serve(name, tmp_path, drain_s=0.5) as served:
         async with served.client.stream("POST", "/v1/chat", json=LONG) as response:
             reading = asyncio.create_task(_read_to_loss(response))
@@ -244,6 +246,17 @@ async def test_shutdown_never_looks_like_an_end(name, tmp_path):
             assert b'"status":"interrupted"' in read
         else:
             assert lost or b'"status":"interrupted"' in read
+
+
+@pytest.mark.parametrize("name", [name for name, program in SERVERS.items() if program.waits])
+async def test_server_that_waits_lets_streams_run_to_their_ends(name, tmp_path):
+    async with serve(name, tmp_path, drain_s=0.5) as served:
+        async with served.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            stopping = asyncio.create_task(served.stop())
+            read, _ = await _read_to_loss(response)
+        await served.client.aclose()  # connections that are kept alive too
+        await stopping
+    assert b'"status":"completed"' in read
 
 
 async def _read_to_loss(response: httpx2.Response) -> tuple[bytes, bool]:
