@@ -4,10 +4,8 @@
 """
 
 import os
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,10 +41,8 @@ from .deadlines import Limits
 from .demo import DemoTransport
 from .dialects.client_formats import client_format_of
 from .errors import RelayError, RequestError, ServiceError
-from .eventlog import EventLog, LogUnusable
+from .eventlog import EventLog, LogUnusable, opening
 from .eventlog.lost import LostStream
-from .eventlog.memory import MemoryLog
-from .eventlog.sqlite.log import SqliteLog
 from .generation.hub import Hub, HubLimits
 from .retry import Rules
 from .settings import Settings, SettingsError, load_settings
@@ -128,66 +124,34 @@ def build_log(settings: Settings) -> EventLog:
     """Build the event log, which is opened with the hub.
 
     Raises:
-        SettingsError: the URL cannot be used, or needs a package that is not installed, or
-            workers cannot share the log.
+        SettingsError: no log can be built of what they say.
     """
-    kind, _, path = settings.log.partition(":///")
-    if settings.workers > 1 and kind == "memory":
-        raise SettingsError(
-            f"workers: {settings.workers} processes need a log that they share, and 'memory' is "
-            "none; take --log sqlite:///PATH or --log redis://HOST/DB"
+    try:
+        return opening.build_log(
+            settings.log,
+            workers=settings.workers,
+            retention_s=settings.retention_s,
+            max_bytes=settings.max_log_bytes,
+            max_stream_bytes=settings.max_stream_bytes,
+            max_stream_events=settings.max_stream_events,
         )
-    build: Callable[..., EventLog] = partial(SqliteLog, path) if kind == "sqlite" else MemoryLog
-    if settings.workers > 1 and kind == "sqlite":
-        build = partial(_shared_log(), path)
-    if settings.log.startswith("redis"):
-        build = _redis_log(settings.log)
-    return build(
-        retention_s=settings.retention_s,
-        max_bytes=settings.max_log_bytes,
-        max_stream_bytes=settings.max_stream_bytes,
-        max_stream_events=settings.max_stream_events,
-    )
+    except opening.LogRefused as error:
+        raise SettingsError(str(error)) from None
 
 
 def prepare_log(settings: Settings) -> None:
-    """Make the log ready to be opened by several workers; tell of streams that it ended.
+    """Make the log ready for several workers; tell the observers of streams that it ended.
 
     Raises:
         LogUnusable: the place of the log cannot be used.
     """
-    kind, _, path = settings.log.partition(":///")
-    if kind == "sqlite":
-        from .eventlog.sqlite.shared_database import prepare
+    observers = Observers(build_observers())
 
-        observers = Observers(build_observers())
+    def tell(lost: Sequence[LostStream]) -> None:
+        for stream in lost:
+            observers.ended(Ended.of_lost(stream))
 
-        def tell(lost: Sequence[LostStream]) -> None:
-            for stream in lost:
-                observers.ended(Ended.of_lost(stream))
-
-        prepare(Path(path), now=time.time(), on_lost=tell)
-
-
-def _shared_log() -> Callable[..., EventLog]:
-    from .eventlog.sqlite.shared import SharedSqliteLog  # needs what Windows has not
-
-    return SharedSqliteLog
-
-
-def _redis_log(url: str) -> Callable[..., EventLog]:
-    try:
-        from .eventlog.redis.address import Address
-        from .eventlog.redis.log import RedisLog
-    except ImportError:
-        raise SettingsError(
-            "log: Redis needs a package that is not installed; "
-            "in the checkout: pip install '.[redis]'"
-        ) from None
-    try:
-        return partial(RedisLog, Address(url))
-    except ValueError as error:
-        raise SettingsError(f"log: the URL of Redis cannot be used: {error}") from None
+    opening.prepare_log(settings.log, on_lost=tell)
 
 
 class App:

@@ -1,0 +1,87 @@
+"""Which log a URL names: `memory`, `sqlite:///PATH`, or Redis at a `redis...` URL.
+
+What only one kind of log needs is imported when that kind is asked for.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from .contract import EventLog
+from .lost import LostStream
+from .memory import MemoryLog
+from .sqlite.log import SqliteLog
+
+
+class LogRefused(ValueError):
+    """No log can be built of what the settings say; the text names the setting, in one line."""
+
+
+def build_log(
+    url: str,
+    *,
+    workers: int,
+    retention_s: float,
+    max_bytes: int,
+    max_stream_bytes: int,
+    max_stream_events: int,
+) -> EventLog:
+    """Build the log at a URL, for one of so many workers; whoever uses it opens it.
+
+    Raises:
+        LogRefused: the URL cannot be used, or needs a package that is not installed, or
+            workers cannot share the log.
+    """
+    return _kind_of(url, workers)(
+        retention_s=retention_s,
+        max_bytes=max_bytes,
+        max_stream_bytes=max_stream_bytes,
+        max_stream_events=max_stream_events,
+    )
+
+
+def prepare_log(url: str, *, on_lost: Callable[[Sequence[LostStream]], None]) -> None:
+    """Make a log ready to be opened by several workers; tell of the streams that this ended.
+
+    Raises:
+        LogUnusable: the place of the log cannot be used.
+    """
+    kind, _, path = url.partition(":///")
+    if kind == "sqlite":
+        from .sqlite.shared_database import prepare
+
+        prepare(Path(path), now=time.time(), on_lost=on_lost)
+
+
+def _kind_of(url: str, workers: int) -> Callable[..., EventLog]:
+    kind, _, path = url.partition(":///")
+    if url.startswith("redis"):
+        return _redis_at(url)
+    if kind != "sqlite":
+        if workers > 1:
+            raise LogRefused(
+                f"workers: {workers} processes need a log that they share, and 'memory' is none; "
+                "take --log sqlite:///PATH or --log redis://HOST/DB"
+            )
+        return MemoryLog
+    if workers == 1:
+        return partial(SqliteLog, path)
+    from .sqlite.shared import SharedSqliteLog  # needs what Windows has not
+
+    return partial(SharedSqliteLog, path)
+
+
+def _redis_at(url: str) -> Callable[..., EventLog]:
+    try:
+        from .redis.address import Address
+        from .redis.log import RedisLog
+    except ImportError:
+        raise LogRefused(
+            "log: Redis needs a package that is not installed; "
+            "in the checkout: pip install '.[redis]'"
+        ) from None
+    try:
+        return partial(RedisLog, Address(url))
+    except ValueError as error:
+        raise LogRefused(f"log: the URL of Redis cannot be used: {error}") from None
