@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from app.main import build_app, build_hub
 from app.peers import Peers
 from app.server import Server, bind
 from app.settings import load_settings
+from app.telemetry.observer import Observer
 from tests.upstream import Upstream as Script
 
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
@@ -39,6 +40,7 @@ async def serve_relay(
     environ: Mapping[str, str] | None = None,
     dialect: str = "openai_chat",
     watch: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+    observers: Sequence[Observer] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Relay]:
     """Run the relay on a free port; `script` is its upstream, and speaks `dialect`.
@@ -60,7 +62,7 @@ async def serve_relay(
         for upstream in built.upstreams
     )
     built = msgspec.structs.replace(built, upstreams=upstreams)
-    hub = build_hub(built)
+    hub = build_hub(built, observers=observers)
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
     listening = asyncio.Event()

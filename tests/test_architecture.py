@@ -14,7 +14,9 @@ LAYERS = [
     ("app.connection",),
     ("app.api", "app.settings"),
     ("app.generation.hub",),
+    ("app.generation.claims",),
     (
+        "app.generation.readers",
         "app.generation.relay",
         "app.generation.attempt",
         "app.generation.watch",

@@ -16,7 +16,7 @@ from ..dialects.native.client.renderer import compact
 from ..errors import RelayError, RequestError, ServiceError
 from ..eventlog import STRIDE, Ending, LogState
 from ..events import Event, StreamEnd
-from ..generation.hub import Reader
+from ..generation.readers import Reader
 from .connection import Connection, connection_of
 from .paths import root_of
 from .policy import HttpSettings

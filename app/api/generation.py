@@ -16,7 +16,8 @@ from ..dialects.client_format import ClientFormat, ParsedRequest, parse_frame_id
 from ..errors import RelayError, RequestError
 from ..eventlog import cursor_after
 from ..events import Event, StreamEnd, StreamTarget
-from ..generation.hub import Hub, Opened, Origin, OwnedStreams, Reader, StartOptions
+from ..generation.hub import Hub, Opened, Origin, OwnedStreams, StartOptions
+from ..generation.readers import Reader
 from .body import read_json
 from .connection import client_of
 from .event_stream import EventStream, last_event_id, read_from

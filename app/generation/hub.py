@@ -1,13 +1,13 @@
 """All running relays of this process: start, read, cancel, drain.
 
-Which streams run here and who reads them is known here only; what they said is in the log.
+Which streams run here is known here only; what they said is in the log.
 """
 
 import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -20,26 +20,23 @@ from ..errors import RelayError, RequestError, ServiceError
 from ..eventlog import (
     Claim,
     EventLog,
-    Follower,
     LogState,
     StreamExpired,
-    cursor_after,
     read_all,
 )
 from ..eventlog.entries import unknown
 from ..eventlog.lost import LostStream
 from ..eventlog.record import StreamRecord, scoped
-from ..events import Event, StreamEnd, StreamTarget
+from ..events import Event
 from ..identity.principal import Principal
 from ..requests import ChatRequest
-from ..telemetry.observer import Ended, Observer, Observers, Readers, Refused
+from ..telemetry.observer import Ended, Observer, Observers, Refused
 from ..upstreams.client import Client
 from ..upstreams.routes import Health, Listed, Route, Upstreams
-from .relay import Relay, outcome_of, shut_down
+from .claims import await_outcome, check_digest, claim_key, may_try_again
+from .readers import Attendance, Reader
+from .relay import Relay, shut_down
 from .single_call import Asking
-
-BATCH = 256
-"""How many events a reader that catches up is given at once."""
 
 STOP_S = 2.0
 """How long relays may take to write their ends when everything stops."""
@@ -49,17 +46,6 @@ STOP_ELSEWHERE_S = 3.0
 
 PSEUDONYM = r"seseragi-[0-9a-f]{8}"
 """What a process calls itself in headers (RFC 9110, 7.6.3)."""
-
-START_S = 3.0
-"""How long a stream that was found by its key may take to begin, until that is left to the next
-request: the process that was to begin it may be lost."""
-
-TRIES = 3
-"""How often a request takes over a key whose stream has failed or never began."""
-
-ASK_AGAIN_S = 5.0
-"""When the log is asked again who reads a stream elsewhere, if it could not tell."""
-
 
 T = TypeVar("T")
 
@@ -104,65 +90,14 @@ class StartOptions(msgspec.Struct, frozen=True):
 
 
 class _Run:
-    """A stream that is being produced here, and who reads it."""
+    """A stream that is being produced here."""
 
-    __slots__ = ("address", "linger_s", "relay", "task", "timer")
+    __slots__ = ("address", "relay", "task")
 
-    def __init__(self, relay: Relay, *, linger_s: float | None, address: str) -> None:
+    def __init__(self, relay: Relay, *, address: str) -> None:
         self.relay = relay
         self.address = address
-        self.linger_s = linger_s
-        self.timer: asyncio.TimerHandle | None = None
         self.task = asyncio.create_task(relay.run(), name=f"relay {relay.stream}")
-
-
-class Reader:
-    """One reader of one stream; it counts as one until `leave`."""
-
-    __slots__ = ("_log", "_on_leave", "drain", "found", "stream")
-
-    def __init__(
-        self,
-        stream: str,
-        event_log: EventLog,
-        on_leave: Callable[[str, float | None], None],
-        *,
-        drain: Callable[[float], Awaitable[None]],
-        found: LogState,
-    ) -> None:
-        self.stream = stream
-        self.drain = drain
-        """`Hub.drain_once`, for a server that tells of its stop only those that it serves."""
-        self.found = found
-        """How far the stream was when it was looked up for this reader."""
-        self._log = event_log
-        self._on_leave: Callable[[str, float | None], None] | None = on_leave
-
-    async def read(self, after: int, *, timeout_s: float) -> Sequence[Event]:
-        """Return events after the cursor; see `EventLog.read`."""
-        return await self._log.read(self.stream, after, timeout_s=timeout_s, limit=BATCH)
-
-    def follow(self, after: int, follower: Follower) -> bool:
-        """Have a reader that has caught up told of what is appended; see `EventLog.follow`."""
-        return self._log.follow(self.stream, after, follower)
-
-    def unfollow(self, follower: Follower) -> None:
-        """Tell it no more. Unknown followers are ignored."""
-        self._log.unfollow(self.stream, follower)
-
-    async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
-        """Return all events so far, on request without an `Ending`."""
-        return await read_all(self._log, self.stream, ending=ending)
-
-    def leave(self, *, linger_s: float | None = None) -> None:
-        """Say that nobody reads here any more; only the first call counts.
-
-        `linger_s` is how long the stream goes on if this was its last reader, in place of
-        what it was started with. A stream that is to run to its end does so all the same.
-        """
-        on_leave, self._on_leave = self._on_leave, None
-        if on_leave is not None:
-            on_leave(self.stream, linger_s)
 
 
 class Opened(NamedTuple):
@@ -340,14 +275,14 @@ class OwnedStreams:
             hub.admission.enter(address)
         except RelayError:
             claim = None if key is None else await self._claimed(key)
-            if claim is None or await self._may_try_again(claim.stream):
+            if claim is None or await may_try_again(self._log, claim.stream):
                 raise
-            _check_digest(claim, key, digest)
+            check_digest(claim, key, digest)
         else:
             record = self._record(stream, terms, route=route.name, key=key, digest=digest)
             claim = None
             try:
-                claim = await self._claim(record)
+                claim = await claim_key(self._log, record)
             finally:
                 if claim is None or claim.stream != stream:
                     hub.admission.leave(address)
@@ -356,69 +291,8 @@ class OwnedStreams:
         found = await self.get(claim.stream)
         opened = found.attach(address)
         if opened.outcome is None and not found.state.ended:
-            return opened._replace(outcome=hub._spawn(self._outcome(claim.stream)))
+            return opened._replace(outcome=hub._spawn(await_outcome(self._log, claim.stream)))
         return opened
-
-    async def _outcome(self, stream: str) -> RelayError | None:
-        """Return what `Relay.committed` does, of a stream that runs elsewhere."""
-        after = 0
-        while True:
-            try:
-                events = await self._log.read(stream, after, timeout_s=1)
-            except RelayError as error:
-                return error
-            for event in events:
-                if isinstance(event, StreamTarget):
-                    return None
-                if isinstance(event, StreamEnd):
-                    return outcome_of(event)
-            after = cursor_after(after, events)
-
-    async def _claim(self, record: StreamRecord) -> Claim:
-        """Open a stream, unless the key leads to one already, and that to an answer."""
-        claim = await self._log.create(record)
-        for _ in range(TRIES):
-            _check_digest(claim, record.key, record.digest)
-            if claim.stream == record.id or not await self._may_try_again(claim.stream):
-                return claim
-            claim = await self._log.create(record, over=claim.stream)
-        _check_digest(claim, record.key, record.digest)
-        return claim
-
-    async def _may_try_again(self, stream: str) -> bool:
-        """Return whether the key of a stream is free again.
-
-        It is if the stream is gone, or if the relay that ran it has seen it fail before
-        anything visible, of what may have passed. A stream that was interrupted may have been
-        paid for.
-
-        Raises:
-            ServiceError: `overloaded`, the stream has not begun; nobody can tell yet whether
-                it will.
-        """
-        try:
-            first = await self._read_start(stream)
-        except RequestError:
-            return True
-        end = first[-1]
-        if not isinstance(end, StreamEnd) or end.status != "failed":
-            return False
-        began = any(isinstance(event, StreamTarget) for event in first)
-        return not began and bool(end.error and end.error.retryable)
-
-    async def _read_start(self, stream: str) -> Sequence[Event]:
-        """Return the first events of a stream, as soon as there is one."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + START_S
-        while (left_s := deadline - loop.time()) > 0:
-            if first := await self._log.read(stream, 0, timeout_s=left_s, limit=BATCH):
-                return first
-        raise ServiceError(
-            "overloaded",
-            "the stream that this Idempotency-Key has asked for has not begun, and the relay that "
-            "was to begin it may be lost; try again with the same key",
-            retry_after_s=2,
-        )
 
     async def _claimed(self, key: str) -> Claim | None:
         return await self._log.claimed(scoped(self._owner, key))
@@ -446,7 +320,7 @@ class OwnedStreams:
 
 
 class Hub:
-    """Starts relays, counts their readers, and ends what nobody waits for."""
+    """Starts relays, and stops those that somebody has stopped or that nobody reads."""
 
     def __init__(
         self,
@@ -465,12 +339,10 @@ class Hub:
         self._log = event_log
         self._client = client
         self._limits = limits
-        self._capacity = capacity
         self._observer = Observers(observers)
         self._runs: dict[str, _Run] = {}
         self._untold: dict[str, Relay] = {}
         """Those that are over, and whose end the log does not have in its place yet."""
-        self._readers: dict[str, int] = {}
         self._asked = 0
         """What is done that makes no stream."""
         self.stopping = asyncio.Event()
@@ -479,6 +351,14 @@ class Hub:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._pseudonym = f"seseragi-{secrets.token_hex(4)}"
         """The name of this process in headers."""
+        self._attendance = Attendance(
+            event_log,
+            self.admission,
+            self._observer,
+            max_readers=capacity.max_readers,
+            drain=self.drain_once,
+            spawn=self._spawn,
+        )
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = asyncio.create_task(work)
@@ -516,11 +396,13 @@ class Hub:
             headers=self._headers(origin),
             memory=terms.memory,
         )
-        run = _Run(relay, linger_s=terms.linger_s, address=origin.address)
+        run = _Run(relay, address=origin.address)
         self._runs[stream] = run
+        self._attendance.begin(
+            stream, linger_s=terms.linger_s, stop=partial(relay.stop, "cancelled")
+        )
         run.task.add_done_callback(lambda _: self._ended(stream))
-        state = LogState(0, ended=False, owner=record.owner)
-        opened = self._opened(stream, state, origin.address)
+        opened = self._join(stream, LogState(0, ended=False, owner=record.owner), origin.address)
         if keyed:
             try:
                 await self._await_start(run)
@@ -655,66 +537,13 @@ class Hub:
         self._log.release_remote_readers()
 
     def _attach(self, stream: str, state: LogState, address: str) -> Opened:
-        self.admission.check_readers(address)
-        readers = self._readers.get(stream, 0)
-        if readers >= self._capacity.max_readers:
-            raise ServiceError(
-                "overloaded",
-                f"the stream has {readers} readers, which is the limit",
-                retry_after_s=5,
-            )
-        return self._opened(stream, state, address)
+        self._attendance.check(stream, address)
+        return self._join(stream, state, address)
 
-    def _opened(self, stream: str, state: LogState, address: str) -> Opened:
-        before = self._readers.get(stream, 0)
-        self._readers[stream] = before + 1
-        self.admission.add_reader(address)
-        self._observer.reader_joined(Readers(stream, state.owner, before + 1))
-        leave = partial(self._detach, address, state.owner)
-        reader = Reader(stream, self._log, leave, drain=self.drain_once, found=state)
+    def _join(self, stream: str, state: LogState, address: str) -> Opened:
+        reader = self._attendance.join(stream, state, address)
         run = self._runs.get(stream)
-        if run is None:
-            if not before:
-                self._log.readers_here(stream)
-            return Opened(reader, None)
-        if run.timer is not None:
-            run.timer.cancel()
-            run.timer = None
-        return Opened(reader, run.relay.committed)
-
-    def _detach(self, address: str, owner: str, stream: str, linger_s: float | None) -> None:
-        self.admission.remove_reader(address)
-        self._readers[stream] -= 1
-        self._observer.reader_left(Readers(stream, owner, self._readers[stream]))
-        if self._readers[stream]:
-            return
-        del self._readers[stream]
-        self._log.readers_gone(stream)
-        run = self._runs.get(stream)
-        if run is not None and run.linger_s is not None:
-            self._linger(run, run.linger_s if linger_s is None else linger_s)
-
-    def _linger(self, run: _Run, linger_s: float, *, wait_s: float | None = None) -> None:
-        """Look after a time whether anybody reads the stream, unless somebody comes here."""
-        loop = asyncio.get_running_loop()
-        run.timer = loop.call_later(
-            linger_s if wait_s is None else wait_s,
-            lambda: self._spawn(self._stop_unattended(run, linger_s)),
-        )
-
-    async def _stop_unattended(self, run: _Run, linger_s: float) -> None:
-        """Cancel a stream that nobody has read for its time, in other processes either."""
-        stream = run.relay.stream
-        try:
-            left_s = linger_s + await self._log.reader_lease_s(stream)
-        except RelayError:
-            left_s = min(linger_s, ASK_AGAIN_S)
-        if stream in self._readers:
-            return
-        if left_s <= 0:
-            run.relay.stop("cancelled")
-        elif stream in self._runs:
-            self._linger(run, linger_s, wait_s=left_s)
+        return Opened(reader, None if run is None else run.relay.committed)
 
     def _stop(self, stream: str) -> None:
         """Stop what somebody else has asked to stop, or has ended."""
@@ -736,22 +565,12 @@ class Hub:
         if run.relay.untold:
             self._untold[stream] = run.relay
         self.admission.leave(run.address)
-        if run.timer is not None:
-            run.timer.cancel()
+        self._attendance.end(stream)
         self._check_drained()
 
     def _check_drained(self) -> None:
         if self.draining and not (self._runs or self._asked):
             self._drained.set()
-
-
-def _check_digest(claim: Claim, key: str | None, digest: str) -> None:
-    """Refuse a key that another request has used."""
-    if claim.digest != digest:
-        raise RequestError(
-            "idempotency_mismatch",
-            f"the Idempotency-Key {key!r} was used with another request; take a new key",
-        )
 
 
 def _shutting_down() -> ServiceError:

@@ -8,7 +8,7 @@ from app.dialects.client_formats import CLIENT_FORMATS
 from app.eventlog import LogState
 from app.eventlog.memory import MemoryLog
 from app.events import Event, StreamStart, TextDelta, TextStart
-from app.generation.hub import Reader
+from app.generation.readers import Reader
 
 EVENTS: list[Event] = [StreamStart("st_1", "m", 1), TextStart(0), *[TextDelta(0, "a")] * 1000]
 

@@ -19,7 +19,7 @@ from app.eventlog.record import scoped
 from app.eventlog.redis.log import RedisLog
 from app.eventlog.redis.scripts import log_key, meta_key
 from app.events import Event, StreamEnd, TextDelta, TextEnd, TextStart
-from app.generation.hub import Reader
+from app.generation.readers import Reader
 from tests.eventlog.contract import END, START
 from tests.eventlog.creating import create
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401

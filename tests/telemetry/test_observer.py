@@ -1,5 +1,6 @@
 """Observers of streams: each is told of everything, and none harms a stream or another."""
 
+from contextlib import AsyncExitStack
 from typing import Any
 
 from structlog.testing import capture_logs
@@ -54,8 +55,8 @@ def test_what_an_observer_raises_reaches_nobody_and_is_logged_once_a_method():
 
 async def test_observer_is_told_of_a_stream_in_order_and_of_its_request():
     noting = Noting()
-    async with serve_upstream() as upstream, serve_relay(upstream, attempts=2) as relay:
-        relay.hub._observer = Observers([Broken(), noting])
+    async with AsyncExitStack() as stack:
+        upstream = await stack.enter_async_context(serve_upstream())
         scripts = [[head("503 Busy"), send("{}")], [head(), send(HI), send(DONE)]]
         upstream.script = scripts[0]
 
@@ -63,7 +64,10 @@ async def test_observer_is_told_of_a_stream_in_order_and_of_its_request():
             def attempt_failed(self, failed: object) -> None:
                 upstream.script = scripts[1]
 
-        relay.hub._observer = Observers([Broken(), noting, Next()])
+        observers = [Broken(), noting, Next()]
+        relay = await stack.enter_async_context(
+            serve_relay(upstream, attempts=2, observers=observers)
+        )
         relay.client.headers["x-request-id"] = "request-1"
         await chat(relay, model="openai/m")
         reply = await relay.client.post("/v1/chat", json={"messages": [], "model": "nope"})

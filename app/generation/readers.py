@@ -1,0 +1,184 @@
+"""The readers of each stream in this process, and what becomes of a stream that has none.
+
+A stream that is produced here may be stopped some time after its last reader has left. Before
+that the log is asked whether it has readers in other processes.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from ..admission import Admission
+from ..errors import RelayError, ServiceError
+from ..eventlog import EventLog, Follower, LogState, read_all
+from ..events import Event
+from ..telemetry.observer import Observer, Readers
+
+BATCH = 256
+"""How many events a reader that catches up is given at once."""
+
+ASK_AGAIN_S = 5.0
+"""When the log is asked again who reads a stream elsewhere, if it could not tell."""
+
+
+class Reader:
+    """One reader of one stream; it counts as one until `leave`."""
+
+    __slots__ = ("_log", "_on_leave", "drain", "found", "stream")
+
+    def __init__(
+        self,
+        stream: str,
+        event_log: EventLog,
+        on_leave: Callable[[str, float | None], None],
+        *,
+        drain: Callable[[float], Awaitable[None]],
+        found: LogState,
+    ) -> None:
+        self.stream = stream
+        self.drain = drain
+        """`Hub.drain_once`, for a server that tells of its stop only those that it serves."""
+        self.found = found
+        """How far the stream was when it was looked up for this reader."""
+        self._log = event_log
+        self._on_leave: Callable[[str, float | None], None] | None = on_leave
+
+    async def read(self, after: int, *, timeout_s: float) -> Sequence[Event]:
+        """Return events after the cursor; see `EventLog.read`."""
+        return await self._log.read(self.stream, after, timeout_s=timeout_s, limit=BATCH)
+
+    def follow(self, after: int, follower: Follower) -> bool:
+        """Have a reader that has caught up told of what is appended; see `EventLog.follow`."""
+        return self._log.follow(self.stream, after, follower)
+
+    def unfollow(self, follower: Follower) -> None:
+        """Tell it no more. Unknown followers are ignored."""
+        self._log.unfollow(self.stream, follower)
+
+    async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
+        """Return all events so far, on request without an `Ending`."""
+        return await read_all(self._log, self.stream, ending=ending)
+
+    def leave(self, *, linger_s: float | None = None) -> None:
+        """Say that nobody reads here any more; only the first call counts.
+
+        `linger_s` is how long the stream goes on if this was its last reader, in place of
+        what it was started with. A stream that is to run to its end does so all the same.
+        """
+        on_leave, self._on_leave = self._on_leave, None
+        if on_leave is not None:
+            on_leave(self.stream, linger_s)
+
+
+class _Lingering:
+    """A stream that is produced here: how long it goes on without a reader, and its timer."""
+
+    __slots__ = ("linger_s", "stop", "timer")
+
+    def __init__(self, linger_s: float | None, stop: Callable[[], None]) -> None:
+        self.linger_s = linger_s
+        self.stop = stop
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Attendance:
+    """Counts the readers of each stream here, and stops what nobody reads any more."""
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        admission: Admission,
+        observer: Observer,
+        *,
+        max_readers: int,
+        drain: Callable[[float], Awaitable[None]],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._log = event_log
+        self._admission = admission
+        self._observer = observer
+        self._max_readers = max_readers
+        self._drain = drain
+        self._spawn = spawn
+        self._readers: dict[str, int] = {}
+        self._produced: dict[str, _Lingering] = {}
+
+    def begin(self, stream: str, *, linger_s: float | None, stop: Callable[[], None]) -> None:
+        """Have a stream that is produced here stopped so long after its last reader has left.
+
+        With None it runs to its end.
+        """
+        self._produced[stream] = _Lingering(linger_s, stop)
+
+    def end(self, stream: str) -> None:
+        """Let a stream be that is produced here no more; its readers stay."""
+        self._cancel_timer(self._produced.pop(stream))
+
+    def check(self, stream: str, address: str) -> None:
+        """Refuse one reader more.
+
+        Raises:
+            ServiceError: `overloaded`, the stream has too many; `rate_limited`, the client
+                reads too many streams.
+        """
+        self._admission.check_readers(address)
+        readers = self._readers.get(stream, 0)
+        if readers >= self._max_readers:
+            raise ServiceError(
+                "overloaded",
+                f"the stream has {readers} readers, which is the limit",
+                retry_after_s=5,
+            )
+
+    def join(self, stream: str, state: LogState, address: str) -> Reader:
+        """Add a reader, which keeps a running stream alive."""
+        before = self._readers.get(stream, 0)
+        self._readers[stream] = before + 1
+        self._admission.add_reader(address)
+        self._observer.reader_joined(Readers(stream, state.owner, before + 1))
+        leave = partial(self._leave, address, state.owner)
+        if (produced := self._produced.get(stream)) is not None:
+            self._cancel_timer(produced)
+        elif not before:
+            self._log.readers_here(stream)
+        return Reader(stream, self._log, leave, drain=self._drain, found=state)
+
+    def _leave(self, address: str, owner: str, stream: str, linger_s: float | None) -> None:
+        self._admission.remove_reader(address)
+        self._readers[stream] -= 1
+        self._observer.reader_left(Readers(stream, owner, self._readers[stream]))
+        if self._readers[stream]:
+            return
+        del self._readers[stream]
+        self._log.readers_gone(stream)
+        produced = self._produced.get(stream)
+        if produced is not None and produced.linger_s is not None:
+            self._linger(stream, produced.linger_s if linger_s is None else linger_s)
+
+    def _linger(self, stream: str, linger_s: float, *, wait_s: float | None = None) -> None:
+        """Look after a time whether anybody reads the stream, unless somebody comes here."""
+        self._produced[stream].timer = asyncio.get_running_loop().call_later(
+            linger_s if wait_s is None else wait_s,
+            lambda: self._spawn(self._stop_unattended(stream, linger_s)),
+        )
+
+    async def _stop_unattended(self, stream: str, linger_s: float) -> None:
+        """Stop a stream that nobody has read for its time, in other processes either."""
+        try:
+            left_s = linger_s + await self._log.reader_lease_s(stream)
+        except RelayError:
+            left_s = min(linger_s, ASK_AGAIN_S)
+        produced = self._produced.get(stream)
+        if produced is None or stream in self._readers:
+            return
+        if left_s <= 0:
+            produced.stop()
+        else:
+            self._linger(stream, linger_s, wait_s=left_s)
+
+    @staticmethod
+    def _cancel_timer(produced: _Lingering) -> None:
+        if produced.timer is not None:
+            produced.timer.cancel()
+            produced.timer = None
