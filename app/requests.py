@@ -264,8 +264,11 @@ class ChatRequest(Body, frozen=True):
         return None if self.service_tier in ("auto", "default") else self.service_tier
 
 
-class Original(msgspec.Struct, frozen=True):
-    """A request in the words that it came in, for upstreams that speak them too."""
+class ClientBody(msgspec.Struct, frozen=True):
+    """A request as its client wrote it, to be passed through to upstreams of the same dialect.
+
+    The chat request beside it says the same for all others, as far as it can.
+    """
 
     client_format: str
     """The name of the dialect."""
@@ -285,7 +288,7 @@ class Original(msgspec.Struct, frozen=True):
 class TranslatedRequest(ChatRequest, frozen=True):
     """A request that came in the words of another dialect."""
 
-    original: Original | None = None
+    client_body: ClientBody | None = None
     extras: dict[str, Any] | None = None
     """What it says in fields of Chat Completions that the chat request does not have."""
     left_out: tuple[str, ...] = ()

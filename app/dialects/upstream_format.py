@@ -98,11 +98,20 @@ def _place_nowhere(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | No
     return None
 
 
-class Passed(NamedTuple):
-    """What is sent of a request that came in the upstream's own words."""
+class PassedBody(NamedTuple):
+    """A client's own body as the upstream can take it, and headers that go with it."""
 
     body: dict[str, Any]
     headers: Mapping[str, str] = {}
+
+
+class Passthrough(NamedTuple):
+    """How the requests of clients that speak an upstream's own dialect are passed through."""
+
+    pass_on: Callable[..., PassedBody]
+    """(client_body, *, quirks) to what the provider can take of it."""
+    finish: Callable[..., dict[str, Any]]
+    """(body, *, model, quirks) to the JSON body, with the model and that it is a stream."""
 
 
 class UpstreamFormat(NamedTuple):
@@ -131,6 +140,6 @@ class UpstreamFormat(NamedTuple):
     place_extra: Callable[..., dict[str, Any] | None] = _place_nowhere
     """(name, value, *, quirks) of a field of Chat Completions that the chat request does not
     have, to the fields of this format that say it, or None."""
-    passes: Mapping[str, Callable[..., Passed]] = {}
-    """By the name of the dialect that a client spoke: how its requests, (original, *, quirks),
-    are sent on in their own words, rather than through ours."""
+    passthrough: Mapping[str, Passthrough] = {}
+    """By the name of the dialect that a client spoke: how its own bodies are passed through,
+    rather than rendered from the chat request."""

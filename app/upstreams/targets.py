@@ -9,13 +9,13 @@ import httpx2
 import msgspec
 
 from ..deadlines import Limits
-from ..dialects.upstream_format import MODEL, Quirks, UpstreamFormat
+from ..dialects.upstream_format import MODEL, PassedBody, Passthrough, Quirks, UpstreamFormat
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..dialects.writing.cache_marks import is_marked
 from ..dialects.writing.token_counts import Count
 from ..errors import RequestError
 from ..events import Notice
-from ..requests import ChatRequest, Original, TranslatedRequest, UserMessage
+from ..requests import ChatRequest, ClientBody, TranslatedRequest
 from ..retry import TargetPolicy
 from .endpoints import Upstream
 from .extras import Fitted, fit_extras, refuse
@@ -71,22 +71,23 @@ class Target(msgspec.Struct, frozen=True):
 
     def list_ignored(self, chat: ChatRequest) -> list[Notice]:
         """Return what the request says that the dialect has no place for, or would be refused."""
-        original, name = _original(chat), self.upstream.name
+        client_body, name = _client_body(chat), self.upstream.name
         unknown: set[str] = set()
         more: list[str] = []
-        if original and original.client_format in self.dialect.passes:
-            untaken: Sequence[str] = self._list_dropped(original)
+        if client_body and client_body.client_format in self.dialect.passthrough:
+            untaken: Sequence[str] = self._list_dropped(client_body)
         else:
-            unknown |= {*_list_left_out(chat), *(_list_lost(original, chat) if original else ())}
+            unknown |= {*_list_left_out(chat)}
+            unknown |= {*(_list_lost(client_body, chat) if client_body else ())}
             unknown -= self._host(chat).keys()
             chat, extras, untaken = self._fit(chat)
             unknown |= {*extras}
             more += self.dialect.list_changes(chat, model=self.model, quirks=self.quirks)
-            if original and original.foreign:
-                more.append(f"has nothing for {', '.join(original.foreign[:10])}: left out")
-            if original and original.shortened:
-                kinds = ", ".join(map(repr, original.shortened))
-                more.append(f"knows no block {kinds} of {original.client_format}: sent as text")
+            if client_body and client_body.foreign:
+                more.append(f"has nothing for {', '.join(client_body.foreign[:10])}: left out")
+            if client_body and client_body.shortened:
+                kinds = ", ".join(map(repr, client_body.shortened))
+                more.append(f"knows no block {kinds} of {client_body.client_format}: sent as text")
         ignored = self.dialect.ignored | {*self.quirks.ignored}
         unknown |= {field for field in ignored if is_said(chat, field)}
         if untaken:
@@ -156,19 +157,10 @@ class Target(msgspec.Struct, frozen=True):
         call.headers["accept"] = "application/json"
         return call
 
-    def _render(self, chat: ChatRequest, *, last: bool) -> tuple[dict[str, Any], Mapping[str, str]]:
-        """Return the body that asks for what a chat request does, and headers that go with it."""
-        told, headers = self._tell(chat, last=last)
-        body = self.dialect.render_request(told, model=self.model, quirks=self.upstream.quirks)
-        if hosted := self._host(chat):
-            body["tools"] = [*body.get("tools", ()), *hosted.values()]
-        self._check_urls(body)
-        return body, headers
+    def _render(self, chat: ChatRequest, *, last: bool) -> PassedBody:
+        """Return the body that asks for what a chat request does, and headers that go with it.
 
-    def _tell(self, chat: ChatRequest, *, last: bool) -> tuple[ChatRequest, Mapping[str, str]]:
-        """Return the request as the dialect is told it, and headers that go with it.
-
-        A client that speaks the upstream's own words is sent on in them.
+        A client that speaks the upstream's dialect is passed through in its own words.
 
         Raises:
             RequestError: it has words that this dialect has not, or says what the upstream
@@ -176,30 +168,52 @@ class Target(msgspec.Struct, frozen=True):
         """
         if chat.provider_options:
             self.check_options(chat.provider_options)
-        original = _original(chat)
-        if original is None:
-            return self._fit(chat).chat, {}
-        passes = self.dialect.passes.get(original.client_format)
-        if passes is not None:
-            passed = passes(original, quirks=self.quirks)
-            left_out = {*self.quirks.ignored, *self._list_dropped(original)}
-            kept = {k: v for k, v in passed.body.items() if k not in left_out}
-            for name in {path.partition(".")[0] for path in left_out if "." in path} & kept.keys():
-                paths = self._find_refused_items(name, kept[name])
-                kept[name] = [
-                    item
-                    for item, path in zip(kept[name], paths, strict=True)
-                    if path not in left_out
-                ]
-            options = {**kept, **(chat.provider_options or {})}
-            return ChatRequest([UserMessage("")], provider_options=options), passed.headers
-        if beyond := original.beyond or (() if last else original.foreign):
+        client_body = _client_body(chat)
+        passthrough = client_body and self.dialect.passthrough.get(client_body.client_format)
+        if client_body and passthrough:
+            rendered = self._pass_through(client_body, passthrough, options=chat.provider_options)
+        else:
+            if client_body:
+                self._check_translation(client_body, last=last)
+            rendered = PassedBody(self._translate(chat))
+        self._check_urls(rendered.body)
+        return rendered
+
+    def _pass_through(
+        self,
+        client_body: ClientBody,
+        passthrough: Passthrough,
+        *,
+        options: Mapping[str, Any] | None,
+    ) -> PassedBody:
+        passed = passthrough.pass_on(client_body, quirks=self.quirks)
+        left_out = {*self.quirks.ignored, *self._list_dropped(client_body)}
+        kept = {k: v for k, v in passed.body.items() if k not in left_out}
+        for name in {path.partition(".")[0] for path in left_out if "." in path} & kept.keys():
+            paths = self._find_refused_items(name, kept[name])
+            kept[name] = [
+                item for item, path in zip(kept[name], paths, strict=True) if path not in left_out
+            ]
+        body = passthrough.finish(
+            {**kept, **(options or {})}, model=self.model, quirks=self.upstream.quirks
+        )
+        return passed._replace(body=body)
+
+    def _check_translation(self, client_body: ClientBody, *, last: bool) -> None:
+        """Refuse a request in words that this dialect has not."""
+        if beyond := client_body.beyond or (() if last else client_body.foreign):
             raise RequestError(
                 "invalid_request",
                 f"{beyond[0]} cannot be sent to upstream {self.upstream.name!r}, "
-                f"which speaks {self.upstream.dialect} and not {original.client_format}",
+                f"which speaks {self.upstream.dialect} and not {client_body.client_format}",
             )
-        return self._fit(chat).chat, {}
+
+    def _translate(self, chat: ChatRequest) -> dict[str, Any]:
+        fitted = self._fit(chat).chat
+        body = self.dialect.render_request(fitted, model=self.model, quirks=self.upstream.quirks)
+        if hosted := self._host(chat):
+            body["tools"] = [*body.get("tools", ()), *hosted.values()]
+        return body
 
     def _fit(self, chat: ChatRequest) -> Fitted:
         """Return the request in the fields that every dialect knows, without what the upstream
@@ -229,11 +243,11 @@ class Target(msgspec.Struct, frozen=True):
     def _host(self, chat: ChatRequest) -> dict[str, dict[str, Any]]:
         """Return the provider's own tools for those of OpenAI's that a request has, by their paths,
         as far as the upstream is set to take them from clients."""
-        original = _original(chat)
-        if original is None or original.client_format in self.dialect.passes:
+        client_body = _client_body(chat)
+        if client_body is None or client_body.client_format in self.dialect.passthrough:
             return {}
         found = {}
-        for path in original.ignored:
+        for path in client_body.ignored:
             name, _, kind = path.partition(".")
             tool = self.dialect.hosted(kind, chat) if name == "tools" else None
             if tool is not None and not self._list_refused({"tools": [tool]}):
@@ -244,20 +258,20 @@ class Target(msgspec.Struct, frozen=True):
         dialect = self.upstream.dialect
         return options_of(dialect, self.upstream.options).list_refused(fields)
 
-    def _list_dropped(self, original: Original) -> list[str]:
+    def _list_dropped(self, client_body: ClientBody) -> list[str]:
         """List what is left out of a request that is sent on, for it changes nothing of the answer.
 
         Raises:
             RequestError: it says more that the upstream is not set to take.
         """
         dropped: set[str] = set()
-        for name, path in self._find_refused(original.body).items():
-            if name in original.ignored:
+        for name, path in self._find_refused(client_body.body).items():
+            if name in client_body.ignored:
                 dropped.add(name)
                 continue
             # An item may be the dialect's own where another is what the settings allow.
-            paths = self._find_refused_items(name, original.body[name]) or [path]
-            wrong = next((p for p in paths if p is not None and p not in original.ignored), None)
+            paths = self._find_refused_items(name, client_body.body[name]) or [path]
+            wrong = next((p for p in paths if p is not None and p not in client_body.ignored), None)
             if wrong is not None:
                 raise self._refuse(wrong)
             dropped |= {path for path in paths if path is not None}
@@ -305,20 +319,20 @@ def _add_headers(call: Call, headers: Mapping[str, str]) -> None:
         call.headers[name] = f"{own},{value}" if own else value
 
 
-def _original(chat: ChatRequest) -> Original | None:
-    return chat.original if isinstance(chat, TranslatedRequest) else None
+def _client_body(chat: ChatRequest) -> ClientBody | None:
+    return chat.client_body if isinstance(chat, TranslatedRequest) else None
 
 
 def _list_left_out(chat: ChatRequest) -> list[str]:
     return list(chat.left_out) if isinstance(chat, TranslatedRequest) else []
 
 
-def _list_lost(original: Original, chat: ChatRequest) -> list[str]:
+def _list_lost(client_body: ClientBody, chat: ChatRequest) -> list[str]:
     """List what a request in other words says, and the chat request that is made of it does not."""
     extras = (chat.extras if isinstance(chat, TranslatedRequest) else None) or {}
     return [
         name
-        for name in original.ignored
+        for name in client_body.ignored
         if name not in extras and getattr(chat, name, None) is None
     ]
 

@@ -123,7 +123,7 @@ async def test_the_python_client_is_answered_in_a_loop_of_tools() -> None:
     told = upstream.calls[1].json["messages"]
     assert [message["role"] for message in told] == ["user", "assistant", "tool", "tool"]
     assert [call["id"] for call in told[1]["tool_calls"]] == ["a", "b"]
-    assert "original" not in upstream.calls[1].json
+    assert "client_body" not in upstream.calls[1].json
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ SESSION: dict[str, Any] = {
         {"role": "user", "content": [{"type": "text", "text": "leave it"}]},
     ],
 }
-OTHERS = [name for name, row in UPSTREAM_FORMATS.items() if "anthropic" not in row.passes]
+OTHERS = [name for name, row in UPSTREAM_FORMATS.items() if "anthropic" not in row.passthrough]
 
 
 @pytest.mark.parametrize("dialect", OTHERS)

@@ -502,13 +502,13 @@ def test_building_a_request_is_linear(name: str) -> None:
 
 
 def test_a_request_in_anthropics_words_is_passed_on_in_linear_time() -> None:
-    pass_on = UPSTREAM_FORMATS["anthropic"].passes["anthropic"]
+    pass_on = UPSTREAM_FORMATS["anthropic"].passthrough["anthropic"].pass_on
     blocks = [{"type": "text", "text": "a", "citations": [{"encrypted_index": ""}]}]
 
     def make(n: int) -> Callable[[], object]:
         body = claude([{"role": "assistant", "content": blocks * n}])
         chat: Any = CLIENT_FORMATS["anthropic"].parse_request(msgspec.json.encode(body)).chat
-        return lambda: pass_on(chat.original)
+        return lambda: pass_on(chat.client_body)
 
     check_linear(make, items=PARTS)
 
@@ -571,13 +571,13 @@ CODEX: dict[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
 def test_a_request_of_codex_is_read_and_passed_on_in_linear_time(name: str) -> None:
     items, build = CODEX[name]
     bodies = {n: msgspec.json.encode(build(n)) for n in (items, items * LARGE)}
-    pass_on = UPSTREAM_FORMATS["openai_responses"].passes["openai_responses"]
+    pass_on = UPSTREAM_FORMATS["openai_responses"].passthrough["openai_responses"].pass_on
     parse = CLIENT_FORMATS["openai_responses"].parse_request
 
     def make(n: int) -> Callable[[], object]:
         def act() -> object:
             chat: Any = parse(bodies[n]).chat
-            return pass_on(chat.original)
+            return pass_on(chat.client_body)
 
         return act
 

@@ -449,7 +449,7 @@ def run(client_format: str, body: bytes) -> ParsedRequest | None:
 
 def build(asked: ParsedRequest, dialect: str, quirks: Any, *, model: str) -> None:
     """Build what a provider is sent; nothing else than a refusal may come of it."""
-    original = asked.chat.original if isinstance(asked.chat, TranslatedRequest) else None
+    client_body = asked.chat.client_body if isinstance(asked.chat, TranslatedRequest) else None
     refused = None
     try:
         body = UPSTREAM_FORMATS[dialect].render_request(asked.chat, model=model, quirks=quirks)
@@ -459,9 +459,9 @@ def build(asked: ParsedRequest, dialect: str, quirks: Any, *, model: str) -> Non
         assert isinstance(msgspec.json.decode(msgspec.json.encode(body)), dict)
     if refused is not None:
         check_message(refused)
-    if original is not None:
-        for passes in UPSTREAM_FORMATS[dialect].passes.values():
-            msgspec.json.encode(passes(original).body)
+    if client_body is not None:
+        for passthrough in UPSTREAM_FORMATS[dialect].passthrough.values():
+            msgspec.json.encode(passthrough.pass_on(client_body).body)
 
 
 def check_message(error: RelayError) -> None:

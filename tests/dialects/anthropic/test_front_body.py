@@ -15,7 +15,7 @@ from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.request import parse_request
 from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock
 from app.errors import RequestError
-from app.requests import ChatRequest, Original, TranslatedRequest
+from app.requests import ChatRequest, ClientBody, TranslatedRequest
 
 HELLO: dict[str, Any] = {
     "model": "m",
@@ -32,16 +32,16 @@ def parse(betas: str = "", **fields: Any) -> TranslatedRequest:
     return chat
 
 
-def original_of(betas: str = "", **fields: Any) -> Original:
-    original = parse(betas, **fields).original
-    assert original is not None
-    return original
+def original_of(betas: str = "", **fields: Any) -> ClientBody:
+    client_body = parse(betas, **fields).client_body
+    assert client_body is not None
+    return client_body
 
 
 def said(**fields: Any) -> dict[str, Any]:
-    """Return the chat request that comes of a request, without its original."""
+    """Return the chat request that comes of a request, without the body of the client."""
     found: dict[str, Any] = msgspec.to_builtins(parse(**fields))
-    del found["original"]
+    del found["client_body"]
     return found
 
 
@@ -356,8 +356,8 @@ def test_a_block_that_only_anthropic_knows_becomes_a_text(name: str) -> None:
     found = parse(messages=[*HELLO["messages"], {"role": role, "content": [block]}])
 
     assert getattr(found.messages[1], "content", None) == said
-    assert found.original is not None
-    assert found.original.shortened == (block["type"],)
+    assert found.client_body is not None
+    assert found.client_body.shortened == (block["type"],)
 
 
 def test_a_result_says_what_it_cannot_hold() -> None:
@@ -499,12 +499,12 @@ def test_anthropic_is_sent_the_request_as_it_came() -> None:
         "context_management": {"edits": [{"type": "clear_thinking_20251015"}]},
         "novel": {"a": [1]},
     }
-    original = original_of(
+    client_body = original_of(
         "a-1,b-2 , oauth-2025-04-20", **body, stream=True, provider_options={}, on_disconnect=3
     )
 
-    assert pass_on(original) == (body, {"anthropic-beta": "a-1,b-2"})
-    assert pass_on_bedrock(original) == ({**body, "anthropic_beta": ["a-1", "b-2"]}, {})
+    assert pass_on(client_body) == (body, {"anthropic-beta": "a-1,b-2"})
+    assert pass_on_bedrock(client_body) == ({**body, "anthropic_beta": ["a-1", "b-2"]}, {})
 
 
 def test_without_betas_there_is_no_header() -> None:
@@ -596,8 +596,8 @@ def test_junk_is_refused_or_read_and_never_a_bug(body: dict[str, Any]) -> None:
         return
     assert isinstance(asked.chat, TranslatedRequest)
     assert isinstance(asked.chat, ChatRequest)
-    assert asked.chat.original is not None
-    pass_on(asked.chat.original)
+    assert asked.chat.client_body is not None
+    pass_on(asked.chat.client_body)
 
 
 @given(st.binary(max_size=40))

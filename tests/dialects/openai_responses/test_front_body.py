@@ -44,7 +44,9 @@ def parse(**fields: Any) -> Any:
 def chat(**fields: Any) -> dict[str, Any]:
     """The request that comes of it, but for its plain fields."""
     found: dict[str, Any] = msgspec.to_builtins(parse(**fields).chat)
-    return {k: v for k, v in found.items() if k not in ("model", "messages", "stream", "original")}
+    return {
+        k: v for k, v in found.items() if k not in ("model", "messages", "stream", "client_body")
+    }
 
 
 def messages(*items: Any, **fields: Any) -> list[dict[str, Any]]:

@@ -51,7 +51,7 @@ def test_tools_are_functions_and_the_label_says_what_they_were() -> None:
         "tool_search": {"form": "tool_search", "name": "tool_search"},
         "local_shell": {"form": "local_shell", "name": "local_shell"},
     } == label(asked)
-    assert ("tools.web_search",) == asked.chat.original.ignored
+    assert ("tools.web_search",) == asked.chat.client_body.ignored
     patch = asked.chat.tools[2].function
     assert patch.description.startswith("Edits files.")
     assert patch.description.endswith("(lark):\nstart: LF")
@@ -154,9 +154,9 @@ def test_tools_that_were_found_are_offered() -> None:
 def test_items_that_have_no_place_are_left_out_and_told(item: dict[str, Any]) -> None:
     asked = parse(input=[{"role": "user", "content": "Hi"}, item])
 
-    assert (f"input.{item['type']}",) == asked.chat.original.ignored
+    assert (f"input.{item['type']}",) == asked.chat.client_body.ignored
     assert 1 == len(asked.chat.messages)
-    assert item in asked.chat.original.body["input"]
+    assert item in asked.chat.client_body.body["input"]
 
 
 def test_fields_that_are_not_known_are_left_out_and_told() -> None:
@@ -170,7 +170,7 @@ def test_fields_that_are_not_known_are_left_out_and_told() -> None:
     assert {
         *("client_metadata", "novel", "context_management"),
         *("reasoning.context", "reasoning.mode"),
-    } == {*asked.chat.original.ignored}
+    } == {*asked.chat.client_body.ignored}
     assert "low" == asked.chat.reasoning_effort
 
 
@@ -180,7 +180,7 @@ def test_what_is_left_out_is_bounded() -> None:
     tools = [{"type": f"{number}{'x' * 1000}"} for number in range(1000)]
     asked = parse(**fields, input=[{"role": "user", "content": "Hi"}, *items], tools=tools)
 
-    assert sum(map(len, asked.chat.original.ignored)) < 5000
+    assert sum(map(len, asked.chat.client_body.ignored)) < 5000
 
 
 ALLOWED: dict[str, Any] = {
@@ -209,8 +209,8 @@ def test_choices(fields: dict[str, Any], choice: str | None, offered: list[str])
     said = asked.chat.tool_choice
     assert choice == (said if said is None or isinstance(said, str) else said.function.name)
     assert offered == names(asked)
-    assert () == asked.chat.original.beyond
-    assert fields["tool_choice"] == asked.chat.original.body["tool_choice"]
+    assert () == asked.chat.client_body.beyond
+    assert fields["tool_choice"] == asked.chat.client_body.body["tool_choice"]
 
 
 BEYOND: list[dict[str, Any]] = [
@@ -225,7 +225,7 @@ BEYOND: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("fields", BEYOND)
 def test_what_changes_the_answer_is_beyond_others(fields: dict[str, Any]) -> None:
-    assert 1 == len(parse(**fields).chat.original.beyond)
+    assert 1 == len(parse(**fields).chat.client_body.beyond)
 
 
 def test_an_image_as_it_is_is_one_in_high_detail() -> None:

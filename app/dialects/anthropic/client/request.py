@@ -16,11 +16,11 @@ from msgspec import Meta
 from ....bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from ....errors import RequestError
 from ....requests import (
+    ClientBody,
     Function,
     JsonSchema,
     JsonSchemaFormat,
     Linger,
-    Original,
     Tool,
     ToolChoiceFunction,
     TranslatedRequest,
@@ -154,7 +154,7 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
     thinks = body.thinking
     if thinks is not None and thinks.type == "disabled":
         ignored.append("thinking")
-    original = Original(
+    client_body = ClientBody(
         NAME,
         {name: value for name, value in given.items() if name not in _RELAYS_OWN},
         _headers(betas),
@@ -177,7 +177,7 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
         provider_options=body.provider_options,
         on_disconnect=body.on_disconnect,
         cache_control=parse_mark(body.cache_control),
-        original=original,
+        client_body=client_body,
         extras=None if body.top_k is None else {"top_k": body.top_k},
         **tools,
     )

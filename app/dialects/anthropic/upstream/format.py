@@ -1,13 +1,16 @@
 """Anthropic Messages, at Anthropic's own API, on Vertex AI, and under Bedrock's `invoke`."""
 
 from ....framing.lenient import LenientDecoder
-from ...upstream_format import UpstreamFormat
+from ...upstream_format import Passthrough, UpstreamFormat
 from .bedrock_invoke import Decoder as BedrockDecoder
 from .parser import Parser
 from .passthrough import pass_on, pass_on_bedrock
 from .request import (
     IGNORED,
     Quirks,
+    finish,
+    finish_bedrock,
+    finish_vertex,
     host,
     list_changes,
     place_extra,
@@ -28,7 +31,7 @@ DIALECT = UpstreamFormat(
     list_changes=list_changes,
     hosted=host,
     place_extra=place_extra,
-    passes={"anthropic": pass_on},
+    passthrough={"anthropic": Passthrough(pass_on, finish)},
 )
 
 VERTEX = UpstreamFormat(
@@ -42,7 +45,7 @@ VERTEX = UpstreamFormat(
     list_changes=list_changes,
     hosted=host,
     place_extra=place_extra,
-    passes={"anthropic": pass_on},
+    passthrough={"anthropic": Passthrough(pass_on, finish_vertex)},
 )
 
 BEDROCK = UpstreamFormat(
@@ -56,5 +59,5 @@ BEDROCK = UpstreamFormat(
     ignored=IGNORED,
     list_changes=list_changes,
     place_extra=place_extra,
-    passes={"anthropic": pass_on_bedrock},
+    passthrough={"anthropic": Passthrough(pass_on_bedrock, finish_bedrock)},
 )

@@ -6,29 +6,29 @@ put into earlier answers, where they came from another provider: Anthropic would
 
 from typing import Any
 
-from ....requests import Original
+from ....requests import ClientBody
 from ...answering.packed_proofs import is_packed
 from ...reading.json_values import mappings, string
-from ...upstream_format import Passed
+from ...upstream_format import PassedBody
 from ..headers import BETA
 
 
-def pass_on(original: Original, *, quirks: object = None) -> Passed:
+def pass_on(client_body: ClientBody, *, quirks: object = None) -> PassedBody:
     """Return what Anthropic's API and Vertex AI are sent."""
-    return Passed(_body(original), original.headers)
+    return PassedBody(_body(client_body), client_body.headers)
 
 
-def pass_on_bedrock(original: Original, *, quirks: object = None) -> Passed:
+def pass_on_bedrock(client_body: ClientBody, *, quirks: object = None) -> PassedBody:
     """Return what Bedrock's invoke is sent, which takes the names of betas in the body."""
-    body = _body(original)
-    if betas := original.headers.get(BETA):
+    body = _body(client_body)
+    if betas := client_body.headers.get(BETA):
         body["anthropic_beta"] = betas.split(",")
-    return Passed(body)
+    return PassedBody(body)
 
 
-def _body(original: Original) -> dict[str, Any]:
-    turns = [_turn(turn) for turn in mappings(original.body.get("messages"))]
-    return {**original.body, "messages": [turn for turn in turns if turn is not None]}
+def _body(client_body: ClientBody) -> dict[str, Any]:
+    turns = [_turn(turn) for turn in mappings(client_body.body.get("messages"))]
+    return {**client_body.body, "messages": [turn for turn in turns if turn is not None]}
 
 
 def _turn(turn: dict[str, Any]) -> dict[str, Any] | None:

@@ -71,30 +71,39 @@ def render_request(
     Raises:
         RequestError: the request asks for what the format has no words for.
     """
-    return {
-        **_render(request, model=model, quirks=quirks or Quirks(), automatic=True),
-        "model": model,
-        "stream": True,
-    }
+    body = _render(request, model=model, quirks=quirks or Quirks(), automatic=True)
+    return finish(body, model=model)
+
+
+def finish(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
+    """Return the body with the model, and that it is a stream."""
+    return {**body, "model": model, "stream": True}
 
 
 def render_vertex_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
     """Return the body for Claude on Vertex AI, whose URL names the model."""
-    body = _render(request, model=model, quirks=quirks or Quirks())
-    body.pop("model", None)
-    return {"anthropic_version": _VERTEX_VERSION, **body, "stream": True}
+    return finish_vertex(_render(request, model=model, quirks=quirks or Quirks()), model=model)
+
+
+def finish_vertex(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
+    """Return the body without a model, but with a version, and that it is a stream."""
+    named = {name: value for name, value in body.items() if name != "model"}
+    return {"anthropic_version": _VERTEX_VERSION, **named, "stream": True}
 
 
 def render_bedrock_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> dict[str, Any]:
     """Return the body for Claude through Bedrock's invoke, whose URL says model and stream."""
-    body = _render(request, model=model, quirks=quirks or Quirks())
-    for name in ("model", "stream"):
-        body.pop(name, None)
-    return {"anthropic_version": _BEDROCK_VERSION, **body}
+    return finish_bedrock(_render(request, model=model, quirks=quirks or Quirks()), model=model)
+
+
+def finish_bedrock(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
+    """Return the body with a version, and neither model nor stream."""
+    rest = {name: value for name, value in body.items() if name not in ("model", "stream")}
+    return {"anthropic_version": _BEDROCK_VERSION, **rest}
 
 
 def host(kind: str, request: ChatRequest) -> dict[str, Any] | None:

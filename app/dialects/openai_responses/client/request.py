@@ -13,13 +13,13 @@ from msgspec import Meta
 from ....bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from ....errors import RequestError
 from ....requests import (
+    ClientBody,
     JsonObjectFormat,
     JsonSchema,
     JsonSchemaFormat,
     Linger,
     Message,
     Natural,
-    Original,
     SystemMessage,
     ToolChoice,
     ToolChoiceFunction,
@@ -176,7 +176,7 @@ def parse_request(body: bytes) -> ParsedRequest:
         # There is no usage to be asked for here: it always comes.
         options = given["stream_options"]
         given["stream_options"] = {k: options[k] for k in ("include_obfuscation",) if k in options}
-    original = Original(
+    client_body = ClientBody(
         NAME,
         {k: v for k, v in given.items() if k not in _RELAYS_OWN},
         beyond=(*conversation.beyond, *choosing.beyond),
@@ -210,7 +210,7 @@ def parse_request(body: bytes) -> ParsedRequest:
         provider_options=request.provider_options,
         extras=_list_extras(request) or None,
         on_disconnect=_parse_leaving(request),
-        original=original,
+        client_body=client_body,
     )
     labels = {ECHO: msgspec.json.encode(_echo(request)).decode(), **offered.label()}
     return ParsedRequest(chat, labels | ({BACKGROUND: "1"} if request.background else {}))

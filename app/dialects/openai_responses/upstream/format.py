@@ -1,10 +1,10 @@
 """OpenAI Responses."""
 
 from ....framing.lenient import LenientDecoder
-from ...upstream_format import UpstreamFormat
+from ...upstream_format import Passthrough, UpstreamFormat
 from ..name import NAME
 from .parser import Parser
-from .passthrough import pass_on
+from .passthrough import finish, pass_on
 from .quirks import Quirks
 from .request import (
     IGNORED,
@@ -20,7 +20,7 @@ DIALECT = UpstreamFormat(
     render_request=render_request,
     quirks=Quirks,
     ignored=IGNORED,
-    passes={NAME: pass_on},
+    passthrough={NAME: Passthrough(pass_on, finish)},
     place_extra=place_extra,
     list_changes=list_changes,
 )

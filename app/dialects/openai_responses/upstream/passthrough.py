@@ -7,11 +7,11 @@ providers' reasoning, which it would refuse.
 
 from typing import Any, Final
 
-from ....requests import Original
+from ....requests import ClientBody
 from ...answering.packed_proofs import is_packed, unpack
 from ...proof_formats import OPENAI_ITEM
 from ...reading.json_values import mapping, mappings, string
-from ...upstream_format import Passed
+from ...upstream_format import PassedBody
 from ...writing.conversation import parse_object
 from .provider_tools import keep_clients_tools, keep_in_space
 from .quirks import ENCRYPTED_REASONING, Quirks
@@ -25,10 +25,10 @@ _UNNAMED: Final = frozenset(
 """The items that need no id."""
 
 
-def pass_on(original: Original, *, quirks: Quirks | None = None) -> Passed:
+def pass_on(client_body: ClientBody, *, quirks: Quirks | None = None) -> PassedBody:
     """Return what is sent."""
     quirks = quirks or Quirks()
-    body = {**original.body}
+    body = {**client_body.body}
     if isinstance(body.get("input"), list):
         told = (_tell_item(item, quirks=quirks) for item in mappings(body["input"]))
         body["input"] = [item for item in told if item is not None]
@@ -42,7 +42,14 @@ def pass_on(original: Original, *, quirks: Quirks | None = None) -> Passed:
         body["reasoning"] = {"summary": quirks.reasoning_summary, **reasoning}
     include = _list_includes(body, quirks=quirks)
     body.pop("include", None)
-    return Passed({**body, "include": include} if include else body)
+    return PassedBody({**body, "include": include} if include else body)
+
+
+def finish(body: dict[str, Any], *, model: str, quirks: Quirks | None = None) -> dict[str, Any]:
+    """Return the body with what the client has no say in, and what it did not say of `store`."""
+    store = (quirks or Quirks()).store
+    default = {} if store is None else {"store": store}
+    return {**default, **body, "model": model, "stream": True}
 
 
 def _list_includes(body: dict[str, Any], *, quirks: Quirks) -> list[str]:

@@ -16,8 +16,8 @@ SHELL = {"type": "local_shell_call", "id": "l", "call_id": "c", "action": {"type
 
 def told(*items: dict[str, Any], quirks: Quirks | None = None, **fields: Any) -> dict[str, Any]:
     body = {"model": "m", "input": [*items] or "hello", **fields}
-    original = parse_request(json.dumps(body).encode()).chat.original  # type: ignore[attr-defined]
-    return pass_on(original, quirks=quirks).body
+    client_body = parse_request(json.dumps(body).encode()).chat.client_body  # type: ignore[attr-defined]
+    return pass_on(client_body, quirks=quirks).body
 
 
 def test_it_goes_on_as_it_came() -> None:
