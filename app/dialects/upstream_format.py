@@ -86,16 +86,21 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ()
 
 
-def _list_nothing(request: ChatRequest, *, model: str, quirks: Any) -> Sequence[str]:
-    return ()
-
-
 def _host_nothing(kind: str, request: ChatRequest) -> dict[str, Any] | None:
     return None
 
 
 def _place_nowhere(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | None:
     return None
+
+
+class RenderedRequest(NamedTuple):
+    """A chat request in an upstream's format."""
+
+    body: dict[str, Any]
+    changes: Sequence[str] = ()
+    """What was left out or said otherwise since the provider would refuse it, each as the end
+    of a sentence about the upstream."""
 
 
 class PassedBody(NamedTuple):
@@ -121,8 +126,8 @@ class UpstreamFormat(NamedTuple):
     """Appended to the upstream's base URL; may hold `MODEL` and a query."""
     decoder: type[Decoder]
     parser: type[Parser]
-    render_request: Callable[..., dict[str, Any]]
-    """(request, *, model, quirks) to the JSON body."""
+    render_request: Callable[..., RenderedRequest]
+    """(request, *, model, quirks) to the JSON body, and what it says otherwise."""
     quirks: type[Quirks]
     """What one vendor of the format may want otherwise."""
     headers: Mapping[str, str] = {}
@@ -131,9 +136,6 @@ class UpstreamFormat(NamedTuple):
     ignored: frozenset[str] = frozenset()
     """Fields of a chat request that the format has no place for, though the answer is none
     the less one to the request: they are left out, and a `notice` says so."""
-    list_changes: Callable[..., Sequence[str]] = _list_nothing
-    """(request, *, model, quirks) to what `render_request` leaves out or says otherwise since
-    the provider would refuse it, each as the end of a sentence about the upstream."""
     hosted: Callable[[str, ChatRequest], dict[str, Any] | None] = _host_nothing
     """The tool of the provider's own, in `tools` of a body, that is what OpenAI's of a type is;
     None if there is none that goes with the request."""

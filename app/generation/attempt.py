@@ -35,7 +35,7 @@ from ..requests import AssistantMessage, ChatRequest
 from ..upstreams.client import Client
 from ..upstreams.http import FAILURES, explain, open_stream
 from ..upstreams.targets import Target
-from ..upstreams.transport import Body
+from ..upstreams.transport import Body, Call
 from .watch import Watch
 
 REUSE_WAIT_S = 0.2
@@ -130,8 +130,8 @@ class Attempt:
             self.parser.know_calls(known)
         self._request = request
         self._is_last = is_last
-        self._ignored: list[Notice] = []
-        """What of the request the target is not told."""
+        self._notices: Sequence[Notice] = ()
+        """What of the request the target is not sent, or is sent otherwise."""
         self.number = number
         self._client = client
         self._limits = limits
@@ -179,21 +179,26 @@ class Attempt:
         parser, name = self.parser, self.target.upstream.name
         model = parser.model or self.target.model
         target = StreamTarget(name, model, self.number, parser.upstream_id)
-        return [self._redact(target), *self._ignored]
+        return [self._redact(target), *self._notices]
 
     async def _open(self) -> Body | AsyncGenerator[bytes]:
         request = self._request
-        call = await self.target.build_call(
-            request.chat, connect_timeout_s=self._limits.connect_timeout_s, last=self._is_last
-        )
-        call.headers.update(self._headers)  # after signing: a provider need not believe them
-        self._ignored = self.target.list_ignored(request.chat)
+        call = await self._build_call(request.chat)
         if self._is_last:
             request.shrink(len(call.content))
         body = await open_stream(self._client, call, upstream=self.target.upstream.name)
         if self._is_last:
             request.drop()
         return body
+
+    async def _build_call(self, chat: ChatRequest) -> Call:
+        request = self.target.build_request(chat, last=self._is_last)
+        call = await self.target.build_call(
+            request, connect_timeout_s=self._limits.connect_timeout_s
+        )
+        call.headers.update(self._headers)  # after signing: a provider need not believe them
+        self._notices = request.notices
+        return call
 
     async def _read(self, body: Body | AsyncGenerator[bytes]) -> None:
         """Move bytes until the parser has seen the end, or there are no more."""

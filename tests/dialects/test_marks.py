@@ -34,7 +34,7 @@ def chat(body: dict[str, Any]) -> ChatRequest:
 def render(dialect: str, *, model: str = "claude-x", quirks: Any = None) -> Any:
     request = chat(CONVERSATION)
     return msgspec.to_builtins(
-        UPSTREAM_FORMATS[dialect].render_request(request, model=model, quirks=quirks)
+        UPSTREAM_FORMATS[dialect].render_request(request, model=model, quirks=quirks).body
     )
 
 
@@ -78,7 +78,7 @@ def test_bedrock_has_points_after_what_is_marked() -> None:
 
 def told(dialect: str, model: str) -> list[str]:
     row = UPSTREAM_FORMATS[dialect]
-    return list(row.list_changes(chat(CONVERSATION), model=model, quirks=row.quirks()))
+    return list(row.render_request(chat(CONVERSATION), model=model, quirks=row.quirks()).changes)
 
 
 def test_bedrocks_other_models_are_sent_what_they_take() -> None:
@@ -143,7 +143,7 @@ def test_marks_of_anthropics_clients_reach_others(dialect: str) -> None:
     fields = {name: getattr(request, name) for name in ChatRequest.__struct_fields__}
     quirks = Quirks(cache_control=True) if dialect == "openai_chat" else None
     render = UPSTREAM_FORMATS[dialect].render_request
-    found = render(ChatRequest(**fields), model="anthropic.claude-x", quirks=quirks)
+    found = render(ChatRequest(**fields), model="anthropic.claude-x", quirks=quirks).body
 
     name = "cache_control" if dialect == "openai_chat" else "cachePoint"
     assert 4 == marks(found, name)

@@ -496,7 +496,8 @@ def test_building_a_request_is_linear(name: str) -> None:
         render = UPSTREAM_FORMATS[dialect].render_request
 
         def make(n: int, render: Any = render, quirks: Any = quirks) -> Callable[[], object]:
-            return lambda: msgspec.json.encode(render(requests[n], model="claude-x", quirks=quirks))
+            chat = requests[n]
+            return lambda: msgspec.json.encode(render(chat, model="claude-x", quirks=quirks).body)
 
         check_linear(make, items=items, name=builder)
 

@@ -27,7 +27,7 @@ def render(dialect: str, *, is_error: bool | None) -> bytes:
     result = ToolMessage("no such city", "call_1", is_error)
     messages: list[Message] = [UserMessage("Hi"), AssistantMessage(tool_calls=[call]), result]
     return msgspec.json.encode(
-        UPSTREAM_FORMATS[dialect].render_request(ChatRequest(messages), model="m")
+        UPSTREAM_FORMATS[dialect].render_request(ChatRequest(messages), model="m").body
     )
 
 

@@ -131,7 +131,7 @@ def test_proofs_go_back_as_they_came(file: str, dialect: str, key: str) -> None:
     body = (STREAMS / file).read_bytes()
     message = message_of(play([body], dialect=dialect))
     request = parse_chat_request(json.dumps({"messages": [ASK, message, ASK]}).encode())
-    sent = values(UPSTREAM_FORMATS[dialect].render_request(request, model="m"), key)
+    sent = values(UPSTREAM_FORMATS[dialect].render_request(request, model="m").body, key)
 
     assert sent
     for proof in sent:

@@ -59,5 +59,7 @@ def test_reasoning_without_a_proof_goes_back_to_hosts_that_want_it(name: str) ->
     assert len(proofs) == 1
 
     asked = client_format.parse_request(json.dumps({"model": "m", **go_on(name, result)}).encode())
-    body = render_request(asked.chat, model="m", quirks=Quirks(send_reasoning="reasoning_content"))
+    body = render_request(
+        asked.chat, model="m", quirks=Quirks(send_reasoning="reasoning_content")
+    ).body
     assert "Hm" == body["messages"][0]["reasoning_content"]

@@ -452,7 +452,7 @@ def build(asked: ParsedRequest, dialect: str, quirks: Any, *, model: str) -> Non
     client_body = asked.chat.client_body if isinstance(asked.chat, TranslatedRequest) else None
     refused = None
     try:
-        body = UPSTREAM_FORMATS[dialect].render_request(asked.chat, model=model, quirks=quirks)
+        body = UPSTREAM_FORMATS[dialect].render_request(asked.chat, model=model, quirks=quirks).body
     except RelayError as error:
         refused = error
     else:

@@ -229,7 +229,7 @@ def test_the_api_is_sent_what_the_sdk_sends(recorder: Recorder, name: str) -> No
     client = anthropic.Anthropic(api_key=KEY, base_url=recorder.url, max_retries=0)
     sent = record(recorder, client, name, {"extra_headers": dialect.headers})
 
-    assert render_request(request_of(OURS[name]), model=MODEL) == sent.body
+    assert render_request(request_of(OURS[name]), model=MODEL).body == sent.body
     assert (sent.method, sent.path) == ("POST", f"/{dialect.path}")
     assert {key: sent.headers[key] for key in dialect.headers} == dict(dialect.headers)
 
@@ -246,7 +246,7 @@ def test_vertex_is_sent_what_the_sdk_sends(recorder: Recorder, name: str) -> Non
     version = {"extra_body": {"anthropic_version": "vertex-2023-10-16"}}
     sent = record(recorder, client, name, version)
 
-    assert render_vertex_request(request_of(OURS[name]), model=MODEL) == sent.body
+    assert render_vertex_request(request_of(OURS[name]), model=MODEL).body == sent.body
     place = "/v1/projects/p/locations/us-east5/publishers/anthropic/models/"
     path = UPSTREAM_FORMATS["vertex_anthropic"].path.format(model=MODEL)
     assert (sent.method, sent.path) == ("POST", place + path)
@@ -261,5 +261,5 @@ def test_bedrock_is_sent_what_the_sdk_sends(recorder: Recorder, name: str) -> No
     version = {"extra_body": {"anthropic_version": "bedrock-2023-05-31"}}
     sent = record(recorder, client, name, version)
 
-    assert render_bedrock_request(request_of(OURS[name]), model=MODEL) == sent.body
+    assert render_bedrock_request(request_of(OURS[name]), model=MODEL).body == sent.body
     assert sent.path == f"/model/{MODEL}/invoke-with-response-stream"

@@ -197,7 +197,9 @@ REASONED = {
 
 def render(turns: dict[str, Any]) -> dict[str, Any]:
     request = parse_chat_request(json.dumps(turns).encode())
-    return UPSTREAM_FORMATS["bedrock_converse"].render_request(request, model=CLAUDE, quirks=None)
+    return (
+        UPSTREAM_FORMATS["bedrock_converse"].render_request(request, model=CLAUDE, quirks=None).body
+    )
 
 
 def test_every_conversation_has_its_words() -> None:
@@ -247,7 +249,8 @@ def test_the_rest_of_the_request_is_the_sdks_too(recorder: Recorder, client: Any
 async def our_path(model: str, dialect: str) -> str:
     upstream = Upstream("b", "https://bedrock-runtime.us-east-1.amazonaws.com", dialect)
     chat = parse_chat_request(b'{"messages": [{"role": "user", "content": "Hello"}]}')
-    request = await Target(upstream, model).build_call(chat, connect_timeout_s=1)
+    target = Target(upstream, model)
+    request = await target.build_call(target.build_request(chat), connect_timeout_s=1)
     return request.url.raw_path.decode()
 
 

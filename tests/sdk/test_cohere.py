@@ -141,7 +141,7 @@ def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
 
 def sent_by_us(turn: dict[str, Any], **quirks: Any) -> dict[str, Any]:
     request = parse_chat_request(json.dumps(turn).encode())
-    return render_request(request, model="m", quirks=Quirks(**quirks))
+    return render_request(request, model="m", quirks=Quirks(**quirks)).body
 
 
 def test_every_turn_is_there() -> None:

@@ -304,7 +304,7 @@ def camel(name: str) -> str:
 def we_send(request: dict[str, Any], *, model: str) -> Any:
     parsed = parse_chat_request(json.dumps(request).replace('"call_', '"seseragi_').encode())
     quirks = Quirks(unsigned_calls="send")
-    return json.loads(json.dumps(render_request(parsed, model=model, quirks=quirks)))
+    return json.loads(json.dumps(render_request(parsed, model=model, quirks=quirks).body))
 
 
 ALL = {**TURNS, **OURS}

@@ -144,7 +144,7 @@ def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
 
 def sent_by_us(turn: dict[str, Any]) -> dict[str, Any]:
     request = parse_chat_request(json.dumps(turn).encode())
-    return render_request(request, model="m", quirks=MISTRAL)
+    return render_request(request, model="m", quirks=MISTRAL).body
 
 
 def without_defaults(body: dict[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
 
 def sent_by_us(turn: dict[str, Any], **quirks: Any) -> dict[str, Any]:
     request = parse_chat_request(json.dumps(turn).encode())
-    return render_request(request, model="m", quirks=msgspec.convert(quirks, Quirks))
+    return render_request(request, model="m", quirks=msgspec.convert(quirks, Quirks)).body
 
 
 @pytest.mark.parametrize("name", TURNS)

@@ -186,7 +186,7 @@ def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
 
 def sent_by_us(turn: dict[str, Any]) -> dict[str, Any]:
     request = parse_chat_request(json.dumps(turn).encode())
-    return render_request(request, model="m", quirks=Quirks())
+    return render_request(request, model="m", quirks=Quirks()).body
 
 
 def test_every_turn_is_there() -> None:

@@ -103,7 +103,8 @@ async def test_what_arrives_is_what_was_signed(model: str) -> None:
         credentials = AwsCredentials("us-east-1")
         upstream = Upstream("b", server.url, "bedrock_converse", credentials)
         async with open_client(connect_timeout_s=5, mounts={}) as http:
-            request = await Target(upstream, model).build_call(chat, connect_timeout_s=5)
+            target = Target(upstream, model)
+            request = await target.build_call(target.build_request(chat), connect_timeout_s=5)
             await (await http.open(request)).body.aclose()
     (sent,) = server.requests
 

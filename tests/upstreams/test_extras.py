@@ -33,12 +33,12 @@ def target(
 
 
 async def sent(to: Target, **fields: Any) -> dict[str, Any]:
-    call = await to.build_call(ask(**fields), connect_timeout_s=1)
+    call = await to.build_call(to.build_request(ask(**fields)), connect_timeout_s=1)
     return json.loads(call.content)
 
 
 def told(to: Target, **fields: Any) -> list[str]:
-    return [notice.message for notice in to.list_ignored(ask(**fields))]
+    return [notice.message for notice in to.build_request(ask(**fields)).notices]
 
 
 def quirks_of(preset: str) -> dict[str, Any]:

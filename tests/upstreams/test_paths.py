@@ -12,6 +12,7 @@ from app.upstreams.client import open_client
 from app.upstreams.endpoints import Upstream
 from app.upstreams.routes import MAX_NAME, Upstreams
 from app.upstreams.targets import Target
+from app.upstreams.transport import Call
 from tests.sdk.recorder import serve_recorder
 
 CHAT = parse_chat_request(b'{"messages": [{"role": "user", "content": "x"}]}')
@@ -31,6 +32,10 @@ HOSTILE = (
 )
 
 
+async def build_call(target: Target) -> Call:
+    return await target.build_call(target.build_request(CHAT), connect_timeout_s=5)
+
+
 @pytest.mark.parametrize("name", [n for n, d in UPSTREAM_FORMATS.items() if MODEL in d.path])
 async def test_a_path_arrives_as_it_was_built(name: str) -> None:
     path = UPSTREAM_FORMATS[name].path
@@ -38,7 +43,7 @@ async def test_a_path_arrives_as_it_was_built(name: str) -> None:
         async with open_client(connect_timeout_s=5, mounts={}) as http:
             for model in HOSTILE:
                 target = Target(Upstream("u", server.url, name), model)
-                reply = await http.open(await target.build_call(CHAT, connect_timeout_s=5))
+                reply = await http.open(await build_call(target))
                 await reply.body.aclose()
 
     expected = [f"/{path.replace(MODEL, quote(model, safe='@'))}" for model in HOSTILE]
@@ -51,7 +56,7 @@ async def test_a_query_arrives_as_it_was_built() -> None:
         query = {"a:b": "c/d?e&f=g é+%3A"}
         upstream = Upstream("u", f"{server.url}/x%3Ay/{{model}}", query=query)
         async with open_client(connect_timeout_s=5, mounts={}) as http:
-            request = await Target(upstream, "m:0").build_call(CHAT, connect_timeout_s=5)
+            request = await build_call(Target(upstream, "m:0"))
             await (await http.open(request)).body.aclose()
 
     (sent,) = server.requests
@@ -63,13 +68,13 @@ async def test_a_query_arrives_as_it_was_built() -> None:
 async def test_a_path_goes_nowhere_up(model: str) -> None:
     target = Target(Upstream("u", "http://127.0.0.1:9", "gemini"), model)
     with pytest.raises(RequestError):
-        await target.build_call(CHAT, connect_timeout_s=5)
+        await build_call(target)
 
 
 async def test_a_name_that_is_too_long_is_unknown() -> None:
     upstreams = Upstreams([Upstream("u", "http://127.0.0.1:9", "gemini")])
     longest = upstreams.resolve("u/" + "語" * (MAX_NAME - 2)).targets[0]
-    assert await longest.build_call(CHAT, connect_timeout_s=5)
+    assert await build_call(longest)
 
     with pytest.raises(RequestError, match="unknown model") as refused:
         upstreams.resolve("u/" + "m" * (MAX_NAME - 1))

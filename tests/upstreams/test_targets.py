@@ -1,10 +1,14 @@
 """What a target tells of a request that its dialect has no place for."""
 
 import json
+import sys
+from typing import Any
 
 import pytest
 
 from app.deadlines import Limits
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
+from app.dialects.writing.exchange import arrange
 from app.requests import parse_chat_request
 from app.upstreams.endpoints import Upstream
 from app.upstreams.targets import Target
@@ -28,7 +32,28 @@ def test_a_target_is_left_after_a_minute_if_another_follows(
 
 def told(target: Target, **fields: object) -> list[str]:
     body = {"messages": [{"role": "user", "content": "x"}], **fields}
-    return [n.message for n in target.list_ignored(parse_chat_request(json.dumps(body).encode()))]
+    request = target.build_request(parse_chat_request(json.dumps(body).encode()))
+    return [notice.message for notice in request.notices]
+
+
+@pytest.mark.parametrize("dialect", UPSTREAM_FORMATS)
+def test_a_request_is_fitted_once_for_its_body_and_its_notices(dialect: str) -> None:
+    """Arranging walks the whole conversation."""
+    target = Target(Upstream("u", "http://127.0.0.1:9", dialect), "m")
+    chat = parse_chat_request(b'{"messages": [{"role": "user", "content": "x"}]}')
+    arranged = 0
+
+    def profile(frame: Any, event: str, arg: object) -> None:
+        nonlocal arranged
+        arranged += event == "call" and frame.f_code is arrange.__code__
+
+    sys.setprofile(profile)
+    try:
+        target.build_request(chat)
+    finally:
+        sys.setprofile(None)
+
+    assert 1 == arranged
 
 
 def test_fields_without_a_place_are_told_once_and_together() -> None:

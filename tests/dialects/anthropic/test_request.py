@@ -15,6 +15,7 @@ from app.dialects.anthropic.upstream.request import (
     render_request,
     render_vertex_request,
 )
+from app.dialects.upstream_format import RenderedRequest
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.dialects.writing.conversation import JSON_ONLY
 from app.errors import RequestError
@@ -28,11 +29,11 @@ PLAIN = {"model": "m", "max_tokens": 16384, "messages": SAID, "stream": True}
 
 def render(
     request: dict[str, Any],
-    how: Callable[..., dict[str, Any]] = render_request,
+    how: Callable[..., RenderedRequest] = render_request,
     **quirks: Any,
 ) -> dict[str, Any]:
     parsed = parse_chat_request(json.dumps({"messages": HI, **request}).encode())
-    body = how(parsed, model="m", quirks=msgspec.convert(quirks, Quirks))
+    body = how(parsed, model="m", quirks=msgspec.convert(quirks, Quirks)).body
     assert json.loads(json.dumps(body)) == body
     return body
 
@@ -200,8 +201,8 @@ def test_the_models_name_says_how_it_thinks(model: str, older: bool) -> None:
         json.dumps({"messages": HI, "reasoning_effort": "low", "max_tokens": 4000}).encode()
     )
     for how in (render_request, render_vertex_request, render_bedrock_request):
-        assert (how(request, model=model)["thinking"]["type"] == "enabled") == older
-    body = render_request(request, model=model, quirks=Quirks(thinking="adaptive"))
+        assert (how(request, model=model).body["thinking"]["type"] == "enabled") == older
+    body = render_request(request, model=model, quirks=Quirks(thinking="adaptive")).body
     assert body["thinking"] == ADAPTIVE
 
 
@@ -269,7 +270,7 @@ def test_the_request_is_not_changed() -> None:
     request = parse_chat_request(
         json.dumps({"messages": HI, "provider_options": {"a": {"b": 1}}}).encode()
     )
-    render_request(request, model="m")["a"]["b"] = 2
+    render_request(request, model="m").body["a"]["b"] = 2
 
     assert request.provider_options == {"a": {"b": 1}}
 

@@ -8,12 +8,12 @@ import pytest
 
 from app.dialects.anthropic.upstream.request import (
     Quirks,
-    list_changes,
     render_bedrock_request,
     render_request,
     render_vertex_request,
 )
 from app.dialects.bedrock.upstream import request as converse
+from app.dialects.upstream_format import RenderedRequest
 from app.requests import ChatRequest, parse_chat_request
 
 TEMPERATURE = "takes no temperature but 1 for a model that thinks: left out"
@@ -90,16 +90,16 @@ def parse(fields: dict[str, Any]) -> ChatRequest:
 
 @pytest.mark.parametrize("render", [render_request, render_vertex_request, render_bedrock_request])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_claude_is_sent_what_it_takes(row: Row, render: Callable[..., dict[str, Any]]) -> None:
+def test_claude_is_sent_what_it_takes(row: Row, render: Callable[..., RenderedRequest]) -> None:
     _, model, fields, sent, told = row
     request = parse(fields)
-    body = render(request, model=model)
+    body = render(request, model=model).body
     found: dict[str, Any] = {n: body[n] for n in ("temperature", "top_p") if n in body}
     if "tool_choice" in body:
         found["tool_choice"] = body["tool_choice"]["type"]
 
     assert found == sent
-    assert list_changes(request, model=model, quirks=Quirks()) == told
+    assert render_request(request, model=model, quirks=Quirks()).changes == told
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
@@ -113,7 +113,7 @@ def test_converse_is_sent_what_claude_takes(row: Row) -> None:
     more = {"provider_options": {"additionalModelRequestFields": {"thinking": thinking}}}
     name = f"us.anthropic.{model}-v1:0"
     request = parse({**fields, **more})
-    body = converse.render_request(request, model=name)
+    body = converse.render_request(request, model=name).body
     given = body.get("inferenceConfig", {})
     found = {ours: given[name] for ours, name in NAMES.items() if name in given}
     if choice := body.get("toolConfig", {}).get("toolChoice"):
@@ -122,7 +122,7 @@ def test_converse_is_sent_what_claude_takes(row: Row) -> None:
         sent = {}
 
     assert found == sent
-    assert converse.list_changes(request, model=name, quirks=converse.Quirks()) == told
+    assert converse.render_request(request, model=name, quirks=converse.Quirks()).changes == told
 
 
 NAMES = {"temperature": "temperature", "top_p": "topP"}
@@ -143,8 +143,8 @@ def test_converse_takes_no_more_effort_than_the_model_thinks(
     request = parse({"reasoning_effort": effort, "provider_options": options})
     told = [f"takes no reasoning_effort {effort!r}: {sent!r} was sent"]
 
-    assert converse.render_request(request, model=OLD)["outputConfig"] == {"effort": sent}
-    changes = converse.list_changes(request, model=OLD, quirks=converse.Quirks())
+    assert converse.render_request(request, model=OLD).body["outputConfig"] == {"effort": sent}
+    changes = converse.render_request(request, model=OLD, quirks=converse.Quirks()).changes
     assert changes == ([] if effort == sent else told)
 
 
@@ -152,9 +152,9 @@ def test_what_is_no_object_lets_nobody_think() -> None:
     for fields in (5, {}, {"thinking": 5}):
         options: dict[str, Any] = {"additionalModelRequestFields": fields}
         request = parse({"temperature": 0, "provider_options": options})
-        assert converse.list_changes(request, model=OLD, quirks=converse.Quirks()) == []
+        assert converse.render_request(request, model=OLD, quirks=converse.Quirks()).changes == []
 
 
 def test_claude_5_thinks_unasked() -> None:
     request = parse({"reasoning_effort": "max"})
-    assert converse.render_request(request, model=NEW)["outputConfig"] == {"effort": "max"}
+    assert converse.render_request(request, model=NEW).body["outputConfig"] == {"effort": "max"}

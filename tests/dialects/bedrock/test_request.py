@@ -38,7 +38,7 @@ CALLED: list[dict[str, Any]] = [
 
 def render(request: dict[str, Any], model: str = CLAUDE) -> dict[str, Any]:
     parsed = parse_chat_request(json.dumps({"messages": HI, **request}).encode())
-    body = render_request(parsed, model=model, quirks=None)
+    body = render_request(parsed, model=model, quirks=None).body
     assert json.loads(json.dumps(body)) == body
     return body
 

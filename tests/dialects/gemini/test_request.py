@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.gemini.upstream.request import Quirks, list_changes, render_request
+from app.dialects.gemini.upstream.request import Quirks, render_request
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
@@ -21,7 +21,7 @@ def parse(request: dict[str, Any]) -> ChatRequest:
 
 
 def render(request: dict[str, Any], model: str = "gemini-3.6-flash", **quirks: Any) -> Any:
-    body = render_request(parse(request), model=model, quirks=msgspec.convert(quirks, Quirks))
+    body = render_request(parse(request), model=model, quirks=msgspec.convert(quirks, Quirks)).body
     assert json.loads(json.dumps(body)) == body
     return body
 
@@ -457,10 +457,10 @@ def test_an_effort_beyond_those_it_knows_is_the_highest(
 ) -> None:
     request = {"messages": HI, "reasoning_effort": effort}
     parsed = parse_chat_request(json.dumps(request).encode())
-    thinking = render_request(parsed, model=model)["generationConfig"]["thinkingConfig"]
+    thinking = render_request(parsed, model=model).body["generationConfig"]["thinkingConfig"]
 
     assert config in (thinking.get("thinkingLevel"), thinking.get("thinkingBudget"))
-    changes = list_changes(parsed, model=model, quirks=Quirks())
+    changes = [*render_request(parsed, model=model, quirks=Quirks()).changes]
     assert changes == ([] if told is None else [told])
 
 
@@ -496,7 +496,7 @@ def test_the_request_is_not_changed() -> None:
     options = {"generationConfig": {"topK": 5}, "x": {"y": 1}}
     request = parse({"temperature": 0, "provider_options": options})
     before = msgspec.json.encode(request)
-    render_request(request, model="m")["generationConfig"]["topK"] = 6
+    render_request(request, model="m").body["generationConfig"]["topK"] = 6
 
     assert msgspec.json.encode(request) == before
 

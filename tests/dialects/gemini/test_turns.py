@@ -26,7 +26,7 @@ def send_back(message: AssistantMessage) -> Any:
     calls = message.tool_calls or ()
     results = [ToolMessage("done", tool_call_id=call.id) for call in calls]
     request = parse_chat_request(msgspec.json.encode({"messages": [message, *results]}))
-    return render_request(request, model=MODEL)["contents"]
+    return render_request(request, model=MODEL).body["contents"]
 
 
 def sse(*parts: dict[str, Any]) -> bytes:

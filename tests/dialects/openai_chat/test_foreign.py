@@ -182,7 +182,7 @@ def test_claudes_thinking_goes_back_through_litellm_as_it_came() -> None:
         {"type": "redacted_thinking", "data": "d"},
     ]
     chat = ask(USER, {"role": "assistant", "content": "ok", "thinking_blocks": blocks}, USER).chat
-    body = render_request(chat, model="m", quirks=Quirks(send_reasoning="thinking_blocks"))
+    body = render_request(chat, model="m", quirks=Quirks(send_reasoning="thinking_blocks")).body
 
     assert blocks == body["messages"][1]["thinking_blocks"]
 

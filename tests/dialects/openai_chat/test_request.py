@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.openai_chat.upstream.request import Quirks, list_changes, render_request
+from app.dialects.openai_chat.upstream.request import Quirks, render_request
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.requests import parse_chat_request
 from app.upstreams.presets import PRESETS
@@ -16,7 +16,7 @@ HI = [{"role": "user", "content": "hi"}]
 
 def render(request: dict[str, Any], **quirks: Any) -> dict[str, Any]:
     parsed = parse_chat_request(json.dumps({"messages": HI, **request}).encode())
-    body = render_request(parsed, model="m", quirks=msgspec.convert(quirks, Quirks))
+    body = render_request(parsed, model="m", quirks=msgspec.convert(quirks, Quirks)).body
     assert json.loads(json.dumps(body)) == body
     return body
 
@@ -294,7 +294,8 @@ def test_names_go_where_they_are_taken(
     request = parse_chat_request(json.dumps({"messages": messages}).encode())
 
     assert kept == [message["role"] for message in rendered if "name" in message]
-    assert told == list_changes(request, model="m", quirks=msgspec.convert(quirks, Quirks))
+    changed = render_request(request, model="m", quirks=msgspec.convert(quirks, Quirks))
+    assert told == changed.changes
 
 
 @pytest.mark.parametrize(("preset", "names"), [("groq", "none"), ("xai", "user")])
@@ -318,7 +319,7 @@ def test_the_request_is_not_changed() -> None:
     request = parse_chat_request(
         json.dumps({"messages": HI, "provider_options": {"a": {"b": 1}}}).encode()
     )
-    render_request(request, model="m")["a"]["b"] = 2
+    render_request(request, model="m").body["a"]["b"] = 2
 
     assert request.provider_options == {"a": {"b": 1}}
     assert request == msgspec.json.decode(msgspec.json.encode(request), type=type(request))

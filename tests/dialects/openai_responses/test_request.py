@@ -34,7 +34,7 @@ def parse(request: dict[str, Any]) -> ChatRequest:
 
 
 def render(request: dict[str, Any], **quirks: Any) -> dict[str, Any]:
-    body = render_request(parse(request), model="m", quirks=msgspec.convert(quirks, Quirks))
+    body = render_request(parse(request), model="m", quirks=msgspec.convert(quirks, Quirks)).body
     assert json.loads(json.dumps(body)) == body
     return body
 
@@ -385,7 +385,7 @@ def test_the_request_is_not_changed() -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"a": {"b": 1}}}}]
     request = parse({"tools": tools, "provider_options": {"a": {"b": 1}}})
     before = msgspec.json.encode(request)
-    body = render_request(request, model="m")
+    body = render_request(request, model="m").body
     body["a"]["b"] = body["tools"][0]["parameters"]["a"]["b"] = 2
 
     assert msgspec.json.encode(request) == before

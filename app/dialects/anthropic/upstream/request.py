@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from ....requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
 from ...upstream_format import Quirks as CommonQuirks
+from ...upstream_format import RenderedRequest
 from ...writing.allowed_tools import restrict_tools
 from ...writing.claude import (
     choose_sampling,
@@ -63,7 +64,7 @@ class Quirks(CommonQuirks, frozen=True):
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
-) -> dict[str, Any]:
+) -> RenderedRequest:
     """Return the body that asks Anthropic for `model` as a stream.
 
     `provider_options` overrules all but the model and that it is a stream.
@@ -71,8 +72,8 @@ def render_request(
     Raises:
         RequestError: the request asks for what the format has no words for.
     """
-    body = _render(request, model=model, quirks=quirks or Quirks(), automatic=True)
-    return finish(body, model=model)
+    body, changes = _render(request, model=model, quirks=quirks or Quirks(), automatic=True)
+    return RenderedRequest(finish(body, model=model), changes)
 
 
 def finish(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
@@ -82,9 +83,10 @@ def finish(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[s
 
 def render_vertex_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
-) -> dict[str, Any]:
+) -> RenderedRequest:
     """Return the body for Claude on Vertex AI, whose URL names the model."""
-    return finish_vertex(_render(request, model=model, quirks=quirks or Quirks()), model=model)
+    body, changes = _render(request, model=model, quirks=quirks or Quirks())
+    return RenderedRequest(finish_vertex(body, model=model), changes)
 
 
 def finish_vertex(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
@@ -95,9 +97,10 @@ def finish_vertex(body: dict[str, Any], *, model: str, quirks: object = None) ->
 
 def render_bedrock_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
-) -> dict[str, Any]:
+) -> RenderedRequest:
     """Return the body for Claude through Bedrock's invoke, whose URL says model and stream."""
-    return finish_bedrock(_render(request, model=model, quirks=quirks or Quirks()), model=model)
+    body, changes = _render(request, model=model, quirks=quirks or Quirks())
+    return RenderedRequest(finish_bedrock(body, model=model), changes)
 
 
 def finish_bedrock(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
@@ -113,11 +116,6 @@ def host(kind: str, request: ChatRequest) -> dict[str, Any] | None:
     if taken or not kind.startswith(name):
         return None
     return {"type": "web_search_20250305", "name": name}
-
-
-def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
-    """Return what of a request is sent otherwise, since the API would refuse it."""
-    return _fit(request, model=model, quirks=quirks)[1]
 
 
 def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
@@ -149,9 +147,9 @@ def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatReque
 
 def _render(
     request: ChatRequest, *, model: str, quirks: Quirks, automatic: bool = False
-) -> dict[str, Any]:
+) -> RenderedRequest:
     """Return the body; `automatic`: whether the API sets a mark at the end by itself."""
-    request, _ = _fit(restrict_tools(request), model=model, quirks=quirks)
+    request, changes = _fit(restrict_tools(request), model=model, quirks=quirks)
     refuse_choices(request, format=FORMAT, what="more than one answer")
     system, turns = render_messages(request.messages)
     if isinstance(request.response_format, JsonObjectFormat):
@@ -173,7 +171,8 @@ def _render(
         **_output(request, limit=limit, budgeted=_is_budgeted(model, quirks)),
     }
     given = {name: value for name, value in body.items() if value not in (None, [], {})}
-    return {**given, **(msgspec.to_builtins(request.provider_options) or {})}
+    body = {**given, **(msgspec.to_builtins(request.provider_options) or {})}
+    return RenderedRequest(body, changes)
 
 
 def _sampling(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:

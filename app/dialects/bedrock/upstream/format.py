@@ -6,7 +6,6 @@ from .parser import Parser
 from .request import (
     IGNORED,
     Quirks,
-    list_changes,
     place_extra,
     render_request,
 )
@@ -20,6 +19,5 @@ CONVERSE = UpstreamFormat(
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
     ignored=IGNORED,
-    list_changes=list_changes,
     place_extra=place_extra,
 )

@@ -19,6 +19,7 @@ from ....requests import (
     UserMessage,
 )
 from ...upstream_format import Quirks as CommonQuirks
+from ...upstream_format import RenderedRequest
 from ...writing.allowed_tools import restrict_tools
 from ...writing.cache_marks import is_marked
 from ...writing.claude import (
@@ -63,7 +64,7 @@ class Quirks(CommonQuirks, frozen=True):
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
-) -> dict[str, Any]:
+) -> RenderedRequest:
     """Return the body that asks for `model` as a stream.
 
     `provider_options` overrules it: an object in it is joined with the one of that name.
@@ -71,8 +72,9 @@ def render_request(
     Raises:
         RequestError: the format cannot say what the request does.
     """
-    request, _ = _fit(restrict_tools(request), model=model)
     points = _find_points(model)
+    unplaced = _list_unplaced(request, points=points)
+    request, changes = _fit(restrict_tools(request), model=model)
     refuse_choices(request, format=FORMAT)
     system: list[dict[str, Any]] = []
     for message in request.messages:
@@ -92,15 +94,14 @@ def render_request(
     body = {key: value for key, value in body.items() if value}
     join_options(body, request.provider_options)
     body.pop("modelId", None)
-    return body
+    return RenderedRequest(body, [*changes, *unplaced])
 
 
-def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
-    """Return what of a request is sent otherwise, since Bedrock would refuse it."""
-    told = _fit(request, model=model)[1]
+def _list_unplaced(request: ChatRequest, *, points: Points) -> list[str]:
+    """Return what has no place for this model."""
+    told = []
     if request.tier is not None and request.tier not in _TIERS:
         told.append(f"knows no service_tier {request.tier[:80]!r}: left out")
-    points = _find_points(model)
     marked_tool = any(tool.cache_control for tool in request.tools or ())
     if (not points.known and is_marked(request)) or (not points.tools and marked_tool):
         told.append("takes no cache_control for this model: left out")

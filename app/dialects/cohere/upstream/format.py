@@ -6,7 +6,6 @@ from .parser import Parser
 from .request import (
     IGNORED,
     Quirks,
-    list_changes,
     place_extra,
     render_request,
 )
@@ -21,5 +20,4 @@ DIALECT = UpstreamFormat(
     models_path="v1/models?endpoint=chat&page_size=1000",
     ignored=IGNORED,
     place_extra=place_extra,
-    list_changes=list_changes,
 )

@@ -20,6 +20,7 @@ from ....requests import (
     UserMessage,
 )
 from ...upstream_format import Quirks as CommonQuirks
+from ...upstream_format import RenderedRequest
 from ...writing.allowed_tools import restrict_tools
 from ...writing.conversation import list_reasoning, refuse_choices, unsupported
 from ...writing.exchange import Exchange, ExchangeForm, arrange
@@ -56,7 +57,7 @@ class Quirks(CommonQuirks, frozen=True):
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
-) -> dict[str, Any]:
+) -> RenderedRequest:
     """Return the body that asks for `model` as a stream.
 
     `provider_options` overrules all but the model and that it is a stream.
@@ -68,10 +69,11 @@ def render_request(
     request = restrict_tools(request)
     reasoning = (quirks or Quirks()).send_reasoning
     tools = request.tools or []
+    messages, changes = _arrange(request)
     body: dict[str, Any] = {
         "messages": [
             _render_message(message, place=f"messages[{index}]", reasoning=reasoning)
-            for index, message in enumerate(_arrange(request).messages)
+            for index, message in enumerate(messages)
         ],
         "tools": [_render_tool(tool) for tool in tools] or None,
         "strict_tools": (tools and all(tool.function.strict for tool in tools)) or None,
@@ -88,12 +90,8 @@ def render_request(
         "logprobs": request.logprobs,
     }
     body = {key: value for key, value in body.items() if value is not None}
-    return {**body, **(request.provider_options or {}), "model": model, "stream": True}
-
-
-def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
-    """Return what of a request is sent otherwise, since Cohere would refuse it."""
-    return _arrange(request).changes
+    body |= {**(request.provider_options or {}), "model": model, "stream": True}
+    return RenderedRequest(body, changes)
 
 
 def _arrange(request: ChatRequest) -> Exchange:

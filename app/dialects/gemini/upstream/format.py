@@ -7,7 +7,6 @@ from .request import (
     IGNORED,
     Quirks,
     host,
-    list_changes,
     place_extra,
     render_request,
 )
@@ -21,6 +20,5 @@ DIALECT = UpstreamFormat(
     models_path="models?pageSize=1000",  # 50 otherwise
     ignored=IGNORED,
     place_extra=place_extra,
-    list_changes=list_changes,
     hosted=host,
 )

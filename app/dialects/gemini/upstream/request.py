@@ -34,6 +34,7 @@ from ....requests import (
 )
 from ...answering.call_ids import is_made_up
 from ...upstream_format import Quirks as CommonQuirks
+from ...upstream_format import RenderedRequest
 from ...writing.allowed_tools import restrict_tools
 from ...writing.conversation import (
     join_options,
@@ -99,7 +100,7 @@ def host(kind: str, request: ChatRequest) -> dict[str, Any] | None:
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
-) -> dict[str, Any]:
+) -> RenderedRequest:
     """Return the body that asks for an answer; the model and the stream are in the URL.
 
     `provider_options` overrules it; where both have an object, such as `generationConfig`,
@@ -111,7 +112,7 @@ def render_request(
     quirks = _settle(quirks or Quirks(), model)
     if request.tool_choice != "required":
         request = restrict_tools(request)
-    messages = _arrange(request, model=model).messages
+    messages, changes = _arrange(request, model=model)
     body: dict[str, Any] = {"contents": _contents(messages, quirks=quirks)}
     if instruction := _instruction(request.messages):
         body["systemInstruction"] = {"parts": instruction}
@@ -128,28 +129,23 @@ def render_request(
         body["generationConfig"] = config
     if request.tier in _TIERS:
         body["serviceTier"] = request.tier
+    elif request.tier is not None:
+        changes += (f"knows no service_tier {request.tier[:80]!r}: left out",)
+    changes += _list_effort(request, quirks=quirks)
     join_options(body, request.provider_options)
-    return body
+    return RenderedRequest(body, changes)
 
 
-def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
-    """Return what of a request is sent otherwise, since Gemini would refuse it."""
-    changes = list(_arrange(request, model=model).changes)
-    tier = request.tier
-    if tier not in (None, *_TIERS):
-        changes.append(f"knows no service_tier {tier[:80]!r}: left out")
-    return changes + _list_effort(request, model=model, quirks=quirks)
-
-
-def _list_effort(request: ChatRequest, *, model: str, quirks: Quirks) -> list[str]:
+def _list_effort(request: ChatRequest, *, quirks: Quirks) -> tuple[str, ...]:
+    """Return which effort is sent instead, if Gemini has no word for the one asked for."""
     effort = request.reasoning_effort
     if effort is None or effort == "none":
-        return []
-    level = _settle(quirks, model).thinking == "level"
+        return ()
+    level = quirks.thinking == "level"
     if effort in (_LEVELS if level else (*_BUDGETS, *_HIGHEST_WORDS)):
-        return []
+        return ()
     sent = repr(_HIGHEST_LEVEL) if level else f"a budget of {_HIGHEST_BUDGET} tokens"
-    return [f"takes no reasoning_effort {effort[:80]!r}: {sent} was sent"]
+    return (f"takes no reasoning_effort {effort[:80]!r}: {sent} was sent",)
 
 
 def _arrange(request: ChatRequest, *, model: str) -> Exchange:

@@ -6,7 +6,6 @@ from .parser import Parser
 from .request import (
     IGNORED,
     Quirks,
-    list_changes,
     place_extra,
     render_request,
 )
@@ -20,5 +19,4 @@ DIALECT = UpstreamFormat(
     models_path="api/tags",
     ignored=IGNORED,
     place_extra=place_extra,
-    list_changes=list_changes,
 )

@@ -20,6 +20,7 @@ from ....requests import (
     ToolMessage,
 )
 from ...upstream_format import Quirks as CommonQuirks
+from ...upstream_format import RenderedRequest
 from ...writing.allowed_tools import restrict_tools
 from ...writing.conversation import (
     join_text,
@@ -64,7 +65,7 @@ class Quirks(CommonQuirks, frozen=True):
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
-) -> dict[str, Any]:
+) -> RenderedRequest:
     """Return the body that asks for `model` as a stream.
 
     `provider_options` overrules all but the model and that it is a stream; its `options` are
@@ -75,11 +76,12 @@ def render_request(
     """
     refuse_choices(request, format=FORMAT)
     request = restrict_tools(request)
+    messages, changes = _arrange(request)
     names: dict[str, str] = {}
     body: dict[str, Any] = {
         "messages": [
             _render_message(message, place=f"messages[{index}]", names=names)
-            for index, message in enumerate(_arrange(request).messages)
+            for index, message in enumerate(messages)
         ],
         "tools": _render_tools(request),
         "format": _render_format(request),
@@ -93,12 +95,7 @@ def render_request(
     given = dict(request.provider_options or {})
     if isinstance(given.get("options"), dict):
         given["options"] = {**body.get("options", {}), **given["options"]}
-    return {**body, **given, "model": model, "stream": True}
-
-
-def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
-    """Return what of a request is sent otherwise, since it would mean nothing."""
-    return _arrange(request).changes
+    return RenderedRequest({**body, **given, "model": model, "stream": True}, changes)
 
 
 def _arrange(request: ChatRequest) -> Exchange:

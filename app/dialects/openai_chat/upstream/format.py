@@ -6,7 +6,6 @@ from .parser import Parser
 from .request import (
     IGNORED,
     Quirks,
-    list_changes,
     place_extra,
     render_request,
 )
@@ -18,6 +17,5 @@ DIALECT = UpstreamFormat(
     render_request=render_request,
     quirks=Quirks,
     ignored=IGNORED,
-    list_changes=list_changes,
     place_extra=place_extra,
 )

@@ -1,6 +1,7 @@
 """What an upstream that speaks Chat Completions is sent."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -15,9 +16,10 @@ from ....requests import (
 )
 from ...proof_formats import CLAUDE_REDACTED, GOOGLE_SIGNATURE
 from ...upstream_format import Quirks as CommonQuirks
+from ...upstream_format import RenderedRequest
 from ...writing.allowed_tools import restrict_tools
 from ...writing.conversation import fit_user, list_reasoning, parse_data_url
-from ...writing.exchange import Exchange, ExchangeForm, arrange
+from ...writing.exchange import ExchangeForm, arrange
 
 LITELLM: Final = "litellm"
 """The format of a signature in `thinking_blocks`."""
@@ -117,7 +119,7 @@ class Quirks(CommonQuirks, frozen=True):
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
-) -> dict[str, Any]:
+) -> RenderedRequest:
     """Return the body that asks an upstream for `model` as a stream.
 
     `provider_options` overrules all but the model and that it is a stream.
@@ -130,7 +132,8 @@ def render_request(
         request = restrict_tools(request)
     if request.user is None and "safety_identifier" in quirks.left_out:
         request = msgspec.structs.replace(request, user=request.safety_identifier)
-    messages = _arrange(request, quirks=quirks).messages
+    messages, changes = arrange(request.messages, _FORMS[quirks.call_ids])
+    changes += _list_names(request.messages, quirks=quirks)
     if messages is not request.messages:
         request = msgspec.structs.replace(request, messages=messages)
     body: dict[str, Any] = msgspec.to_builtins(request)
@@ -158,7 +161,7 @@ def render_request(
     _edit_tools(body, quirks=quirks)
     if quirks.stream_options:
         body["stream_options"] = {"include_usage": True}
-    return {**body, **options, "model": model, "stream": True}
+    return RenderedRequest({**body, **options, "model": model, "stream": True}, changes)
 
 
 def _edit_fields(request: ChatRequest, body: dict[str, Any], *, quirks: Quirks) -> None:
@@ -187,20 +190,15 @@ def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | No
     return {name: value} if quirks.extras is None or name in quirks.extras else None
 
 
-def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
-    """Return what of a request is sent otherwise, since the vendor would refuse it."""
-    changes = _arrange(request, quirks=quirks).changes
+def _list_names(messages: Sequence[Message], *, quirks: Quirks) -> tuple[str, ...]:
+    """Return that names of messages are left out, if the vendor would refuse one."""
     if quirks.names == "all" and not quirks.plain:
-        return changes
-    for message in request.messages:
+        return ()
+    for message in messages:
         if getattr(message, "name", None) is not None and not _takes_name(message, quirks=quirks):
             whose = "in other messages than the user's" if quirks.names == "user" else "in messages"
-            return (*changes, f"knows no name {whose}: left out")
-    return changes
-
-
-def _arrange(request: ChatRequest, *, quirks: Quirks) -> Exchange:
-    return arrange(request.messages, _FORMS[quirks.call_ids])
+            return (f"knows no name {whose}: left out",)
+    return ()
 
 
 def _says_something(rendered: dict[str, Any]) -> bool:

@@ -8,7 +8,6 @@ from .passthrough import finish, pass_on
 from .quirks import Quirks
 from .request import (
     IGNORED,
-    list_changes,
     place_extra,
     render_request,
 )
@@ -22,5 +21,4 @@ DIALECT = UpstreamFormat(
     ignored=IGNORED,
     passthrough={NAME: Passthrough(pass_on, finish)},
     place_extra=place_extra,
-    list_changes=list_changes,
 )

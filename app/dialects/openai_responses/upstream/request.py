@@ -33,6 +33,7 @@ from ...proof_formats import (
     OPENAI_PHASE,
     OPENAI_REASONING,
 )
+from ...upstream_format import RenderedRequest
 from ...writing.conversation import (
     fit_user,
     join_text,
@@ -68,7 +69,7 @@ _LOGPROBS: Final = "message.output_text.logprobs"
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
-) -> dict[str, Any]:
+) -> RenderedRequest:
     """Return the body that asks an upstream for `model` as a stream.
 
     `provider_options` overrules all but the model and that it is a stream.
@@ -80,8 +81,9 @@ def render_request(
     refuse_choices(request, format=FORMAT)
     if request.stop:
         raise unsupported("stop", "a stop sequence", format=FORMAT)
+    messages, changes = _arrange(request)
     body = {
-        "input": _render_input(_arrange(request).messages, quirks=quirks),
+        "input": _render_input(messages, quirks=quirks),
         "max_output_tokens": request.limit,
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -107,12 +109,7 @@ def render_request(
     body["include"] = _list_includes(request, body["input"], quirks=quirks) or None
     sent = {key: value for key, value in body.items() if value is not None}
     options = msgspec.to_builtins(request.provider_options or {})
-    return {**sent, **options, "model": model, "stream": True}
-
-
-def list_changes(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[str, ...]:
-    """Return what of a request is sent otherwise, since the provider would refuse it."""
-    return _arrange(request).changes
+    return RenderedRequest({**sent, **options, "model": model, "stream": True}, changes)
 
 
 def _arrange(request: ChatRequest) -> Exchange:

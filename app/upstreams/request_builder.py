@@ -1,0 +1,270 @@
+"""What an upstream is sent for a chat request, and what is told of it that is not.
+
+A client that speaks the upstream's dialect is passed through in its own words; for all others
+the chat request is rendered.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from ..dialects.upstream_format import Passthrough
+from ..dialects.upstream_formats import UPSTREAM_FORMATS
+from ..dialects.writing.cache_marks import is_marked
+from ..errors import RequestError
+from ..events import Notice
+from ..requests import ChatRequest, ClientBody, TranslatedRequest
+from .endpoints import Upstream
+from .extras import Fitted, fit_extras, refuse
+from .media import find_foreign
+from .options import options_of, own_of
+
+_ANYWAY: Final[Mapping[str, object]] = {
+    **{"n": 1, "logprobs": False, "top_logprobs": 0, "metadata": {}},
+    **{"frequency_penalty": 0, "presence_penalty": 0, "parallel_tool_calls": True},
+    **{"store": False, "truncation": "disabled", "verbosity": "medium"},
+}
+"""What holds of a field whether it is said or not."""
+
+
+_MAX_NAMED: Final = 20
+"""Names of fields in a notice."""
+
+
+class TargetRequest(NamedTuple):
+    """What one upstream is sent for a chat request."""
+
+    body: dict[str, Any]
+    headers: Mapping[str, str] = {}
+    """Those of the client that go with its own body."""
+    notices: Sequence[Notice] = ()
+    """What of the request the upstream is not sent, or is sent otherwise."""
+
+
+class RequestBuilder:
+    """Builds the requests for one model of an upstream."""
+
+    def __init__(self, upstream: Upstream, model: str) -> None:
+        self._upstream = upstream
+        self._model = model
+        self._format = UPSTREAM_FORMATS[upstream.dialect]
+        self._quirks = upstream.quirks or self._format.quirks()
+
+    def build(self, chat: ChatRequest, *, last: bool) -> TargetRequest:
+        """Build what is sent; the `last` that can be asked may do less than is asked for.
+
+        Raises:
+            RequestError: the request has words that this dialect has not, or says what the
+                upstream is not set to take from clients.
+        """
+        if chat.provider_options:
+            self.check_options(chat.provider_options)
+        client_body = chat.client_body if isinstance(chat, TranslatedRequest) else None
+        passthrough = client_body and self._format.passthrough.get(client_body.client_format)
+        if client_body and passthrough:
+            request = self._pass_through(chat, client_body, passthrough)
+        else:
+            if client_body:
+                self._check_translation(client_body, last=last)
+            request = self._translate(chat, client_body)
+        self._check_urls(request.body)
+        return request
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Refuse provider options that the upstream is not set to take from clients.
+
+        Raises:
+            RequestError: `invalid_request`, with the first of them.
+        """
+        refused = self.list_refused(options)
+        if refused:
+            raise self._refuse(f"provider_options.{next(iter(refused.values()))}")
+
+    def list_refused(self, fields: Mapping[str, Any]) -> dict[str, str]:
+        """Return the fields that the upstream is not set to take from clients, each with the
+        path that is the reason."""
+        upstream = self._upstream
+        return options_of(upstream.dialect, upstream.options).list_refused(fields)
+
+    def _pass_through(
+        self, chat: ChatRequest, client_body: ClientBody, passthrough: Passthrough
+    ) -> TargetRequest:
+        """Pass a client's own body through, without what the upstream is not set to take."""
+        passed = passthrough.pass_on(client_body, quirks=self._quirks)
+        dropped = self._list_dropped(client_body)
+        left_out = {*self._quirks.ignored, *dropped}
+        kept = {k: v for k, v in passed.body.items() if k not in left_out}
+        for name in {path.partition(".")[0] for path in left_out if "." in path} & kept.keys():
+            paths = self._find_refused_items(name, kept[name])
+            kept[name] = [
+                item for item, path in zip(kept[name], paths, strict=True) if path not in left_out
+            ]
+        said = {**kept, **(chat.provider_options or {})}
+        body = passthrough.finish(said, model=self._model, quirks=self._quirks)
+        notices = self._list_notices([], untaken=dropped, unknown=self._list_ignored(chat))
+        return TargetRequest(body, passed.headers, notices)
+
+    def _translate(self, chat: ChatRequest, client_body: ClientBody | None) -> TargetRequest:
+        """Render a chat request in the upstream's format."""
+        fitted = self._fit(chat)
+        body, changes = self._format.render_request(
+            fitted.chat, model=self._model, quirks=self._quirks
+        )
+        changes = [*changes]
+        unknown = {*fitted.unknown, *self._list_ignored(fitted.chat)}
+        if isinstance(chat, TranslatedRequest):
+            unknown |= {*chat.left_out}
+        if client_body:
+            hosted = self._host(chat, client_body)
+            if hosted:
+                body["tools"] = [*body.get("tools", ()), *hosted.values()]
+            unknown |= {*_list_lost(client_body, chat)} - hosted.keys()
+            if client_body.foreign:
+                changes.append(f"has nothing for {', '.join(client_body.foreign[:10])}: left out")
+            if client_body.shortened:
+                kinds = ", ".join(map(repr, client_body.shortened))
+                name = client_body.client_format
+                changes.append(f"knows no block {kinds} of {name}: sent as text")
+        notices = self._list_notices(changes, untaken=fitted.untaken, unknown=unknown)
+        return TargetRequest(body, notices=notices)
+
+    def _list_notices(
+        self, changes: Sequence[str], *, untaken: Sequence[str], unknown: set[str]
+    ) -> list[Notice]:
+        """Return the notices of what was changed, and of fields that were left out."""
+        told = [*changes]
+        if untaken:
+            told.insert(0, f"is not set to take {_list(untaken)} from clients: left out")
+        if unknown:
+            told.append(f"knows no {_list(sorted(unknown))}: left out")
+        name = self._upstream.name
+        return [Notice("field_ignored", f"upstream {name!r} {change}") for change in told]
+
+    def _list_ignored(self, chat: ChatRequest) -> set[str]:
+        """Return the fields that a request says, and that have no place here."""
+        ignored = self._format.ignored | {*self._quirks.ignored}
+        return {field for field in ignored if is_said(chat, field)}
+
+    def _check_translation(self, client_body: ClientBody, *, last: bool) -> None:
+        """Refuse a request in words that this dialect has not."""
+        if beyond := client_body.beyond or (() if last else client_body.foreign):
+            raise RequestError(
+                "invalid_request",
+                f"{beyond[0]} cannot be sent to upstream {self._upstream.name!r}, "
+                f"which speaks {self._upstream.dialect} and not {client_body.client_format}",
+            )
+
+    def _fit(self, chat: ChatRequest) -> Fitted:
+        """Return the request in the fields that every dialect knows, without what the upstream
+        is not set to take.
+
+        Raises:
+            RequestError: it says what the upstream is not set to take and what cannot be left out.
+        """
+        fitted = Fitted(chat)
+        if isinstance(chat, TranslatedRequest):
+            fitted = fit_extras(chat, upstream=self._upstream, dialect=self._format)
+            chat = fitted.chat
+        if chat.store is None and chat.service_tier is None:
+            return fitted
+        said = {"service_tier": chat.tier, "store": chat.store or None}
+        refused = self.list_refused({n: v for n, v in said.items() if self._knows(n)})
+        if "service_tier" in refused:
+            raise self._refuse("service_tier")
+        if "store" in refused:
+            chat = msgspec.structs.replace(chat, store=None)
+            fitted = fitted._replace(chat=chat, untaken=[*fitted.untaken, "store"])
+        return fitted
+
+    def _knows(self, field: str) -> bool:
+        return field not in self._format.ignored and field not in self._quirks.ignored
+
+    def _host(self, chat: ChatRequest, client_body: ClientBody) -> dict[str, dict[str, Any]]:
+        """Return the provider's own tools for those of OpenAI's that a request has, by their paths,
+        as far as the upstream is set to take them from clients."""
+        found = {}
+        for path in client_body.ignored:
+            name, _, kind = path.partition(".")
+            tool = self._format.hosted(kind, chat) if name == "tools" else None
+            if tool is not None and not self.list_refused({"tools": [tool]}):
+                found[path] = tool
+        return found
+
+    def _list_dropped(self, client_body: ClientBody) -> list[str]:
+        """List what is left out of a request that is sent on, for it changes nothing of the answer.
+
+        Raises:
+            RequestError: it says more that the upstream is not set to take.
+        """
+        dropped: set[str] = set()
+        for name, path in self._find_refused(client_body.body).items():
+            if name in client_body.ignored:
+                dropped.add(name)
+                continue
+            # An item may be the dialect's own where another is what the settings allow.
+            paths = self._find_refused_items(name, client_body.body[name]) or [path]
+            wrong = next((p for p in paths if p is not None and p not in client_body.ignored), None)
+            if wrong is not None:
+                raise self._refuse(wrong)
+            dropped |= {path for path in paths if path is not None}
+        return sorted(dropped)
+
+    def _find_refused(self, fields: Mapping[str, Any]) -> dict[str, str]:
+        """Find what of a request that is sent on the upstream is not set to take."""
+        own = own_of(self._upstream.dialect).list_refused(fields)
+        return self.list_refused({name: fields[name] for name in own})
+
+    def _find_refused_items(self, name: str, value: Any) -> list[str | None]:
+        """Return for each item of a list the path for which it is refused, if it is."""
+        if not isinstance(value, list):
+            return []
+        known: dict[str, str | None] = {}
+        found: list[str | None] = []
+        for item in value:
+            kind = str(item.get("type")) if isinstance(item, dict) else ""
+            if kind not in known:
+                known[kind] = self._find_refused({name: [item]}).get(name)
+            found.append(known[kind])
+        return found
+
+    def _refuse(self, path: str) -> RequestError:
+        return refuse(path, self._upstream)
+
+    def _check_urls(self, body: dict[str, Any]) -> None:
+        """Refuse a URL that the provider would read with rights that the client has not."""
+        schemes = self._upstream.url_schemes
+        found = find_foreign(body, schemes)
+        if found is not None:
+            place, scheme = found
+            taken = ", ".join(map(repr, schemes)) or "none"
+            raise RequestError(
+                "invalid_request",
+                f"{place}: upstream {self._upstream.name!r} is sent no URL of {scheme[:40]!r} "
+                f"(of these: {taken}); url_schemes in the relay's settings can allow it",
+            )
+
+
+def _list_lost(client_body: ClientBody, chat: ChatRequest) -> list[str]:
+    """List what a request in other words says, and the chat request that is made of it does not."""
+    extras = (chat.extras if isinstance(chat, TranslatedRequest) else None) or {}
+    return [
+        name
+        for name in client_body.ignored
+        if name not in extras and getattr(chat, name, None) is None
+    ]
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = ", ".join(name[:80] for name in names[:_MAX_NAMED])
+    return f"{shown} and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else shown
+
+
+def is_said(chat: ChatRequest, field: str) -> bool:
+    """Return whether a request says more by a field than it would without it."""
+    if field == "cache_control":
+        return is_marked(chat)
+    if field == "service_tier":
+        return chat.tier is not None
+    value = getattr(chat, field)
+    return value not in (None, _ANYWAY.get(field))
