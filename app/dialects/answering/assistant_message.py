@@ -1,6 +1,6 @@
-"""The blocks of an answer, and the assistant message that they are on the next turn."""
+"""Assistant messages: of an answer that was just given, and of one that a client sends back."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -16,6 +16,9 @@ from ...requests import (
     ToolCall,
 )
 from ...requests import Opaque as OpaqueValue
+from .proof_fields import ProofFields
+
+AssistantPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 
 
 class TextBlock(msgspec.Struct, omit_defaults=True):
@@ -39,14 +42,49 @@ class ToolCallBlock(msgspec.Struct, omit_defaults=True):
     choice: int = 0
 
 
-def render_turn(
+def build_message(parts: Sequence[AssistantPart], calls: Sequence[ToolCall]) -> AssistantMessage:
+    """Return the message that says these parts; a text alone is its content as it is."""
+    only = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else None
+    return AssistantMessage(only or [*parts] or None, tool_calls=[*calls] or None)
+
+
+class MessageBuilder:
+    """Collects what the model said, in the order in which a client sends it back."""
+
+    def __init__(self) -> None:
+        self._parts: list[AssistantPart] = []
+        self._calls: list[ToolCall] = []
+
+    def add_text(self, text: str) -> None:
+        if text:
+            self._parts.append(TextPart(text))
+
+    def add_reasoning(self, text: str, proof: ProofFields) -> None:
+        proofs = (proof.signature, proof.encrypted, proof.format)
+        if text or any(proofs):
+            self._parts.append(ReasoningPart(text, *proofs))
+
+    def add_opaque(self, proof: ProofFields) -> None:
+        self._parts += [OpaquePart(one.format, one.data) for one in proof.opaque or ()]
+
+    def add_call(self, call: ToolCall) -> None:
+        self._calls.append(call)
+
+    def take(self) -> list[AssistantMessage]:
+        """Return the message, if anything was said, and begin anew."""
+        parts, calls = self._parts, self._calls
+        self._parts, self._calls = [], []
+        return [build_message(parts, calls)] if parts or calls else []
+
+
+def render_message(
     blocks: Iterable[TextBlock | ToolCallBlock | Event], *, calls: bool
 ) -> AssistantMessage:
     """Return the message of choice 0: what it says, and all that a provider may want back.
 
     Without `calls` the tool calls are left out: those of an answer that was cut may be cut.
     """
-    parts: list[TextPart | RefusalPart | ReasoningPart | OpaquePart] = []
+    parts: list[AssistantPart] = []
     proofs: dict[int | None, list[OpaqueValue]] = {}
     called: list[ToolCallBlock] = []
     found = [block for block in blocks if getattr(block, "choice", None) == 0]
@@ -66,9 +104,8 @@ def render_turn(
                 proofs.setdefault(block.block, []).append(OpaqueValue(block.format, block.data))
             case Opaque():
                 parts.append(OpaquePart(block.format, block.data))
-    only = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else None
     rows = [
         ToolCall(one.id, FunctionCall(one.name, one.arguments), opaque=proofs.get(one.block))
         for one in (called if calls else ())
     ]
-    return AssistantMessage(content=only or parts or None, tool_calls=rows or None)
+    return build_message(parts, rows)

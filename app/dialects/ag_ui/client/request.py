@@ -1,6 +1,6 @@
 """The body of an AG-UI run, `RunAgentInput`, as a chat request."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -8,7 +8,6 @@ import msgspec
 from ....bounds import check_parts
 from ....errors import RequestError
 from ....requests import (
-    AssistantMessage,
     AudioPart,
     DeveloperMessage,
     FileData,
@@ -16,9 +15,6 @@ from ....requests import (
     Function,
     FunctionCall,
     ImagePart,
-    OpaquePart,
-    ReasoningPart,
-    RefusalPart,
     SystemMessage,
     TextPart,
     Tool,
@@ -28,6 +24,7 @@ from ....requests import (
     parse_body,
 )
 from ....requests import Message as ChatMessage
+from ...answering.assistant_message import MessageBuilder
 from ...answering.attachments import attach
 from ...answering.options import OPTIONS, build_chat
 from ...answering.proof_fields import parse_proof
@@ -96,42 +93,6 @@ def _add_context(messages: list[ChatMessage], context: Sequence[Context]) -> lis
     return [*messages[:at], SystemMessage(f"Context:\n\n{text}"), *messages[at:]]
 
 
-class _Turn:
-    """What the model said between two others: its messages are one."""
-
-    def __init__(self) -> None:
-        self._parts: list[TextPart | RefusalPart | ReasoningPart | OpaquePart] = []
-        self._calls: list[ToolCall] = []
-
-    def add_reasoning(self, message: Reasoning) -> None:
-        proof = parse_proof(message.encrypted_value)
-        proofs = (proof.signature, proof.encrypted, proof.format)
-        if message.content or any(proofs):
-            self._parts.append(ReasoningPart(message.content, *proofs))
-        self._add_opaque(message.encrypted_value)
-
-    def add_text(self, message: Assistant) -> None:
-        if message.content:
-            self._parts.append(TextPart(message.content))
-        self._add_opaque(message.encrypted_value)
-
-    def add_call(self, call: ToolCall) -> None:
-        self._calls.append(call)
-
-    def _add_opaque(self, value: str | None) -> None:
-        for opaque in parse_proof(value).opaque or ():
-            self._parts.append(OpaquePart(opaque.format, opaque.data))
-
-    def take(self) -> Iterator[AssistantMessage]:
-        """Yield the message, if there is one, and begin anew."""
-        parts, calls = self._parts, self._calls
-        self._parts, self._calls = [], []
-        if parts or calls:
-            first = parts[0] if len(parts) == 1 else None
-            only = first.text if isinstance(first, TextPart) else None
-            yield AssistantMessage(only or parts or None, tool_calls=calls or None)
-
-
 class Conversation:
     """Turns the messages of a run into those of a chat request."""
 
@@ -140,12 +101,12 @@ class Conversation:
         self._answered = {
             message.tool_call_id for message in messages if isinstance(message, ToolResult)
         }
-        self._turn = _Turn()
+        self._said = MessageBuilder()
 
     def read(self) -> list[ChatMessage]:
         return [
             *(one for i, m in enumerate(self._messages) for one in self._read(m, f"messages[{i}]")),
-            *self._turn.take(),
+            *self._said.take(),
         ]
 
     def _read(self, message: Message, place: str) -> Iterable[ChatMessage]:
@@ -153,12 +114,14 @@ class Conversation:
             case Activity():
                 return
             case Reasoning():
-                self._turn.add_reasoning(message)
+                proof = parse_proof(message.encrypted_value)
+                self._said.add_reasoning(message.content, proof)
+                self._said.add_opaque(proof)
                 return
             case Assistant():
                 self._add_assistant(message)
                 return
-        yield from self._turn.take()
+        yield from self._said.take()
         match message:
             case Developer():
                 yield DeveloperMessage(message.content, message.name)
@@ -170,12 +133,13 @@ class Conversation:
                 yield self._read_result(message, place=place)
 
     def _add_assistant(self, message: Assistant) -> None:
-        self._turn.add_text(message)
+        self._said.add_text(message.content or "")
+        self._said.add_opaque(parse_proof(message.encrypted_value))
         for call in message.tool_calls or ():
             if call.id in self._answered:
                 opaque = parse_proof(call.encrypted_value).opaque
                 function = FunctionCall(call.function.name, call.function.arguments)
-                self._turn.add_call(ToolCall(call.id, function, opaque=opaque))
+                self._said.add_call(ToolCall(call.id, function, opaque=opaque))
 
     def _read_result(self, message: ToolResult, *, place: str) -> ToolMessage:
         content = _read_content(message.content, place=place)

@@ -38,7 +38,7 @@ from ....events import (
     type_of,
 )
 from ....requests import AssistantMessage
-from ...answering.assistant_message import TextBlock, ToolCallBlock, render_turn
+from ...answering.assistant_message import TextBlock, ToolCallBlock, render_message
 from ...client_format import Frame
 
 LINES: Final = {kind: f"event: {name}\ndata: ".encode() for kind, name in TYPES.items()}
@@ -227,7 +227,7 @@ def render_result(
         block.text for block in blocks.values() if block.type == "text" and block.choice == 0
     )
     if result.status != "running":
-        result.message = render_turn(result.blocks, calls=result.status == "completed")
+        result.message = render_message(result.blocks, calls=result.status == "completed")
     result.last_event_id = event_id(stream, count if last is None else last)
     result.timings = timings
     return result

@@ -14,7 +14,6 @@ from msgspec import Meta
 from ....bounds import MAX_TOOLS
 from ....errors import RequestError
 from ....requests import (
-    AssistantMessage,
     AudioPart,
     DeveloperMessage,
     FileData,
@@ -35,6 +34,7 @@ from ....requests import (
     UserMessage,
     convert_body,
 )
+from ...answering.assistant_message import build_message
 from ...answering.packed_proofs import PackedProof, is_packed, unpack
 from ...proof_formats import OPENAI_COMPACTION, OPENAI_ENCRYPTED, OPENAI_PHASE
 from ...reading.json_values import mappings, string
@@ -264,9 +264,8 @@ class Conversation:
         proofs, self._proofs = self._proofs, {}
         if not parts and not calls:
             return
-        only = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else None
         proved = [ToolCall(c.id, c.function, opaque=proofs.get(c.id)) for c in calls]
-        self._messages.append(AssistantMessage(only or parts or None, tool_calls=proved or None))
+        self._messages.append(build_message(parts, proved))
 
     def _take_message(self, item: MessageItem, *, place: str) -> None:
         content, where = item.content, f"{place}.content"

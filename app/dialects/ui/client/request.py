@@ -13,7 +13,6 @@ from msgspec import Meta
 from ....bounds import MAX_MESSAGES, check_parts
 from ....errors import RequestError
 from ....requests import (
-    AssistantMessage,
     AudioPart,
     Body,
     FilePart,
@@ -21,9 +20,6 @@ from ....requests import (
     Id,
     ImagePart,
     Message,
-    OpaquePart,
-    ReasoningPart,
-    RefusalPart,
     SystemMessage,
     TextPart,
     ToolCall,
@@ -33,6 +29,7 @@ from ....requests import (
     parse_body,
     parse_fields,
 )
+from ...answering.assistant_message import MessageBuilder
 from ...answering.attachments import attach
 from ...answering.options import build_chat
 from ...client_format import ParsedRequest
@@ -137,23 +134,19 @@ class _Step:
     """One answer of the model, and what came back for its calls."""
 
     def __init__(self) -> None:
-        self._parts: list[TextPart | RefusalPart | ReasoningPart | OpaquePart] = []
-        self._calls: list[ToolCall] = []
+        self._said = MessageBuilder()
         self._results: list[ToolMessage] = []
 
     def add(self, part: dict[str, Any], *, place: str) -> None:
         match part.get("type"):
             case "text":
                 text = _text(part, place=place)
-                if text.text:
-                    self._parts.append(TextPart(text.text))
-                self._add_opaque(text)
+                self._said.add_text(text.text)
+                self._said.add_opaque(text.proof)
             case "reasoning":
                 text = _text(part, place=place)
-                proof = (text.proof.signature, text.proof.encrypted, text.proof.format)
-                if text.text or any(proof):
-                    self._parts.append(ReasoningPart(text.text, *proof))
-                self._add_opaque(text)
+                self._said.add_reasoning(text.text, text.proof)
+                self._said.add_opaque(text.proof)
             case "file":
                 convert_body(
                     part, File, place=place
@@ -165,15 +158,8 @@ class _Step:
                 _check_ignored(kind, place=place)
 
     def messages(self) -> Iterable[Message]:
-        if self._parts or self._calls:
-            first = self._parts[0] if len(self._parts) == 1 else None
-            only = first.text if isinstance(first, TextPart) else None
-            yield AssistantMessage(only or self._parts or None, tool_calls=self._calls or None)
+        yield from self._said.take()
         yield from self._results
-
-    def _add_opaque(self, text: Text) -> None:
-        for opaque in text.proof.opaque or ():
-            self._parts.append(OpaquePart(opaque.format, opaque.data))
 
     def _add_tool(self, tool: Tool, name: str, *, place: str) -> None:
         if tool.provider_executed:
@@ -187,7 +173,7 @@ class _Step:
         if not tool.answered:
             return
         call = FunctionCall(name, _arguments(tool))
-        self._calls.append(ToolCall(tool.tool_call_id, call, opaque=tool.opaque))
+        self._said.add_call(ToolCall(tool.tool_call_id, call, opaque=tool.opaque))
         failed = tool.state != "output-available" or None
         self._results.append(ToolMessage(_result(tool), tool.tool_call_id, failed))
 
