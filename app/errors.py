@@ -109,3 +109,8 @@ class UpstreamError(RelayError):
 
 class ServiceError(RelayError):
     """The relay itself is at fault or cannot serve now."""
+
+
+def shutting_down() -> ServiceError:
+    """Return the error for what is asked of a relay that stops."""
+    return ServiceError("overloaded", "the relay is shutting down; try again", retry_after_s=2)

@@ -5,7 +5,7 @@ import asyncio
 from starlette.requests import Request
 
 from ..admission import RequestMemory
-from ..errors import RequestError, ServiceError
+from ..errors import RequestError, shutting_down
 from .connection import client_of
 
 
@@ -53,7 +53,7 @@ async def read_json(
         reading.cancel()
         stopped.cancel()
     if stopping.is_set():
-        raise ServiceError("overloaded", "the relay is shutting down; try again", retry_after_s=2)
+        raise shutting_down()
     raise RequestError("invalid_request", f"the body did not come within {timeout_s:g} s")
 
 

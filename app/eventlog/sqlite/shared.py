@@ -12,7 +12,7 @@ from functools import partial
 
 import structlog
 
-from ...errors import RelayError, ServiceError
+from ...errors import RelayError, shutting_down
 from ...events import Event
 from ..contract import PAGE, Claim, Follower, LogState
 from ..record import StreamRecord
@@ -101,7 +101,7 @@ class SharedSqliteLog(SqliteLog):
             return await self._read(partial(self._read_elsewhere, stream, after, limit))
         if after >= tail.last and not tail.ended and timeout_s > 0:
             if self._stopping:
-                raise _stopping()
+                raise shutting_down()
             self._feed.wake()
             await tail.wait(timeout_s)
         return tail.after(after, limit) if tail.covers(after) else ()
@@ -250,10 +250,6 @@ class SharedSqliteLog(SqliteLog):
     def _own(self) -> int:
         """Add up the bytes of the streams that run here."""
         return sum(run.size for run in (*self._runs.values(), *self._owed.values()))
-
-
-def _stopping() -> ServiceError:
-    return ServiceError("overloaded", "the relay is shutting down; try again", retry_after_s=2)
 
 
 def _whatever(_: object, error: BaseException | None) -> None:
