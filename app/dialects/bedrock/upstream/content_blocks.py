@@ -4,10 +4,10 @@ Text and reasoning begin without a start [bedrock/converse-tool-use]. What a pro
 was given, what it found, and images are told whole, when their block stops.
 """
 
-from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...reading.base64_pieces import join_base64
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import count, decode, mapping, mappings, size, string, words
@@ -191,10 +191,7 @@ def _join(pieces: list[str]) -> str:
     """Join what was encoded piece by piece."""
     if len(pieces) == 1:
         return pieces[0]
-    try:
-        return b64encode(b"".join(map(b64decode, pieces))).decode()
-    except ValueError:
-        return "".join(pieces)
+    return join_base64(pieces) or "".join(pieces)
 
 
 def _number(location: dict[str, Any]) -> str | None:

@@ -1,12 +1,11 @@
 """A whole answer as one Chat Completions object: the sum of its stream's deltas."""
 
-import base64
-import binascii
 from collections.abc import Iterable
 from typing import Any
 
 from ....events import Event, StreamEnd
 from ...answering.end_errors import error_of_end
+from ...reading.base64_pieces import join_base64
 from .deltas import Piece, Pieces, render_usage
 
 
@@ -119,16 +118,7 @@ class _Sum:
         """Return the sound; its transcript is the content, and nothing of it is kept for later."""
         return {
             "id": self._audio_id,
-            "data": _join(self._audio),
+            "data": join_base64(self._audio) or "".join(self._audio),
             "expires_at": created,
             "transcript": "",
         }
-
-
-def _join(pieces: list[str]) -> str:
-    """Join base64 pieces, each of which may end in padding of its own."""
-    try:
-        whole = b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
-    except (ValueError, binascii.Error):
-        return "".join(pieces)
-    return base64.b64encode(whole).decode()

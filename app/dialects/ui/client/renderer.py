@@ -4,8 +4,6 @@ One chunk of an unknown type ends a chat, so what has no chunk of its own goes i
 `data-seseragi` parts, which only a page's `onData` sees. A message is one choice: the first.
 """
 
-import base64
-import binascii
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -44,6 +42,7 @@ from ...answering.proof_fields import ProofFields
 from ...answering.public_ids import public_token
 from ...client_format import Frame
 from ...proof_formats import OPENAI_CUSTOM_CALL
+from ...reading.base64_pieces import join_base64
 from ...reading.json_values import clean, decode
 from .messages import KEY
 
@@ -275,7 +274,7 @@ class Renderer:
 
     def _last_files(self) -> Iterable[Chunk]:
         for media_type, pieces in self._sounds.values():
-            if (data := _join(pieces)) is not None:
+            if (data := join_base64(pieces)) is not None:
                 yield _file(_data_url(media_type, data), media_type)
 
     def _summary(self, event: StreamEnd) -> Chunk:
@@ -320,14 +319,6 @@ def _file(url: str, media_type: str) -> Chunk:
 
 def _data_url(media_type: str, data: str) -> str:
     return f"data:{media_type};base64,{data}"
-
-
-def _join(pieces: list[str]) -> str | None:
-    """Join pieces of base64, each of which may have its own padding."""
-    try:
-        return base64.b64encode(b"".join(map(base64.b64decode, pieces))).decode()
-    except (binascii.Error, ValueError):
-        return None
 
 
 def _usage(counts: TokenCounts) -> Chunk:
