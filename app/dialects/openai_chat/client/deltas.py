@@ -33,9 +33,11 @@ from ....events import (
 )
 from ...answering.call_ids import show_call
 from ...answering.public_ids import public_token
+from ...answering.token_logprobs import render_logprobs
 from ...proof_formats import GOOGLE_SIGNATURE
-from ...reading.json_values import decode, mappings
+from ...reading.json_values import decode
 from ...writing.conversation import parse_object
+from ..reasoning_details import render_encrypted_detail, render_text_detail
 from .foreign import CUSTOM, FUNCTIONS, INPUT
 
 EXTRA: Final = "seseragi"
@@ -177,12 +179,12 @@ class Pieces:
                 # A helper of the official clients fails at a delta without a function.
                 return (self._call(event, index, {"arguments": ""}, extra_content=_extra(event)),)
             case Opaque():
-                state.details.append(_encrypted(event.data, event.format))
+                state.details.append(render_encrypted_detail(event.data, format=event.format))
             case Source(url=str()):
                 state.annotations.append(_cite(event, self._starts.get(event.block or 0, 0)))
             case LogProbs():
                 name = "refusal" if event.block in self._refusals else "content"
-                found = {"content": None, "refusal": None, name: _tokens(event.content, tops=True)}
+                found = {"content": None, "refusal": None, name: render_logprobs(event.content)}
                 return (Piece(event.choice, {}, logprobs=found),)
             case Media():
                 return self._media(event, state)
@@ -282,19 +284,10 @@ def _prove(end: ReasoningEnd, text: str) -> list[dict[str, Any]]:
     """Return OpenRouter's `reasoning_details` for reasoning that something proves."""
     found = []
     if end.signature or (end.encrypted and text):
-        detail = {"type": "reasoning.text", "text": text}
-        if end.signature:
-            detail["signature"] = end.signature
-        if end.format:
-            detail["format"] = end.format
-        found.append(detail)
+        found.append(render_text_detail(text, signature=end.signature, format=end.format))
     if end.encrypted:
-        found.append(_encrypted(end.encrypted, end.format))
+        found.append(render_encrypted_detail(end.encrypted, format=end.format))
     return found
-
-
-def _encrypted(data: str, format: str | None) -> dict[str, Any]:
-    return {"type": "reasoning.encrypted", "data": data, **({"format": format} if format else {})}
 
 
 def _extra(opaque: Opaque) -> dict[str, Any]:
@@ -312,20 +305,6 @@ def _cite(source: Source, start: int) -> dict[str, Any]:
         "type": "url_citation",
         "url_citation": {**place, "url": source.url, "title": source.title or ""},
     }
-
-
-def _tokens(content: object, *, tops: bool = False) -> list[dict[str, Any]]:
-    """Return the tokens that have what the format asks for; with `tops`, their alternatives too."""
-    return [
-        {
-            "token": row["token"],
-            "logprob": row["logprob"],
-            "bytes": row.get("bytes"),
-            "top_logprobs": _tokens(row.get("top_logprobs")) if tops else [],
-        }
-        for row in mappings(content)
-        if isinstance(row.get("token"), str) and isinstance(row.get("logprob"), int | float)
-    ]
 
 
 def render_usage(counts: TokenCounts) -> dict[str, Any]:

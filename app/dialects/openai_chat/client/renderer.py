@@ -5,7 +5,7 @@ someone stopped it, ends with an error object and has no finish reasons: a clien
 one. `[DONE]` says that all is there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -47,7 +47,7 @@ class Renderer:
             self._head = self._begin()
         frames = [self._chunk(piece) for piece in pieces]
         if isinstance(event, StreamEnd):
-            frames += self._end(event)
+            frames += render_end(event, labels=self._pieces.labels, frame=self._frame)
         return frames
 
     def _begin(self) -> bytes:
@@ -72,11 +72,18 @@ class Renderer:
     def _frame(self, **fields: object) -> Frame:
         return Frame(b"%b,%b" % (self._head, _encode(fields).removeprefix(b"{")))
 
-    def _end(self, end: StreamEnd) -> Iterable[Frame]:
-        failed = error_of_end(end)
-        if failed is not None:
-            yield Frame(_encode({"error": error_object(failed.info())}))
-            return
-        if USAGE in self._pieces.labels and end.usage is not None:
-            yield self._frame(choices=[], usage=render_usage(end.usage))
-        yield Frame(b"[DONE]")
+
+def render_end(
+    end: StreamEnd, *, labels: Mapping[str, str], frame: Callable[..., Frame]
+) -> Iterable[Frame]:
+    """Yield the last frames: an error, or the counts if they were asked for and the end mark.
+
+    `frame` makes a frame of the fields of a chunk.
+    """
+    failed = error_of_end(end)
+    if failed is not None:
+        yield Frame(_encode({"error": error_object(failed.info())}))
+        return
+    if USAGE in labels and end.usage is not None:
+        yield frame(choices=[], usage=render_usage(end.usage))
+    yield Frame(b"[DONE]")

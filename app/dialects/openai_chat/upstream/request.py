@@ -20,6 +20,7 @@ from ...upstream_format import RenderedRequest
 from ...writing.allowed_tools import restrict_tools
 from ...writing.conversation import fit_user, list_reasoning, parse_data_url
 from ...writing.exchange import ExchangeForm, arrange
+from ..reasoning_details import render_encrypted_detail, render_text_detail
 
 LITELLM: Final = "litellm"
 """The format of a signature in `thinking_blocks`."""
@@ -310,7 +311,9 @@ def _add_reasoning(message: AssistantMessage, rendered: dict[str, Any], *, way: 
             details = [detail for part in parts for detail in _details(part)]
             if isinstance(message.content, list):
                 opaque = [part for part in message.content if isinstance(part, OpaquePart)]
-                details += [_encrypted(part.data, part.format) for part in opaque]
+                details += [
+                    render_encrypted_detail(part.data, format=part.format) for part in opaque
+                ]
             if details:
                 rendered["reasoning_details"] = details
         case "thinking_blocks":
@@ -353,16 +356,7 @@ def _details(part: ReasoningPart) -> list[dict[str, Any]]:
     """Return OpenRouter's form of what was thought, and of what proves it."""
     found: list[dict[str, Any]] = []
     if part.text or part.signature:
-        detail: dict[str, Any] = {"type": "reasoning.text", "text": part.text}
-        if part.signature:
-            detail["signature"] = part.signature
-        if part.format:
-            detail["format"] = part.format
-        found.append(detail)
+        found.append(render_text_detail(part.text, signature=part.signature, format=part.format))
     if part.encrypted:
-        found.append(_encrypted(part.encrypted, part.format))
+        found.append(render_encrypted_detail(part.encrypted, format=part.format))
     return found
-
-
-def _encrypted(data: str, format: str | None) -> dict[str, Any]:
-    return {"type": "reasoning.encrypted", "data": data, **({"format": format} if format else {})}

@@ -10,11 +10,8 @@ from typing import Final
 import msgspec
 
 from ....events import Event, StreamEnd
-from ...answering.end_errors import error_of_end
-from ...answering.openai_errors import error_object
 from ...client_format import Frame
-from ...openai_chat.client.deltas import render_usage
-from ...openai_chat.client.renderer import USAGE
+from ...openai_chat.client.renderer import render_end
 from .deltas import Piece, Pieces
 
 OBJECT: Final = "text_completion"
@@ -32,7 +29,7 @@ class Renderer:
         """Return the frames that the next event makes."""
         frames = [self._chunk(piece) for piece in self._pieces.feed(event)]
         if isinstance(event, StreamEnd):
-            frames += self._end(event)
+            frames += render_end(event, labels=self._pieces.labels, frame=self._frame)
         return frames
 
     def _chunk(self, piece: Piece) -> Frame:
@@ -48,12 +45,3 @@ class Renderer:
         pieces = self._pieces
         head = {"id": pieces.id, "object": OBJECT, "created": pieces.created}
         return Frame(_encode({**head, "model": pieces.model, **fields}))
-
-    def _end(self, end: StreamEnd) -> Iterable[Frame]:
-        failed = error_of_end(end)
-        if failed is not None:
-            yield Frame(_encode({"error": error_object(failed.info())}))
-            return
-        if USAGE in self._pieces.labels and end.usage is not None:
-            yield self._frame(choices=[], usage=render_usage(end.usage))
-        yield Frame(b"[DONE]")

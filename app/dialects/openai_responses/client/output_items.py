@@ -29,6 +29,7 @@ from ....events import (
 from ...answering.call_ids import show_call
 from ...answering.packed_proofs import UNPROVED, PackedProof, pack
 from ...answering.public_ids import public_token
+from ...answering.token_logprobs import render_logprobs
 from ...proof_formats import (
     OPENAI_COMPACTION,
     OPENAI_CUSTOM_CALL,
@@ -38,7 +39,7 @@ from ...proof_formats import (
     OPENAI_PHASE,
     OPENAI_REASONING,
 )
-from ...reading.json_values import mappings, string
+from ...reading.json_values import string
 from ...writing.conversation import parse_object
 from .free_text import FreeText
 from .tool_calls import (
@@ -117,7 +118,7 @@ class Output:
             case LogProbs() if self._message is not None:
                 part = self._message.item["content"][-1]
                 if part["type"] == "output_text":
-                    part["logprobs"] += _tokens(event.content, tops=True)
+                    part["logprobs"] += render_logprobs(event.content, bytes_always=True)
             case Opaque():
                 return self._opaque(event)
             case Media(data=str()) if event.media_type.startswith("image/"):
@@ -420,17 +421,3 @@ def _copy(item: dict[str, Any]) -> dict[str, Any]:
         else value
         for key, value in item.items()
     }
-
-
-def _tokens(content: object, *, tops: bool = False) -> list[dict[str, Any]]:
-    """Return the tokens that have what the format asks for; with `tops`, their alternatives too."""
-    return [
-        {
-            "token": row["token"],
-            "logprob": row["logprob"],
-            "bytes": row.get("bytes") or list(row["token"].encode()),
-            "top_logprobs": _tokens(row.get("top_logprobs")) if tops else [],
-        }
-        for row in mappings(content)
-        if isinstance(row.get("token"), str) and isinstance(row.get("logprob"), int | float)
-    ]

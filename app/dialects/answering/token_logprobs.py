@@ -1,0 +1,37 @@
+"""The log probabilities of tokens, as OpenAI's clients know them."""
+
+from typing import Any
+
+from ..reading.json_values import mappings
+
+
+def render_logprobs(content: object, *, bytes_always: bool = False) -> list[dict[str, Any]]:
+    """Return the tokens that have what the format asks for, with their alternatives.
+
+    With `bytes_always`, the bytes of a token are its text's where the provider gave none.
+    """
+    return [
+        {
+            **_render_token(row, bytes_always),
+            "top_logprobs": [
+                {**_render_token(top, bytes_always), "top_logprobs": []}
+                for top in _list_tokens(row.get("top_logprobs"))
+            ],
+        }
+        for row in _list_tokens(content)
+    ]
+
+
+def _list_tokens(content: object) -> list[dict[str, Any]]:
+    return [
+        row
+        for row in mappings(content)
+        if isinstance(row.get("token"), str) and isinstance(row.get("logprob"), int | float)
+    ]
+
+
+def _render_token(row: dict[str, Any], bytes_always: bool) -> dict[str, Any]:
+    token, encoded = row["token"], row.get("bytes")
+    if bytes_always:
+        encoded = encoded or list(token.encode())
+    return {"token": token, "logprob": row["logprob"], "bytes": encoded}
