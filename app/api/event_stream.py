@@ -10,13 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..dialects.client_format import ClientFormat, FrameWriter, frame_id
+from ..dialects.client_format import ClientFormat, FrameWriter, NumberedWriter, frame_id
 from ..dialects.native.client.renderer import Writer as NativeWriter
 from ..dialects.native.client.renderer import compact
 from ..errors import RelayError, RequestError, ServiceError
 from ..eventlog import STRIDE, Ending, LogState
 from ..events import Event, StreamEnd
 from ..generation.readers import Reader
+from .catch_up import CaughtUp, catch_up
 from .connection import Connection, connection_of
 from .paths import root_of
 from .policy import HttpSettings
@@ -70,6 +71,7 @@ class EventStream(Response):
         policy: HttpSettings,
         headers: Mapping[str, str],
         snapshot: bool = False,
+        begun: CaughtUp | None = None,
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -80,10 +82,11 @@ class EventStream(Response):
         ]
         self._reader = reader
         self._writer = writer
-        self._after = writer.begin
+        self._after = writer.begin if begun is None else begun.after
+        self._begun = () if begun is None else begun.frames
         self._policy = policy
         self._snapshot = snapshot
-        self._complete = False
+        self._complete = begun is not None and begun.ended
         self._sent_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,6 +125,9 @@ class EventStream(Response):
 
     async def _deliver(self) -> None:
         """Send everything up to the `stream.end`."""
+        begun, self._begun = self._begun, ()
+        if begun:
+            await self._send(begun)
         if self._snapshot:
             await self._send(await self._read_snapshot(), gives_way=True)
         while not self._complete:
@@ -209,6 +215,8 @@ class EventStream(Response):
 
     async def _read_pieces(self) -> AsyncIterator[bytes]:
         """Yield everything up to the `stream.end`."""
+        for piece in in_pieces(self._begun):
+            yield piece
         try:
             if self._snapshot:
                 for piece in in_pieces(await self._read_snapshot()):
@@ -275,6 +283,11 @@ def last_event_id(request: Request) -> str | None:
     return request.headers.get("last-event-id", "").strip(" \t") or None
 
 
+def first_read(client_format: ClientFormat, after: int) -> int:
+    """Return the cursor with which a stream is looked up that `read_from` is to read."""
+    return 0 if client_format.letter else after
+
+
 async def read_from(
     reader: Reader,
     client_format: ClientFormat,
@@ -292,29 +305,36 @@ async def read_from(
     Raises:
         RequestError: `conflict`, the cursor is beyond the log.
     """
+    state = reader.found
+    writer = client_format.writer(reader.stream, after=after, retry_ms=retry_ms)
+    begun: CaughtUp | None = None
+    ended = state.ended
+    ended_elsewhere = state.kept is not None and after >= STRIDE
+    last = state.last if state.kept is None or ended_elsewhere else state.kept
     try:
-        state = reader.found
-        ended_elsewhere = state.kept is not None and after >= STRIDE
-        last = state.last if state.kept is None or ended_elsewhere else state.kept
-        if after and client_format.letter:
-            gap = last - last % STRIDE
-            last = gap + await count_frames(client_format, reader, last - gap)
+        if after and isinstance(writer, NumberedWriter):
+            begun = await catch_up(writer, reader, last=last)
+            last = writer.last
+            ended = ended or begun.ended
         if after > last or after // STRIDE != last // STRIDE:
             raise _beyond(reader.stream, client_format, after, last, state)
     except BaseException:
         reader.leave()
         raise
-    if state.ended and after == last and (state.kept is None or ended_elsewhere):
+    at_end = after == last and (begun is None or not begun.frames)
+    if ended and at_end and (state.kept is None or ended_elsewhere):
         reader.leave()
         return Response(status_code=204, headers={"cache-control": "no-store"})
-    after = 0 if client_format.replays and not suffix else after
-    writer = client_format.writer(reader.stream, after=after, retry_ms=retry_ms)
+    if after and client_format.replays and not suffix:
+        begun = None
+        writer = client_format.writer(reader.stream, after=0, retry_ms=retry_ms)
     return EventStream(
         reader,
         writer,
         policy=policy,
         headers=client_format.headers,
         snapshot=snapshot,
+        begun=begun,
     )
 
 
@@ -334,14 +354,3 @@ def _beyond(
             "overloaded", "the event log is being restored; try again shortly", retry_after_s=2
         )
     return RequestError("conflict", f"the stream has no event {seen!r} yet; its last is {known!r}")
-
-
-async def count_frames(client_format: ClientFormat, reader: Reader, last: int) -> int:
-    """Count the frames up to an event, giving way to others: a million events take seconds."""
-    renderer = client_format.renderer(reader.stream)
-    count = 0
-    for number, event in enumerate((await reader.read_all())[:last]):
-        count += sum(1 for _ in renderer.feed(event))
-        if number % CATCHING_UP == 0:
-            await asyncio.sleep(0)
-    return count

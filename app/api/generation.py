@@ -20,7 +20,7 @@ from ..generation.hub import Hub, Opened, Origin, OwnedStreams, StartOptions
 from ..generation.readers import Reader
 from .body import read_json
 from .connection import client_of
-from .event_stream import EventStream, last_event_id, read_from
+from .event_stream import EventStream, first_read, last_event_id, read_from
 from .passed import parse_passed
 from .paths import root_of
 from .policy import HttpSettings
@@ -195,7 +195,8 @@ class Generation:
         stream, after = parse_frame_id(cursor, letter=self._client_format.letter)
         if stream is None:
             raise RequestError("invalid_request", f"Last-Event-ID: {cursor[:80]!r} names no stream")
-        reader, _ = (await streams.get(stream)).attach(address)
+        read_after = first_read(self._client_format, after)
+        reader, _ = (await streams.get(stream, after=read_after)).attach(address)
         retry_ms = self._policy.retry(spread=self._hub.draining)
         return await read_from(
             reader,
@@ -258,6 +259,8 @@ async def _failed_start(reader: Reader) -> RelayError | None:
     """Return why a stream that has ended never began, None if it did; read no further."""
     after = 0
     while events := await reader.read(after, timeout_s=0):
+        if after == 0:
+            reader.put_back(0, events)  # they are to be sent
         if any(isinstance(event, StreamTarget) for event in events):
             return None
         end = events[-1]

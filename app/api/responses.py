@@ -82,9 +82,9 @@ class Responses:
             if read_query(request, "stream", "").lower() == "true":
                 address = address_of(request.scope.get("client"))
                 after = _cursor(last)
-                stream = await self._find(request)
+                stream = await self._find(request, after=0)
                 return await self._events(stream, after, address)
-            stream = await self._find(request)
+            stream = await self._find(request, after=0)
             result = render_result(stream.id, await stream.events())
             if result["store"] is False and not result["background"]:
                 raise _not_found(request)
@@ -121,7 +121,7 @@ class Responses:
         gone = {"id": request.path_params["response"], "object": "response", "deleted": True}
         return _json(gone)
 
-    async def _find(self, request: Request) -> OwnedStream:
+    async def _find(self, request: Request, *, after: int | None = None) -> OwnedStream:
         """Find the stream that was started as the response of the path.
 
         Raises:
@@ -129,7 +129,8 @@ class Responses:
         """
         response = request.path_params["response"]
         streams = streams_of(self._hub, request)
-        stream = await streams.find(name_of(response)) if is_response_id(response) else None
+        name = name_of(response)
+        stream = await streams.find(name, after=after) if is_response_id(response) else None
         if stream is None:
             raise _not_found(request)
         return stream

@@ -227,7 +227,7 @@ async def _read(stream: OwnedStream) -> _Turn | None:
         if stored is None:
             return None
         result = render_result(stream.id, await stream.events())
-        state = await stream.look()
+        state = stream.state if stream.state.ended else await stream.look()
     except RequestError:  # it has gone just now
         return None
     given = [

@@ -15,7 +15,7 @@ from ..dialects.native.client.renderer import Timings, render_result
 from ..errors import RequestError, ServiceError
 from ..events import StreamEnd
 from ..generation.hub import Hub, OwnedStream
-from .event_stream import last_event_id, read_from
+from .event_stream import first_read, last_event_id, read_from
 from .policy import HttpSettings
 from .principal import streams_of
 from .query import read_query
@@ -60,7 +60,9 @@ class Streams:
             raise RequestError("invalid_request", "from=snapshot is for the native format only")
         try:
             address = address_of(request.scope.get("client"))
-            reader, _ = (await streams_of(self._hub, request).get(stream)).attach(address)
+            read_after = first_read(client_format, after or 0)
+            found = await streams_of(self._hub, request).get(stream, after=read_after)
+            reader, _ = found.attach(address)
             # A reader that has a cursor has had its snapshot.
             return await read_from(
                 reader,
@@ -80,7 +82,7 @@ class Streams:
 
     async def show(self, request: Request) -> Response:
         """Return the stream so far as one JSON object, with a tag once it has ended."""
-        body, ended = await _show(await self._find(request))
+        body, ended = await _show(await self._find(request, after=0))
         if not ended:
             return _json(body)
         # Of the bytes: another version of the relay may write the same stream otherwise.
@@ -92,7 +94,7 @@ class Streams:
     async def cancel(self, request: Request) -> Response:
         """Stop the generation; doing it twice, or too late, changes nothing."""
         await (await self._find(request)).cancel()
-        body, _ = await _show(await self._find(request))
+        body, _ = await _show(await self._find(request, after=0))
         return _json(body, status_code=202)
 
     async def delete(self, request: Request) -> Response:
@@ -100,8 +102,9 @@ class Streams:
         await (await self._find(request)).delete()
         return Response(status_code=204, headers=NO_STORE)
 
-    async def _find(self, request: Request) -> OwnedStream:
-        return await streams_of(self._hub, request).get(request.path_params["stream"])
+    async def _find(self, request: Request, *, after: int | None = None) -> OwnedStream:
+        streams = streams_of(self._hub, request)
+        return await streams.get(request.path_params["stream"], after=after)
 
 
 async def _show(stream: OwnedStream) -> tuple[bytes, bool]:

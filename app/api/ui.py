@@ -25,7 +25,7 @@ class Chats:
 
     async def resume(self, request: Request) -> Response:
         """Send the chat's last stream from its beginning, as far as it goes and then live."""
-        stream = await self._find(request)
+        stream = await self._find(request, after=0)
         if stream is None:
             return _nothing()
         try:
@@ -54,8 +54,9 @@ class Chats:
                 return failure(CLIENT_FORMAT, error, request)
         return _nothing()
 
-    async def _find(self, request: Request) -> OwnedStream | None:
-        return await streams_of(self._hub, request).find(name_of(request.path_params["chat"]))
+    async def _find(self, request: Request, *, after: int | None = None) -> OwnedStream | None:
+        name = name_of(request.path_params["chat"])
+        return await streams_of(self._hub, request).find(name, after=after)
 
 
 async def _continues(stream: OwnedStream) -> bool:

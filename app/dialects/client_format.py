@@ -74,6 +74,11 @@ class NumberedWriter:
         """Leave out so many numbers: those of frames that were lost."""
         self._skipped += count
 
+    @property
+    def last(self) -> int:
+        """The number of the last frame there was, left out or not."""
+        return self._skipped + self.count
+
     def _write(self, frame: Frame) -> bytes:
         self.count += 1
         number = self._skipped + self.count

@@ -81,6 +81,16 @@ class LogState(NamedTuple):
     """Whose the stream is; "" without identity."""
 
 
+class Look(NamedTuple):
+    """What a log has of a stream, found in one look."""
+
+    stream: str
+    state: LogState
+    events: Sequence[Event] = ()
+    """Some of those after the cursor, as `read` gives them; none say nothing of whether there
+    are any: those that are in memory are read there."""
+
+
 class Claim(NamedTuple):
     """What an idempotency key stands for."""
 
@@ -141,6 +151,12 @@ class Events(Protocol):
     async def state(self, stream: str) -> LogState:
         """Return how far the log goes."""
 
+    async def look(self, stream: str, after: int, *, limit: int) -> Look:
+        """Return how far the log goes, with at most so many events after the cursor.
+
+        One round trip where the log is elsewhere. A cursor that names no event has none after it.
+        """
+
     async def delete(self, stream: str) -> None:
         """Forget the stream and the keys that are bound to it."""
 
@@ -184,8 +200,8 @@ class NamesAndKeys(Protocol):
         It has the name as long as it is kept.
         """
 
-    async def find(self, name: Scoped) -> str | None:
-        """Return the stream that has a name; None where none that is kept has it."""
+    async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
+        """Look at the stream that has a name; None where none that is kept has it."""
 
 
 class Peers(Protocol):
@@ -242,11 +258,26 @@ class EventLog(Events, NamesAndKeys, Peers, Protocol):
         """
 
 
-async def read_all(event_log: EventLog, stream: str, *, ending: bool = True) -> list[Event]:
-    """Return all events so far, without waiting; on request without an `Ending`."""
+async def read_all(
+    event_log: EventLog,
+    stream: str,
+    *,
+    ending: bool = True,
+    first: Sequence[Event] = (),
+    last: int | None = None,
+) -> list[Event]:
+    """Return all events so far, without waiting; on request without an `Ending`.
+
+    Those that are read already are the `first`; `last` is the number of the last one that is
+    wanted for sure, where that is known.
+    """
     events: list[Event] = []
     after = 0
-    while page := await event_log.read(stream, after, timeout_s=0):
+    while last is None or after < last:
+        page = first or await event_log.read(stream, after, timeout_s=0)
+        first = ()
+        if not page:
+            break
         if isinstance(page, Ending) and not ending:
             break
         events += page

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..errors import ServiceError
 from ..events import Event
-from .contract import PAGE, Claim, Follower, LogState
+from .contract import PAGE, Claim, Follower, LogState, Look
 from .entries import Entries, Entry, expired, unknown
 from .lost import REMOVED, OnEnded
 from .no_peers import NoPeers
@@ -94,9 +94,10 @@ class MemoryLog(NoPeers):
         self._named[name] = stream
         self._names.setdefault(stream, set()).add(name)
 
-    async def find(self, name: Scoped) -> str | None:
+    async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
         stream = self._named.get(name)
-        return stream if stream is not None and self._entries.find(stream) else None
+        entry = None if stream is None else self._entries.find(stream)
+        return None if stream is None or entry is None else Look(stream, entry.state())
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         try:
@@ -129,6 +130,9 @@ class MemoryLog(NoPeers):
 
     async def state(self, stream: str) -> LogState:
         return self._find(stream).state()
+
+    async def look(self, stream: str, after: int, *, limit: int) -> Look:
+        return Look(stream, self._find(stream).state())
 
     async def delete(self, stream: str) -> None:
         entry = self._find(stream)

@@ -21,6 +21,7 @@ from ..eventlog import (
     Claim,
     EventLog,
     LogState,
+    Look,
     StreamExpired,
     read_all,
 )
@@ -34,7 +35,7 @@ from ..telemetry.observer import Ended, Observer, Observers, Refused
 from ..upstreams.client import Client
 from ..upstreams.routes import Health, Listed, Route, Upstreams
 from .claims import await_outcome, check_digest, claim_key, may_try_again
-from .readers import Attendance, Reader
+from .readers import BATCH, Attendance, Reader
 from .relay import Relay, shut_down
 from .single_call import Asking
 
@@ -110,13 +111,18 @@ class Opened(NamedTuple):
 
 
 class OwnedStream:
-    """One stream of whoever asks; `state` is how far it was when it was looked up."""
+    """One stream of whoever asks; `state` is how far it was when it was looked up.
 
-    __slots__ = ("_hub", "_log", "id", "state")
+    `after` is the cursor with which that was done, and which its reader is expected to have.
+    """
 
-    def __init__(self, hub: "Hub", stream: str, state: LogState) -> None:
-        self.id = stream
-        self.state = state
+    __slots__ = ("_after", "_found", "_hub", "_log", "id", "state")
+
+    def __init__(self, hub: "Hub", found: Look, *, after: int | None = None) -> None:
+        self.id = found.stream
+        self.state = found.state
+        self._found: Look | None = found
+        self._after = after or 0
         self._hub = hub
         self._log = hub._log
 
@@ -127,7 +133,8 @@ class OwnedStream:
             ServiceError: `overloaded`, the stream has too many readers; `rate_limited`, its
                 client reads too many streams.
         """
-        return self._hub._attach(self.id, self.state, address)
+        found = self._found or Look(self.id, self.state)
+        return self._hub._attach(found, address, after=self._after)
 
     async def look(self) -> LogState:
         """Return how far it is now."""
@@ -139,10 +146,15 @@ class OwnedStream:
         Raises:
             RequestError: `stream_expired`.
         """
-        return await read_all(self._log, self.id)
+        if self._found is None or self._after:
+            return await read_all(self._log, self.id)
+        first, last = self._found.events, self.state.last
+        return await read_all(self._log, self.id, first=first, last=last)
 
     async def read_start(self) -> Sequence[Event]:
         """Return the first event, if there is one yet."""
+        if self._found is not None and self._found.events and not self._after:
+            return self._found.events[:1]
         return await self._log.read(self.id, 0, timeout_s=0, limit=1)
 
     async def record(self) -> StreamRecord:
@@ -159,6 +171,7 @@ class OwnedStream:
         Returns when the `stream.end` is in the log, or when a process that is to write it
         takes too long: it may be lost, and the log ends the stream soon.
         """
+        self._found = None  # it is to be read anew
         if await self._hub._stop_here(self.id) or self.state.ended:
             return
         await self._log.ask_stop(self.id)
@@ -190,31 +203,29 @@ class OwnedStreams:
         self._owner = owner
         self._request_id = request_id
 
-    async def get(self, stream: str) -> OwnedStream:
-        """Look a stream up.
+    async def get(self, stream: str, *, after: int | None = None) -> OwnedStream:
+        """Look a stream up, with its first events after a cursor if it is to be read from there.
 
         Raises:
             RequestError: `not_found` or `stream_expired`.
         """
         try:
-            state = await self._log.state(stream)
+            found = await self._log.look(stream, after or 0, limit=_limit(after))
         except StreamExpired as error:
             if error.owner == self._owner:
                 raise
             raise unknown(stream) from None
-        if state.owner != self._owner:
+        if found.state.owner != self._owner:
             raise unknown(stream)
-        return OwnedStream(self._hub, stream, state)
+        return OwnedStream(self._hub, found, after=after)
 
-    async def find(self, name: str) -> OwnedStream | None:
+    async def find(self, name: str, *, after: int | None = None) -> OwnedStream | None:
         """Look up the stream that was started last under a name; None where none is kept."""
-        stream = await self._log.find(scoped(self._owner, name))
-        if stream is None:
+        named = scoped(self._owner, name)
+        found = await self._log.find(named, after or 0, limit=_limit(after))
+        if found is None or found.state.owner != self._owner:
             return None
-        try:
-            return await self.get(stream)
-        except RequestError:  # it has gone just now
-            return None
+        return OwnedStream(self._hub, found, after=after)
 
     async def admit(self, address: str, *, key: str | None, relays: Sequence[str]) -> None:
         """Refuse a request, before its body is read, that can start nothing here and now.
@@ -288,7 +299,7 @@ class OwnedStreams:
                     hub.admission.leave(address)
             if claim.stream == stream:
                 return await hub._run(record, request, terms, route=route)
-        found = await self.get(claim.stream)
+        found = await self.get(claim.stream, after=0)
         opened = found.attach(address)
         if opened.outcome is None and not found.state.ended:
             return opened._replace(outcome=hub._spawn(await_outcome(self._log, claim.stream)))
@@ -402,7 +413,8 @@ class Hub:
             stream, linger_s=terms.linger_s, stop=partial(relay.stop, "cancelled")
         )
         run.task.add_done_callback(lambda _: self._ended(stream))
-        opened = self._join(stream, LogState(0, ended=False, owner=record.owner), origin.address)
+        found = Look(stream, LogState(0, ended=False, owner=record.owner))
+        opened = self._join(found, origin.address)
         if keyed:
             try:
                 await self._await_start(run)
@@ -536,13 +548,13 @@ class Hub:
             await asyncio.wait([run.task for run in runs], timeout=STOP_S)
         self._log.release_remote_readers()
 
-    def _attach(self, stream: str, state: LogState, address: str) -> Opened:
-        self._attendance.check(stream, address)
-        return self._join(stream, state, address)
+    def _attach(self, found: Look, address: str, *, after: int) -> Opened:
+        self._attendance.check(found.stream, address)
+        return self._join(found, address, after=after)
 
-    def _join(self, stream: str, state: LogState, address: str) -> Opened:
-        reader = self._attendance.join(stream, state, address)
-        run = self._runs.get(stream)
+    def _join(self, found: Look, address: str, *, after: int = 0) -> Opened:
+        reader = self._attendance.join(found, address, after=after)
+        run = self._runs.get(found.stream)
         return Opened(reader, None if run is None else run.relay.committed)
 
     def _stop(self, stream: str) -> None:
@@ -571,6 +583,11 @@ class Hub:
     def _check_drained(self) -> None:
         if self.draining and not (self._runs or self._asked):
             self._drained.set()
+
+
+def _limit(after: int | None) -> int:
+    """Return how many events a look is to give to who has this cursor, if to read from there."""
+    return 0 if after is None else BATCH
 
 
 def _shutting_down() -> ServiceError:

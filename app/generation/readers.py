@@ -11,7 +11,7 @@ from typing import Any
 
 from ..admission import Admission
 from ..errors import RelayError, ServiceError
-from ..eventlog import EventLog, Follower, LogState, read_all
+from ..eventlog import EventLog, Follower, LogState, Look, read_all
 from ..events import Event
 from ..telemetry.observer import Observer, Readers
 
@@ -25,7 +25,7 @@ ASK_AGAIN_S = 5.0
 class Reader:
     """One reader of one stream; it counts as one until `leave`."""
 
-    __slots__ = ("_log", "_on_leave", "drain", "found", "stream")
+    __slots__ = ("_log", "_on_leave", "_page", "_page_after", "drain", "found", "stream")
 
     def __init__(
         self,
@@ -35,30 +35,50 @@ class Reader:
         *,
         drain: Callable[[float], Awaitable[None]],
         found: LogState,
+        page: Sequence[Event] = (),
+        page_after: int = 0,
     ) -> None:
         self.stream = stream
         self.drain = drain
         """`Hub.drain_once`, for a server that tells of its stop only those that it serves."""
         self.found = found
         """How far the stream was when it was looked up for this reader."""
+        self._page = page
+        self._page_after = page_after
+        """What was read of it then, after this cursor: for the first read there."""
         self._log = event_log
         self._on_leave: Callable[[str, float | None], None] | None = on_leave
 
     async def read(self, after: int, *, timeout_s: float) -> Sequence[Event]:
         """Return events after the cursor; see `EventLog.read`."""
+        page, self._page = self._page, ()
+        if page and after == self._page_after:
+            return page
         return await self._log.read(self.stream, after, timeout_s=timeout_s, limit=BATCH)
+
+    def put_back(self, after: int, events: Sequence[Event]) -> None:
+        """Have events after a cursor, which were only looked at, read once more."""
+        self._page, self._page_after = events, after
 
     def follow(self, after: int, follower: Follower) -> bool:
         """Have a reader that has caught up told of what is appended; see `EventLog.follow`."""
-        return self._log.follow(self.stream, after, follower)
+        if not self._log.follow(self.stream, after, follower):
+            return False
+        self._page = ()
+        return True
 
     def unfollow(self, follower: Follower) -> None:
         """Tell it no more. Unknown followers are ignored."""
         self._log.unfollow(self.stream, follower)
 
     async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
-        """Return all events so far, on request without an `Ending`."""
-        return await read_all(self._log, self.stream, ending=ending)
+        """Return all events there were when the stream was looked up, and perhaps more.
+
+        On request without an `Ending`.
+        """
+        first, self._page = self._page if self._page_after == 0 else (), ()
+        last = self.found.last
+        return await read_all(self._log, self.stream, ending=ending, first=first, last=last)
 
     def leave(self, *, linger_s: float | None = None) -> None:
         """Say that nobody reads here any more; only the first call counts.
@@ -131,8 +151,12 @@ class Attendance:
                 retry_after_s=5,
             )
 
-    def join(self, stream: str, state: LogState, address: str) -> Reader:
-        """Add a reader, which keeps a running stream alive."""
+    def join(self, found: Look, address: str, *, after: int = 0) -> Reader:
+        """Add a reader to a stream as it was found, which keeps a running one alive.
+
+        `after` is the cursor that it was looked up with.
+        """
+        stream, state = found.stream, found.state
         before = self._readers.get(stream, 0)
         self._readers[stream] = before + 1
         self._admission.add_reader(address)
@@ -142,7 +166,15 @@ class Attendance:
             self._cancel_timer(produced)
         elif not before:
             self._log.readers_here(stream)
-        return Reader(stream, self._log, leave, drain=self._drain, found=state)
+        return Reader(
+            stream,
+            self._log,
+            leave,
+            drain=self._drain,
+            found=state,
+            page=found.events,
+            page_after=after,
+        )
 
     def _leave(self, address: str, owner: str, stream: str, linger_s: float | None) -> None:
         self._admission.remove_reader(address)

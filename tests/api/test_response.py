@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from app.api.event_stream import count_frames
+from app.api.catch_up import catch_up
+from app.dialects.client_format import NumberedWriter
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.eventlog import LogState
 from app.eventlog.memory import MemoryLog
@@ -19,8 +20,8 @@ class FullReader(Reader):
         state = LogState(0, ended=False)
         super().__init__("st_1", log, lambda *_: None, drain=asyncio.sleep, found=state)
 
-    async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
-        return EVENTS
+    async def read(self, after: int, *, timeout_s: float) -> Sequence[Event]:
+        return EVENTS[after : after + 256]
 
 
 async def test_counting_the_frames_of_a_long_stream_gives_way_to_others():
@@ -33,8 +34,21 @@ async def test_counting_the_frames_of_a_long_stream_gives_way_to_others():
             await asyncio.sleep(0)
 
     other = asyncio.create_task(take_turns())
-    count = await count_frames(CLIENT_FORMATS["openai_chat"], FullReader(), len(EVENTS))
+    writer = CLIENT_FORMATS["openai_chat"].writer("st_1", after=2000, retry_ms=0)
+    assert isinstance(writer, NumberedWriter)
+    begun = await catch_up(writer, FullReader(), last=len(EVENTS))
     other.cancel()
 
-    assert 1001 == count
+    assert 1001 == writer.last
+    assert (len(EVENTS), [], False) == begun
     assert turns > 5
+
+
+async def test_stream_is_read_no_further_than_to_the_frame_that_was_seen_last():
+    writer = CLIENT_FORMATS["openai_chat"].writer("st_1", after=300, retry_ms=0)
+    assert isinstance(writer, NumberedWriter)
+    begun = await catch_up(writer, FullReader(), last=len(EVENTS))
+
+    assert 512 == begun.after
+    assert writer.last - 300 == len(begun.frames)
+    assert begun.frames[0].endswith(b"id: st_1.c301\n\n")

@@ -346,9 +346,9 @@ async def test_long_conversation_is_kept_in_pieces(monkeypatch):
         looked: list[str] = []
         find = OwnedStreams.find
 
-        async def look(streams: OwnedStreams, name: str) -> OwnedStream | None:
+        async def look(streams: OwnedStreams, name: str, **how: Any) -> OwnedStream | None:
             looked.append(name)
-            return await find(streams, name)
+            return await find(streams, name, **how)
 
         monkeypatch.setattr(OwnedStreams, "find", look)
         assert 200 == (await ask(relay, input="more", previous_response_id=ids[-1])).status_code

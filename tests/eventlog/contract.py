@@ -15,7 +15,7 @@ from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
 from app.eventlog.lost import LostStream
 from app.eventlog.record import StreamRecord, scoped
 from app.events import Event, StreamEnd, StreamStart, TextDelta
-from tests.eventlog.creating import create
+from tests.eventlog.creating import create, found
 
 START = StreamStart("st_1", "demo", 0)
 END = StreamEnd("completed", "stop")
@@ -354,9 +354,9 @@ async def test_stream_is_found_by_its_name(event_log):
     await event_log.name("せせらぎ", "st_1")
     await event_log.name("another", "st_2")
 
-    assert None is await event_log.find("no chat")
-    assert "st_1" == await event_log.find("a chat") == await event_log.find("せせらぎ")
-    assert "st_2" == await event_log.find("another")
+    assert None is await found(event_log, "no chat")
+    assert "st_1" == await found(event_log, "a chat") == await found(event_log, "せせらぎ")
+    assert "st_2" == await found(event_log, "another")
 
 
 async def test_name_is_that_of_the_stream_named_last(event_log):
@@ -364,11 +364,11 @@ async def test_name_is_that_of_the_stream_named_last(event_log):
         await create(event_log, stream)
         await event_log.name("a chat", stream)
         await event_log.name("a chat", stream)
-    assert "st_2" == await event_log.find("a chat")
+    assert "st_2" == await found(event_log, "a chat")
     await event_log.delete("st_1")
-    assert "st_2" == await event_log.find("a chat")
+    assert "st_2" == await found(event_log, "a chat")
     await event_log.delete("st_2")
-    assert None is await event_log.find("a chat")
+    assert None is await found(event_log, "a chat")
 
 
 @pytest.mark.parametrize("how", ["delete", "retention"])
@@ -376,13 +376,13 @@ async def test_name_is_forgotten_with_its_stream(event_log, clock, how):
     await ended(event_log, "st_1")
     await event_log.name("a chat", "st_1")
     clock.now += 99
-    assert "st_1" == await event_log.find("a chat")
+    assert "st_1" == await found(event_log, "a chat")
     if how == "delete":
         await event_log.delete("st_1")
     else:
         clock.now += 1
 
-    assert None is await event_log.find("a chat")
+    assert None is await found(event_log, "a chat")
     with pytest.raises(RequestError, match="is gone"):
         await event_log.name("a chat", "st_1")
 
@@ -392,7 +392,28 @@ async def test_stream_that_never_was_gets_no_name(event_log):
         await event_log.name("a chat", "st_1")
 
     assert "not_found" == caught.value.code
-    assert None is await event_log.find("a chat")
+    assert None is await found(event_log, "a chat")
+
+
+async def test_look_tells_what_state_and_reading_tell(event_log, clock):
+    await filled(event_log, [START], deltas("a", "b"))
+    await event_log.name("a chat", "st_1")
+    for ends in (False, True):
+        for after in (0, 1, 3, 4, 99):
+            look = await event_log.look("st_1", after, limit=2)
+            assert "st_1" == look.stream
+            assert await event_log.state("st_1") == look.state
+            assert look == await event_log.find("a chat", after, limit=2)
+            assert list(look.events) in ([], [START, *deltas("a", "b"), END][after : after + 2])
+            assert () == tuple((await event_log.look("st_1", after, limit=0)).events)
+        if not ends:
+            await event_log.append("st_1", [END])
+    for stream in ("st_none", "st_1"):
+        with pytest.raises(RequestError) as caught:
+            await event_log.look(stream, 0, limit=2)
+        assert ("not_found" if stream == "st_none" else "stream_expired") == caught.value.code
+        if stream == "st_none":
+            clock.now += 101
 
 
 REQUEST = b'{"input":"\xe3\x81\x9b\xe3\x81\x9b\n\r\x00"}'
@@ -461,11 +482,12 @@ async def test_keys_and_names_are_those_of_their_owner(event_log):
     for number, owner in enumerate(("", "a", "b"), 1):
         stream = f"st_{number}"
         assert Claim(stream, owner) == await event_log.claimed(scoped(owner, "key"))
-        assert stream == await event_log.find(scoped(owner, "a chat"))
+        assert stream == await found(event_log, "a chat", owner=owner)
     await event_log.delete("st_2")
 
     assert None is await event_log.find(scoped("a", "a chat"))
-    assert "st_1" == await event_log.find(scoped("", "a chat")) == await event_log.find("a chat")
+    assert "a chat" == scoped("", "a chat")
+    assert "st_1" == await found(event_log, "a chat")
 
 
 def telling(event_log) -> list[tuple[str, LostStream | None]]:

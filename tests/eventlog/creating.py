@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.eventlog import Claim, EventLog
-from app.eventlog.record import StreamRecord
+from app.eventlog.record import StreamRecord, scoped
 
 
 async def create(
@@ -11,3 +11,9 @@ async def create(
 ) -> Claim:
     """Open a stream with a record of these fields."""
     return await event_log.create(StreamRecord(stream, **fields), over=over)
+
+
+async def found(event_log: EventLog, name: str, *, owner: str = "") -> str | None:
+    """Return the stream that has a name."""
+    look = await event_log.find(scoped(owner, name))
+    return None if look is None else look.stream

@@ -16,7 +16,7 @@ from app.eventlog.redis.log import RedisLog
 from app.main import build_log
 from app.settings import SettingsError, load_settings
 from tests.eventlog.contract import END, START, code_of, filled
-from tests.eventlog.creating import create
+from tests.eventlog.creating import create, found
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
 from tests.eventlog.test_redis_leases import freeze
 from tests.needs import program
@@ -45,7 +45,7 @@ async def test_passwords_and_users_are_taken(tmp_path):
                 await filled(event_log, [START])
                 await create(event_log, "st_2", key="key")
                 await event_log.name("a chat", "st_2")
-                assert "st_2" == await event_log.find("a chat")
+                assert "st_2" == await found(event_log, "a chat")
                 async with opened(url, lease_s=0.3) as other:
                     reading = asyncio.create_task(other.read("st_1", 1, timeout_s=1))
                     other.readers_here("st_1")

@@ -12,7 +12,7 @@ from app.eventlog.redis.lease import SETTLE_S
 from app.eventlog.redis.log import RedisLog
 from app.events import Event, StreamEnd
 from tests.eventlog.contract import END, START, code_of, deltas
-from tests.eventlog.creating import create
+from tests.eventlog.creating import create, found
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
 from tests.eventlog.test_redis_leases import LEASE_S, freeze, read_to_end, until
 from tests.redis_server import redis_server, wire_to
@@ -105,7 +105,7 @@ async def test_redis_that_comes_back_empty_is_told_all(tmp_path):
             async with opened(own.url) as third:
                 for event_log in (first, second, third):
                     assert events == await read_all(event_log, "st_1")
-                    assert "st_1" == await event_log.find("a chat")
+                    assert "st_1" == await found(event_log, "a chat")
                     assert Claim("st_1", "d") == await event_log.claimed("key")
                 assert [END] == await third.read("st_2", 1, timeout_s=2)  # soon, too
 

@@ -49,7 +49,7 @@ from tests.eventlog.contract import (
     filled,
     many,
 )
-from tests.eventlog.creating import create
+from tests.eventlog.creating import create, found
 
 ROOT = Path(__file__).parents[2]
 
@@ -389,7 +389,7 @@ async def test_file_of_the_first_version_is_read_and_brought_up(path):
         async with opened(path) as event_log:
             assert [START, END] == await read_all(event_log, "st_1")
             await event_log.name("a chat", "st_1")
-            assert "st_1" == await event_log.find("a chat")
+            assert "st_1" == await found(event_log, "a chat")
             assert Claim("st_1", "d") == await event_log.claimed("key")
             assert 1 == await on_file(event_log, "SELECT count(*) FROM claims")
             assert VERSION == await on_file(event_log, "PRAGMA user_version")
@@ -428,7 +428,7 @@ async def test_names_survive_a_restart(path):
         await filled(event_log, [START])
         await event_log.name("a chat", "st_1")
     async with opened(path) as event_log:
-        assert "st_1" == await event_log.find("a chat")
+        assert "st_1" == await found(event_log, "a chat")
 
 
 async def test_stream_removed_at_the_same_moment_gets_no_name(path):
@@ -437,7 +437,7 @@ async def test_stream_removed_at_the_same_moment_gets_no_name(path):
         deleting = asyncio.create_task(event_log.delete("st_1"))
         with pytest.raises(RequestError, match="is gone"):
             await asyncio.gather(deleting, event_log.name("a chat", "st_1"))
-        assert None is await event_log.find("a chat")
+        assert None is await found(event_log, "a chat")
 
 
 async def test_file_that_cannot_be_made_is_told():

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from ...errors import RequestError, ServiceError
 from ...events import Event
-from ..contract import PAGE, STRIDE, Claim, Follower, LogState, LogUnusable
+from ..contract import PAGE, STRIDE, Claim, Follower, LogState, LogUnusable, Look
 from ..entries import Entries, Entry, expired
 from ..lost import REMOVED, LostStream, OnEnded
 from ..record import Scoped, StreamRecord
@@ -26,7 +26,7 @@ from .failures import asked, away, conflict
 from .lease import Lease
 from .link import Away, Link, Refused
 from .owner import Owner, lost
-from .pages import Pages
+from .pages import Page, Pages
 from .scripts import (
     ASK_STOP,
     DELETE,
@@ -255,12 +255,16 @@ class RedisLog:
         await self.state(stream)
         await asked(self._owner.name(name, stream))
 
-    async def find(self, name: Scoped) -> str | None:
-        found: bytes | None = await asked(self._link.send("GET", name_key(name)))
+    async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
+        found = await self._pages.find(name_key(name), after, limit)
         if found is None:
             return None
-        stream = found.decode()
-        return stream if await self._is_kept(stream) else None
+        with contextlib.suppress(RequestError):
+            if (state := self._state_here(found.stream)) is not None:
+                return Look(found.stream, state)
+            page = await self._pages.look_found(found, after, limit)
+            return self._look_at(found.stream, page, after)
+        return None
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         run = self._owner.runs.get(stream)
@@ -318,16 +322,27 @@ class RedisLog:
             tail.followers.remove(follower)
 
     async def state(self, stream: str) -> LogState:
+        return (await self.look(stream, 0, limit=0)).state
+
+    async def look(self, stream: str, after: int, *, limit: int) -> Look:
+        state = self._state_here(stream)
+        if state is not None:
+            return Look(stream, state)
+        return self._look_at(stream, await self._pages.look(stream, after, limit), after)
+
+    def _state_here(self, stream: str) -> LogState | None:
+        """Return how far a stream goes that is in memory."""
         run = self._owner.runs.get(stream)
         if run is not None and run.batches:  # readers elsewhere may have seen them before
             ended_at = run.ended_at
             state = run.entry.state()
             return state._replace(last=run.taken, ended=ended_at is not None, ended_at=ended_at)
         entry = self._find(stream)
-        if entry is not None:
-            return entry.state()
-        page = await self._pages.ask(stream, 0, 0)
-        return LogState(
+        return None if entry is None else entry.state()
+
+    def _look_at(self, stream: str, page: Page, after: int) -> Look:
+        events = self._pages.events(stream, page, after) if page.entries and page.has(after) else ()
+        state = LogState(
             last=page.last,
             ended=page.ended_at is not None,
             started_at=page.started_at,
@@ -336,6 +351,7 @@ class RedisLog:
             settled=self._pages.settled(),
             owner=page.owner,
         )
+        return Look(stream, state, events)
 
     async def delete(self, stream: str) -> None:
         state = await self.state(stream)

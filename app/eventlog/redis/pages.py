@@ -22,6 +22,9 @@ from .scripts import DELETE, END, RECORD_ID, log_key, meta_key
 from .scripts import PAGE as PAGE_SCRIPT
 from .tails import number_of
 
+PAGE_BYTES = 2**18
+"""About how much of a stream is read at once, at most 64 events more."""
+
 log = structlog.get_logger("seseragi.eventlog")
 
 
@@ -71,6 +74,18 @@ class Page(NamedTuple):
         return cursor <= self.kept or before_ending(self.kept) < cursor <= self.last
 
 
+class Found(NamedTuple):
+    """The stream that a key of Redis leads to, and what there is of it."""
+
+    stream: str
+    page: Page | None
+
+
+def _record(stream: str, found: Sequence[Any], page: Page) -> StreamRecord:
+    data = found[0][1][1] if found else None
+    return unpack_record(data, stream, started_at=page.started_at)
+
+
 def _decoded(entries: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Event]:
     return [decode(fields[1]) for _, fields in entries]
 
@@ -101,11 +116,35 @@ class Pages:
         await asyncio.gather(*self._ending.values(), return_exceptions=True)
 
     async def ask(self, stream: str, after: int, limit: int) -> Page:
+        """Do what `look` does, for a reader that has this cursor.
+
+        Raises:
+            RequestError: `conflict`, the cursor names an event that was lost.
+        """
+        page = await self.look(stream, after, limit)
+        if not page.has(after):
+            if page.kept is None and not self.settled():
+                raise away()
+            raise conflict(stream, page.last if page.kept is None else page.kept)
+        return page
+
+    async def look(self, stream: str, after: int, limit: int) -> Page:
         """Ask Redis for a stream, which is ended first if its owner is lost.
 
         Raises what every call does that names a stream.
         """
         page = await asked(self._ask(stream, after, limit))
+        return await self._check(stream, page, after, limit)
+
+    async def find(self, key: str, after: int, limit: int) -> Found | None:
+        """Ask Redis for the stream that a key leads to, before anybody looks whether it is kept."""
+        return await asked(self._find(key, after, limit))
+
+    async def look_found(self, found: Found, after: int, limit: int) -> Page:
+        """Do what `look` does for a stream that was found."""
+        return await self._check(found.stream, found.page, after, limit)
+
+    async def _check(self, stream: str, page: Page | None, after: int, limit: int) -> Page:
         if page is not None and page.lost and self.settled():
             await asyncio.shield(self.end_soon(stream))
             page = await asked(self._ask(stream, after, limit))
@@ -116,28 +155,31 @@ class Pages:
         until = self._wall() - self._lease.retention_s
         if page.gone or (page.ended_at is not None and page.ended_at <= until):
             raise expired(stream, self._lease.retention_s, owner=page.owner)
-        if not page.has(after):
-            if page.kept is None and not self.settled():
-                raise away()
-            raise conflict(stream, page.last if page.kept is None else page.kept)
         return page
 
     async def record(self, stream: str) -> StreamRecord:
         """Return what a stream was created with."""
-        return await asked(self._record(stream, await self.ask(stream, 0, 0)))
+        sent = self._send_record(stream)  # in the same round trip
+        page = await self.look(stream, 0, 0)
+        return _record(stream, await asked(sent), page)
 
-    async def _record(self, stream: str, page: Page) -> StreamRecord:
-        key = log_key(stream)
-        found: list[Any] = await self._link.send("XRANGE", key, RECORD_ID, RECORD_ID)
-        data = found[0][1][1] if found else None
-        return unpack_record(data, stream, started_at=page.started_at)
+    def _send_record(self, stream: str) -> "asyncio.Future[list[Any]]":
+        return self._link.send("XRANGE", log_key(stream), RECORD_ID, RECORD_ID)
 
     async def _ask(self, stream: str, after: int, limit: int) -> Page | None:
         keys = [meta_key(stream), log_key(stream)]
-        found: list[Any] | None = await self._link.run(PAGE_SCRIPT, keys, after, limit)
-        if found is None:
+        _, *fields = await self._link.run(PAGE_SCRIPT, keys, after, limit, PAGE_BYTES)
+        return self._page(fields)
+
+    async def _find(self, key: str, after: int, limit: int) -> Found | None:
+        found: list[Any] | None = await self._link.run(PAGE_SCRIPT, [key], after, limit, PAGE_BYTES)
+        return None if found is None else Found(found[0].decode(), self._page(found[1:]))
+
+    @staticmethod
+    def _page(fields: Sequence[Any]) -> Page | None:
+        if not fields:
             return None
-        started, ended, last, epoch, gone, kept, owner, lease_ms, attended_ms, entries = found
+        started, ended, last, epoch, gone, kept, owner, lease_ms, attended_ms, entries = fields
         return Page(
             started_at=float(started),
             ended_at=float(ended) if ended else None,
@@ -206,7 +248,7 @@ class Pages:
         passing = Passing()
         tell = partial(
             passing.lost,
-            await self._record(stream, page),
+            _record(stream, await self._send_record(stream), page),
             started_at=page.started_at,
             ended_at=now,
         )

@@ -270,19 +270,34 @@ return replies
 PAGE = _script(
     _NOW
     + """
--- KEYS: meta, log. ARGV: after, limit. Gives the meta's fields that readers need, how many ms
--- of the lease and of the readers' attention are left, and the events after the cursor.
-local is = redis.call('HMGET', KEYS[1], 'started', 'ended', 'last', 'epoch', 'gone', 'kept',
-  'lease', 'attended', 'who')
-if not is[3] and not is[5] then return false end
-local events = {}
-if tonumber(ARGV[2]) > 0 and not is[5] then
-  events = redis.call('XRANGE', KEYS[2], string.format('%d-0', ARGV[1] + 1), '+',
-    'COUNT', ARGV[2])
+-- KEYS: meta, log; or a name. ARGV: after, limit, bytes. Gives the stream that has the name, the
+-- meta's fields that readers need, how many ms of the lease and of the readers' attention are
+-- left, and the events after the cursor: some, if there are any, about so many bytes at most.
+-- The stream alone if there is none; nothing if none has the name.
+local meta, log, stream = KEYS[1], KEYS[2], ''
+if not log then
+  stream = redis.call('GET', meta)
+  if not stream then return false end
+  meta, log = 'seseragi:{' .. stream .. '}:meta', 'seseragi:{' .. stream .. '}:log'
 end
-return {is[1] or '0', is[2] or '', tonumber(is[3] or 0), tonumber(is[4] or 0), is[5] and 1 or 0,
-  tonumber(is[6] or -1), is[9] or '', tonumber(is[7] or 0) - now, tonumber(is[8] or 0) - now,
-  events}
+local is = redis.call('HMGET', meta, 'started', 'ended', 'last', 'epoch', 'gone', 'kept',
+  'lease', 'attended', 'who')
+if not is[3] and not is[5] then return {stream} end
+local events, left, size = {}, is[5] and 0 or tonumber(ARGV[2]), tonumber(ARGV[3])
+local from = string.format('%d-0', ARGV[1] + 1)
+while left > 0 and size > 0 do
+  local count = math.min(left, 64)
+  local some = redis.call('XRANGE', log, from, '+', 'COUNT', count)
+  for _, entry in ipairs(some) do
+    events[#events + 1] = entry
+    size = size - #entry[2][2]
+  end
+  left = #some == count and left - count or 0
+  if left > 0 then from = '(' .. some[#some][1] end
+end
+return {stream, is[1] or '0', is[2] or '', tonumber(is[3] or 0), tonumber(is[4] or 0),
+  is[5] and 1 or 0, tonumber(is[6] or -1), is[9] or '', tonumber(is[7] or 0) - now,
+  tonumber(is[8] or 0) - now, events}
 """
 )
 

@@ -21,7 +21,7 @@ import structlog
 
 from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, StreamEnd
-from ..contract import PAGE, Claim, Follower, LogState
+from ..contract import PAGE, Claim, Follower, LogState, Look
 from ..entries import Entries, Entry, expired, full, size_of, unknown
 from ..lost import LostStream, OnEnded
 from ..no_peers import NoPeers
@@ -238,15 +238,14 @@ class SqliteLog(NoPeers):
         if not await self._write(partial(self._database.name, name, stream)):
             raise expired(stream, self._retention_s, owner=state.owner)
 
-    async def find(self, name: Scoped) -> str | None:
+    async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
         stream = await self._read(partial(self._database.find_named, name))
         if stream is None:
             return None
         try:
-            await self.state(stream)
+            return await self.look(stream, after, limit=limit)
         except RequestError:
             return None
-        return stream
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         return False  # the file has to have it first
@@ -277,7 +276,8 @@ class SqliteLog(NoPeers):
         entry = self._find(stream)
         if entry is not None:
             return await entry.read(after, timeout_s=timeout_s, limit=limit)
-        return await self._read(partial(self._read_file, stream, after, limit))
+        _, events = await self._read(partial(self._look_file, stream, after, limit))
+        return events
 
     def follow(self, stream: str, after: int, follower: Follower) -> bool:
         return self._entries.follow(stream, after, follower)
@@ -291,6 +291,13 @@ class SqliteLog(NoPeers):
             return entry.state()
         row = await self._read(partial(self._row, stream))
         return row.state()
+
+    async def look(self, stream: str, after: int, *, limit: int) -> Look:
+        entry = self._find(stream)
+        if entry is not None:
+            return Look(stream, entry.state())
+        row, events = await self._read(partial(self._look_file, stream, after, limit))
+        return Look(stream, row.state(), events)
 
     async def delete(self, stream: str) -> None:
         await self.state(stream)
@@ -387,9 +394,11 @@ class SqliteLog(NoPeers):
             raise expired(stream, self._retention_s, owner=row.owner)
         return row
 
-    def _read_file(self, stream: str, after: int, limit: int) -> list[Event]:
+    def _look_file(self, stream: str, after: int, limit: int) -> tuple[Row, list[Event]]:
         row = self._row(stream)
-        return self._database.read(row.key, after, limit) if after < row.last else []
+        if row.ended_at is None or after >= row.last or not limit:  # one that runs is in memory
+            return row, []
+        return row, self._database.read(row.key, after, limit)
 
     # After a commit
 

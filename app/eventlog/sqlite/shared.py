@@ -14,7 +14,7 @@ import structlog
 
 from ...errors import RelayError, shutting_down
 from ...events import Event
-from ..contract import PAGE, Claim, Follower, LogState
+from ..contract import PAGE, Claim, Follower, LogState, Look
 from ..record import StreamRecord
 from ..tail import Tail
 from .database import EndedLost, Gone, Row
@@ -94,9 +94,9 @@ class SharedSqliteLog(SqliteLog):
             return await entry.read(after, timeout_s=timeout_s, limit=limit)
         tail = self._feed.find(stream)
         if tail is None or timeout_s <= 0:
-            _, tail = await self._catch_up(stream)
+            _, events, tail = await self._catch_up(stream, after, limit)
             if tail is None:
-                return await super().read(stream, after, timeout_s=timeout_s, limit=limit)
+                return events
         if not tail.covers(after):
             return await self._read(partial(self._read_elsewhere, stream, after, limit))
         if after >= tail.last and not tail.ended and timeout_s > 0:
@@ -126,26 +126,40 @@ class SharedSqliteLog(SqliteLog):
         entry = self._find(stream)
         if entry is not None:
             return entry.state()
-        row, tail = await self._catch_up(stream)
-        return row.state() if tail is None else row.state()._replace(last=tail.last)
+        return (await self._look_elsewhere(stream, 0, 0)).state
+
+    async def look(self, stream: str, after: int, *, limit: int) -> Look:
+        entry = self._find(stream)
+        if entry is not None:
+            return Look(stream, entry.state())
+        return await self._look_elsewhere(stream, after, limit)
+
+    async def _look_elsewhere(self, stream: str, after: int, limit: int) -> Look:
+        row, events, tail = await self._catch_up(stream, after, limit)
+        state = row.state()
+        if tail is None:
+            return Look(stream, state, events)
+        return Look(stream, state._replace(last=tail.last))
 
     async def delete(self, stream: str) -> None:
         await super().delete(stream)
         self._feed.stop(stream)
 
-    async def _catch_up(self, stream: str) -> tuple[Row, Tail | None]:
+    async def _catch_up(
+        self, stream: str, after: int, limit: int
+    ) -> tuple[Row, list[Event], Tail | None]:
         """Return the row of a stream that is not in memory, and its tail if it runs elsewhere.
 
-        Neither is older than this call.
+        Else events after the cursor. Nothing of it is older than this call.
         """
         while True:
-            row = await self._read(partial(self._row, stream))
+            row, events = await self._read(partial(self._look_file, stream, after, limit))
             if row.ended_at is not None or row.process == self._database.process:
-                return row, None
+                return row, events, None
             tail = self._feed.find(stream) or self._feed.start(stream, row)
             await self._feed.catch_up()
             if not (tail.ended or tail.over):
-                return row, tail
+                return row, [], tail
 
     async def _make_room(self) -> None:
         make = self._database.make_room
