@@ -5,7 +5,7 @@ number; the number is not part of the value. `encode` gives the JSON object that
 native wire format carries (PROTOCOL.md, "Events"); fields that are unknown are absent,
 never null and never 0.
 
-Invariants, which `dialects.shape` upholds for every upstream:
+Invariants, which `dialects.reading.event_builder` upholds for every upstream:
 
 - one `stream.start`, first, and one `stream.end`, last;
 - a block's events are one start, any number of deltas, one end, in this order;

@@ -1,9 +1,9 @@
 """Ids of tool calls: those that the relay makes, and those that a dialect cannot say.
 
 A provider's id goes to clients and back to the provider as it is. Some providers give none:
-`Shape` then counts, in words that no provider uses. The next answer counts from 0 again, so
-clients, many of which look calls up by their id in the whole conversation, are shown such an
-id with letters in it that are the stream's own.
+the event builder then numbers the calls, in a form that no provider uses. The next answer is
+numbered from 0 again, so clients, many of which look calls up by their id in the whole
+conversation, are shown such an id with letters in it that are the stream's own.
 
 Anthropic's clients know ids of letters, digits, "_" and "-" only. Any other id is shown to
 them in base64, and read back from it: nothing has to be remembered.

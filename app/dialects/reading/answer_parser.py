@@ -31,13 +31,13 @@ class AnswerParser:
         self.model: str | None = None
         self._upstream = upstream
         self._choices = choices
-        self._shape = EventBuilder()
+        self._builder = EventBuilder()
         self._fed = False
         """Whether there was any message but the one that the end of input left."""
 
     @property
     def ended(self) -> bool:
-        return self._shape.ended
+        return self._builder.ended
 
     @property
     def finished(self) -> bool:
@@ -53,17 +53,17 @@ class AnswerParser:
         Some hosts count their calls from 0 in every answer. An agent that finds the result of
         an earlier call under the id of a new one does not see that it has one.
         """
-        self._shape.known_calls = ids
+        self._builder.known_calls = ids
 
     def feed(self, message: Message) -> list[Event]:
         """Take the next message."""
         self._fed = True
-        if not self._shape.ended:
+        if not self._builder.ended:
             try:
                 self._message(message)
             except Excess as excess:
                 self._fail("upstream_invalid_response", str(excess))
-        return self._shape.take()
+        return self._builder.take()
 
     def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
         """Take the end of input, and `tail`, the message that it left unterminated.
@@ -71,12 +71,12 @@ class AnswerParser:
         A tail that is complete lost only its terminator; any other was cut. A body without any
         message was not cut if it is `strange`: it is the answer of something else.
         """
-        if tail is not None and not self._shape.ended:
+        if tail is not None and not self._builder.ended:
             try:
                 self._tail(tail)
             except Excess as excess:
                 self._fail("upstream_invalid_response", str(excess))
-        if not self._shape.ended:
+        if not self._builder.ended:
             if self._is_whole():
                 self._complete()
             elif strange and tail is None and not self._fed:
@@ -84,22 +84,22 @@ class AnswerParser:
                 self._fail("upstream_invalid_response", told)
             else:
                 self._fail("upstream_truncated", "ended its answer before it was complete")
-        return self._shape.take()
+        return self._builder.take()
 
     def cut(self, error: RelayError) -> list[Event]:
         """Take the loss of the connection: too late to matter if `finished`, else a failure."""
         if not self.finished:
             return self.stop("failed", error)
-        if not self._shape.ended:
+        if not self._builder.ended:
             self._note(error)
             self._complete()
-        return self._shape.take()
+        return self._builder.take()
 
     def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
         """End now, whatever was seen: cancelled, interrupted, or failed with `error`."""
-        if not self._shape.ended:
-            self._shape.end(status, error.info() if error else None)
-        return self._shape.take()
+        if not self._builder.ended:
+            self._builder.end(status, error.info() if error else None)
+        return self._builder.take()
 
     def _message(self, message: Message) -> None:
         """Take a message; the answer has not ended."""
@@ -120,12 +120,12 @@ class AnswerParser:
 
     def _complete(self) -> None:
         """End at an end marker, or where the rules take the end of input for one."""
-        if (raw := self._shape.finish_error) is not None:
+        if (raw := self._builder.finish_error) is not None:
             self._end_with(parse_finish_error(raw, upstream=self._upstream))
-        elif self._shape.empty:
+        elif self._builder.empty:
             self._fail("upstream_unavailable", "ended its answer before generating anything")
         else:
-            self._shape.end("completed")
+            self._builder.end("completed")
 
     def _refuse(self, document: Any) -> None:
         """Fail with an error that the upstream sent: the object around it, or itself."""
@@ -142,10 +142,10 @@ class AnswerParser:
 
     def _note(self, error: RelayError) -> None:
         """Report of a failure that came too late to matter."""
-        self._shape.notice(error.code, f"after the whole answer: {error.message}")
+        self._builder.notice(error.code, f"after the whole answer: {error.message}")
 
     def _fail(self, code: str, what: str) -> None:
         self._end_with(UpstreamError(code, f"upstream {self._upstream!r} {what}"))
 
     def _end_with(self, error: UpstreamError) -> None:
-        self._shape.end("failed", error.info())
+        self._builder.end("failed", error.info())

@@ -1,4 +1,4 @@
-"""What is known of one choice of an answer while it comes, for `shape`."""
+"""What is known of one choice of an answer while it comes, for the event builder."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The content blocks of a Claude message, as they come or as a whole: block to shape.
+"""Tells the event builder the content blocks of a Claude message, as they come or as a whole.
 
 A block of the provider is a block of ours: two texts in a row stay two. What is not text is
 told when it is whole, at the end of its block: a signature, the input of a provider's tool.
@@ -57,10 +57,10 @@ class _Block:
 class Blocks:
     """Takes the content of one message; `upstream` is named in notices."""
 
-    def __init__(self, shape: EventBuilder, *, upstream: str) -> None:
+    def __init__(self, builder: EventBuilder, *, upstream: str) -> None:
         self.model: str | None = None
         """The model that went on where the one that was asked refused."""
-        self._shape = shape
+        self._builder = builder
         self._upstream = upstream
         self._open: dict[int, _Block] = {}
         self._latest: int | None = None
@@ -93,7 +93,7 @@ class Blocks:
                 self._think(block, string(content.get("thinking")))
                 self._sign(block, string(content.get("signature")))
             case "redacted_thinking":
-                self._shape.opaque(0, CLAUDE_REDACTED, string(content.get("data")))
+                self._builder.opaque(0, CLAUDE_REDACTED, string(content.get("data")))
             case "tool_use":
                 self._call(block, None)
             case kind if kind.endswith("_tool_result"):
@@ -135,17 +135,17 @@ class Blocks:
             case "tool_use":
                 if not block.written and (whole := mapping(block.start.get("input"))):
                     self._call(block, whole)
-                self._shape.end_tool_call(0, block.call)
+                self._builder.end_tool_call(0, block.call)
             case "compaction":
                 whole = clean(block.start | block.compaction)
-                self._shape.opaque(0, CLAUDE_COMPACTION, msgspec.json.encode(whole).decode())
+                self._builder.opaque(0, CLAUDE_COMPACTION, msgspec.json.encode(whole).decode())
             case kind if kind in _PROVIDER_USES:
                 self._use(block)
         self._prove(block)
         for citation in block.citations:
             self._source(citation)
-        self._shape.end_text(0)
-        self._shape.release(block.held)
+        self._builder.end_text(0)
+        self._builder.release(block.held)
 
     def close(self) -> None:
         """End every block: the message is complete."""
@@ -159,7 +159,7 @@ class Blocks:
 
     def _hold(self, block: _Block, size: int) -> None:
         block.held += size
-        self._shape.hold(size)
+        self._builder.hold(size)
 
     def _sign(self, block: _Block, signature: str) -> None:
         if signature:
@@ -178,11 +178,11 @@ class Blocks:
     def _turn(self, index: int) -> None:
         """Go to a block: text of another one ends, should they ever interleave."""
         if self._latest != index:
-            self._shape.end_text(0)
+            self._builder.end_text(0)
             self._latest = index
 
     def _text(self, block: _Block, text: str) -> None:
-        self._shape.text(0, text)
+        self._builder.text(0, text)
         # A citation comes before the text that rests on it [anthropic/web-search-citations].
         if text and block.citations:
             for citation in block.citations:
@@ -190,18 +190,18 @@ class Blocks:
             block.citations = []
 
     def _think(self, block: _Block, text: str) -> None:
-        self._shape.reasoning(0, text)
+        self._builder.reasoning(0, text)
         block.thought = block.thought or bool(text)
 
     def _prove(self, block: _Block) -> None:
         """Tell the signature; thinking whose text is omitted has nothing else."""
         if block.thought:
-            self._shape.sign(0, "signature", block.signature, format=CLAUDE_THINKING)
+            self._builder.sign(0, "signature", block.signature, format=CLAUDE_THINKING)
         else:
-            self._shape.opaque(0, CLAUDE_THINKING, block.signature)
+            self._builder.opaque(0, CLAUDE_THINKING, block.signature)
 
     def _call(self, block: _Block, arguments: object) -> None:
-        block.call = self._shape.tool_call(
+        block.call = self._builder.tool_call(
             0,
             index=block.index,
             id=string(block.start.get("id")),
@@ -217,9 +217,9 @@ class Blocks:
         except ValueError:
             value = text
         name = string(block.start.get("name")) or "tool"
-        number = self._shape.provider_tool(0, name, input=value)
+        number = self._builder.provider_tool(0, name, input=value)
         use_id = string(block.start.get("id"))
-        self._shape.hold(ENTRY + len(use_id) + len(name))
+        self._builder.hold(ENTRY + len(use_id) + len(name))
         self._tools[use_id] = (number, name)
 
     def _result(self, content: dict[str, Any], name: str) -> None:
@@ -228,12 +228,12 @@ class Blocks:
         output = content.get("content")
         if content.get("is_error") is True:
             output = {"is_error": True, "content": output}
-        self._shape.provider_tool(0, name or "tool", block=number, output=output)
+        self._builder.provider_tool(0, name or "tool", block=number, output=output)
 
     def _fall_back(self, model: str | None) -> None:
         self.model = model or self.model
         what = f"upstream {self._upstream!r} went on with another model: {model or 'unknown'}"
-        self._shape.notice("fallback", what)
+        self._builder.notice("fallback", what)
 
     def _leave(self, kind: str) -> None:
         """Tell once of a kind of block that has no place in an answer."""
@@ -241,10 +241,10 @@ class Blocks:
         if kind not in self._untold and len(self._untold) < _MAX_UNTOLD:
             self._untold.add(kind)
             what = f"upstream {self._upstream!r} sent a block {kind!r}, which was left out"
-            self._shape.notice("block_dropped", what)
+            self._builder.notice("block_dropped", what)
 
     def _cite(self, block: _Block, citation: dict[str, Any]) -> None:
-        if self._shape.text_block(0) is None:
+        if self._builder.text_block(0) is None:
             self._hold(block, size(citation))
             block.citations.append(citation)
         else:
@@ -263,13 +263,13 @@ class Blocks:
                 or words(citation.get("file_id"))
                 or (None if index is None else str(index))
             )
-        self._shape.source(
+        self._builder.source(
             0,
             url=url,
             document=document,
             title=title,
             cited_text=words(citation.get("cited_text")),
-            block=self._shape.text_block(0),
+            block=self._builder.text_block(0),
         )
 
 

@@ -30,7 +30,7 @@ class Parser(AnswerParser):
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)
-        self._blocks = Blocks(self._shape, upstream=upstream)
+        self._blocks = Blocks(self._builder, upstream=upstream)
         self._usage: dict[str, Any] = {}
         self._started = False
 
@@ -92,19 +92,19 @@ class Parser(AnswerParser):
         said = [string(details.get(key)) for key in ("category", "explanation")]
         if any(said):
             what = ": ".join(filter(None, said))[:_MAX_TEXT]
-            self._shape.notice("refusal", f"upstream {self._upstream!r} refused: {what}")
+            self._builder.notice("refusal", f"upstream {self._upstream!r} refused: {what}")
         if reason := string(message.get("stop_reason")):
-            self._shape.finish(0, reason, stop_sequence=words(message.get("stop_sequence")))
+            self._builder.finish(0, reason, stop_sequence=words(message.get("stop_sequence")))
 
     def _count(self, usage: object) -> None:
         """Take a `usage`: its counts are of the whole message so far, those absent stay."""
         given = mapping(usage)
         self._usage |= {k: given[k] for k in _COUNTS if given.get(k) is not None}
-        self._shape.usage(parse_usage(self._usage))
+        self._builder.usage(parse_usage(self._usage))
 
     def _tail(self, tail: Message) -> None:
         super()._tail(tail)
-        if not self._shape.ended and not self._fed:
+        if not self._builder.ended and not self._fed:
             self._other(tail)
 
     def _other(self, body: Message) -> None:

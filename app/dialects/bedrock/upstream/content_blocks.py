@@ -1,4 +1,4 @@
-"""The content blocks of a Converse stream: start, deltas and stop of each to shape.
+"""Tells the event builder the content blocks of a Converse stream: start, deltas and stop.
 
 Text and reasoning begin without a start [bedrock/converse-tool-use]. What a provider's tool
 was given, what it found, and images are told whole, when their block stops.
@@ -43,13 +43,13 @@ class _Image:
 class Blocks:
     """The blocks of one answer, which come one after the other."""
 
-    def __init__(self, shape: EventBuilder) -> None:
-        self._shape = shape
+    def __init__(self, builder: EventBuilder) -> None:
+        self._builder = builder
         self._index: int | None = None
         """The block of the last delta."""
         self._held: _Use | _Result | _Image | None = None
         self._call: int | None = None
-        """The shape's number of the tool call that is open."""
+        """The event builder's number of the tool call that is open."""
         self._ran: dict[str, tuple[str, int]] = {}
         """Names and blocks of the provider's tools, by the id of their use."""
         self._citations: list[dict[str, Any]] = []
@@ -66,7 +66,7 @@ class Blocks:
             if use.get("type") == "server_tool_use":
                 self._held = _Use(use_id, name)
             else:
-                self._call = self._shape.tool_call(
+                self._call = self._builder.tool_call(
                     0, index=self._index, id=use_id, name=name, arguments=""
                 )
         elif "toolResult" in start:
@@ -84,11 +84,11 @@ class Blocks:
         delta = mapping(event.get("delta"))
         self._reasoning(mapping(delta.get("reasoningContent")))
         if text := string(delta.get("text")):
-            self._shape.text(0, text)
+            self._builder.text(0, text)
         if "citation" in delta:
             self._hold(size(delta["citation"]))
             self._citations.append(mapping(delta["citation"]))
-        if self._shape.text_block(0) is not None:
+        if self._builder.text_block(0) is not None:
             self._cite()
         if "toolUse" in delta:
             self._tool_use(mapping(delta["toolUse"]).get("input"))
@@ -102,40 +102,40 @@ class Blocks:
     def stop(self) -> None:
         """End the block that is open."""
         self._cite()
-        self._shape.end_text(0)
-        self._shape.end_tool_call(0, self._call)
-        self._shape.release(self._size)
+        self._builder.end_text(0)
+        self._builder.end_tool_call(0, self._call)
+        self._builder.release(self._size)
         held, self._held, self._call, self._size = self._held, None, None, 0
         match held:
             case _Use():
-                block = self._shape.provider_tool(
+                block = self._builder.provider_tool(
                     0, held.name or "tool", input=_parse_input(held.pieces)
                 )
-                self._shape.hold(ENTRY + len(held.id) + len(held.name))
+                self._builder.hold(ENTRY + len(held.id) + len(held.name))
                 self._ran[held.id] = (held.name or "tool", block)
             case _Result():
                 self._end_result(held)
             case _Image() if held.pieces or held.url:
                 data = None if held.url else _join(held.pieces)
                 kind = f"image/{words(held.format) or 'png'}"
-                self._shape.media(0, kind, url=held.url, data=data)
+                self._builder.media(0, kind, url=held.url, data=data)
 
     def _hold(self, size: int) -> None:
         self._size += size
-        self._shape.hold(size)
+        self._builder.hold(size)
 
     def _reasoning(self, content: dict[str, Any]) -> None:
-        self._shape.reasoning(0, string(content.get("text")))
-        self._shape.sign(0, "signature", string(content.get("signature")), format=SIGNATURE)
+        self._builder.reasoning(0, string(content.get("text")))
+        self._builder.sign(0, "signature", string(content.get("signature")), format=SIGNATURE)
         if blob := string(content.get("redactedContent")):
-            self._shape.opaque(0, *parse_redacted(blob))
+            self._builder.opaque(0, *parse_redacted(blob))
 
     def _tool_use(self, given: object) -> None:
         if isinstance(self._held, _Use):
             self._hold(size(given))
             self._held.pieces.append(given)
         else:
-            call = self._shape.tool_call(0, index=self._index, id="", name="", arguments=given)
+            call = self._builder.tool_call(0, index=self._index, id="", name="", arguments=given)
             self._call = call if self._call is None else self._call
 
     def _image(self, image: dict[str, Any]) -> None:
@@ -148,12 +148,12 @@ class Blocks:
         self._held.url = words(mapping(source.get("s3Location")).get("uri")) or self._held.url
         if "error" in image:
             reason = string(mapping(image["error"]).get("message")) or "no reason was given"
-            self._shape.notice("image_failed", f"the upstream sent no image: {reason[:500]}")
+            self._builder.notice("image_failed", f"the upstream sent no image: {reason[:500]}")
 
     def _end_result(self, result: _Result) -> None:
         name, block = self._ran.get(result.id, (result.name or "tool", None))
         output = result.values[0] if len(result.values) == 1 else result.values
-        self._shape.provider_tool(
+        self._builder.provider_tool(
             0, name, block=block, output={"error": output} if result.failed else output
         )
 
@@ -168,7 +168,7 @@ class Blocks:
                 url = source
             cited = "".join(string(c.get("text")) for c in mappings(citation.get("sourceContent")))
             title = words(citation.get("title"))
-            self._shape.source(
+            self._builder.source(
                 0,
                 url=url,
                 document=None if url else source or title or _number(location),

@@ -23,13 +23,13 @@ SHOWN: Final = (
 )
 
 
-def parse_trace(shape: EventBuilder, trace: dict[str, Any]) -> None:
+def parse_trace(builder: EventBuilder, trace: dict[str, Any]) -> None:
     """Report of the verdicts on the prompt and on the answer."""
     given = mapping(trace.get("inputAssessment")).values()
-    shape.content_filter(0, "prompt", _categories(list(given)))
+    builder.content_filter(0, "prompt", _categories(list(given)))
     listed = mapping(trace.get("outputAssessments")).values()
     answered = [one for several in listed for one in mappings(several)]
-    shape.content_filter(0, "completion", _categories(answered))
+    builder.content_filter(0, "completion", _categories(answered))
 
 
 def _categories(assessments: list[Any]) -> dict[str, Any]:

@@ -25,12 +25,12 @@ class Parser(AnswerParser):
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)
-        self._blocks = Blocks(self._shape)
+        self._blocks = Blocks(self._builder)
 
     @property
     def finished(self) -> bool:
         """Whether `messageStop` came, and no tool call is torn."""
-        return self._shape.finished
+        return self._builder.finished
 
     def _message(self, message: Message) -> None:
         kind, _, name = message.event.partition(":")
@@ -63,14 +63,14 @@ class Parser(AnswerParser):
                 self._blocks.stop()
             case "messageStop":
                 self._blocks.stop()
-                self._shape.finish(0, words(event.get("stopReason")))
+                self._builder.finish(0, words(event.get("stopReason")))
             case _:
                 self._metadata(event)
 
     def _metadata(self, event: dict[str, Any]) -> None:
-        self._shape.usage(parse_usage(mapping(event.get("usage"))))
+        self._builder.usage(parse_usage(mapping(event.get("usage"))))
         trace = mapping(event.get("trace"))
-        parse_trace(self._shape, mapping(trace.get("guardrail")))
+        parse_trace(self._builder, mapping(trace.get("guardrail")))
         # An ARN, whose first part names the account.
         invoked = words(mapping(trace.get("promptRouter")).get("invokedModelId")) or ""
         self.model = short(invoked.rpartition("/")[2]) or self.model

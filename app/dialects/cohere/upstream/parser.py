@@ -41,27 +41,27 @@ class Parser(AnswerParser):
             self._garbage()
 
     def _payload(self, payload: dict[str, Any], *, event: str) -> None:
-        shape, index = self._shape, count(payload.get("index"))
+        builder, index = self._builder, count(payload.get("index"))
         delta = mapping(payload.get("delta"))
         message = mapping(delta.get("message"))
         match string(payload.get("type")) or event:
             case "message-start":
                 self.upstream_id = self.upstream_id or short(payload.get("id"))
-                shape.choice(0)
+                builder.choice(0)
             case "content-start":
-                shape.end_text(0)
+                builder.end_text(0)
                 self._content(index, message.get("content"))
             case "content-delta":
                 self._content(index, message.get("content"))
                 self._logprobs(payload.get("logprobs"))
             case "content-end":
-                shape.end_text(0)
+                builder.end_text(0)
             case "tool-plan-delta":
-                shape.reasoning(0, string(message.get("tool_plan")))
+                builder.reasoning(0, string(message.get("tool_plan")))
             case "tool-call-start" | "tool-call-delta":
                 self._tool_call(index, mapping(message.get("tool_calls")))
             case "tool-call-end":
-                shape.end_tool_call(0, self._calls.get(index))
+                builder.end_tool_call(0, self._calls.get(index))
             case "citation-start":
                 self._citation(mapping(message.get("citations")))
             case "message-end":
@@ -72,23 +72,23 @@ class Parser(AnswerParser):
     def _content(self, index: int | None, content: Any) -> None:
         """Take a piece of a content block: of text or of thinking."""
         piece = mapping(content)
-        self._shape.reasoning(0, string(piece.get("thinking")))
-        self._shape.text(0, string(piece.get("text")))
-        block = self._shape.text_block(0)
+        self._builder.reasoning(0, string(piece.get("thinking")))
+        self._builder.text(0, string(piece.get("text")))
+        block = self._builder.text_block(0)
         if block is not None and self._texts.get(index) != block:
-            self._shape.hold(ENTRY)
+            self._builder.hold(ENTRY)
             self._texts[index] = block
 
     def _logprobs(self, item: Any) -> None:
         """Take the log probabilities of a delta: its text, and the numbers of its tokens."""
         if isinstance(item, dict):
-            self._shape.logprobs(0, [item])
+            self._builder.logprobs(0, [item])
 
     def _tool_call(self, index: int | None, call: dict[str, Any]) -> None:
         function = mapping(call.get("function"))
         if index not in self._calls:
-            self._shape.hold(ENTRY)
-        self._calls[index] = self._shape.tool_call(
+            self._builder.hold(ENTRY)
+        self._calls[index] = self._builder.tool_call(
             0,
             index=index,
             id=string(call.get("id")),
@@ -109,7 +109,7 @@ class Parser(AnswerParser):
                 span = count(citation.get("start")), count(citation.get("end"))
         for source in mappings(citation.get("sources")):
             data = mapping(source.get("document")) or mapping(source.get("tool_output"))
-            self._shape.source(
+            self._builder.source(
                 0,
                 url=words(data.get("url")),
                 document=words(source.get("id")) or words(data.get("id")),
@@ -120,31 +120,31 @@ class Parser(AnswerParser):
 
     def _end(self, end: dict[str, Any]) -> None:
         """Take the end: a finish reason and the usage, or an error."""
-        self._shape.usage(parse_usage(mapping(end.get("usage"))))
+        self._builder.usage(parse_usage(mapping(end.get("usage"))))
         raw = string(end.get("finish_reason"))
         if end.get("error") or parse_finish(raw) == "error":
             # TIMEOUT and ERROR are codes too, where no `error_type` says more.
             error = {key: end.get(key) for key in ("error", "error_type")}
             self._refuse({**error, "code": raw})
             return
-        self._shape.choice(0)
+        self._builder.choice(0)
         if raw:
-            self._shape.finish(0, raw)
+            self._builder.finish(0, raw)
         self._complete()
 
     def _other(self, body: dict[str, Any]) -> None:
         """Take what is no event: an answer that does not stream, or an error."""
         message = mapping(body.get("message"))
-        if message and not self._shape.seen:
+        if message and not self._builder.seen:
             self._whole(body, message)
         elif not message and not body.keys().isdisjoint(("message", "error", "detail")):
             self._refuse(body)
 
     def _whole(self, answer: dict[str, Any], message: dict[str, Any]) -> None:
         self.upstream_id = self.upstream_id or short(answer.get("id"))
-        self._shape.reasoning(0, string(message.get("tool_plan")))
+        self._builder.reasoning(0, string(message.get("tool_plan")))
         for index, content in enumerate(mappings(message.get("content"))):
-            self._shape.end_text(0)
+            self._builder.end_text(0)
             self._content(index, content)
         for item in mappings(answer.get("logprobs")):
             self._logprobs(item)

@@ -1,4 +1,4 @@
-"""What stands in the candidates of a chunk: to the shape.
+"""Tells the event builder what the candidates of a chunk say.
 
 Parts come in the order of the answer, text and thoughts in pieces, all else whole, except
 that Vertex AI can send a call's arguments in pieces too. Unknown parts are ignored.
@@ -37,7 +37,7 @@ class _OpenCall(NamedTuple):
 class Candidates:
     """Takes the candidates of one stream."""
 
-    def __init__(self, shape: EventBuilder) -> None:
+    def __init__(self, builder: EventBuilder) -> None:
         self.finish_message = ""
         """What the provider says of the last finish reason, where it says anything."""
         self.broken = False
@@ -46,8 +46,8 @@ class Candidates:
         """Whether a finish reason came that was none, so that the next may be none either."""
         self.running = False
         """Whether the last thing was a tool of Google's that was asked, and did not answer."""
-        self._shape = shape
-        self._sources = Sources(shape)
+        self._builder = builder
+        self._sources = Sources(builder)
         self._calls = 0
         self._open_calls: dict[int, _OpenCall] = {}
         self._sounds: dict[tuple[int, str], int] = {}
@@ -59,26 +59,26 @@ class Candidates:
             self._candidate(number if number < MAX_CHOICES else 0, candidate)
 
     def _candidate(self, index: int, candidate: dict[str, Any]) -> None:
-        shape = self._shape
-        shape.choice(index)
+        builder = self._builder
+        builder.choice(index)
         parts = mappings(mapping(candidate.get("content")).get("parts"))
         reason = string(candidate.get("finishReason"))
         # STOP can come before a tool of Google's has run, and old models say it with every
         # chunk: it is the end only if nothing follows.
         if any(map(_says_something, parts)) or reason not in ("", "STOP"):
-            self.early |= shape.reopen(index)
+            self.early |= builder.reopen(index)
         for part in parts:
             self._part(index, part)
         if "logprobsResult" in candidate:
-            shape.logprobs(index, _logprobs(mapping(candidate["logprobsResult"])))
+            builder.logprobs(index, _logprobs(mapping(candidate["logprobsResult"])))
         self._sources.feed(index, candidate)
         if "safetyRatings" in candidate:
-            shape.content_filter(index, "completion", parse_ratings(candidate["safetyRatings"]))
+            builder.content_filter(index, "completion", parse_ratings(candidate["safetyRatings"]))
         if reason:
-            shape.finish(index, reason)
+            builder.finish(index, reason)
             self.finish_message = message = string(candidate.get("finishMessage"))
             if message and parse_finish(reason) != "error":
-                shape.notice("finish_message", message[:MAX_TEXT])
+                builder.notice("finish_message", message[:MAX_TEXT])
 
     def _part(self, index: int, part: dict[str, Any]) -> None:
         kind = next((kind for kind in _TOOL_PARTS if kind in part), None)
@@ -87,25 +87,25 @@ class Candidates:
         if kind is not None:
             tool = self._tool(index, kind, mapping(part[kind]))
             whole = msgspec.json.encode(clean(part)).decode()
-            self._shape.opaque(index, PART, whole, block=tool)
+            self._builder.opaque(index, PART, whole, block=tool)
             return
         block = self._content(index, part)
-        self._shape.opaque(index, SIGNATURE, string(part.get("thoughtSignature")), block=block)
+        self._builder.opaque(index, SIGNATURE, string(part.get("thoughtSignature")), block=block)
 
     def _content(self, index: int, part: dict[str, Any]) -> int | None:
         """Take a part of the answer itself; give the block that it is of."""
-        shape = self._shape
+        builder = self._builder
         if "functionCall" in part:
             return self._call(index, mapping(part["functionCall"]))
         if "inlineData" in part or "fileData" in part:
             return self._media(index, part)
         text = string(part.get("text"))
         if part.get("thought") is True:
-            shape.reasoning(index, text)
+            builder.reasoning(index, text)
         elif text:
-            shape.text(index, text)
+            builder.text(index, text)
             self._sources.text(index, text)
-        return shape.open_block(index)
+        return builder.open_block(index)
 
     def _call(self, index: int, call: dict[str, Any]) -> int | None:
         """Take a call, or what begins or continues one that comes in pieces."""
@@ -123,7 +123,7 @@ class Candidates:
         pieces = not call.get("args") and (
             "partialArgs" in call or call.get("willContinue") is True
         )
-        block = self._shape.tool_call(
+        block = self._builder.tool_call(
             index,
             index=number,
             id=string(call.get("id")),
@@ -134,7 +134,7 @@ class Candidates:
             self._open_calls[index] = found = _OpenCall(number, block, partial)
             self._continue_call(index, call, found)
         else:
-            self._shape.end_tool_call(index, block)
+            self._builder.end_tool_call(index, block)
         return block
 
     def _continue_call(self, index: int, call: dict[str, Any], found: _OpenCall) -> None:
@@ -146,9 +146,9 @@ class Candidates:
             return
         ends = call.get("willContinue") is not True
         text += partial.close() if ends else ""
-        self._shape.tool_call(index, index=number, id="", name="", arguments=text)
+        self._builder.tool_call(index, index=number, id="", name="", arguments=text)
         if ends:
-            self._shape.end_tool_call(index, block)
+            self._builder.end_tool_call(index, block)
             del self._open_calls[index]
 
     def _media(self, index: int, part: dict[str, Any]) -> int | None:
@@ -158,12 +158,12 @@ class Candidates:
         if data is None and url is None:
             return None
         if part.get("thought") is True:  # a draft of the picture to come
-            self._shape.notice("thought_media", "the model drew a draft, which is left out")
+            self._builder.notice("thought_media", "the model drew a draft, which is left out")
             return None
-        self._shape.end_text(index)
+        self._builder.end_text(index)
         known = self._sounds.get((index, kind))  # a sound comes in pieces
         kind = words(kind) or "application/octet-stream"
-        block = self._shape.media(index, kind, url=url, data=data, block=known)
+        block = self._builder.media(index, kind, url=url, data=data, block=known)
         if kind.startswith("audio/") and data:
             self._sounds[index, kind] = block
         return block
@@ -181,7 +181,7 @@ class Candidates:
             case _:
                 value = {k: v for k, v in told.items() if k != "id"}
         block = self._tools.get(key) if side == "output" else None
-        block = self._shape.provider_tool(index, name, block=block, **{side: value})
+        block = self._builder.provider_tool(index, name, block=block, **{side: value})
         self._tools[key] = block
         return block
 

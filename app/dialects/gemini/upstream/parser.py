@@ -22,7 +22,7 @@ class Parser(AnswerParser):
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)
-        self._candidates = Candidates(self._shape)
+        self._candidates = Candidates(self._builder)
         self._in_array = False
         self._torn = False
         """Whether the input ended within a chunk."""
@@ -30,16 +30,16 @@ class Parser(AnswerParser):
     @property
     def finished(self) -> bool:
         """Whether every candidate that was asked for is surely finished, and no bracket open."""
-        shape, candidates = self._shape, self._candidates
+        builder, candidates = self._builder, self._candidates
         if self._in_array or candidates.early or candidates.running:
             return False
-        return shape.finished and shape.seen >= self._choices
+        return builder.finished and builder.seen >= self._choices
 
     def _is_whole(self) -> bool:
         # Nothing at all is as whole as it gets, and `_complete` says that it is nothing.
-        if not self._shape.seen:
+        if not self._builder.seen:
             return not self._in_array
-        return self._shape.finished and not self._in_array and not self._torn
+        return self._builder.finished and not self._in_array and not self._torn
 
     def _message(self, message: Message) -> None:
         self._in_array = message.event == ELEMENT
@@ -54,7 +54,7 @@ class Parser(AnswerParser):
             self._refuse(data if document is None else document)
             return
         for chunk in document if isinstance(document, list) else (document,):
-            if self._shape.ended:
+            if self._builder.ended:
                 return
             if isinstance(chunk, dict):
                 self._chunk(chunk)
@@ -66,7 +66,7 @@ class Parser(AnswerParser):
         if self._in_array:
             return
         super()._tail(tail)
-        if not self._shape.ended:
+        if not self._builder.ended:
             self._other(tail)
 
     def _other(self, tail: Message) -> None:
@@ -76,7 +76,7 @@ class Parser(AnswerParser):
         except ValueError:
             self._torn = tail.data.strip() not in ("", "[DONE]")
             return
-        if self._shape.seen:
+        if self._builder.seen:
             return
         if document and document.keys().isdisjoint(_OURS):
             self._refuse(document)
@@ -86,7 +86,7 @@ class Parser(AnswerParser):
         self.upstream_id = self.upstream_id or short(chunk.get("responseId"))
         self._candidates.feed(chunk.get("candidates"))
         if usage := mapping(chunk.get("usageMetadata")):
-            self._shape.usage(parse_usage(usage))
+            self._builder.usage(parse_usage(usage))
         if chunk.get("error"):
             self._refuse(chunk)
         elif self._candidates.broken:
@@ -101,14 +101,14 @@ class Parser(AnswerParser):
         reason = string(feedback.get("blockReason"))
         if reason:
             verdict[reason] = {"filtered": True}
-        self._shape.content_filter(0, "prompt", verdict)
-        if reason and not self._shape.finished:
-            self._shape.finish(0, reason, reason="content_filter")
+        self._builder.content_filter(0, "prompt", verdict)
+        if reason and not self._builder.finished:
+            self._builder.finish(0, reason, reason="content_filter")
             text = string(feedback.get("blockReasonMessage")) or reason
             self._refuse({"error": {"code": "content_filter", "message": text}})
 
     def _complete(self) -> None:
-        raw, message = self._shape.finish_error, self._candidates.finish_message
+        raw, message = self._builder.finish_error, self._candidates.finish_message
         if raw and message:
             self._refuse({"error": {"code": raw, "message": message}})
         else:

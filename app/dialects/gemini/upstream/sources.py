@@ -75,16 +75,16 @@ class _Text:
 class Sources:
     """Tells of the sources of one answer, and keeps its text for their places."""
 
-    def __init__(self, shape: EventBuilder) -> None:
-        self._shape = shape
+    def __init__(self, builder: EventBuilder) -> None:
+        self._builder = builder
         self._texts: dict[int, dict[int, _Text]] = {}
         self._chunks: dict[int, list[_Source]] = {}
         """What the earlier chunks of a choice pointed at."""
         self._chunks_size = 0
 
     def text(self, choice: int, text: str) -> None:
-        """Take a piece of the text, after the shape took it."""
-        block = self._shape.text_block(choice)
+        """Take a piece of the text that the event builder has taken."""
+        block = self._builder.text_block(choice)
         if block is None:
             return
         texts = self._texts.setdefault(choice, {})
@@ -142,7 +142,7 @@ class Sources:
             earlier.append(chunk)
 
     def _tell(self, choice: int, source: _Source, place: _Place) -> None:
-        self._shape.source(choice, **source._asdict(), span=place.span, block=place.block)
+        self._builder.source(choice, **source._asdict(), span=place.span, block=place.block)
 
 
 def _numbers(support: dict[str, Any]) -> list[int]:

@@ -54,18 +54,18 @@ class Parser(AnswerParser):
 
     def _is_foreign(self, line: dict[str, Any]) -> bool:
         """Whether it is no line of an answer but what a proxy says instead of one."""
-        if "done" in line or not self._shape.empty:
+        if "done" in line or not self._builder.empty:
             return False
         return "detail" in line or isinstance(line.get("message"), str)
 
     def _piece(self, line: dict[str, Any]) -> None:
         """Take the piece of the answer: `message` of a chat, the line itself of a generation."""
-        shape, message = self._shape, mapping(line.get("message"))
+        builder, message = self._builder, mapping(line.get("message"))
         part = message or line
-        shape.reasoning(0, string(part.get("thinking")))
-        shape.text(0, string(message.get("content")) or string(line.get("response")))
+        builder.reasoning(0, string(part.get("thinking")))
+        builder.text(0, string(message.get("content")) or string(line.get("response")))
         if logprobs := line.get("logprobs"):
-            shape.logprobs(0, mappings(logprobs))
+            builder.logprobs(0, mappings(logprobs))
         for call in mappings(message.get("tool_calls")):
             self._tool_call(call)
         images = message.get("images")
@@ -77,32 +77,32 @@ class Parser(AnswerParser):
         function, name = mapping(call.get("function")), string(call.get("id"))
         again = name in self._ids  # then it would be taken for more of that call
         if not again:
-            self._shape.hold(ENTRY + len(name))
+            self._builder.hold(ENTRY + len(name))
             self._ids.add(name)
-        block = self._shape.tool_call(
+        block = self._builder.tool_call(
             0,
             index=None,
             id="" if again else name,
             name=string(function.get("name")),
             arguments=function.get("arguments"),
         )
-        self._shape.end_tool_call(0, block)
+        self._builder.end_tool_call(0, block)
 
     def _image(self, data: str | None) -> None:
         if data is None:
             return
         kinds = (kind for start, kind in _IMAGES if data.startswith(start))
-        self._shape.end_text(0)
-        self._shape.media(0, next(kinds, "image/*"), data=data)
+        self._builder.end_text(0)
+        self._builder.media(0, next(kinds, "image/*"), data=data)
 
     def _done(self, line: dict[str, Any]) -> None:
         reason = words(line.get("done_reason"))
-        if reason in NO_GENERATION and self._shape.empty:
+        if reason in NO_GENERATION and self._builder.empty:
             self._fail("upstream_invalid_response", "loaded the model and generated nothing")
             return
-        self._shape.usage(parse_usage(line))
+        self._builder.usage(parse_usage(line))
         # Servers of 2024 and before name no reason.
-        self._shape.finish(0, reason, reason=None if reason else "stop")
+        self._builder.finish(0, reason, reason=None if reason else "stop")
         self._complete()
 
 

@@ -1,4 +1,4 @@
-"""What stands in a chunk of a Chat Completions stream, whoever the vendor: chunk to shape.
+"""Tells the event builder what a chunk of a Chat Completions stream says, whoever the vendor.
 
 A chunk's parts are taken in the order in which they make sense, reasoning before text
 before tool calls, all of them before the finish reason beside them [mistral/text-nonascii].
@@ -27,7 +27,7 @@ _FUNCTION_CALL = -1
 class Deltas:
     """Takes the chunks of one stream."""
 
-    def __init__(self, shape: EventBuilder) -> None:
+    def __init__(self, builder: EventBuilder) -> None:
         self.whole = False
         """Whether a chunk was no piece of an answer but all of it."""
         self.alone = False
@@ -36,7 +36,7 @@ class Deltas:
         """The error of a choice, where one had any."""
         self.usage: Any = None
         """The usage of a choice of the last chunk: Kimi has it there, and may have no other."""
-        self._shape = shape
+        self._builder = builder
         self._messages: set[int] = set()
         self._sounds: dict[int, int] = {}
         self._thinking: set[int] = set()
@@ -54,11 +54,11 @@ class Deltas:
             index = choice.index if 0 <= choice.index < MAX_CHOICES else 0
             delta = choice.delta
             if reasoning := delta.reasoning_content or delta.reasoning:
-                self._shape.reasoning(index, reasoning)
+                self._builder.reasoning(index, reasoning)
             if delta.content:
-                self._shape.text(index, delta.content)
+                self._builder.text(index, delta.content)
             elif not reasoning:
-                self._shape.choice(index)
+                self._builder.choice(index)
         return True
 
     def feed(self, chunk: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ class Deltas:
         if "prompt_filter_results" in chunk:
             for result in mappings(chunk["prompt_filter_results"]):
                 verdict = mapping(result.get("content_filter_results"))
-                self._shape.content_filter(0, "prompt", verdict)
+                self._builder.content_filter(0, "prompt", verdict)
         if "search_results" in chunk or "citations" in chunk or "web_search" in chunk:
             self._citations(chunk)
 
@@ -94,36 +94,36 @@ class Deltas:
             self.whole = True
         # Perplexity's "chat.completion.done" repeats the deltas before it.
         again = whole or (not piece and index not in self._messages)
-        if again and self._shape.wrote(index):
+        if again and self._builder.wrote(index):
             return {}
         self._messages.add(index)
         return message
 
     def _choice(self, index: int, choice: dict[str, Any]) -> None:
         """Take what stands beside the delta."""
-        shape = self._shape
-        shape.choice(index)
+        builder = self._builder
+        builder.choice(index)
         if logprobs := choice.get("logprobs"):
-            shape.logprobs(index, mappings(mapping(logprobs).get("content")))
-            shape.logprobs(index, mappings(mapping(logprobs).get("refusal")))
+            builder.logprobs(index, mappings(mapping(logprobs).get("content")))
+            builder.logprobs(index, mappings(mapping(logprobs).get("refusal")))
         if verdict := choice.get("content_filter_results"):
-            shape.content_filter(index, "completion", mapping(verdict))
+            builder.content_filter(index, "completion", mapping(verdict))
         reason = choice.get("finish_reason")
         if reason and isinstance(reason, str):
             # vLLM names the stop string in `stop_reason`, or a token's number.
-            shape.finish(index, reason, stop_sequence=words(choice.get("stop_reason")))
+            builder.finish(index, reason, stop_sequence=words(choice.get("stop_reason")))
         if "usage" in choice:
             self.usage = choice["usage"]
         if "error" in choice:
             self.error = self.error or choice["error"]
 
     def _delta(self, index: int, delta: dict[str, Any]) -> None:
-        shape = self._shape
+        builder = self._builder
         content = delta.get("content")
         # Both names were seen, in vLLM one after the other; together they say the same.
         reasoning = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
         if reasoning:
-            shape.reasoning(index, reasoning)
+            builder.reasoning(index, reasoning)
         google = _google(delta) if "extra_content" in delta else {}
         if isinstance(content, str) and (self._thinking or google):
             content = self._thought(index, content, thought=google.get("thought") is True)
@@ -132,12 +132,12 @@ class Deltas:
         if blocks := delta.get("thinking_blocks"):
             self._thinking_blocks(index, mappings(blocks), spoken=bool(reasoning))
         if isinstance(content, str):
-            shape.text(index, content)
+            builder.text(index, content)
         elif content:
             for part in mappings(content):
                 self._part(index, part)
         if refusal := string(delta.get("refusal")):
-            shape.refusal(index, refusal)
+            builder.refusal(index, refusal)
         if calls := delta.get("tool_calls"):
             # TGI has one call where the others have a list.
             calls = [calls] if isinstance(calls, dict) else mappings(calls)
@@ -145,7 +145,7 @@ class Deltas:
                 self._tool_call(index, call, place=place if len(calls) > 1 else None)
         if signature := string(google.get("thought_signature")):
             # Gemini's own format takes it back; this route takes those of calls.
-            shape.opaque(index, GOOGLE_SIGNATURE, signature, block=shape.text_block(index))
+            builder.opaque(index, GOOGLE_SIGNATURE, signature, block=builder.text_block(index))
         if not _USUAL.issuperset(delta):
             self._rest(index, delta)
 
@@ -159,7 +159,7 @@ class Deltas:
                 content = content.removeprefix("<thought>")
                 self._thinking.add(index)
             said, end, content = content.partition("</thought>")
-            self._shape.reasoning(index, said)
+            self._builder.reasoning(index, said)
             if not end:
                 return ""
         elif content and index in self._thinking:
@@ -186,45 +186,45 @@ class Deltas:
         for detail in details:
             if not spoken:
                 text = string(detail.get("text")) or string(detail.get("summary"))
-                self._shape.reasoning(index, text)
+                self._builder.reasoning(index, text)
             name = string(detail.get("format"))
             signature, data = string(detail.get("signature")), string(detail.get("data"))
-            self._shape.sign(index, "signature", signature, format=name)
-            self._shape.sign(index, "encrypted", data, format=name)
+            self._builder.sign(index, "signature", signature, format=name)
+            self._builder.sign(index, "encrypted", data, format=name)
 
     def _thinking_blocks(self, index: int, blocks: list[dict[str, Any]], *, spoken: bool) -> None:
         """Take LiteLLM's copy of Claude's thinking; `reasoning_content` has its text too."""
         for block in blocks:
             if not spoken:
-                self._shape.reasoning(index, string(block.get("thinking")))
+                self._builder.reasoning(index, string(block.get("thinking")))
             signature, data = string(block.get("signature")), string(block.get("data"))
-            self._shape.sign(index, "signature", signature, format=LITELLM)
+            self._builder.sign(index, "signature", signature, format=LITELLM)
             if signature or data:  # which end a block
-                self._shape.end_text(index)
-            self._shape.opaque(index, LITELLM_REDACTED, data)
+                self._builder.end_text(index)
+            self._builder.opaque(index, LITELLM_REDACTED, data)
 
     def _part(self, index: int, part: dict[str, Any]) -> None:
         """Take a part of list content: of Mistral [mistral/reasoning-hybrid] or Databricks."""
-        shape = self._shape
+        builder = self._builder
         match part.get("type"):
             case "text":
-                shape.text(index, string(part.get("text")))
+                builder.text(index, string(part.get("text")))
             case "thinking":
                 thinking = part.get("thinking")
-                shape.reasoning(index, string(thinking))
+                builder.reasoning(index, string(thinking))
                 for piece in mappings(thinking):
-                    shape.reasoning(index, string(piece.get("text")))
+                    builder.reasoning(index, string(piece.get("text")))
                 signature = string(part.get("signature"))
-                shape.sign(index, "signature", signature, format="")
+                builder.sign(index, "signature", signature, format="")
             case "reasoning":
                 for piece in mappings(part.get("summary")):
-                    shape.reasoning(index, string(piece.get("text")))
+                    builder.reasoning(index, string(piece.get("text")))
             case "refusal":
-                shape.refusal(index, string(part.get("refusal")))
+                builder.refusal(index, string(part.get("refusal")))
             case "reference":
                 names = part.get("reference_ids")
                 for name in names if isinstance(names, list) else []:
-                    shape.source(index, document=words(str(name)))
+                    builder.source(index, document=words(str(name)))
             case "image_url":
                 self._image(index, part)
 
@@ -240,17 +240,17 @@ class Deltas:
             if not call_id and not function.get("name"):
                 call_id = self._ids.get((index, place), "")
             if self._ids.get((index, place)) != call_id:
-                self._shape.hold(ENTRY + len(call_id))
+                self._builder.hold(ENTRY + len(call_id))
                 self._ids[index, place] = call_id
         block = self._function(index, function, number=number, id=call_id)
         # Gemini's OpenAI route wants this back on the next turn.
         signature = string(_google(call).get("thought_signature"))
-        self._shape.opaque(index, GOOGLE_SIGNATURE, signature, block=block)
+        self._builder.opaque(index, GOOGLE_SIGNATURE, signature, block=block)
 
     def _function(
         self, index: int, function: dict[str, Any], *, number: int | None, id: str
     ) -> int | None:
-        return self._shape.tool_call(
+        return self._builder.tool_call(
             index,
             index=number,
             id=id,
@@ -261,28 +261,28 @@ class Deltas:
 
     def _audio(self, index: int, audio: dict[str, Any]) -> None:
         """Take sound, which OpenAI streams as 16 bit PCM only, and its transcript as text."""
-        self._shape.text(index, string(audio.get("transcript")))
+        self._builder.text(index, string(audio.get("transcript")))
         if data := words(audio.get("data")):
             block = self._sounds.get(index)
-            self._sounds[index] = self._shape.media(index, "audio/pcm", data=data, block=block)
+            self._sounds[index] = self._builder.media(index, "audio/pcm", data=data, block=block)
 
     def _image(self, index: int, image: dict[str, Any]) -> None:
         place = image.get("image_url")
         url = words(place) or words(mapping(place).get("url"))
         if url is None:
             return
-        self._shape.end_text(index)
+        self._builder.end_text(index)
         head, comma, data = url.partition(",")
         if comma and head.startswith("data:"):
             kind = _MEDIA_TYPE.match(head, len("data:"))
-            self._shape.media(index, kind[0] if kind else "text/plain", data=data)
+            self._builder.media(index, kind[0] if kind else "text/plain", data=data)
         else:
-            self._shape.media(index, "image/*", url=url)
+            self._builder.media(index, "image/*", url=url)
 
     def _annotation(self, index: int, annotation: dict[str, Any]) -> None:
         kind = string(annotation.get("type"))
         place = mapping(annotation.get(kind)) or annotation
-        self._shape.source(
+        self._builder.source(
             index,
             url=words(place.get("url")),
             document=words(place.get("filename")) or words(place.get("file_id")),
@@ -294,14 +294,14 @@ class Deltas:
     def _citations(self, chunk: dict[str, Any]) -> None:
         """Take the lists that Perplexity repeats on every chunk, xAI and Z.ai send once."""
         for result in mappings(chunk.get("search_results")):
-            self._shape.source(0, url=words(result.get("url")), title=words(result.get("title")))
+            self._builder.source(0, url=words(result.get("url")), title=words(result.get("title")))
         citations = chunk.get("citations")
         for citation in citations if isinstance(citations, list) else []:
             url = words(citation) or words(mapping(citation).get("url"))
-            self._shape.source(0, url=url, title=words(mapping(citation).get("title")))
+            self._builder.source(0, url=url, title=words(mapping(citation).get("title")))
         for result in mappings(chunk.get("web_search")):
             url, title = words(result.get("link")), words(result.get("title"))
-            self._shape.source(0, url=url, title=title, cited_text=words(result.get("content")))
+            self._builder.source(0, url=url, title=title, cited_text=words(result.get("content")))
 
     def _executed(self, index: int, tool: dict[str, Any], *, position: int) -> None:
         """Take a tool that Groq ran, told when it starts and again with its output."""
@@ -316,7 +316,7 @@ class Deltas:
         if known == values:
             return
         name = string(tool.get("name")) or string(tool.get("type")) or "tool"
-        block = self._shape.provider_tool(index, name, block=block, **values)
+        block = self._builder.provider_tool(index, name, block=block, **values)
         self._tools[key] = (block, values)
 
 

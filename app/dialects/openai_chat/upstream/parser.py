@@ -24,15 +24,15 @@ class Parser(AnswerParser):
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)
-        self._deltas = Deltas(self._shape)
+        self._deltas = Deltas(self._builder)
 
     @property
     def finished(self) -> bool:
         """Whether every choice is finished, those too that were not seen yet."""
-        return self._shape.finished and self._shape.seen >= self._choices
+        return self._builder.finished and self._builder.seen >= self._choices
 
     def _is_whole(self) -> bool:
-        return self._shape.finished or self._deltas.whole
+        return self._builder.finished or self._deltas.whole
 
     def _message(self, message: Message) -> None:
         if self.model and self.upstream_id and message.event != "error":
@@ -57,7 +57,7 @@ class Parser(AnswerParser):
             self._chunk(document)
             return
         for chunk in document if isinstance(document, list) else (document,):
-            if self._shape.ended:
+            if self._builder.ended:
                 return
             if isinstance(chunk, dict):
                 self._chunk(chunk)
@@ -76,7 +76,7 @@ class Parser(AnswerParser):
             usage = usage or x_groq.get("usage")
             self._deltas.error = self._deltas.error or x_groq.get("error")
         if usage:
-            self._shape.usage(parse_usage(mapping(usage)))
+            self._builder.usage(parse_usage(mapping(usage)))
         if chunk.get("error") or chunk.get("object") == "error" or chunk.get("type") == "error":
             self._refuse(chunk)
         elif "base_resp" in chunk and mapping(chunk["base_resp"]).get("status_code"):
@@ -97,7 +97,7 @@ class Parser(AnswerParser):
         # As the first message it is a body of one JSON document, not the rest of a stream.
         self._deltas.alone = not self._fed
         self._message(tail)
-        if not self._shape.ended and not self._shape.seen:
+        if not self._builder.ended and not self._builder.seen:
             self._other(mapping(document))
 
     def _other(self, document: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The output items of a Responses stream, from their events to the shape.
+"""Tells the event builder the output items of a Responses stream.
 
 An item is known by its `output_index`, a text in it by its own index besides: GitHub
 Copilot gives an item another id with every event [openai-responses--id-rotation-copilot].
@@ -56,8 +56,8 @@ _CALLS: Final = ("function_call", "custom_tool_call")
 class Items:
     """Takes the events of one stream that speak of items."""
 
-    def __init__(self, shape: EventBuilder) -> None:
-        self._shape = shape
+    def __init__(self, builder: EventBuilder) -> None:
+        self._builder = builder
         self._all: list[Item] = []
         self._at: dict[int, Item] = {}
         self._elsewhere: dict[int, Item] = {}
@@ -71,10 +71,10 @@ class Items:
         self._tellers: dict[str, Item] = {}
         """The last item of which a piece was told, by the kind of its text."""
         self._writers: dict[str, Callable[[int, str], None]] = {
-            "text": shape.text,
-            "refusal": shape.refusal,
-            "reasoning": shape.reasoning,
-            "summary": shape.reasoning,
+            "text": builder.text,
+            "refusal": builder.refusal,
+            "reasoning": builder.reasoning,
+            "summary": builder.reasoning,
         }
 
     def add(self, event: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ class Items:
         piece = string(event.get("delta"))
         self._write(item, kind, _index(event, kind), piece)
         if piece and (logprobs := event.get("logprobs")):
-            self._shape.logprobs(0, mappings(logprobs))
+            self._builder.logprobs(0, mappings(logprobs))
 
     def whole(self, event: dict[str, Any], kind: str) -> None:
         """Take a whole text, whose pieces may have come before."""
@@ -211,7 +211,7 @@ class Items:
     def _begin(self, kind: str) -> Item:
         item = Item(len(self._all), kind)
         self._all.append(item)
-        self._shape.hold(3 * ENTRY)
+        self._builder.hold(3 * ENTRY)
         return item
 
     def _text(self, item: Item, kind: str, index: int) -> Text:
@@ -220,14 +220,14 @@ class Items:
             texts = item.texts[kind] = {}
         text = texts.get(index)
         if text is None:
-            self._shape.hold(2 * ENTRY)
+            self._builder.hold(2 * ENTRY)
             text = texts[index] = Text()
         return text
 
     def _type(self, item: Item, piece: str) -> None:
         """Keep a piece of what a tool of the provider's is given: it is told whole."""
         if piece:
-            self._shape.hold(len(piece) + 64)
+            self._builder.hold(len(piece) + 64)
             self._text(item, "input", 0).pieces.append(piece)
 
     def _tell(self, item: Item, given: dict[str, Any], *, begin: bool = True) -> None:
@@ -235,11 +235,11 @@ class Items:
         if not item.name:
             item.name, item.call_id = string(given.get("name")), string(given.get("call_id"))
             item.namespace = string(given.get("namespace"))
-            self._shape.hold(len(item.name) + len(item.call_id) + len(item.namespace))
+            self._builder.hold(len(item.name) + len(item.call_id) + len(item.namespace))
         if is_provider_tool(given) and not item.done:
             item.hosted = True
         if item.hosted and item.block is None:
-            item.block = self._shape.provider_tool(0, name_tool(given))
+            item.block = self._builder.provider_tool(0, name_tool(given))
         elif begin and item.type in _CALLS and not item.hosted and item.block is None:
             self._argue(item, "")
 
@@ -252,13 +252,13 @@ class Items:
             self._hosted(item, given)
         elif item.type in _CALLS:
             self._compare(item, "call", 0, read_texts(given)["call"])
-            self._shape.end_tool_call(0, item.block)
+            self._builder.end_tool_call(0, item.block)
         elif item.type == "message":
             self._message(item, given)
         elif item.type == "reasoning":
             self._reasoning(item, given)
         elif item.type == "compaction":
-            self._shape.opaque(0, OPENAI_COMPACTION, string(given.get("encrypted_content")))
+            self._builder.opaque(0, OPENAI_COMPACTION, string(given.get("encrypted_content")))
         item.done = True
 
     def _message(self, item: Item, given: dict[str, Any]) -> None:
@@ -269,7 +269,7 @@ class Items:
             self._cite_all(item, index, part)
         self._close(item)
         if item.told("text") or item.told("refusal"):
-            self._shape.opaque(0, OPENAI_PHASE, string(given.get("phase")))
+            self._builder.opaque(0, OPENAI_PHASE, string(given.get("phase")))
 
     def _reasoning(self, item: Item, given: dict[str, Any]) -> None:
         content = [string(part.get("text")) for part in mappings(given.get("content"))]
@@ -283,27 +283,27 @@ class Items:
         # That of `output_item.added` is not whole [openai-responses/reasoning-summary-tool].
         encrypted = string(given.get("encrypted_content"))
         if self._is_writing(item):
-            self._shape.sign(0, "encrypted", encrypted, format=OPENAI_ENCRYPTED)
+            self._builder.sign(0, "encrypted", encrypted, format=OPENAI_ENCRYPTED)
         else:
-            self._shape.opaque(0, OPENAI_REASONING, encrypted)
+            self._builder.opaque(0, OPENAI_REASONING, encrypted)
         self._close(item)
 
     def _hosted(self, item: Item, given: dict[str, Any]) -> None:
         """Tell what the provider's own tool was given, and what it gave."""
         typed = "".join(self._text(item, "input", 0).pieces)
         if values := read_values(given, typed=typed):
-            self._shape.provider_tool(0, name_tool(given), block=item.block, **values)
+            self._builder.provider_tool(0, name_tool(given), block=item.block, **values)
         key = key_of(given)
         if asks_caller(given):
             data = msgspec.json.encode(clean(given)).decode()
-            self._shape.opaque(0, OPENAI_ITEM, data, block=item.block)
-            self._shape.hold(ENTRY + len(key))
+            self._builder.opaque(0, OPENAI_ITEM, data, block=item.block)
+            self._builder.hold(ENTRY + len(key))
             self._asked[key] = item.type
         elif is_answer(given):
             self._asked.pop(key, None)
         if image := read_image(given):
-            self._shape.end_text(0)
-            self._shape.media(0, image[0], data=image[1])
+            self._builder.end_text(0)
+            self._builder.media(0, image[0], data=image[1])
 
     def _argue(self, item: Item, piece: str) -> None:
         """Write a piece of a call's arguments, or begin the call."""
@@ -319,7 +319,7 @@ class Items:
         if not begun:
             item.loose["call"] = {0: text}
             self._tellers["call"] = item
-        item.block = self._shape.tool_call(
+        item.block = self._builder.tool_call(
             0,
             index=item.number,
             id="" if begun else item.call_id,
@@ -328,9 +328,9 @@ class Items:
             free=free,
         )
         if free and not begun and item.block is not None:
-            self._shape.opaque(0, OPENAI_CUSTOM_CALL, item.call_id or "1", block=item.block)
+            self._builder.opaque(0, OPENAI_CUSTOM_CALL, item.call_id or "1", block=item.block)
         if item.namespace and not begun and item.block is not None:
-            self._shape.opaque(0, OPENAI_NAMESPACE, item.namespace, block=item.block)
+            self._builder.opaque(0, OPENAI_NAMESPACE, item.namespace, block=item.block)
 
     def _write(self, item: Item, kind: str, index: int, piece: str) -> None:
         if kind == "call":
@@ -340,14 +340,14 @@ class Items:
             return
         text = self._text(item, kind, index)
         if text is not self._writing:
-            self._shape.end_text(0)
+            self._builder.end_text(0)
             self._writing = text
             self._tellers[kind] = item
             item.loose.setdefault(kind, {})[index] = text
         text.pieces.append(piece)
         self._writers[kind](0, piece)
         if text.block is None:
-            text.block = self._shape.text_block(0)
+            text.block = self._builder.text_block(0)
 
     def _match(
         self, item: Item, kind: str, index: int, whole: str, *, logprobs: object = None
@@ -402,12 +402,12 @@ class Items:
             new = not text.pieces
             self._write(item, kind, index, rest)
             if new:
-                self._shape.logprobs(0, mappings(logprobs))
+                self._builder.logprobs(0, mappings(logprobs))
 
     def _dispute(self, kind: str) -> None:
         what = "tool call" if kind == "call" else kind
         told = f"the whole {what} differs from the pieces that the upstream sent of it"
-        self._shape.notice("upstream_contradiction", told)
+        self._builder.notice("upstream_contradiction", told)
 
     def _cite_all(self, item: Item, index: int, part: dict[str, Any]) -> None:
         """Take the annotations of a whole part."""
@@ -423,7 +423,7 @@ class Items:
             self._cite(block, annotation)
 
     def _cite(self, block: int | None, annotation: dict[str, Any]) -> None:
-        self._shape.source(0, **read_citation(annotation), block=block)
+        self._builder.source(0, **read_citation(annotation), block=block)
 
     def _is_writing(self, item: Item) -> bool:
         """Whether the block of one of the item's texts is open."""
@@ -432,7 +432,7 @@ class Items:
 
     def _close(self, item: Item) -> None:
         if self._is_writing(item):
-            self._shape.end_text(0)
+            self._builder.end_text(0)
             self._writing = None
 
 

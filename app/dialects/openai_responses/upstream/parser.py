@@ -24,7 +24,7 @@ class Parser(AnswerParser):
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)
-        items = self._items = Items(self._shape)
+        items = self._items = Items(self._builder)
         self._sound: int | None = None
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "response.output_text.delta": lambda e: items.delta(e, "text"),
@@ -68,7 +68,7 @@ class Parser(AnswerParser):
     def _tail(self, tail: Message) -> None:
         super()._tail(tail)
         document = _decoded(tail.data)
-        if self._fed or self._shape.ended or not isinstance(document, dict):
+        if self._fed or self._builder.ended or not isinstance(document, dict):
             return
         # The whole body is one JSON document, such as {"detail": "..."}.
         if document.keys().isdisjoint(("message", "detail", "msg")):
@@ -97,11 +97,11 @@ class Parser(AnswerParser):
             self.model = self.model or short(response.get("model"))
             self.upstream_id = self.upstream_id or short(response.get("id"))
         if usage := mapping(response.get("usage")):
-            self._shape.usage(parse_usage(usage))
+            self._builder.usage(parse_usage(usage))
         for verdict in mappings(response.get("content_filters")):
             prompt = verdict.get("source_type") == "prompt"
             categories = mapping(verdict.get("content_filter_results"))
-            self._shape.content_filter(0, "prompt" if prompt else "completion", categories)
+            self._builder.content_filter(0, "prompt" if prompt else "completion", categories)
         # "message" is a body that was no stream, "done" OpenRouter's and LM Studio's end.
         status = string(response.get("status"))
         if end in ("message", "done") or (end == "completed" and status in _ENDS):
@@ -120,23 +120,23 @@ class Parser(AnswerParser):
             else:
                 self._end_with(parse_finish_error("failed", upstream=self._upstream))
         elif end == "cancelled":
-            self._shape.finish(0, end, reason="cancelled")
-            self._shape.end("cancelled")
+            self._builder.finish(0, end, reason="cancelled")
+            self._builder.end("cancelled")
         else:
             details = mapping(response.get("incomplete_details"))
             why = string(details.get("reason")) if end == "incomplete" else end
             asked = self._items.asked
             if asked:
                 told = f"the model asks for {', '.join(asked)}, which only the client can answer"
-                self._shape.notice("client_item", told)
+                self._builder.notice("client_item", told)
             waits = asked and end == "completed"
-            self._shape.finish(0, end, reason="tool_calls" if waits else parse_finish(why))
+            self._builder.finish(0, end, reason="tool_calls" if waits else parse_finish(why))
             self._complete()
 
     def _audio(self, event: dict[str, Any]) -> None:
         """Take sound, which is 16 bit PCM."""
         if data := words(event.get("delta")):
-            self._sound = self._shape.media(0, "audio/pcm", data=data, block=self._sound)
+            self._sound = self._builder.media(0, "audio/pcm", data=data, block=self._sound)
 
 
 def parse_usage(usage: dict[str, Any]) -> TokenCounts:

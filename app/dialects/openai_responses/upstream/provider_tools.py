@@ -124,7 +124,7 @@ def read_image(item: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of `Shape.source`."""
+    """Return the fields of `EventBuilder.source`."""
     start, end = annotation.get("start_index"), annotation.get("end_index")
     if annotation.get("type") == "file_citation":
         # It stands at one place; the `index` of a `file_path` counts files instead.
