@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.openai_chat.client.deltas import Piece
+from app.dialects.openai_chat.client.deltas import Delta
 from app.dialects.openai_chat.client.renderer import Renderer
 from app.events import StreamStart, StreamTarget, TextDelta, TextStart
 
@@ -18,4 +18,4 @@ def test_text_is_written_as_any_piece(text: str, choice: int, model: str) -> Non
 
     (frame,) = renderer.feed(TextDelta(0, text, choice))
 
-    assert renderer._chunk(Piece(choice, {"content": text})) == frame
+    assert renderer._chunk(Delta(choice, {"content": text})) == frame

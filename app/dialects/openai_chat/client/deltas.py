@@ -60,7 +60,7 @@ FINISH: Final[dict[FinishReason, Finish]] = {
 """A pause is an answer that could go on, as one that was too long."""
 
 
-class Piece(NamedTuple):
+class Delta(NamedTuple):
     """What one chunk says of one choice."""
 
     choice: int
@@ -80,7 +80,7 @@ class _Choice:
     images: list[dict[str, Any]] = field(default_factory=list)
 
 
-class Pieces:
+class DeltaBuilder:
     """Takes the events of one stream; it keeps what the chunks of that stream share."""
 
     def __init__(self, stream: str) -> None:
@@ -105,17 +105,17 @@ class Pieces:
     def id(self) -> str:
         return f"chatcmpl-{self._token}"
 
-    def feed(self, event: Event) -> Iterable[Piece]:
+    def feed(self, event: Event) -> Iterable[Delta]:
         """Return what an event adds."""
         match event:
             case TextDelta():
                 self._choices[event.choice].length += len(event.text)
-                return (Piece(event.choice, {"content": event.text}),)
+                return (Delta(event.choice, {"content": event.text}),)
             case ReasoningDelta():
                 self._thoughts[event.block].append(event.text)
-                return (Piece(event.choice, {"reasoning_content": event.text}),)
+                return (Delta(event.choice, {"reasoning_content": event.text}),)
             case RefusalDelta():
-                return (Piece(event.choice, {"refusal": event.text}),)
+                return (Delta(event.choice, {"refusal": event.text}),)
             case ToolCallDelta():
                 index, _ = self._calls[event.block]
                 self._calls[event.block] = (index, True)
@@ -136,7 +136,7 @@ class Pieces:
                 return [*self._begin(choice, text=text), *self._rest(event, self._choices[choice])]
         return ()
 
-    def _begin(self, choice: int, *, text: bool) -> Iterable[Piece]:
+    def _begin(self, choice: int, *, text: bool) -> Iterable[Delta]:
         """Begin a choice, and those before it: a helper of the clients wants them in order."""
         if choice in self._choices:
             return ()
@@ -144,9 +144,9 @@ class Pieces:
         self._choices.update((index, _Choice()) for index in new)
         content = "" if text else None
         said = {"role": "assistant", "content": None}
-        return [Piece(i, {**said, "content": content} if i == choice else said) for i in new]
+        return [Delta(i, {**said, "content": content} if i == choice else said) for i in new]
 
-    def _rest(self, event: Event, state: _Choice) -> Iterable[Piece]:
+    def _rest(self, event: Event, state: _Choice) -> Iterable[Delta]:
         """Take what opens and closes blocks, and what is rare."""
         match event:
             case TextStart():
@@ -185,7 +185,7 @@ class Pieces:
             case LogProbs():
                 name = "refusal" if event.block in self._refusals else "content"
                 found = {"content": None, "refusal": None, name: render_logprobs(event.content)}
-                return (Piece(event.choice, {}, logprobs=found),)
+                return (Delta(event.choice, {}, logprobs=found),)
             case Media():
                 return self._media(event, state)
             case ChoiceEnd():
@@ -198,11 +198,11 @@ class Pieces:
         index: int,
         function: dict[str, str],
         **fields: Any,
-    ) -> Piece:
+    ) -> Delta:
         call = {"index": index, **fields, "function": function}
-        return Piece(event.choice, {"tool_calls": [call]})
+        return Delta(event.choice, {"tool_calls": [call]})
 
-    def _odd_start(self, event: ToolCallStart, state: _Choice) -> Iterable[Piece]:
+    def _odd_start(self, event: ToolCallStart, state: _Choice) -> Iterable[Delta]:
         """Begin a call in the form from before there were tools, or of a tool that takes a text."""
         index = state.calls
         state.calls += 1
@@ -211,44 +211,44 @@ class Pieces:
             custom = {"name": event.name, "input": ""}
             shown = show_call(self._stream, event.id)
             call = {"index": index, "id": shown, "type": "custom", "custom": custom}
-            return (Piece(event.choice, {"tool_calls": [call]}),)
+            return (Delta(event.choice, {"tool_calls": [call]}),)
         self._odd[event.block] = "unsaid" if index else "older"  # there is room for one
         function = {"name": event.name, "arguments": ""}
-        return () if index else (Piece(event.choice, {"function_call": function}),)
+        return () if index else (Delta(event.choice, {"function_call": function}),)
 
-    def _odd_delta(self, event: ToolCallDelta) -> Iterable[Piece]:
+    def _odd_delta(self, event: ToolCallDelta) -> Iterable[Delta]:
         if self._odd[event.block] != "older":
             return ()
-        return (Piece(event.choice, {"function_call": {"arguments": event.arguments}}),)
+        return (Delta(event.choice, {"function_call": {"arguments": event.arguments}}),)
 
-    def _odd_end(self, event: ToolCallEnd) -> Iterable[Piece]:
+    def _odd_end(self, event: ToolCallEnd) -> Iterable[Delta]:
         index, spoken = self._calls[event.block]
         match self._odd[event.block]:
             case "custom":
                 custom = {"input": _input_of(event.arguments)}
                 call = {"index": index, "custom": custom}
-                return (Piece(event.choice, {"tool_calls": [call]}),)
+                return (Delta(event.choice, {"tool_calls": [call]}),)
             case "older" if not spoken and event.arguments:
-                return (Piece(event.choice, {"function_call": {"arguments": event.arguments}}),)
+                return (Delta(event.choice, {"function_call": {"arguments": event.arguments}}),)
             case _:
                 return ()
 
-    def _odd_proof(self, event: Opaque) -> Iterable[Piece]:
+    def _odd_proof(self, event: Opaque) -> Iterable[Delta]:
         if event.block is None or self._odd[event.block] != "custom":
             return ()
         index, _ = self._calls[event.block]
         call = {"index": index, "custom": {"input": ""}, "extra_content": _extra(event)}
-        return (Piece(event.choice, {"tool_calls": [call]}),)
+        return (Delta(event.choice, {"tool_calls": [call]}),)
 
-    def _media(self, event: Media, state: _Choice) -> Iterable[Piece]:
+    def _media(self, event: Media, state: _Choice) -> Iterable[Delta]:
         if event.media_type.startswith("audio/") and event.data:
             audio = {"id": f"audio_{self._token}_{event.choice}", "data": event.data}
-            return (Piece(event.choice, {"audio": audio}),)
+            return (Delta(event.choice, {"audio": audio}),)
         url = event.url or f"data:{event.media_type};base64,{event.data}"
         state.images.append({"type": "image_url", "image_url": {"url": url}})
         return ()
 
-    def _end(self, end: StreamEnd) -> Iterable[Piece]:
+    def _end(self, end: StreamEnd) -> Iterable[Delta]:
         """Finish the choices of an answer that was completed: clients act on a finish reason."""
         if end.status != "completed":
             return
@@ -264,10 +264,10 @@ class Pieces:
             }
             said = {name: _numbered(rows) for name, rows in lists.items() if rows}
             if said:
-                yield Piece(choice, said)
+                yield Delta(choice, said)
             finish = FINISH[state.finish or end.finish_reason]
             older = finish == "tool_calls" and FUNCTIONS in self.labels
-            yield Piece(choice, {}, "function_call" if older else finish)
+            yield Delta(choice, {}, "function_call" if older else finish)
 
 
 def _input_of(arguments: str) -> str:

@@ -14,7 +14,7 @@ from ....events import Event, StreamEnd, StreamStart, StreamTarget, TextDelta
 from ...answering.end_errors import error_of_end
 from ...answering.openai_errors import error_object
 from ...client_format import Frame
-from .deltas import Piece, Pieces, render_usage
+from .deltas import Delta, DeltaBuilder, render_usage
 
 USAGE = "usage"
 """The label that says whether the client asked for a chunk with the counts."""
@@ -32,40 +32,40 @@ class Renderer:
     """See `client_format.Renderer`."""
 
     def __init__(self, stream: str) -> None:
-        self._pieces = Pieces(stream)
+        self._deltas = DeltaBuilder(stream)
         self._head = b""
         """What all chunks begin with."""
 
     def feed(self, event: Event) -> Iterable[Frame]:
         """Return the frames that the next event makes."""
-        pieces = self._pieces.feed(event)
+        deltas = self._deltas.feed(event)
         if isinstance(event, TextDelta):  # nearly every event: a third of the time
             before, after = _CONTENT
             text = _encode(event.text)
             return (Frame(b"%b%b%b%b" % (self._head, before % event.choice, text, after)),)
         if isinstance(event, (StreamStart, StreamTarget)):
             self._head = self._begin()
-        frames = [self._chunk(piece) for piece in pieces]
+        frames = [self._chunk(delta) for delta in deltas]
         if isinstance(event, StreamEnd):
-            frames += render_end(event, labels=self._pieces.labels, frame=self._frame)
+            frames += render_end(event, labels=self._deltas.labels, frame=self._frame)
         return frames
 
     def _begin(self) -> bytes:
-        pieces = self._pieces
+        builder = self._deltas
         head = {
-            "id": pieces.id,
+            "id": builder.id,
             "object": "chat.completion.chunk",
-            "created": pieces.created,
-            "model": pieces.model,
+            "created": builder.created,
+            "model": builder.model,
         }
         return _encode(head).removesuffix(b"}")
 
-    def _chunk(self, piece: Piece) -> Frame:
+    def _chunk(self, delta: Delta) -> Frame:
         choice = {
-            "index": piece.choice,
-            "delta": piece.delta,
-            "logprobs": piece.logprobs,
-            "finish_reason": piece.finish_reason,
+            "index": delta.choice,
+            "delta": delta.delta,
+            "logprobs": delta.logprobs,
+            "finish_reason": delta.finish_reason,
         }
         return self._frame(choices=[choice])
 

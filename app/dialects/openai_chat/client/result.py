@@ -6,7 +6,7 @@ from typing import Any
 from ....events import Event, StreamEnd
 from ...answering.end_errors import error_of_end
 from ...reading.base64_pieces import join_base64
-from .deltas import Piece, Pieces, render_usage
+from .deltas import Delta, DeltaBuilder, render_usage
 
 
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
@@ -15,22 +15,22 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
     Raises:
         RelayError: it did not complete.
     """
-    pieces = Pieces(stream)
+    builder = DeltaBuilder(stream)
     choices: dict[int, _Sum] = {}
     usage = None
     for event in events:
-        for piece in pieces.feed(event):
-            choices.setdefault(piece.choice, _Sum(piece.choice)).add(piece)
+        for delta in builder.feed(event):
+            choices.setdefault(delta.choice, _Sum(delta.choice)).add(delta)
         if isinstance(event, StreamEnd):
             if (failed := error_of_end(event)) is not None:
                 raise failed
             usage = event.usage
     result = {
-        "id": pieces.id,
+        "id": builder.id,
         "object": "chat.completion",
-        "created": pieces.created,
-        "model": pieces.model,
-        "choices": [total.choice(pieces.created) for _, total in sorted(choices.items())],
+        "created": builder.created,
+        "model": builder.model,
+        "choices": [total.choice(builder.created) for _, total in sorted(choices.items())],
     }
     return result if usage is None else {**result, "usage": render_usage(usage)}
 
@@ -52,11 +52,11 @@ class _Sum:
         """The pieces of a call in the form from before there were tools."""
         self._finish: str | None = None
 
-    def add(self, piece: Piece) -> None:
-        self._finish = piece.finish_reason or self._finish
-        for name, rows in (piece.logprobs or {}).items():
+    def add(self, delta: Delta) -> None:
+        self._finish = delta.finish_reason or self._finish
+        for name, rows in (delta.logprobs or {}).items():
             self._logprobs.setdefault(name, []).extend(rows or ())
-        for name, value in piece.delta.items():
+        for name, value in delta.delta.items():
             match name, value:
                 case "tool_calls", [call]:
                     self._call(call)

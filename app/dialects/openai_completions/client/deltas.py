@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ....events import Event
 from ...answering.public_ids import public_token
-from ...openai_chat.client.deltas import Pieces as ChatPieces
+from ...openai_chat.client.deltas import DeltaBuilder as ChatDeltas
 
 ECHO: Final = "echo"
 """The label that is the prompt, where the client wants it said again."""
@@ -16,7 +16,7 @@ ECHO: Final = "echo"
 Finish = Literal["stop", "length", "content_filter"]
 
 
-class Piece(NamedTuple):
+class Delta(NamedTuple):
     """What one chunk says of one choice."""
 
     choice: int
@@ -25,11 +25,11 @@ class Piece(NamedTuple):
     logprobs: dict[str, Any] | None = None
 
 
-class Pieces:
+class DeltaBuilder:
     """Takes the events of one stream; it keeps what the chunks of that stream share."""
 
     def __init__(self, stream: str) -> None:
-        self._chat = ChatPieces(stream)
+        self._chat = ChatDeltas(stream)
         self.id = f"cmpl-{public_token(stream, 'openai_completions')}"
         self._offsets: dict[int, int] = {}
         """Of a choice that has begun: where the next token with a probability begins."""
@@ -46,7 +46,7 @@ class Pieces:
     def labels(self) -> dict[str, str]:
         return self._chat.labels
 
-    def feed(self, event: Event) -> Iterable[Piece]:
+    def feed(self, event: Event) -> Iterable[Delta]:
         """Yield what an event adds."""
         for said in self._chat.feed(event):
             text = said.delta.get("content") or said.delta.get("refusal") or ""
@@ -59,7 +59,7 @@ class Pieces:
                 finish = "stop"
             logprobs = self._logprobs(said.choice, said.logprobs) if said.logprobs else None
             if text or finish or logprobs:
-                yield Piece(said.choice, text, finish, logprobs)
+                yield Delta(said.choice, text, finish, logprobs)
 
     def _logprobs(self, choice: int, given: dict[str, Any]) -> dict[str, Any]:
         """Return the older form: a list for each kind of value."""

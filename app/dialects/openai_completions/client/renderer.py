@@ -12,7 +12,7 @@ import msgspec
 from ....events import Event, StreamEnd
 from ...client_format import Frame
 from ...openai_chat.client.renderer import render_end
-from .deltas import Piece, Pieces
+from .deltas import Delta, DeltaBuilder
 
 OBJECT: Final = "text_completion"
 
@@ -23,25 +23,25 @@ class Renderer:
     """See `client_format.Renderer`."""
 
     def __init__(self, stream: str) -> None:
-        self._pieces = Pieces(stream)
+        self._deltas = DeltaBuilder(stream)
 
     def feed(self, event: Event) -> Iterable[Frame]:
         """Return the frames that the next event makes."""
-        frames = [self._chunk(piece) for piece in self._pieces.feed(event)]
+        frames = [self._chunk(delta) for delta in self._deltas.feed(event)]
         if isinstance(event, StreamEnd):
-            frames += render_end(event, labels=self._pieces.labels, frame=self._frame)
+            frames += render_end(event, labels=self._deltas.labels, frame=self._frame)
         return frames
 
-    def _chunk(self, piece: Piece) -> Frame:
+    def _chunk(self, delta: Delta) -> Frame:
         choice = {
-            "text": piece.text,
-            "index": piece.choice,
-            "logprobs": piece.logprobs,
-            "finish_reason": piece.finish_reason,
+            "text": delta.text,
+            "index": delta.choice,
+            "logprobs": delta.logprobs,
+            "finish_reason": delta.finish_reason,
         }
         return self._frame(choices=[choice])
 
     def _frame(self, **fields: object) -> Frame:
-        pieces = self._pieces
-        head = {"id": pieces.id, "object": OBJECT, "created": pieces.created}
-        return Frame(_encode({**head, "model": pieces.model, **fields}))
+        builder = self._deltas
+        head = {"id": builder.id, "object": OBJECT, "created": builder.created}
+        return Frame(_encode({**head, "model": builder.model, **fields}))

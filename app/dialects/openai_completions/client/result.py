@@ -6,7 +6,7 @@ from typing import Any
 from ....events import Event, StreamEnd
 from ...answering.end_errors import error_of_end
 from ...openai_chat.client.deltas import render_usage
-from .deltas import Piece, Pieces
+from .deltas import Delta, DeltaBuilder
 from .renderer import OBJECT
 
 
@@ -16,34 +16,34 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
     Raises:
         RelayError: it did not complete.
     """
-    pieces = Pieces(stream)
-    choices: dict[int, list[Piece]] = {}
+    builder = DeltaBuilder(stream)
+    choices: dict[int, list[Delta]] = {}
     usage = None
     for event in events:
-        for piece in pieces.feed(event):
-            choices.setdefault(piece.choice, []).append(piece)
+        for delta in builder.feed(event):
+            choices.setdefault(delta.choice, []).append(delta)
         if isinstance(event, StreamEnd):
             if (failed := error_of_end(event)) is not None:
                 raise failed
             usage = event.usage
     result = {
-        "id": pieces.id,
+        "id": builder.id,
         "object": OBJECT,
-        "created": pieces.created,
-        "model": pieces.model,
+        "created": builder.created,
+        "model": builder.model,
         "choices": [_sum(index, said) for index, said in sorted(choices.items())],
     }
     return result if usage is None else {**result, "usage": render_usage(usage)}
 
 
-def _sum(index: int, pieces: list[Piece]) -> dict[str, Any]:
+def _sum(index: int, deltas: list[Delta]) -> dict[str, Any]:
     logprobs: dict[str, list[Any]] = {}
-    for piece in pieces:
-        for name, rows in (piece.logprobs or {}).items():
+    for delta in deltas:
+        for name, rows in (delta.logprobs or {}).items():
             logprobs.setdefault(name, []).extend(rows)
     return {
-        "text": "".join([piece.text for piece in pieces]),
+        "text": "".join([delta.text for delta in deltas]),
         "index": index,
         "logprobs": logprobs or None,
-        "finish_reason": pieces[-1].finish_reason,
+        "finish_reason": deltas[-1].finish_reason,
     }
