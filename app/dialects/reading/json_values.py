@@ -2,7 +2,7 @@
 
 The look-ups give an empty value of the type asked for where the provider sent another
 type, null, or nothing; a parser needs no other check. Strings may hold lone UTF-16
-surrogates, which no event may: `words` and `clean` replace them.
+surrogates, which no event may: `text_or_none` and `clean` replace them.
 """
 
 import json
@@ -71,14 +71,14 @@ def string(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def words(value: object) -> str | None:
+def text_or_none(value: object) -> str | None:
     """A string for a field of an event that may be absent: well-formed, not empty."""
     return well_formed(value) if isinstance(value, str) and value else None
 
 
 def short(value: object) -> str | None:
     """A provider's name for a model or an answer, which is told again and again."""
-    return words(value[:MAX_NAME]) if isinstance(value, str) else None
+    return text_or_none(value[:MAX_NAME]) if isinstance(value, str) else None
 
 
 def count(value: object) -> int | None:

@@ -44,7 +44,7 @@ from ...client_format import Frame
 
 VERSION = "1.0"
 
-Sent = dict[str, Any]
+RunEvent = dict[str, Any]
 
 
 class Renderer:
@@ -53,7 +53,7 @@ class Renderer:
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self._token = public_token(stream, "ag_ui")
-        self._run: Sent = {}
+        self._run: RunEvent = {}
         self._target: StreamTarget | None = None
         self._messages: dict[int, str] = {}
         """The message of each open block of text or reasoning."""
@@ -70,7 +70,7 @@ class Renderer:
             return ()
         return [Frame(msgspec.json.encode(sent)) for sent in self._feed(event)]
 
-    def _feed(self, event: Event) -> Iterable[Sent]:
+    def _feed(self, event: Event) -> Iterable[RunEvent]:
         match event:
             case TextDelta() | RefusalDelta():
                 message = self._messages[event.block]
@@ -119,7 +119,7 @@ class Renderer:
             case _:
                 return ()
 
-    def _start(self, event: StreamStart) -> Iterable[Sent]:
+    def _start(self, event: StreamStart) -> Iterable[RunEvent]:
         labels = event.labels or {}
         self._run = {
             "threadId": labels.get("thread_id", f"thread_{self._token}"),
@@ -130,20 +130,20 @@ class Renderer:
         yield {"type": "RUN_STARTED", **self._run, "protocolVersion": VERSION, **parents}
         yield _custom(event)
 
-    def _start_text(self, block: int) -> Sent:
+    def _start_text(self, block: int) -> RunEvent:
         # The calls' message is the first one, whether it has begun or not.
         message = f"msg_{self._token}" + (f"_{block}" if self._texts else "")
         self._texts += 1
         self._messages[block] = message
         return {"type": "TEXT_MESSAGE_START", "messageId": message, "role": "assistant"}
 
-    def _end_text(self, block: int) -> Iterable[Sent]:
+    def _end_text(self, block: int) -> Iterable[RunEvent]:
         message = self._messages.pop(block)
         yield {"type": "TEXT_MESSAGE_END", "messageId": message}
         if opaque := self._opaque.pop(block, None):
             yield _encrypted("message", message, ProofFields(opaque=opaque))
 
-    def _start_call(self, event: ToolCallStart) -> Sent:
+    def _start_call(self, event: ToolCallStart) -> RunEvent:
         call = self._calls[event.block] = show_call(self._stream, event.id)
         return {
             "type": "TOOL_CALL_START",
@@ -152,7 +152,7 @@ class Renderer:
             "parentMessageId": f"msg_{self._token}",
         }
 
-    def _take_opaque(self, event: Opaque) -> Iterable[Sent]:
+    def _take_opaque(self, event: Opaque) -> Iterable[RunEvent]:
         value = OpaqueValue(event.format, event.data)
         block = -1 if event.block is None else event.block
         if block in self._messages or block in self._calls:
@@ -163,7 +163,7 @@ class Renderer:
         yield from _start_reasoning(message)
         yield from _end_reasoning(message, ProofFields(opaque=[value]))
 
-    def _end(self, event: StreamEnd) -> Iterable[Sent]:
+    def _end(self, event: StreamEnd) -> Iterable[RunEvent]:
         usage = self._usage(event)
         if event.status in ("failed", "interrupted"):
             error = event.error
@@ -175,7 +175,7 @@ class Renderer:
             yield {"type": "TOOL_CALL_END", "toolCallId": call}
             if opaque := self._opaque.pop(block, None):
                 yield _encrypted("tool-call", call, ProofFields(opaque=opaque))
-        outcome: Sent = {"type": "cancelled"}
+        outcome: RunEvent = {"type": "cancelled"}
         if event.status == "completed":
             pending = list(self._calls.values())
             outcome = {"type": "success"} | ({"pendingToolCallIds": pending} if pending else {})
@@ -187,7 +187,7 @@ class Renderer:
             "metadata": {"finishReason": event.finish_reason},
         }
 
-    def _usage(self, event: StreamEnd) -> Sent:
+    def _usage(self, event: StreamEnd) -> RunEvent:
         if event.usage is None:
             return {}
         counts = {
@@ -204,19 +204,19 @@ class Renderer:
         return {"usage": [{**who, **known}]}
 
 
-def _start_reasoning(message: str) -> Iterable[Sent]:
+def _start_reasoning(message: str) -> Iterable[RunEvent]:
     yield {"type": "REASONING_START", "messageId": message}
     yield {"type": "REASONING_MESSAGE_START", "messageId": message, "role": "reasoning"}
 
 
-def _end_reasoning(message: str, proof: ProofFields) -> Iterable[Sent]:
+def _end_reasoning(message: str, proof: ProofFields) -> Iterable[RunEvent]:
     yield {"type": "REASONING_MESSAGE_END", "messageId": message}
     if proof != ProofFields():
         yield _encrypted("message", message, proof)
     yield {"type": "REASONING_END", "messageId": message}
 
 
-def _encrypted(subtype: str, entity: str, proof: ProofFields) -> Sent:
+def _encrypted(subtype: str, entity: str, proof: ProofFields) -> RunEvent:
     return {
         "type": "REASONING_ENCRYPTED_VALUE",
         "subtype": subtype,
@@ -225,6 +225,6 @@ def _encrypted(subtype: str, entity: str, proof: ProofFields) -> Sent:
     }
 
 
-def _custom(event: Event) -> Sent:
+def _custom(event: Event) -> RunEvent:
     name = f"seseragi.{type_of(event)}"
     return {"type": "CUSTOM", "name": name, "value": msgspec.Raw(encode(event))}

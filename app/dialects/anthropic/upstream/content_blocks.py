@@ -22,7 +22,7 @@ from ...reading.json_values import (
     short,
     size,
     string,
-    words,
+    text_or_none,
 )
 
 _PROVIDER_USES: Final = ("server_tool_use", "mcp_tool_use")
@@ -253,14 +253,14 @@ class Blocks:
     def _source(self, citation: dict[str, Any]) -> None:
         """Report of a source; its positions count in the source, not in the answer."""
         place = string(citation.get("source"))
-        url = words(citation.get("url")) or (words(place) if "://" in place else None)
-        title = words(citation.get("title"))
-        document = None if url else words(place)
+        url = text_or_none(citation.get("url")) or (text_or_none(place) if "://" in place else None)
+        title = text_or_none(citation.get("title"))
+        document = None if url else text_or_none(place)
         if url is None and document is None:
             index = count(citation.get("document_index"))
             document = (
-                words(citation.get("document_title"))
-                or words(citation.get("file_id"))
+                text_or_none(citation.get("document_title"))
+                or text_or_none(citation.get("file_id"))
                 or (None if index is None else str(index))
             )
         self._builder.source(
@@ -268,7 +268,7 @@ class Blocks:
             url=url,
             document=document,
             title=title,
-            cited_text=words(citation.get("cited_text")),
+            cited_text=text_or_none(citation.get("cited_text")),
             block=self._builder.text_block(0),
         )
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
-from ...reading.json_values import count, decode, mapping, short, string, words
+from ...reading.json_values import count, decode, mapping, short, string, text_or_none
 from .content_blocks import Blocks
 
 _EVENTS: Final = frozenset(
@@ -94,7 +94,9 @@ class Parser(AnswerParser):
             what = ": ".join(filter(None, said))[:_MAX_TEXT]
             self._builder.notice("refusal", f"upstream {self._upstream!r} refused: {what}")
         if reason := string(message.get("stop_reason")):
-            self._builder.finish(0, reason, stop_sequence=words(message.get("stop_sequence")))
+            self._builder.finish(
+                0, reason, stop_sequence=text_or_none(message.get("stop_sequence"))
+            )
 
     def _count(self, usage: object) -> None:
         """Take a `usage`: its counts are of the whole message so far, those absent stay."""

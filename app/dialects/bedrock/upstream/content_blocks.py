@@ -10,7 +10,7 @@ from typing import Any
 from ...reading.base64_pieces import join_base64
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
-from ...reading.json_values import count, decode, mapping, mappings, size, string, words
+from ...reading.json_values import count, decode, mapping, mappings, size, string, text_or_none
 from .proofs import SIGNATURE, parse_redacted
 
 
@@ -117,7 +117,7 @@ class Blocks:
                 self._end_result(held)
             case _Image() if held.pieces or held.url:
                 data = None if held.url else _join(held.pieces)
-                kind = f"image/{words(held.format) or 'png'}"
+                kind = f"image/{text_or_none(held.format) or 'png'}"
                 self._builder.media(0, kind, url=held.url, data=data)
 
     def _hold(self, size: int) -> None:
@@ -142,10 +142,12 @@ class Blocks:
         if not isinstance(self._held, _Image):
             self._held = _Image("")
         source = mapping(image.get("source"))
-        if data := words(source.get("bytes")):
+        if data := text_or_none(source.get("bytes")):
             self._hold(len(data) + 64)
             self._held.pieces.append(data)
-        self._held.url = words(mapping(source.get("s3Location")).get("uri")) or self._held.url
+        self._held.url = (
+            text_or_none(mapping(source.get("s3Location")).get("uri")) or self._held.url
+        )
         if "error" in image:
             reason = string(mapping(image["error"]).get("message")) or "no reason was given"
             self._builder.notice("image_failed", f"the upstream sent no image: {reason[:500]}")
@@ -162,18 +164,18 @@ class Blocks:
         citations, self._citations = self._citations, []
         for citation in citations:
             location = mapping(citation.get("location"))
-            source = words(citation.get("source"))
-            url = words(mapping(location.get("web")).get("url"))
+            source = text_or_none(citation.get("source"))
+            url = text_or_none(mapping(location.get("web")).get("url"))
             if url is None and source and source.startswith(("http://", "https://")):
                 url = source
             cited = "".join(string(c.get("text")) for c in mappings(citation.get("sourceContent")))
-            title = words(citation.get("title"))
+            title = text_or_none(citation.get("title"))
             self._builder.source(
                 0,
                 url=url,
                 document=None if url else source or title or _number(location),
                 title=title,
-                cited_text=words(cited),
+                cited_text=text_or_none(cited),
             )
 
 

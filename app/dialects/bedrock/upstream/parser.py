@@ -11,7 +11,7 @@ from ....events import TokenCounts
 from ....framing.eventstream import TRUNCATED
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
-from ...reading.json_values import count, decode, mapping, mappings, short, string, words
+from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
 from .content_blocks import Blocks
 from .guardrail import parse_trace
 
@@ -63,7 +63,7 @@ class Parser(AnswerParser):
                 self._blocks.stop()
             case "messageStop":
                 self._blocks.stop()
-                self._builder.finish(0, words(event.get("stopReason")))
+                self._builder.finish(0, text_or_none(event.get("stopReason")))
             case _:
                 self._metadata(event)
 
@@ -72,7 +72,7 @@ class Parser(AnswerParser):
         trace = mapping(event.get("trace"))
         parse_trace(self._builder, mapping(trace.get("guardrail")))
         # An ARN, whose first part names the account.
-        invoked = words(mapping(trace.get("promptRouter")).get("invokedModelId")) or ""
+        invoked = text_or_none(mapping(trace.get("promptRouter")).get("invokedModelId")) or ""
         self.model = short(invoked.rpartition("/")[2]) or self.model
 
     def _exception(self, name: str, data: str) -> None:

@@ -13,7 +13,7 @@ from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.bounds import ENTRY
 from ...reading.finish_reasons import parse_finish
-from ...reading.json_values import count, decode, mapping, mappings, short, string, words
+from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
 
 
 class Parser(AnswerParser):
@@ -111,9 +111,9 @@ class Parser(AnswerParser):
             data = mapping(source.get("document")) or mapping(source.get("tool_output"))
             self._builder.source(
                 0,
-                url=words(data.get("url")),
-                document=words(source.get("id")) or words(data.get("id")),
-                title=words(data.get("title")),
+                url=text_or_none(data.get("url")),
+                document=text_or_none(source.get("id")) or text_or_none(data.get("id")),
+                title=text_or_none(data.get("title")),
                 span=span,
                 block=block,
             )

@@ -11,7 +11,7 @@ import msgspec
 from ...reading.errors import MAX_TEXT
 from ...reading.event_builder import EventBuilder
 from ...reading.finish_reasons import parse_finish
-from ...reading.json_values import clean, count, mapping, mappings, string, words
+from ...reading.json_values import clean, count, mapping, mappings, string, text_or_none
 from .partial_arguments import PartialArguments
 from .request import PART, SIGNATURE
 from .sources import Sources
@@ -154,7 +154,7 @@ class Candidates:
     def _media(self, index: int, part: dict[str, Any]) -> int | None:
         inline, file = mapping(part.get("inlineData")), mapping(part.get("fileData"))
         kind = string(inline.get("mimeType")) or string(file.get("mimeType"))
-        data, url = words(inline.get("data")), words(file.get("fileUri"))
+        data, url = text_or_none(inline.get("data")), text_or_none(file.get("fileUri"))
         if data is None and url is None:
             return None
         if part.get("thought") is True:  # a draft of the picture to come
@@ -162,7 +162,7 @@ class Candidates:
             return None
         self._builder.end_text(index)
         known = self._sounds.get((index, kind))  # a sound comes in pieces
-        kind = words(kind) or "application/octet-stream"
+        kind = text_or_none(kind) or "application/octet-stream"
         block = self._builder.media(index, kind, url=url, data=data, block=known)
         if kind.startswith("audio/") and data:
             self._sounds[index, kind] = block

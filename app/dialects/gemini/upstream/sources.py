@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
-from ...reading.json_values import count, mapping, mappings, string, words
+from ...reading.json_values import count, mapping, mappings, string, text_or_none
 from ...reading.surrogates import Halves, well_formed
 
 MAX_TEXTS: Final = 64
@@ -108,7 +108,7 @@ class Sources:
             metadata = mapping(candidate["urlContextMetadata"])
             for url in mappings(metadata.get("urlMetadata")):
                 if url.get("urlRetrievalStatus") == "URL_RETRIEVAL_STATUS_SUCCESS":
-                    self._tell(choice, _Source(words(url.get("retrievedUrl"))), _Place())
+                    self._tell(choice, _Source(text_or_none(url.get("retrievedUrl"))), _Place())
 
     def _grounding(self, choice: int, metadata: dict[str, Any]) -> None:
         """Report of each source of each segment, then of those that no segment names."""
@@ -179,7 +179,7 @@ def _point(chunk: dict[str, Any]) -> _Source:
 
 def _read(source: dict[str, Any]) -> _Source:
     """Read a source under the names of a web page's."""
-    url, title = words(source.get("uri")), words(source.get("title"))
+    url, title = text_or_none(source.get("uri")), text_or_none(source.get("title"))
     names = (source.get(key) for key in ("documentName", "fileSearchStore"))
-    document = next(filter(None, map(words, names)), None if url else title)
-    return _Source(url, document, title, words(source.get("text")))
+    document = next(filter(None, map(text_or_none, names)), None if url else title)
+    return _Source(url, document, title, text_or_none(source.get("text")))

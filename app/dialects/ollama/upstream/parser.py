@@ -12,7 +12,7 @@ from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.bounds import ENTRY
-from ...reading.json_values import count, decode, mapping, mappings, short, string, words
+from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
 
 NO_GENERATION: Final = ("load", "unload")
 """The reasons for an end that no prompt was answered with: the model was loaded, or let go."""
@@ -70,7 +70,7 @@ class Parser(AnswerParser):
             self._tool_call(call)
         images = message.get("images")
         for image in images if isinstance(images, list) else [line.get("image")]:
-            self._image(words(image))
+            self._image(text_or_none(image))
 
     def _tool_call(self, call: dict[str, Any]) -> None:
         """Take a tool call, which is whole; what an index means differs with the version."""
@@ -96,7 +96,7 @@ class Parser(AnswerParser):
         self._builder.media(0, next(kinds, "image/*"), data=data)
 
     def _done(self, line: dict[str, Any]) -> None:
-        reason = words(line.get("done_reason"))
+        reason = text_or_none(line.get("done_reason"))
         if reason in NO_GENERATION and self._builder.empty:
             self._fail("upstream_invalid_response", "loaded the model and generated nothing")
             return

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...proof_formats import GOOGLE_SIGNATURE
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
-from ...reading.json_values import count, decode, mapping, mappings, string, words
+from ...reading.json_values import count, decode, mapping, mappings, string, text_or_none
 from .request import LITELLM, LITELLM_REDACTED
 from .text_chunk import Chunk
 
@@ -19,7 +19,9 @@ MAX_CHOICES: Final = 128
 """As many as can be asked for; the number of any other choice is taken for a mistake."""
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]++/[\w.+-]++")
-_USUAL = frozenset(("role", "content", "reasoning", "reasoning_content", "refusal", "tool_calls"))
+_COMMON_FIELDS = frozenset(
+    ("role", "content", "reasoning", "reasoning_content", "refusal", "tool_calls")
+)
 _FUNCTION_CALL = -1
 """The index that stands for the one `function_call` of the time before `tool_calls`."""
 
@@ -45,8 +47,8 @@ class Deltas:
         """The ids of calls without an index, by choice and place among the calls of a delta."""
         self._tools: dict[tuple[int, int], tuple[int, dict[str, Any]]] = {}
 
-    def feed_usual(self, chunk: Chunk) -> bool:
-        """Do what `feed` does with a usual chunk; False where it has to be looked at in full."""
+    def feed_text_chunk(self, chunk: Chunk) -> bool:
+        """Do what `feed` does with a chunk of text; False where it has to be looked at in full."""
         if self._thinking:
             return False
         self.usage = None
@@ -111,7 +113,7 @@ class Deltas:
         reason = choice.get("finish_reason")
         if reason and isinstance(reason, str):
             # vLLM names the stop string in `stop_reason`, or a token's number.
-            builder.finish(index, reason, stop_sequence=words(choice.get("stop_reason")))
+            builder.finish(index, reason, stop_sequence=text_or_none(choice.get("stop_reason")))
         if "usage" in choice:
             self.usage = choice["usage"]
         if "error" in choice:
@@ -146,7 +148,7 @@ class Deltas:
         if signature := string(google.get("thought_signature")):
             # Gemini's own format takes it back; this route takes those of calls.
             builder.opaque(index, GOOGLE_SIGNATURE, signature, block=builder.text_block(index))
-        if not _USUAL.issuperset(delta):
+        if not _COMMON_FIELDS.issuperset(delta):
             self._rest(index, delta)
 
     def _thought(self, index: int, content: str, *, thought: bool) -> str:
@@ -224,7 +226,7 @@ class Deltas:
             case "reference":
                 names = part.get("reference_ids")
                 for name in names if isinstance(names, list) else []:
-                    builder.source(index, document=words(str(name)))
+                    builder.source(index, document=text_or_none(str(name)))
             case "image_url":
                 self._image(index, part)
 
@@ -262,13 +264,13 @@ class Deltas:
     def _audio(self, index: int, audio: dict[str, Any]) -> None:
         """Take sound, which OpenAI streams as 16 bit PCM only, and its transcript as text."""
         self._builder.text(index, string(audio.get("transcript")))
-        if data := words(audio.get("data")):
+        if data := text_or_none(audio.get("data")):
             block = self._sounds.get(index)
             self._sounds[index] = self._builder.media(index, "audio/pcm", data=data, block=block)
 
     def _image(self, index: int, image: dict[str, Any]) -> None:
         place = image.get("image_url")
-        url = words(place) or words(mapping(place).get("url"))
+        url = text_or_none(place) or text_or_none(mapping(place).get("url"))
         if url is None:
             return
         self._builder.end_text(index)
@@ -284,24 +286,28 @@ class Deltas:
         place = mapping(annotation.get(kind)) or annotation
         self._builder.source(
             index,
-            url=words(place.get("url")),
-            document=words(place.get("filename")) or words(place.get("file_id")),
-            title=words(place.get("title")),
-            cited_text=words(place.get("content")),
+            url=text_or_none(place.get("url")),
+            document=text_or_none(place.get("filename")) or text_or_none(place.get("file_id")),
+            title=text_or_none(place.get("title")),
+            cited_text=text_or_none(place.get("content")),
             span=(count(place.get("start_index")), count(place.get("end_index"))),
         )
 
     def _citations(self, chunk: dict[str, Any]) -> None:
         """Take the lists that Perplexity repeats on every chunk, xAI and Z.ai send once."""
         for result in mappings(chunk.get("search_results")):
-            self._builder.source(0, url=words(result.get("url")), title=words(result.get("title")))
+            self._builder.source(
+                0, url=text_or_none(result.get("url")), title=text_or_none(result.get("title"))
+            )
         citations = chunk.get("citations")
         for citation in citations if isinstance(citations, list) else []:
-            url = words(citation) or words(mapping(citation).get("url"))
-            self._builder.source(0, url=url, title=words(mapping(citation).get("title")))
+            url = text_or_none(citation) or text_or_none(mapping(citation).get("url"))
+            self._builder.source(0, url=url, title=text_or_none(mapping(citation).get("title")))
         for result in mappings(chunk.get("web_search")):
-            url, title = words(result.get("link")), words(result.get("title"))
-            self._builder.source(0, url=url, title=title, cited_text=words(result.get("content")))
+            url, title = text_or_none(result.get("link")), text_or_none(result.get("title"))
+            self._builder.source(
+                0, url=url, title=title, cited_text=text_or_none(result.get("content"))
+            )
 
     def _executed(self, index: int, tool: dict[str, Any], *, position: int) -> None:
         """Take a tool that Groq ran, told when it starts and again with its output."""

@@ -15,7 +15,7 @@ from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.json_values import count, decode, mapping, short
-from . import text_chunk as usual
+from . import text_chunk
 from .chunks import Deltas
 
 
@@ -36,8 +36,8 @@ class Parser(AnswerParser):
 
     def _message(self, message: Message) -> None:
         if self.model and self.upstream_id and message.event != "error":
-            chunk = usual.parse(message.data)
-            if chunk is not None and self._deltas.feed_usual(chunk):
+            chunk = text_chunk.parse(message.data)
+            if chunk is not None and self._deltas.feed_text_chunk(chunk):
                 return
         data = message.data.strip()
         if data.startswith("[DONE]"):

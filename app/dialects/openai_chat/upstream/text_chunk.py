@@ -1,8 +1,8 @@
-"""The usual chunk of a Chat Completions stream: pieces of text, and nothing else that is read.
+"""A chunk of a Chat Completions stream that has text, and nothing else that is read.
 
 Nearly every message is one, so it has a way of its own: decoded into types, without a table
-for each of its objects, it takes 0.6 of the time in a stream. Whatever else `deltas` and
-`parser` look at stands here as null: a chunk that has any of it is none of these, and is
+for each of its objects, it takes 0.6 of the time in a stream. Whatever else `chunks` and
+`parser` look at stands here as null: a chunk that has any of it is not parsed here, but
 read in full.
 """
 
@@ -53,7 +53,7 @@ _decode = msgspec.json.Decoder(Chunk).decode
 
 
 def parse(data: str) -> Chunk | None:
-    """Read a message; None for any other than the usual chunk."""
+    """Read a message; None if it is any other chunk."""
     try:
         chunk = _decode(data)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

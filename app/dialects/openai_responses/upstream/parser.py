@@ -13,7 +13,7 @@ from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.errors import parse_finish_error
 from ...reading.finish_reasons import parse_finish
-from ...reading.json_values import count, decode, mapping, mappings, short, string, words
+from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
 from .items import Items
 
 _ENDS: Final = ("completed", "incomplete", "failed", "cancelled")
@@ -135,7 +135,7 @@ class Parser(AnswerParser):
 
     def _audio(self, event: dict[str, Any]) -> None:
         """Take sound, which is 16 bit PCM."""
-        if data := words(event.get("delta")):
+        if data := text_or_none(event.get("delta")):
             self._sound = self._builder.media(0, "audio/pcm", data=data, block=self._sound)
 
 

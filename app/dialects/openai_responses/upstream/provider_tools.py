@@ -5,7 +5,7 @@ Pure functions of an item as the provider sent it.
 
 from typing import Any, Final
 
-from ...reading.json_values import count, decode, mapping, mappings, string, words
+from ...reading.json_values import count, decode, mapping, mappings, string, text_or_none
 
 XAI_TOOLS: Final = frozenset(
     (
@@ -116,10 +116,10 @@ def read_values(item: dict[str, Any], *, typed: str) -> dict[str, Any]:
 
 def read_image(item: dict[str, Any]) -> tuple[str, str] | None:
     """Return media type and base64 data of an image that was generated."""
-    data = words(item.get("result"))
+    data = text_or_none(item.get("result"))
     if item.get("type") != "image_generation_call" or data is None:
         return None
-    kind = words(item.get("output_format")) or "png"
+    kind = text_or_none(item.get("output_format")) or "png"
     return _IMAGE_TYPES.get(kind, f"image/{kind}"), data
 
 
@@ -130,9 +130,10 @@ def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
         # It stands at one place; the `index` of a `file_path` counts files instead.
         start = end = annotation.get("index")
     return {
-        "url": words(annotation.get("url")),
-        "document": words(annotation.get("filename")) or words(annotation.get("file_id")),
-        "title": words(annotation.get("title")),
+        "url": text_or_none(annotation.get("url")),
+        "document": text_or_none(annotation.get("filename"))
+        or text_or_none(annotation.get("file_id")),
+        "title": text_or_none(annotation.get("title")),
         "span": (count(start), count(end)),
     }
 

@@ -1,4 +1,4 @@
-"""The short way of the usual chunk says what the long one says, whatever comes."""
+"""The short way of a chunk of text says what the long one says, whatever comes."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.openai_chat.upstream import text_chunk as usual
+from app.dialects.openai_chat.upstream import text_chunk
 from app.dialects.openai_chat.upstream.parser import Parser
 from app.events import Event
 from app.framing.lenient import LenientDecoder
@@ -27,7 +27,7 @@ def parse(messages: list[Message]) -> list[list[Event]]:
 
 
 def parse_in_full(messages: list[Message]) -> list[list[Event]]:
-    with mock.patch.object(usual, "parse", return_value=None):
+    with mock.patch.object(text_chunk, "parse", return_value=None):
         return parse(messages)
 
 
@@ -53,9 +53,9 @@ def test_any_chunks_mean_the_same(found: list[Any], event: str) -> None:
 
 places = st.sampled_from(
     [
-        *((name,) for name in usual.Chunk.__struct_fields__),
-        *(("choices", name) for name in usual.Choice.__struct_fields__),
-        *(("choices", "delta", name) for name in usual.Delta.__struct_fields__),
+        *((name,) for name in text_chunk.Chunk.__struct_fields__),
+        *(("choices", name) for name in text_chunk.Choice.__struct_fields__),
+        *(("choices", "delta", name) for name in text_chunk.Delta.__struct_fields__),
     ]
 )
 
@@ -73,9 +73,11 @@ def test_any_value_in_any_place_means_the_same(place: tuple[str, ...], value: An
     assert parse_in_full(messages) == parse(messages)
 
 
-@pytest.mark.parametrize("name", sorted(set(usual.Delta.__struct_fields__) - {"content"}))
-def test_a_chunk_that_says_more_is_not_the_usual_one(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(set(text_chunk.Delta.__struct_fields__) - {"content"}))
+def test_a_chunk_that_says_more_is_not_a_text_chunk(name: str) -> None:
     delta = {"content": "x", name: {"a": 1}}
 
-    assert usual.parse(json.dumps({**PLAIN, "choices": [{"index": 0, "delta": delta}]})) is None
-    assert usual.parse(json.dumps(PLAIN)) is not None
+    assert (
+        text_chunk.parse(json.dumps({**PLAIN, "choices": [{"index": 0, "delta": delta}]})) is None
+    )
+    assert text_chunk.parse(json.dumps(PLAIN)) is not None
