@@ -54,7 +54,7 @@ _UNSEEN = (ContentFilter, Notice, Usage, ChoiceEnd, StreamEnd)
 log = structlog.get_logger("seseragi.relay")
 
 
-class Taker(Protocol):
+class EventSink(Protocol):
     """Who takes the events of an attempt, a batch for each read."""
 
     def push(self, events: Sequence[Event]) -> bool:
@@ -138,16 +138,16 @@ class Attempt:
         self._headers = headers
         self._decoder: Decoder
         self._watch: Watch
-        self._taker: Taker
+        self._sink: EventSink
         self._waiting: list[Event] = []
         """What could not be taken at once."""
         self._needle = target.upstream.needle
         self._quotes = False
         """Whether the answer has quoted the key."""
 
-    async def run(self, taker: Taker, *, deadlines: Deadlines) -> None:
-        """Call the target and give its events to the taker as they come."""
-        self._taker = taker
+    async def run(self, sink: EventSink, *, deadlines: Deadlines) -> None:
+        """Call the target and give its events to the sink as they come."""
+        self._sink = sink
         upstream = self.target.upstream.name
         answered = False
         try:
@@ -156,7 +156,7 @@ class Attempt:
                     try:
                         body = await self._open()
                     except RelayError as error:
-                        await taker.take(self.stop("failed", error))
+                        await sink.take(self.stop("failed", error))
                         return
                     answered = True
                     try:
@@ -168,11 +168,11 @@ class Attempt:
                         await body.aclose()
         except TimeoutError:
             late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {deadlines.reason()}")
-            await taker.take(self._cut(late))
+            await sink.take(self._cut(late))
         except FAILURES as failure:
             told = self.target.upstream.redact(_QUERY.sub("?...", str(failure)[:300]))
             log.warning("upstream connection failed", upstream=upstream, error=told)
-            await taker.take(self._cut(explain(failure, upstream=upstream, answered=answered)))
+            await sink.take(self._cut(explain(failure, upstream=upstream, answered=answered)))
 
     def start(self) -> list[Event]:
         """Return the events before the answer: who gives it, and what was left out."""
@@ -211,14 +211,14 @@ class Attempt:
             if piece:
                 self._waiting += self._parse(piece)
             if events := self._forget():
-                await self._taker.take(events)
+                await self._sink.take(events)
             if self.parser.ended:
                 if not (isinstance(body, Body) and body.at_end):
                     await _finish_body(body)
                 return
         tail = self._decoder.close()
         end = self.parser.close(tail, strange=self._decoder.strange)
-        await self._taker.take(self._redacted(end))
+        await self._sink.take(self._redacted(end))
 
     def _read_rest(self, body: Body | AsyncGenerator[bytes]) -> None:
         """Take what came before the body failed, and a message that lacks only its end."""
@@ -234,7 +234,7 @@ class Attempt:
     def _push(self, piece: bytes) -> bool:
         """Take a piece within the read that brought it, if its events can be."""
         events = self._parse(piece)
-        if not self.parser.ended and (not events or self._taker.push(events)):
+        if not self.parser.ended and (not events or self._sink.push(events)):
             return True
         self._waiting = events
         return False

@@ -34,7 +34,7 @@ to others after each. libuv would read and push 8 MiB of one before it looks at 
 HEAD_END = b"\r\n\r\n"
 """How a head ends, and a body in chunks."""
 
-Taker = Callable[[bytes], bool]
+ByteSink = Callable[[bytes], bool]
 """Takes a piece of a body within the read that brought it; False: it wants to be asked first."""
 
 reused: ContextVar[bool] = ContextVar("reused", default=False)
@@ -146,7 +146,7 @@ class Body(httpx2.AsyncByteStream):
         self._content = content = response.content
         # aiohttp's own forgets what has come when the connection fails before it is read.
         self._read = content.read_nowait if content is EMPTY_PAYLOAD else content._read_nowait
-        self._taker: Taker = lambda _: False
+        self._sink: ByteSink = lambda _: False
         self._waiter: asyncio.Future[bool] | None = None
         """Resolves to whether a piece was not taken."""
         self._taking = self._again = False
@@ -158,9 +158,9 @@ class Body(httpx2.AsyncByteStream):
             self._connection = link.protocol
             self._connection.body = self
 
-    def push(self, taker: Taker) -> None:
-        """Give the pieces to come to a taker first."""
-        self._taker = taker
+    def push(self, sink: ByteSink) -> None:
+        """Give the pieces to come to a sink first."""
+        self._sink = sink
 
     @property
     def at_end(self) -> bool:
@@ -208,7 +208,7 @@ class Body(httpx2.AsyncByteStream):
             while self._again and not refused:
                 self._again = False
                 piece = self._read(-1)
-                refused = bool(piece) and not self._taker(piece)
+                refused = bool(piece) and not self._sink(piece)
             if not refused and (failure := content.exception()) is not None:
                 raise failure
         except Exception as failure:

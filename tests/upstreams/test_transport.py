@@ -1,4 +1,4 @@
-"""Bodies: which pieces go to a taker, and which wait for the next step."""
+"""Bodies: which pieces go to a sink, and which wait for the next step."""
 
 import asyncio
 
@@ -13,14 +13,14 @@ PAUSE = wait(0.1)
 END = send("0\r\n\r\n")
 
 
-async def read(steps: list[object], taker: "Taker") -> tuple[list[bytes], Exception | None]:
+async def read(steps: list[object], sink: "ByteSink") -> tuple[list[bytes], Exception | None]:
     """Read a scripted body; give what the steps gave, and what it failed with."""
     found: list[bytes] = []
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
         upstream.script = steps  # type: ignore[assignment]
         body = (await client.open(Call("POST", httpx2.URL(upstream.base_url), {}, b"{}"))).body
         assert isinstance(body, Body)
-        body.push(taker)
+        body.push(sink)
         try:
             async for piece in body:
                 found.append(piece)
@@ -31,7 +31,7 @@ async def read(steps: list[object], taker: "Taker") -> tuple[list[bytes], Except
     return found, None
 
 
-class Taker:
+class ByteSink:
     def __init__(self, *refused: bytes) -> None:
         self.refused = refused
         self.offered: list[bytes] = []
@@ -42,47 +42,49 @@ class Taker:
 
 
 async def test_pieces_are_pushed_as_they_come() -> None:
-    taker = Taker()
+    sink = ByteSink()
 
     found, failure = await read(
-        [chunked_head(), PAUSE, chunk("a"), PAUSE, chunk("b"), PAUSE, END], taker
+        [chunked_head(), PAUSE, chunk("a"), PAUSE, chunk("b"), PAUSE, END], sink
     )
 
-    assert ([], None, [b"a", b"b"]) == (found, failure, taker.offered)
+    assert ([], None, [b"a", b"b"]) == (found, failure, sink.offered)
 
 
 async def test_a_refused_piece_is_a_step_of_its_own_and_the_next_is_pushed_again() -> None:
-    taker = Taker(b"b")
+    sink = ByteSink(b"b")
 
     found, failure = await read(
-        [chunked_head(), PAUSE, *(step for c in "abc" for step in (chunk(c), PAUSE)), END], taker
+        [chunked_head(), PAUSE, *(step for c in "abc" for step in (chunk(c), PAUSE)), END], sink
     )
 
-    assert ([b""], None, [b"a", b"b", b"c"]) == (found, failure, taker.offered)
+    assert ([b""], None, [b"a", b"b", b"c"]) == (found, failure, sink.offered)
 
 
 async def test_a_burst_waits_for_the_next_step() -> None:
-    taker, burst = Taker(), "x" * (4 * BURST)
+    sink, burst = ByteSink(), "x" * (4 * BURST)
 
-    found, failure = await read([chunked_head(), PAUSE, chunk(burst), PAUSE, END], taker)
+    found, failure = await read([chunked_head(), PAUSE, chunk(burst), PAUSE, END], sink)
 
     assert failure is None
-    assert burst.encode() == b"".join(found) + b"".join(taker.offered)
-    assert all(len(piece) <= BURST for piece in taker.offered)
+    assert burst.encode() == b"".join(found) + b"".join(sink.offered)
+    assert all(len(piece) <= BURST for piece in sink.offered)
 
 
 @pytest.mark.parametrize("pushed", [True, False])
 async def test_a_cut_body_fails_whoever_takes_it(pushed: bool) -> None:
-    found, failure = await read([chunked_head(), PAUSE, chunk("a"), PAUSE], Taker(*[b"a"][pushed:]))
+    found, failure = await read(
+        [chunked_head(), PAUSE, chunk("a"), PAUSE], ByteSink(*[b"a"][pushed:])
+    )
 
     assert ([b""][pushed:], "ClientPayloadError") == (found, type(failure).__name__)
 
 
 async def test_what_a_taker_raises_comes_out_of_the_step() -> None:
-    def taker(_: bytes) -> bool:
+    def sink(_: bytes) -> bool:
         raise ValueError("no")
 
-    found, failure = await read([chunked_head(), PAUSE, chunk("a"), PAUSE, END], taker)  # type: ignore[arg-type]
+    found, failure = await read([chunked_head(), PAUSE, chunk("a"), PAUSE, END], sink)  # type: ignore[arg-type]
 
     assert ([], "no") == (found, str(failure))
 
