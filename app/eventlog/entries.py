@@ -126,7 +126,7 @@ class Entry:
         at = self.ended_at if ended_at is None else ended_at
         return passing.lost(self.record, end, started_at=self.started_at, ended_at=at or 0)
 
-    def tell(self, events: Sequence[Event]) -> None:
+    def notify(self, events: Sequence[Event]) -> None:
         """Tell who follows what was added, and wake who waits."""
         for follower in (*self.followers,):
             follower(events)
@@ -243,7 +243,7 @@ class Entries:
             entry.dropped_after = self._now() + self._keep_s
             self._ended[stream] = self._running.pop(stream)
             self._on_end(stream)
-        entry.tell(events)
+        entry.notify(events)
         if self._size > self._max_bytes:
             self._make_room(spare=stream)
         if self._timer is None and self._ended:
@@ -253,7 +253,7 @@ class Entries:
         """Let go of a stream; its readers wake up."""
         entry = self._running.pop(stream, None) or self._ended.pop(stream)
         self._size -= entry.whole_size
-        entry.tell(())
+        entry.notify(())
         self._on_drop(entry)
 
     def _drop_expired(self) -> None:

@@ -48,12 +48,12 @@ class Tail:
         if len(self._events) > 2 * HELD:
             del self._events[:-HELD]
         self.ended = isinstance(events[-1], StreamEnd)
-        self._tell(events)
+        self._notify(events)
 
     def close(self) -> None:
         """Send all readers elsewhere."""
         self.over = True
-        self._tell(())
+        self._notify(())
 
     async def wait(self, timeout_s: float) -> None:
         """Wait for more, or for the end of the tail."""
@@ -67,7 +67,7 @@ class Tail:
         finally:
             self._waiters.discard(waiter)
 
-    def _tell(self, events: Sequence[Event]) -> None:
+    def _notify(self, events: Sequence[Event]) -> None:
         for follower in (*self.followers,):
             follower(events)
         for waiter in self._waiters:

@@ -16,7 +16,7 @@ from ...events import decode
 from ..supervision import Supervisor
 from ..tail import Tail
 from .database import Row
-from .shared_database import Place, Sight
+from .shared_database import Progress, WatchPosition
 
 LOOK_S = 0.02
 """While somebody waits for a stream of another process."""
@@ -44,19 +44,19 @@ class _Watched:
         self.process = row.process
         self.at = 0
 
-    def see(self, sight: Sight) -> None:
+    def take(self, progress: Progress) -> None:
         """Take what a look has found; close the tail where it does not go on from its end.
 
         Then what is missing has been filed, and readers find it there.
         """
-        row, tail = sight.row, self.tail
+        row, tail = progress.row, self.tail
         if row is None or row.gone or tail.over:
             tail.close()
             return
         if not self.at:
             tail.last = row.last
-        self.at = sight.at
-        for first, data in sight.rows:
+        self.at = progress.at
+        for first, data in progress.rows:
             if first > tail.last + 1:
                 break
             tail.add(first, [decode(line) for line in data.split(b"\n")])
@@ -67,18 +67,18 @@ class _Watched:
 class Feed:
     """All streams of other processes that are read here.
 
-    `look` gives what has come of them, or None for nothing. It also hears what others say of
-    streams that are produced here, so it is called for no stream too; `busy` tells whether
-    there are any.
+    `read_progress` returns what others have added to them, or None for nothing. It also takes
+    what others say of streams that are produced here, so it is called for no stream too;
+    `busy` returns whether there are any.
     """
 
     def __init__(
         self,
-        look: Callable[[Sequence[Place]], Awaitable[Sequence[Sight] | None]],
+        read_progress: Callable[[Sequence[WatchPosition]], Awaitable[Sequence[Progress] | None]],
         *,
         busy: Callable[[], bool],
     ) -> None:
-        self._look = look
+        self._read_progress = read_progress
         self._busy = busy
         self._watched: dict[str, _Watched] = {}
         self._asked: list[asyncio.Future[None]] = []
@@ -163,10 +163,10 @@ class Feed:
 
     async def _look_at_all(self) -> None:
         watched = list(self._watched.values())
-        sights = await self._look([Place(w.key, w.process, w.at) for w in watched])
-        for seen, sight in zip(watched, sights or (), strict=sights is not None):
+        found = await self._read_progress([WatchPosition(w.key, w.process, w.at) for w in watched])
+        for seen, progress in zip(watched, found or (), strict=found is not None):
             try:
-                seen.see(sight)
+                seen.take(progress)
             except msgspec.MsgspecError as error:
                 log.error("events in the file cannot be read", error=str(error))
                 seen.tail.close()

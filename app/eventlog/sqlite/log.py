@@ -177,7 +177,7 @@ class SqliteLog(NoPeers):
         return Writer(lambda works: self._database.transact(works), explain=explain)
 
     def _open_file(self) -> None:
-        self._database = Database.open(self._path, now=self._wall(), on_lost=self._tell_soon)
+        self._database = Database.open(self._path, now=self._wall(), on_lost=self._report_lost_soon)
         self._size = self._database.kept()
 
     async def close(self) -> None:
@@ -306,11 +306,11 @@ class SqliteLog(NoPeers):
     def on_ended(self, ended: OnEnded) -> None:
         self._on_ended = ended
 
-    def _tell_soon(self, lost: Sequence[LostStream]) -> None:
+    def _report_lost_soon(self, lost: Sequence[LostStream]) -> None:
         """Report of streams that were ended in the writer's thread."""
-        self._loop.call_soon_threadsafe(self._tell_lost, lost)
+        self._loop.call_soon_threadsafe(self._report_lost, lost)
 
-    def _tell_lost(self, lost: Sequence[LostStream]) -> None:
+    def _report_lost(self, lost: Sequence[LostStream]) -> None:
         for stream in lost:
             self._on_ended(stream.record.id, stream)
 
@@ -353,7 +353,7 @@ class SqliteLog(NoPeers):
                 self._size -= run.size
             if self._entries.find(stream) is not None:
                 self._entries.drop(stream)
-        self._tell_lost(gone.lost)
+        self._report_lost(gone.lost)
 
     # In the writer's thread
 

@@ -20,7 +20,7 @@ from ..tail import Tail
 from .database import EndedLost, Gone, Row
 from .feed import Feed
 from .log import Batch, SqliteLog, explain
-from .shared_database import Note, Place, SharedDatabase, Sight
+from .shared_database import Note, Progress, SharedDatabase, WatchPosition
 from .writer import Writer
 
 PAUSE_S = 0.002
@@ -32,7 +32,7 @@ LOOK_AFTER_S = 1.0
 TALLY_S = 5.0
 """How often the processes say how much they hold."""
 
-ATTENDED_S = 0.5
+READERS_SURE_S = 0.5
 """For how long readers elsewhere are sure to be there."""
 
 _REMOVED = -1
@@ -56,7 +56,7 @@ class SharedSqliteLog(SqliteLog):
         self._stopping = False
         self._attended: set[str] = set()
         await super().open()
-        self._feed = Feed(self._look, busy=self._is_busy)
+        self._feed = Feed(self._read_progress, busy=self._is_busy)
         self._tasks.keep("event log processes", self._keep_others)
 
     def _open_writer(self) -> Writer:
@@ -203,7 +203,8 @@ class SharedSqliteLog(SqliteLog):
     async def reader_lease_s(self, stream: str) -> float:
         left_at = await self._read(partial(self._database.left_at, stream))
         return max(
-            (ATTENDED_S if at is None else at - self._wall() for at in left_at), default=-math.inf
+            (READERS_SURE_S if at is None else at - self._wall() for at in left_at),
+            default=-math.inf,
         )
 
     def release_remote_readers(self) -> None:
@@ -213,13 +214,13 @@ class SharedSqliteLog(SqliteLog):
     def _is_busy(self) -> bool:
         return len(self._entries) > 0
 
-    async def _look(self, places: Sequence[Place]) -> Sequence[Sight] | None:
-        noted, sights = await self._read(partial(self._database.look, places))
+    async def _read_progress(self, positions: Sequence[WatchPosition]) -> Sequence[Progress] | None:
+        noted, found = await self._read(partial(self._database.read_progress, positions))
         if noted:
             with contextlib.suppress(RelayError):
                 for note in await self._write(self._database.take_notes):
                     self._hear(note)
-        return sights
+        return found
 
     def _hear(self, note: Note) -> None:
         if note.what == "gone":
@@ -253,7 +254,7 @@ class SharedSqliteLog(SqliteLog):
         log.warning("streams of a lost process ended", process=process, streams=streams)
 
     def _on_buried(self, ended: EndedLost) -> None:
-        self._tell_lost(ended.lost)
+        self._report_lost(ended.lost)
 
     async def _tally(self) -> None:
         await self._write(partial(self._database.tally, self._own()), self._take_tally)

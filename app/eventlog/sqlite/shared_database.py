@@ -23,7 +23,7 @@ RANGE_BITS = 40
 """So many rows a process may add to the tail in its life: 10,000 a second for three years."""
 
 
-class Place(NamedTuple):
+class WatchPosition(NamedTuple):
     """How far a stream of another process has been looked at."""
 
     key: int
@@ -32,8 +32,8 @@ class Place(NamedTuple):
     """The key of the tail that has been come to; 0 if it has not been looked at."""
 
 
-class Sight(NamedTuple):
-    """What a look finds of one stream."""
+class Progress(NamedTuple):
+    """What others have added to one stream."""
 
     row: Row | None
     rows: Sequence[TailRow]
@@ -242,17 +242,19 @@ class SharedDatabase(Database):
 
     # What others append
 
-    def look(self, places: Sequence[Place]) -> tuple[bool, list[Sight] | None]:
-        """Return whether there are notes, and what has come of the streams at these places.
+    def read_progress(
+        self, positions: Sequence[WatchPosition]
+    ) -> tuple[bool, list[Progress] | None]:
+        """Return whether there are notes, and what has come of the streams at these positions.
 
         None where nothing can have come: nobody else has written anything.
         """
         version = self._execute("PRAGMA data_version").fetchone()[0]
-        if version == self._version and all(place.at for place in places):
+        if version == self._version and all(position.at for position in positions):
             return False, None
         with self._snapshot():
             noted = self._execute("SELECT 1 FROM notes WHERE process = ?", (self.process,))
-            found = bool(noted.fetchone()), self._sights(places)
+            found = bool(noted.fetchone()), self._find_progress(positions)
         # Notes that are not taken for some reason are found again.
         self._version = -1 if found[0] else version
         return found
@@ -266,22 +268,22 @@ class SharedDatabase(Database):
         finally:
             self._execute("COMMIT")
 
-    def _sights(self, places: Sequence[Place]) -> list[Sight]:
-        marks = ",".join("?" * len(places))
+    def _find_progress(self, positions: Sequence[WatchPosition]) -> list[Progress]:
+        marks = ",".join("?" * len(positions))
         found = self._execute(
             f"SELECT {ROW} FROM streams WHERE key IN ({marks})",  # noqa: S608  (question marks)
-            [place.key for place in places],
+            [position.key for position in positions],
         )
         rows = {row[0]: Row(*row) for row in found.fetchall()}
         groups: dict[tuple[int, int], list[int]] = {}
-        for place in places:
-            groups.setdefault((place.process, place.at), []).append(place.key)
+        for position in positions:
+            groups.setdefault((position.process, position.at), []).append(position.key)
         tails: dict[int, tuple[list[TailRow], int]] = {}
         for (process, at), keys in groups.items():
             end = self._tail_end_of(process)
             new = self._tails_of(keys, after=max(at, _range(process)[0]), end=end + 1)
             tails |= {key: (tail, max(at, end)) for key, tail in new.items()}
-        return [Sight(rows.get(place.key), *tails[place.key]) for place in places]
+        return [Progress(rows.get(position.key), *tails[position.key]) for position in positions]
 
     def _tail_end_of(self, process: int) -> int:
         """Return the last key of the tail in the range of a process, or its bound."""
