@@ -29,7 +29,7 @@ def test_names_are_targets_in_the_order_of_the_list(load):
 
     assert ("fast", None) == (route.name, route.budget_s)
     assert ["a/x", "b/y/z"] == [target.name for target in route.targets]
-    assert [(1, 2), (2, 2)] == [(t.choice.order, t.choice.attempts) for t in route.targets]
+    assert [(1, 2), (2, 2)] == [(t.policy.order, t.policy.attempts) for t in route.targets]
 
 
 def test_tables_say_how_a_target_takes_part(load):
@@ -47,7 +47,7 @@ def test_tables_say_how_a_target_takes_part(load):
         ]
         """
     ).routes
-    choices = [target.choice for target in route.targets]
+    choices = [target.policy for target in route.targets]
 
     assert 20 == route.budget_s
     assert [(1, 3), (1, 0.5), (3, 1), (2, 1)] == [(c.order, c.weight) for c in choices]

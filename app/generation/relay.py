@@ -328,7 +328,7 @@ class Relay:
                 self._observer.started(self._record)
             if any(isinstance(event, StreamTarget) for event in events):
                 self.committed.set_result(None)
-                self._tell_committed(visible=any(map(is_visible, events)))
+                self._report_committed(visible=any(map(is_visible, events)))
             elif end is not None:
                 self.committed.set_result(outcome_of(end))
         if end is not None:
@@ -349,7 +349,7 @@ class Relay:
         else:
             self._observer.ended(self._ended)
 
-    def _tell_committed(self, *, visible: bool) -> None:
+    def _report_committed(self, *, visible: bool) -> None:
         attempt, now = self._attempt, self._clock()
         after_s = now - self._started_at
         name = attempt.target.name

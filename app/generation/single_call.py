@@ -203,7 +203,7 @@ class Asking:
 
         def key(target: Target) -> tuple[bool, int]:
             breaker: Breaker = breakers.named(target.name)
-            return not breaker.passes(now), target.choice.order
+            return not breaker.passes(now), target.policy.order
 
         return min(self._upstreams.resolve(model).targets, key=key)
 

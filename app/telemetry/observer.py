@@ -173,30 +173,30 @@ class Observers(Observer):
         self._failed: set[Callable[[Any], None]] = set()
 
     def started(self, record: StreamRecord) -> None:
-        self._tell("started", record)
+        self._notify("started", record)
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
-        self._tell("attempt_failed", failed)
+        self._notify("attempt_failed", failed)
 
     def committed(self, committed: Committed) -> None:
-        self._tell("committed", committed)
+        self._notify("committed", committed)
 
     def first_event(self, first: FirstEvent) -> None:
-        self._tell("first_event", first)
+        self._notify("first_event", first)
 
     def ended(self, ended: Ended) -> None:
-        self._tell("ended", ended)
+        self._notify("ended", ended)
 
     def refused(self, refused: Refused) -> None:
-        self._tell("refused", refused)
+        self._notify("refused", refused)
 
     def reader_joined(self, readers: Readers) -> None:
-        self._tell("reader_joined", readers)
+        self._notify("reader_joined", readers)
 
     def reader_left(self, readers: Readers) -> None:
-        self._tell("reader_left", readers)
+        self._notify("reader_left", readers)
 
-    def _tell(self, method: str, what: object) -> None:
+    def _notify(self, method: str, what: object) -> None:
         for tell in self._told[method]:
             try:
                 tell(what)

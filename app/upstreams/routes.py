@@ -141,7 +141,7 @@ class Upstreams:
 
     def plan(self, route: Route, *, now: float, deadline: float, limits: Limits) -> Plan:
         """Return in which order a route's targets are to be tried now."""
-        choices = [target.choice for target in route.targets]
+        choices = [target.policy for target in route.targets]
         breakers = [self.breakers.of(target) for target in route.targets]
         order = arrange(choices, breakers, now=now, chance=self._chance)
         if breakers[order[0]].passes(now):
@@ -193,7 +193,7 @@ class Upstreams:
             first = rows.get(default.name) or _Row(places[0][0].name, places)
             rows = {default.name: first, **rows}
         # In a thread, for the catalog is large where there is one.
-        return await asyncio.to_thread(_tell, rows, lists)
+        return await asyncio.to_thread(_list_models, rows, lists)
 
     async def _ask_all(self, client: Client) -> dict[str, Mapping[str, About]]:
         """Ask those upstreams for their models who know more of them than the settings say."""
@@ -247,7 +247,9 @@ class _Row(NamedTuple):
     places: Sequence[tuple[Upstream, str]]
 
 
-def _tell(rows: Mapping[str, _Row], lists: Mapping[str, Mapping[str, About]]) -> list[Listed]:
+def _list_models(
+    rows: Mapping[str, _Row], lists: Mapping[str, Mapping[str, About]]
+) -> list[Listed]:
     """Return what is known of each."""
     found = []
     for name, (owner, places) in rows.items():

@@ -25,7 +25,7 @@ class Target(msgspec.Struct, frozen=True):
 
     upstream: Upstream
     model: str
-    choice: TargetPolicy = TargetPolicy()
+    policy: TargetPolicy = TargetPolicy()
     timeouts: Mapping[str, float] = {}
     """Those of `Timeouts` that are others here."""
 

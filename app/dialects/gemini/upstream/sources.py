@@ -103,12 +103,14 @@ class Sources:
             found = metadata.get("citations") or metadata.get("citationSources")
             texts = self._texts.get(choice, {})
             for citation in mappings(found):
-                self._tell(choice, _read(citation), _place(citation, texts))
+                self._add_source(choice, _read(citation), _place(citation, texts))
         if "urlContextMetadata" in candidate:
             metadata = mapping(candidate["urlContextMetadata"])
             for url in mappings(metadata.get("urlMetadata")):
                 if url.get("urlRetrievalStatus") == "URL_RETRIEVAL_STATUS_SUCCESS":
-                    self._tell(choice, _Source(text_or_none(url.get("retrievedUrl"))), _Place())
+                    self._add_source(
+                        choice, _Source(text_or_none(url.get("retrievedUrl"))), _Place()
+                    )
 
     def _grounding(self, choice: int, metadata: dict[str, Any]) -> None:
         """Report of each source of each segment, then of those that no segment names."""
@@ -126,11 +128,11 @@ class Sources:
         for place, numbers in supports:
             for number in numbers:
                 if number < before:
-                    self._tell(choice, earlier[number], place)
+                    self._add_source(choice, earlier[number], place)
                 elif number < before + len(chunks):
-                    self._tell(choice, chunks[number - before], place)
+                    self._add_source(choice, chunks[number - before], place)
         for chunk in chunks:
-            self._tell(choice, chunk, _Place())
+            self._add_source(choice, chunk, _Place())
         self._keep(earlier, chunks)
 
     def _keep(self, earlier: list[_Source], chunks: list[_Source]) -> None:
@@ -141,7 +143,7 @@ class Sources:
             self._chunks_size += ENTRY + sum(len(said) for said in chunk if said)
             earlier.append(chunk)
 
-    def _tell(self, choice: int, source: _Source, place: _Place) -> None:
+    def _add_source(self, choice: int, source: _Source, place: _Place) -> None:
         self._builder.source(choice, **source._asdict(), span=place.span, block=place.block)
 
 

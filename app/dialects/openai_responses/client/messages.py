@@ -215,7 +215,7 @@ class Conversation:
                 for number, tool in enumerate(found.tools):
                     self._offered.add(tool, place=f"{place}.tools[{number}]")
                 if found.execution == "client" and found.call_id:
-                    self._answer(found.call_id, _tell_found(found.tools), place=place)
+                    self._answer(found.call_id, _describe_tools(found.tools), place=place)
             case "agent_message":
                 # Of one of the client's agents to another.
                 texts = [string(part.get("text")) for part in mappings(item.get("content"))]
@@ -239,7 +239,7 @@ class Conversation:
             self.ignored[what[:_MAX_KIND]] = None
 
     def _call(self, id: str, called: Called, arguments: str) -> None:
-        name = self._offered.names.tell(called)
+        name = self._offered.names.name_of(called)
         self._calls.append(ToolCall(id, FunctionCall(name, arguments)))
 
     def _answer(self, id: str, output: str | Parts, *, place: str) -> None:
@@ -368,7 +368,7 @@ _DETAILS: Final[dict[str, Literal["auto", "low", "high"]]] = {
 """How close an image is looked at; only newer models of OpenAI look at it as it is."""
 
 
-def _tell_found(tools: Parts) -> str:
+def _describe_tools(tools: Parts) -> str:
     """Return what the model is told of the tools that were found for it."""
     names = [
         string(tool.get("name"))

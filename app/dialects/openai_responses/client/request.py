@@ -295,7 +295,7 @@ class _Choosing:
                 called = Called(form, form)
             case _:
                 return None
-        return self._offered.names.tell(called)
+        return self._offered.names.name_of(called)
 
 
 def _parse_format(

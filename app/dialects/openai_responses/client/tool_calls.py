@@ -55,7 +55,7 @@ class Names:
         self._taken = taken
         self._names: dict[Called, str] = {}
 
-    def tell(self, called: Called) -> str:
+    def name_of(self, called: Called) -> str:
         """Return the name that providers are told: the same each time."""
         if called.form == "function" and called.namespace is None:
             return called.name

@@ -144,7 +144,7 @@ class Offered:
                 self.hosted.append(str(kind)[:_MAX_KIND])
 
     def _offer(self, called: Called, tool: FunctionTool, *, place: str) -> None:
-        name = self.names.tell(called)
+        name = self.names.name_of(called)
         function = Function(name, tool.description, tool.parameters, tool.strict)
         self.tools[name] = Tool(function)
         if len(self.tools) > MAX_TOOLS:

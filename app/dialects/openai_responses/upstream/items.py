@@ -68,7 +68,7 @@ class Items:
         """The index of the item that was added last: some hosts give texts no index."""
         self._writing: Text | None = None
         """The text whose block is open, unless something else closed it."""
-        self._tellers: dict[str, Item] = {}
+        self._latest_of_kind: dict[str, Item] = {}
         """The last item of which a piece was told, by the kind of its text."""
         self._writers: dict[str, Callable[[int, str], None]] = {
             "text": builder.text,
@@ -84,7 +84,7 @@ class Items:
         self._latest = self._place(event)
         self._elsewhere.pop(self._latest, None)
         # Perplexity so announces a search of its own, which is another item when it is done.
-        self._tell(item, given, begin=given.get("status") != "completed")
+        self._announce_call(item, given, begin=given.get("status") != "completed")
 
     def finish(self, event: dict[str, Any]) -> None:
         """Take `response.output_item.done`."""
@@ -92,7 +92,7 @@ class Items:
         place, kind = self._place(event), string(given.get("type"))
         found = (self._at.get(place), self._elsewhere.get(place))
         item = next((item for item in found if item is not None and item.type == kind), None)
-        self._settle(self._teller(item, given) or self._find(event, given), given)
+        self._settle(self._find_ended(item, given) or self._find(event, given), given)
 
     def finish_all(self, output: object) -> None:
         """Take the `output` of a response that ended: what came before it is not repeated."""
@@ -100,7 +100,7 @@ class Items:
         for given in mappings(output):
             kind = string(given.get("type"))
             item = left.take(kind, string(given.get("call_id")))
-            item = self._teller(item, given) or self._begin(kind)
+            item = self._find_ended(item, given) or self._begin(kind)
             item.matched = True
             self._settle(item, given)
 
@@ -181,7 +181,7 @@ class Items:
             return self._typed(event, kind)
         if other is not None and kind in other.loose:
             return other
-        other = self._tellers.get(kind)
+        other = self._latest_of_kind.get(kind)
         if other is not None and not other.done:
             told = join(other.loose[kind].values(), whole)
             if told and find_rest(told, whole) is not None:
@@ -189,7 +189,7 @@ class Items:
                 return other
         return self._typed(event, kind)
 
-    def _teller(self, item: Item | None, given: dict[str, Any]) -> Item | None:
+    def _find_ended(self, item: Item | None, given: dict[str, Any]) -> Item | None:
         """Return the item of which a whole item is the end: `item`, by its index, else another.
 
         One that has told nothing may stand for the last one that has.
@@ -199,7 +199,7 @@ class Items:
         texts = read_texts(given)
         # What was thought may be told under one name and listed under the other.
         for kind, whole in product(texts, texts.values()):
-            other = self._tellers.get(kind)
+            other = self._latest_of_kind.get(kind)
             if other is None or other.done or other.type != given.get("type"):
                 continue
             if is_end_of(other, given, kind, whole):
@@ -230,7 +230,7 @@ class Items:
             self._builder.hold(len(piece) + 64)
             self._text(item, "input", 0).pieces.append(piece)
 
-    def _tell(self, item: Item, given: dict[str, Any], *, begin: bool = True) -> None:
+    def _announce_call(self, item: Item, given: dict[str, Any], *, begin: bool = True) -> None:
         """Tell that a tool is called by the provider, or (with `begin`) for the caller."""
         if not item.name:
             item.name, item.call_id = string(given.get("name")), string(given.get("call_id"))
@@ -247,7 +247,7 @@ class Items:
         """Take a whole item, once."""
         if item.done:
             return
-        self._tell(item, given)
+        self._announce_call(item, given)
         if item.hosted:
             self._hosted(item, given)
         elif item.type in _CALLS:
@@ -318,7 +318,7 @@ class Items:
         begun = item.block is not None
         if not begun:
             item.loose["call"] = {0: text}
-            self._tellers["call"] = item
+            self._latest_of_kind["call"] = item
         item.block = self._builder.tool_call(
             0,
             index=item.number,
@@ -342,7 +342,7 @@ class Items:
         if text is not self._writing:
             self._builder.end_text(0)
             self._writing = text
-            self._tellers[kind] = item
+            self._latest_of_kind[kind] = item
             item.loose.setdefault(kind, {})[index] = text
         text.pieces.append(piece)
         self._writers[kind](0, piece)

@@ -30,8 +30,8 @@ def pass_on(client_body: ClientBody, *, quirks: Quirks | None = None) -> PassedB
     quirks = quirks or Quirks()
     body = {**client_body.body}
     if isinstance(body.get("input"), list):
-        told = (_tell_item(item, quirks=quirks) for item in mappings(body["input"]))
-        body["input"] = [item for item in told if item is not None]
+        converted = (_convert_item(item, quirks=quirks) for item in mappings(body["input"]))
+        body["input"] = [item for item in converted if item is not None]
     if quirks.user_field == "safety_identifier" and "user" in body:
         user = body.pop("user")
         body.setdefault("safety_identifier", user)
@@ -66,11 +66,11 @@ def _list_includes(body: dict[str, Any], *, quirks: Quirks) -> list[str]:
     return include
 
 
-def _tell_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None:
+def _convert_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None:
     """Return an item as the provider can take it; None for what it cannot."""
     kind = item.get("type", "message")
     if kind == "reasoning":
-        return _tell_reasoning(item, quirks=quirks)
+        return _convert_reasoning(item, quirks=quirks)
     if kind == "compaction" and is_packed(string(item.get("encrypted_content"))):
         return None
     item = keep_clients_tools(item)
@@ -78,14 +78,14 @@ def _tell_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None
         return item
     # With `store` off the provider would look for it in vain. What clients put beside the
     # arguments is what they read in them.
-    told = {k: v for k, v in item.items() if k not in ("id", "parsed_arguments")}
+    converted = {k: v for k, v in item.items() if k not in ("id", "parsed_arguments")}
     if item.get("role") == "assistant" and isinstance(item.get("content"), list):
         parts = mappings(item["content"])
-        told["content"] = [{k: v for k, v in part.items() if k != "parsed"} for part in parts]
-    return told
+        converted["content"] = [{k: v for k, v in part.items() if k != "parsed"} for part in parts]
+    return converted
 
 
-def _tell_reasoning(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None:
+def _convert_reasoning(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None:
     encrypted = string(item.get("encrypted_content"))
     proof = unpack(encrypted) if encrypted else None
     if proof is not None and proof.format == OPENAI_ITEM and proof.data is not None:
@@ -95,8 +95,8 @@ def _tell_reasoning(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] |
     if wanted == "no" or is_packed(encrypted):
         return None
     if encrypted:
-        told = {k: v for k, v in item.items() if k not in ("id", "status") and v is not None}
-        return {"summary": [], **told}
+        converted = {k: v for k, v in item.items() if k not in ("id", "status") and v is not None}
+        return {"summary": [], **converted}
     if wanted != "text":
         return None  # nothing proves it
     texts = mappings(item.get("content")) or mappings(item.get("summary"))

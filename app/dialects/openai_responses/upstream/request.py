@@ -190,7 +190,7 @@ def _render_input(messages: Sequence[Message], *, quirks: Quirks) -> list[dict[s
         place = f"messages[{number}]"
         match message:
             case AssistantMessage():
-                items += _Turn(quirks, given).render(message)
+                items += _AssistantRenderer(quirks, given).render(message)
                 items += map(_render_call, message.tool_calls or ())
             case ToolMessage():
                 items.append(_render_result(message, custom=custom))
@@ -280,7 +280,7 @@ def _render_result(message: ToolMessage, *, custom: set[str]) -> dict[str, Any]:
     return {"type": kind, "call_id": message.tool_call_id, "output": output}
 
 
-class _Turn:
+class _AssistantRenderer:
     """One assistant message but for its calls, as items: messages, and reasoning between them."""
 
     def __init__(self, quirks: Quirks, items: Mapping[str, dict[str, Any]]) -> None:
