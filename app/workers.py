@@ -152,14 +152,14 @@ class Workers:
         except ConnectionResetError:  # it has not heard all that it was told
             said = b""
         if said != SERVES:
-            return self._bury(worker)
+            return self._note_end(worker)
         worker.serves = True
         if self._waits and all(worker.serves for worker in self._workers):
             self._waits = False
             self._on_serving()
         return 0
 
-    def _bury(self, worker: _Worker) -> int:
+    def _note_end(self, worker: _Worker) -> int:
         """Note the end of a worker; give its exit code if it could not start at the first time."""
         assert worker.link is not None  # noqa: S101  (for mypy)
         worker.link.close()

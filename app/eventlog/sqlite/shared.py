@@ -192,13 +192,13 @@ class SharedSqliteLog(SqliteLog):
     def readers_here(self, stream: str) -> None:
         if self._feed.find(stream) is not None:  # it runs elsewhere: whoever reads has asked
             self._attended.add(stream)
-            self._writer.submit(partial(self._database.readers_here, stream), _whatever)
+            self._writer.submit(partial(self._database.readers_here, stream), _ignore)
 
     def readers_gone(self, stream: str) -> None:
         if stream in self._attended:
             self._attended.remove(stream)
             gone = partial(self._database.readers_gone, stream, now=self._wall())
-            self._writer.submit(gone, _whatever)
+            self._writer.submit(gone, _ignore)
 
     async def reader_lease_s(self, stream: str) -> float:
         left_at = await self._read(partial(self._database.left_at, stream))
@@ -230,7 +230,7 @@ class SharedSqliteLog(SqliteLog):
     def _drop(self, stream: str) -> None:
         """Let go of a stream of this process that another one has removed."""
         self._on_gone(Gone([stream], 0))
-        self._writer.submit(partial(self._database.let_go, stream), _whatever)
+        self._writer.submit(partial(self._database.let_go, stream), _ignore)
 
     # Processes that are no more, and what all hold
 
@@ -240,20 +240,20 @@ class SharedSqliteLog(SqliteLog):
         while True:
             with contextlib.suppress(RelayError):
                 for process in await self._read(self._database.find_lost):
-                    await self._bury(process)
+                    await self._end_streams_of(process)
                 if loop.time() >= tallied_at + TALLY_S:
                     await self._tally()
                     tallied_at = loop.time()
             await asyncio.sleep(LOOK_AFTER_S)
 
-    async def _bury(self, process: int) -> None:
+    async def _end_streams_of(self, process: int) -> None:
         streams = 0
-        bury = partial(self._database.bury, process, now=self._wall())
-        while (ended := await self._write(bury, self._on_buried)).dealt_with:
+        end_some = partial(self._database.end_streams_of, process, now=self._wall())
+        while (ended := await self._write(end_some, self._on_lost_ended)).dealt_with:
             streams += ended.dealt_with
         log.warning("streams of a lost process ended", process=process, streams=streams)
 
-    def _on_buried(self, ended: EndedLost) -> None:
+    def _on_lost_ended(self, ended: EndedLost) -> None:
         self._report_lost(ended.lost)
 
     async def _tally(self) -> None:
@@ -267,7 +267,7 @@ class SharedSqliteLog(SqliteLog):
         return sum(run.size for run in (*self._runs.values(), *self._owed.values()))
 
 
-def _whatever(_: object, error: BaseException | None) -> None:
+def _ignore(_: object, error: BaseException | None) -> None:
     """What it was about is tried again, or does not matter: the log of errors has it."""
     if error is not None:
         explain(error)

@@ -231,7 +231,7 @@ class SharedDatabase(Database):
                     self._lost[process] = presence
         return list(self._lost)
 
-    def bury(self, process: int, *, now: float) -> EndedLost:
+    def end_streams_of(self, process: int, *, now: float) -> EndedLost:
         """End some streams of a lost process; none, and it is forgotten, when all have ended."""
         ended = self.end_lost(process, now=now)
         if not ended.dealt_with:
