@@ -86,7 +86,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ()
 
 
-def _host_nothing(kind: str, request: ChatRequest) -> dict[str, Any] | None:
+def _find_no_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
     return None
 
 
@@ -136,7 +136,7 @@ class UpstreamFormat(NamedTuple):
     ignored: frozenset[str] = frozenset()
     """Fields of a chat request that the format has no place for, though the answer is none
     the less one to the request: they are left out, and a `notice` says so."""
-    hosted: Callable[[str, ChatRequest], dict[str, Any] | None] = _host_nothing
+    find_hosted_tool: Callable[[str, ChatRequest], dict[str, Any] | None] = _find_no_tool
     """The tool of the provider's own, in `tools` of a body, that is what OpenAI's of a type is;
     None if there is none that goes with the request."""
     place_extra: Callable[..., dict[str, Any] | None] = _place_nowhere

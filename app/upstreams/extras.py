@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from ..dialects.upstream_format import UpstreamFormat
 from ..dialects.writing.conversation import join_options
-from ..dialects.writing.extras import find_effort, matters
+from ..dialects.writing.extras import changes_answer, find_effort
 from ..errors import RequestError
 from ..requests import ChatRequest, TranslatedRequest
 from .endpoints import Upstream
@@ -22,7 +22,7 @@ class Fitted(NamedTuple):
     """What they say of thinking is its effort, what has a place is in `provider_options`."""
     unknown: Sequence[str] = ()
     """Those that the upstream has no place for."""
-    untaken: Sequence[str] = ()
+    not_allowed: Sequence[str] = ()
     """Those that it is not set to take."""
 
 
@@ -46,7 +46,7 @@ def fit_extras(
         raise refuse(next(iter(reaching.values())), upstream)
     said: dict[str, Any] = {name: getattr(request, name) for name in ChatRequest.__struct_fields__}
     options: dict[str, Any] = {}
-    unknown, untaken = [], []
+    unknown, not_allowed = [], []
     for name, value in extras.items():
         placed = dialect.place_extra(name, value, quirks=quirks)
         if placed is not None and not allowed.list_refused(placed):
@@ -55,15 +55,15 @@ def fit_extras(
         effort = find_effort(name, value, words_only=upstream.dialect.startswith("openai_"))
         if effort is not None:
             said["reasoning_effort"] = said["reasoning_effort"] or effort
-        elif matters(name):
+        elif changes_answer(name):
             raise refuse(name, upstream, knows=placed is not None)
         elif placed is None:
             unknown.append(name)
         else:
-            untaken.append(name)
+            not_allowed.append(name)
     join_options(options, request.provider_options)
     said["provider_options"] = options or None
-    return Fitted(ChatRequest(**said), unknown, untaken)
+    return Fitted(ChatRequest(**said), unknown, not_allowed)
 
 
 def refuse(path: str, upstream: Upstream, *, knows: bool = True) -> RequestError:

@@ -1,4 +1,4 @@
-"""What an upstream is sent for a chat request, and what is told of it that is not.
+"""What an upstream is sent for a chat request, and the notices of what it is not sent.
 
 A client that speaks the upstream's dialect is passed through in its own words; for all others
 the chat request is rendered.
@@ -20,7 +20,7 @@ from .extras import Fitted, fit_extras, refuse
 from .media import find_foreign
 from .options import options_of, own_of
 
-_ANYWAY: Final[Mapping[str, object]] = {
+_DEFAULTS: Final[Mapping[str, object]] = {
     **{"n": 1, "logprobs": False, "top_logprobs": 0, "metadata": {}},
     **{"frequency_penalty": 0, "presence_penalty": 0, "parallel_tool_calls": True},
     **{"store": False, "truncation": "disabled", "verbosity": "medium"},
@@ -102,7 +102,7 @@ class RequestBuilder:
             ]
         said = {**kept, **(chat.provider_options or {})}
         body = passthrough.finish(said, model=self._model, quirks=self._quirks)
-        notices = self._list_notices([], untaken=dropped, unknown=self._list_ignored(chat))
+        notices = self._list_notices([], not_allowed=dropped, unknown=self._list_ignored(chat))
         return TargetRequest(body, passed.headers, notices)
 
     def _translate(self, chat: ChatRequest, client_body: ClientBody | None) -> TargetRequest:
@@ -126,20 +126,20 @@ class RequestBuilder:
                 kinds = ", ".join(map(repr, client_body.shortened))
                 name = client_body.client_format
                 changes.append(f"knows no block {kinds} of {name}: sent as text")
-        notices = self._list_notices(changes, untaken=fitted.untaken, unknown=unknown)
+        notices = self._list_notices(changes, not_allowed=fitted.not_allowed, unknown=unknown)
         return TargetRequest(body, notices=notices)
 
     def _list_notices(
-        self, changes: Sequence[str], *, untaken: Sequence[str], unknown: set[str]
+        self, changes: Sequence[str], *, not_allowed: Sequence[str], unknown: set[str]
     ) -> list[Notice]:
         """Return the notices of what was changed, and of fields that were left out."""
-        told = [*changes]
-        if untaken:
-            told.insert(0, f"is not set to take {_list(untaken)} from clients: left out")
+        sentences = [*changes]
+        if not_allowed:
+            sentences.insert(0, f"is not set to take {_list(not_allowed)} from clients: left out")
         if unknown:
-            told.append(f"knows no {_list(sorted(unknown))}: left out")
+            sentences.append(f"knows no {_list(sorted(unknown))}: left out")
         name = self._upstream.name
-        return [Notice("field_ignored", f"upstream {name!r} {change}") for change in told]
+        return [Notice("field_ignored", f"upstream {name!r} {change}") for change in sentences]
 
     def _list_ignored(self, chat: ChatRequest) -> set[str]:
         """Return the fields that a request says, and that have no place here."""
@@ -174,7 +174,7 @@ class RequestBuilder:
             raise self._refuse("service_tier")
         if "store" in refused:
             chat = msgspec.structs.replace(chat, store=None)
-            fitted = fitted._replace(chat=chat, untaken=[*fitted.untaken, "store"])
+            fitted = fitted._replace(chat=chat, not_allowed=[*fitted.not_allowed, "store"])
         return fitted
 
     def _knows(self, field: str) -> bool:
@@ -186,7 +186,7 @@ class RequestBuilder:
         found = {}
         for path in client_body.ignored:
             name, _, kind = path.partition(".")
-            tool = self._format.hosted(kind, chat) if name == "tools" else None
+            tool = self._format.find_hosted_tool(kind, chat) if name == "tools" else None
             if tool is not None and not self.list_refused({"tools": [tool]}):
                 found[path] = tool
         return found
@@ -267,4 +267,4 @@ def is_said(chat: ChatRequest, field: str) -> bool:
     if field == "service_tier":
         return chat.tier is not None
     value = getattr(chat, field)
-    return value not in (None, _ANYWAY.get(field))
+    return value not in (None, _DEFAULTS.get(field))

@@ -189,8 +189,8 @@ class Upstreams:
                         rows[upstream.public_name(model)] = row
         if self.default_model is not None:
             default = self.resolve(None)
-            places = [(target.upstream, target.model) for target in default.targets]
-            first = rows.get(default.name) or _Row(places[0][0].name, places)
+            targets = [(target.upstream, target.model) for target in default.targets]
+            first = rows.get(default.name) or _Row(targets[0][0].name, targets)
             rows = {default.name: first, **rows}
         # In a thread, for the catalog is large where there is one.
         return await asyncio.to_thread(_list_models, rows, lists)
@@ -244,7 +244,7 @@ class _Row(NamedTuple):
     """A model to be listed, and what it stands for."""
 
     owner: str
-    places: Sequence[tuple[Upstream, str]]
+    targets: Sequence[tuple[Upstream, str]]
 
 
 def _list_models(
@@ -252,9 +252,9 @@ def _list_models(
 ) -> list[Listed]:
     """Return what is known of each."""
     found = []
-    for name, (owner, places) in rows.items():
+    for name, (owner, targets) in rows.items():
         abouts = []
-        for upstream, model in places:
+        for upstream, model in targets:
             about = lists.get(upstream.name, {}).get(model, NOTHING)
             if about.context_length is None:
                 about = merge(about, look_up(model, upstream.base_url))

@@ -116,7 +116,7 @@ def test_a_conversation_without_calls_is_not_touched() -> None:
 
 
 def test_the_provider_may_know_a_call_that_is_not_there() -> None:
-    found = fit([result("a")], ExchangeForm(astray=True))
+    found = fit([result("a")], ExchangeForm(stray_results=True))
 
     assert (shape(found), found.changes) == (["r:a"], ())
 

@@ -54,9 +54,9 @@ def choose_sampling(request: ChatRequest, *, model: str) -> tuple[ChatRequest, l
     if request.temperature is None or request.top_p is None:
         return request, []
     field = "top_p" if request.top_p == 1 or min(request.temperature, 1) != 1 else "temperature"
-    changes: dict[str, Any] = {field: None}
-    told = f"takes only one of temperature and top_p for this model: {field} was left out"
-    return msgspec.structs.replace(request, **changes), [told]
+    fields: dict[str, Any] = {field: None}
+    change = f"takes only one of temperature and top_p for this model: {field} was left out"
+    return msgspec.structs.replace(request, **fields), [change]
 
 
 def leave_out_refused(
@@ -66,17 +66,17 @@ def leave_out_refused(
 
     The second value says what was changed, each as the end of a sentence about the upstream.
     """
-    changes: dict[str, Any] = {}
-    told: list[str] = []
+    fields: dict[str, Any] = {}
+    changes: list[str] = []
     if request.temperature is not None and min(request.temperature, 1) != 1:
-        changes["temperature"] = None
-        told.append("takes no temperature but 1 for a model that thinks: left out")
+        fields["temperature"] = None
+        changes.append("takes no temperature but 1 for a model that thinks: left out")
     if request.top_p is not None and request.top_p < _LOWEST_TOP_P:
-        changes["top_p"] = None
-        told.append(f"takes no top_p below {_LOWEST_TOP_P} for a model that thinks: left out")
+        fields["top_p"] = None
+        changes.append(f"takes no top_p below {_LOWEST_TOP_P} for a model that thinks: left out")
     version = find_version(model)
     forced = request.tool_choice == "required" or isinstance(request.tool_choice, ToolChoice)
     if forced and (budgeted or (version is not None and version < (4, 8))):
-        changes["tool_choice"] = "auto"
-        told.append("takes no forced tool_choice for a model that thinks: 'auto' was sent")
-    return (msgspec.structs.replace(request, **changes) if changes else request), told
+        fields["tool_choice"] = "auto"
+        changes.append("takes no forced tool_choice for a model that thinks: 'auto' was sent")
+    return (msgspec.structs.replace(request, **fields) if fields else request), changes

@@ -43,7 +43,7 @@ class ExchangeForm(NamedTuple):
     """Whether an id has nine letters and digits, as Mistral's have."""
     unique: bool = False
     """Whether two turns may not have calls of one id."""
-    astray: bool = False
+    stray_results: bool = False
     """Whether a result may stand without its call, which the provider knows."""
     images: bool = True
     """Whether a result may hold images; else the user shows them, after the results."""
@@ -64,7 +64,7 @@ class Exchange(NamedTuple):
 
 
 _Part = TextPart | ImagePart | AudioPart | FilePart
-_Place = tuple[int, int]
+_CallPosition = tuple[int, int]
 """The number of a message, and that of a call in it."""
 
 
@@ -145,9 +145,9 @@ class _Arranged:
         self._messages = messages
         self._form = form
         self._changes = changes
-        self._results: dict[_Place, int] = {}
+        self._results: dict[_CallPosition, int] = {}
         """The numbers of the messages that answer the calls."""
-        self._astray: set[int] = set()
+        self._stray_results: set[int] = set()
         self._images: list[_Part] = []
         """Those of results, to be shown by the user."""
         self._renamed_in: set[int] = set()
@@ -156,7 +156,7 @@ class _Arranged:
         self._find_results()
 
     def __iter__(self) -> Iterator[Message]:
-        calling: list[_Place] = []
+        calling: list[_CallPosition] = []
         for number, message in enumerate(self._messages):
             if isinstance(message, AssistantMessage):
                 if self._images:
@@ -169,7 +169,7 @@ class _Arranged:
                 yield from self._answer(calling)
                 calling = []
             if isinstance(message, ToolMessage):
-                if number in self._astray:
+                if number in self._stray_results:
                     yield from self._say(message)
             elif isinstance(message, UserMessage):
                 yield self._add_images(message)
@@ -207,22 +207,24 @@ class _Arranged:
         # As one text, which every host takes.
         return msgspec.structs.replace(result, content="\n".join(part.text for part in texts))
 
-    def _answer(self, calling: list[_Place], *, every: bool = True) -> Iterator[Message]:
+    def _answer(self, calling: list[_CallPosition], *, every: bool = True) -> Iterator[Message]:
         """Yield the results of a turn's calls in their order, then those that there are not."""
-        found = sorted((self._results[place], place) for place in calling if place in self._results)
-        for number, place in found:
+        found = sorted(
+            (self._results[position], position) for position in calling if position in self._results
+        )
+        for number, position in found:
             result = self._messages[number]
             assert isinstance(result, ToolMessage)  # noqa: S101  (for mypy)
-            told = self._ids[place]
+            told = self._ids[position]
             if told != result.tool_call_id:
                 result = msgspec.structs.replace(result, tool_call_id=told)
             if not self._form.links:
                 result = self._name_links(result)
             yield result if self._form.images else self._take_images(result)
-        for place in calling:
-            if place not in self._results and (every or found):
+        for position in calling:
+            if position not in self._results and (every or found):
                 self._note("takes no tool call without a result: one that says so was sent")
-                yield ToolMessage(_NO_RESULT, self._ids[place], is_error=True)
+                yield ToolMessage(_NO_RESULT, self._ids[position], is_error=True)
 
     def _name_links(self, result: ToolMessage) -> ToolMessage:
         """Replace images that the provider cannot fetch by their URLs as text."""
@@ -235,7 +237,7 @@ class _Arranged:
 
     def _say(self, result: ToolMessage) -> Iterator[Message]:
         """Yield a result without its call."""
-        if self._form.astray:
+        if self._form.stray_results:
             yield result
             return
         self._note("takes no result without its tool call: it was sent as the user's text")
@@ -250,21 +252,21 @@ class _Arranged:
 
     def _find_results(self) -> None:
         """Match results and calls: a result is that of the latest call with its id."""
-        waiting: dict[str, list[_Place]] = {}
+        waiting: dict[str, list[_CallPosition]] = {}
         for number, message in enumerate(self._messages):
             if isinstance(message, AssistantMessage):
                 for index, call in enumerate(message.tool_calls or ()):
-                    places = waiting.setdefault(call.id, [])
-                    if places and places[0][0] != number:
-                        places.clear()
-                    places.append((number, index))
+                    positions = waiting.setdefault(call.id, [])
+                    if positions and positions[0][0] != number:
+                        positions.clear()
+                    positions.append((number, index))
             elif isinstance(message, ToolMessage):
-                if places := waiting.get(message.tool_call_id, []):
-                    self._results[places.pop(0)] = number
+                if positions := waiting.get(message.tool_call_id, []):
+                    self._results[positions.pop(0)] = number
                 else:
-                    self._astray.add(number)
+                    self._stray_results.add(number)
 
-    def _rename(self) -> dict[_Place, str]:
+    def _rename(self) -> dict[_CallPosition, str]:
         """Choose the id that each call is sent with."""
         form = self._form
         said = [
@@ -276,19 +278,19 @@ class _Arranged:
         taken = {name for _, name in said if form.ids.fullmatch(name)}
         counts: dict[str, int] = {}
         """How often each id came."""
-        found: dict[_Place, str] = {}
+        found: dict[_CallPosition, str] = {}
         sent: dict[tuple[str, int], str] = {}
-        for place, name in said:
+        for position, name in said:
             nth = counts.get(name, 0) if form.unique else 0
             counts[name] = counts.get(name, 0) + 1
             if nth == 0 and name in taken:
-                found[place] = name
+                found[position] = name
                 continue
             if (name, nth) not in sent:
                 sent[name, nth] = _digest(name, nth, short=form.short, taken=taken)
                 taken.add(sent[name, nth])
-            found[place] = sent[name, nth]
-            self._renamed_in.add(place[0])
+            found[position] = sent[name, nth]
+            self._renamed_in.add(position[0])
         return found
 
     def _renamed(self, message: AssistantMessage, number: int) -> AssistantMessage:

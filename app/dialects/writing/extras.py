@@ -13,7 +13,7 @@ from ...errors import RequestError
 BUDGETS: Final = ((4096, "low"), (16_384, "medium"))
 """The efforts that come near a budget of tokens below; any other is "high"."""
 
-MATTERS: Final = (
+CHANGE_ANSWER: Final = (
     *("modalities", "audio", "web_search_options", "structured_outputs", "guided_*"),
     *("grammar", "json_schema"),
 )
@@ -34,8 +34,8 @@ def check_extras(extras: Mapping[str, Any]) -> None:
         raise RequestError("invalid_request", what)
 
 
-def matters(name: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in MATTERS)
+def changes_answer(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in CHANGE_ANSWER)
 
 
 def placed_at(paths: Mapping[str, str]) -> Callable[..., dict[str, Any] | None]:

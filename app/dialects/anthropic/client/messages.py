@@ -119,7 +119,7 @@ class History:
             for part in self._shown(content, place=place)
         ]
         if found:
-            self.messages.append(SystemMessage(_simply(found)))
+            self.messages.append(SystemMessage(_simplify(found)))
 
     def turn(self, turn: Turn, *, place: str) -> None:
         """Take a message."""
@@ -140,7 +140,7 @@ class History:
             else:
                 shown += self._show(block, place=where)
         if shown:
-            self.messages.append(UserMessage(_simply(shown)))
+            self.messages.append(UserMessage(_simplify(shown)))
 
     def _result(self, result: _ToolResult, *, place: str) -> list[Shown]:
         """Take a result; give its files, which stand beside it: no other format has them in."""
@@ -156,7 +156,7 @@ class History:
                 parts.append(part)
         call = unpack_id(result.tool_use_id)
         mark = parse_mark(result.cache_control)
-        self.messages.append(ToolMessage(_simply(parts), call, result.is_error or None, mark))
+        self.messages.append(ToolMessage(_simplify(parts), call, result.is_error or None, mark))
         return files
 
     def _shown(self, content: Content, *, place: str) -> list[Shown]:
@@ -229,7 +229,7 @@ class History:
                 case kind if kind not in _UNTOLD:
                     parts.append(self._shorten(kind, block))
         calls = [_call(use, proofs.get(use.id)) for use in uses]
-        answer = _simply(parts) if parts else None
+        answer = _simplify(parts) if parts else None
         if answer or calls:
             # The calls stand last, and so does the mark of one.
             mark = parse_mark(last_mark(uses))
@@ -242,7 +242,7 @@ def _call(use: _ToolUse, opaque: list[Opaque] | None) -> ToolCall:
     return ToolCall(unpack_id(use.id), FunctionCall(use.name, arguments), opaque=opaque)
 
 
-def _simply(parts: list[Any]) -> Any:
+def _simplify(parts: list[Any]) -> Any:
     """Return text alone as a string, which every upstream takes."""
     if not parts:
         return ""

@@ -8,10 +8,10 @@ from .passthrough import pass_on, pass_on_bedrock
 from .request import (
     IGNORED,
     Quirks,
+    find_hosted_tool,
     finish,
     finish_bedrock,
     finish_vertex,
-    host,
     place_extra,
     render_bedrock_request,
     render_request,
@@ -27,7 +27,7 @@ DIALECT = UpstreamFormat(
     headers={"anthropic-version": "2023-06-01"},
     models_path="v1/models",
     ignored=IGNORED,
-    hosted=host,
+    find_hosted_tool=find_hosted_tool,
     place_extra=place_extra,
     passthrough={"anthropic": Passthrough(pass_on, finish)},
 )
@@ -40,7 +40,7 @@ VERTEX = UpstreamFormat(
     quirks=Quirks,
     models_path=None,
     ignored=IGNORED,
-    hosted=host,
+    find_hosted_tool=find_hosted_tool,
     place_extra=place_extra,
     passthrough={"anthropic": Passthrough(pass_on, finish_vertex)},
 )

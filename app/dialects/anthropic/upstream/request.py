@@ -109,7 +109,7 @@ def finish_bedrock(body: dict[str, Any], *, model: str, quirks: object = None) -
     return {"anthropic_version": _BEDROCK_VERSION, **rest}
 
 
-def host(kind: str, request: ChatRequest) -> dict[str, Any] | None:
+def find_hosted_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
     """Return the tool of Anthropic's that is what one of OpenAI's is."""
     name = "web_search"
     taken = any(tool.function.name == name for tool in request.tools or ())

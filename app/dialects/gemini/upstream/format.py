@@ -6,7 +6,7 @@ from .parser import Parser
 from .request import (
     IGNORED,
     Quirks,
-    host,
+    find_hosted_tool,
     place_extra,
     render_request,
 )
@@ -20,5 +20,5 @@ DIALECT = UpstreamFormat(
     models_path="models?pageSize=1000",  # 50 otherwise
     ignored=IGNORED,
     place_extra=place_extra,
-    hosted=host,
+    find_hosted_tool=find_hosted_tool,
 )

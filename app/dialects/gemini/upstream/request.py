@@ -90,7 +90,7 @@ class Quirks(CommonQuirks, frozen=True):
     """Whether to ask for arguments in pieces, which Vertex AI knows and Gemini's API refuses."""
 
 
-def host(kind: str, request: ChatRequest) -> dict[str, Any] | None:
+def find_hosted_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
     """Return the tool of Gemini's that is what one of OpenAI's is.
 
     Models before Gemini 3 take no search beside functions.

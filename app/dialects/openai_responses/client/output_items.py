@@ -100,7 +100,7 @@ class Output:
                 kind = "output_text" if isinstance(event, TextDelta) else "refusal"
                 return (self._piece(self._message, kind, event.text),)
             case ToolCallDelta():
-                return self._argue(event)
+                return self._write_arguments(event)
             case ReasoningDelta() if self._reasoning is not None:
                 return self._think(self._reasoning, event.text)
             case TextStart() | RefusalStart():
@@ -287,7 +287,7 @@ class Output:
         self._calls[event.block] = call
         yield told
 
-    def _argue(self, event: ToolCallDelta) -> Iterator[OutputEvent]:
+    def _write_arguments(self, event: ToolCallDelta) -> Iterator[OutputEvent]:
         yield from self._close_calls("completed")
         yield from self._write_call(self._calls[event.block], event.arguments)
 

@@ -141,7 +141,7 @@ class Items:
 
     def arguments(self, event: dict[str, Any]) -> None:
         """Take a piece of a call's arguments."""
-        self._argue(self._typed(event, "call"), string(event.get("delta")))
+        self._write_arguments(self._typed(event, "call"), string(event.get("delta")))
 
     def all_arguments(self, event: dict[str, Any]) -> None:
         """Take a call's whole arguments."""
@@ -241,7 +241,7 @@ class Items:
         if item.hosted and item.block is None:
             item.block = self._builder.provider_tool(0, name_tool(given))
         elif begin and item.type in _CALLS and not item.hosted and item.block is None:
-            self._argue(item, "")
+            self._write_arguments(item, "")
 
     def _settle(self, item: Item, given: dict[str, Any]) -> None:
         """Take a whole item, once."""
@@ -305,14 +305,14 @@ class Items:
             self._builder.end_text(0)
             self._builder.media(0, image[0], data=image[1])
 
-    def _argue(self, item: Item, piece: str) -> None:
+    def _write_arguments(self, item: Item, piece: str) -> None:
         """Write a piece of a call's arguments, or begin the call."""
         if item.hosted:
             self._type(item, piece)
             return
         free = item.type == "custom_tool_call"
         if free and piece and item.block is None:
-            self._argue(item, "")  # what it is stands before what it is given
+            self._write_arguments(item, "")  # what it is stands before what it is given
         text = self._text(item, "call", 0)
         text.pieces.append(piece)
         begun = item.block is not None
@@ -334,7 +334,7 @@ class Items:
 
     def _write(self, item: Item, kind: str, index: int, piece: str) -> None:
         if kind == "call":
-            self._argue(item, piece)
+            self._write_arguments(item, piece)
             return
         if not piece:
             return

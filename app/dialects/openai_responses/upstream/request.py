@@ -114,7 +114,7 @@ def render_request(
 
 def _arrange(request: ChatRequest) -> Exchange:
     kept = not (request.provider_options or {}).keys().isdisjoint(_KEPT)
-    return arrange(request.messages, _FORM._replace(astray=True) if kept else _FORM)
+    return arrange(request.messages, _FORM._replace(stray_results=True) if kept else _FORM)
 
 
 def _list_includes(request: ChatRequest, items: Any, *, quirks: Quirks) -> list[str]:
