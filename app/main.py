@@ -32,6 +32,7 @@ from .api import (
     streams,
     ui,
 )
+from .api.authentication import Authentication
 from .api.guard import LOCAL_ORIGINS, Guard
 from .api.hosts import HostNames, is_loopback
 from .api.middleware import CommonHeaders, ReadBeforeAnswer
@@ -44,6 +45,8 @@ from .errors import RelayError, RequestError, ServiceError
 from .eventlog import EventLog, LogUnusable, opening
 from .eventlog.lost import LostStream
 from .generation.hub import Hub, HubLimits
+from .identity.authenticator import Authenticator
+from .identity.credentials import Credentials
 from .retry import Rules
 from .settings import Settings, SettingsError, load_settings
 from .settings.upstreams import DEMO
@@ -57,7 +60,7 @@ EXPOSED_HEADERS = (
     *("stream-id", "content-location", "location", "etag"),
     # What official clients look at before they send a request again.
     *("retry-after", "x-should-retry", "x-request-id", "request-id"),
-    *("seseragi-estimated", "seseragi-ignored"),
+    *("www-authenticate", "seseragi-estimated", "seseragi-ignored"),
 )
 
 
@@ -212,8 +215,21 @@ def create_app(settings: Settings | None = None) -> App:
     return App(settings)
 
 
-def build_app(settings: Settings, hub: Hub) -> ASGIApp:
-    """Build what serves a hub that is open."""
+def build_authenticator(settings: Settings) -> Authenticator | None:
+    """Build what knows who asks; None where nobody has to say it."""
+    if not settings.identity.configured:
+        return None
+    schemes: list[Credentials] = []
+    return Authenticator(schemes)
+
+
+def build_app(
+    settings: Settings, hub: Hub, *, authenticator: Authenticator | None = None
+) -> ASGIApp:
+    """Build what serves a hub that is open, to those whom the authenticator knows.
+
+    Without one it is built of the settings.
+    """
     app = Starlette(
         routes=build_routes(settings, hub),
         exception_handlers={
@@ -226,8 +242,15 @@ def build_app(settings: Settings, hub: Hub) -> ASGIApp:
     local_origins = settings.local_origins
     if local_origins is None:  # where only this machine can reach the relay
         local_origins = is_loopback(settings.host)
-    with_cors = CORSMiddleware(
+    authenticated = Authentication(
         app,
+        build_authenticator(settings) if authenticator is None else authenticator,
+        closed=not settings.identity.trusted
+        and any(upstream.is_remote for upstream in settings.upstreams),
+    )
+    # Around it, so that pages can read why they were refused.
+    with_cors = CORSMiddleware(
+        authenticated,
         allow_origins=settings.cors_origins,
         allow_origin_regex=LOCAL_ORIGINS if local_origins else None,
         allow_methods=("GET", "POST", "DELETE"),

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from app.framing.sse import Decoder, Message
 from app.generation.hub import Hub
+from app.identity.authenticator import Authenticator
 from app.main import build_app, build_hub
 from app.peers import Peers
 from app.server import Server, bind
@@ -39,6 +40,7 @@ async def serve_relay(
     key: str = "sk-test-0123456789",
     environ: Mapping[str, str] | None = None,
     dialect: str = "openai_chat",
+    authenticator: Authenticator | None = None,
     watch: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     observers: Sequence[Observer] | None = None,
     **settings: Any,
@@ -67,7 +69,7 @@ async def serve_relay(
     port = listener.getsockname()[1]
     listening = asyncio.Event()
     server = Server(
-        watch(build_app(built, hub)),
+        watch(build_app(built, hub, authenticator=authenticator)),
         peers=Peers(
             built.max_connections or 10_000,
             each=built.max_connections_per_address,

@@ -10,6 +10,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .connection import connection_of
 
+PAGES_OWN = b"content-security-policy"
+SECURITY = (
+    (b"x-content-type-options", b"nosniff"),
+    # Where CORS is asked, as by fetch, EventSource and import, CORS decides.
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+)
+NO_PAGE = (*SECURITY, (PAGES_OWN, b"default-src 'none'; frame-ancestors 'none'"))
+"""Of what no browser is to show as a page."""
+
 NAME = b"x-request-id"
 ANTHROPICS = b"request-id"
 """Where Anthropic's SDKs look for it."""
@@ -43,13 +54,14 @@ class CommonHeaders:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                headers = message["headers"]
+                # A 304 says again what is to change of what is kept (RFC 9111, 4.3.4).
+                keeps = message["status"] == 304 or any(name == PAGES_OWN for name, _ in headers)
                 message["headers"] = [
-                    *message["headers"],
+                    *headers,
                     (NAME, request_id),
                     (ANTHROPICS, request_id),
-                    (b"x-content-type-options", b"nosniff"),
-                    # Where CORS is asked, as by fetch, EventSource and import, CORS decides.
-                    (b"cross-origin-resource-policy", b"same-origin"),
+                    *(SECURITY if keeps else NO_PAGE),
                 ]
             await send(message)
 

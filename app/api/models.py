@@ -11,6 +11,7 @@ from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.model_facts import About, render_anthropic, render_openai
 from ..errors import RequestError
 from ..generation.hub import Hub
+from .principal import principal_of
 from .problems import failure
 from .query import read_query
 
@@ -20,7 +21,7 @@ MOST = 1000
 
 def routes(hub: Hub) -> list[Route]:
     async def models(request: Request) -> Response:
-        found = await hub.models()
+        found = await hub.models(principal_of(request))
         if not _speaks_anthropic(request):
             rows = [render_openai(*one) for one in found]
             return _answer({"object": "list", "data": rows})
@@ -31,7 +32,8 @@ def routes(hub: Hub) -> list[Route]:
 
     async def model(request: Request) -> Response:
         wanted = request.path_params["model"]
-        found = next((one for one in await hub.models() if one.name == wanted), None)
+        listed = await hub.models(principal_of(request))
+        found = next((one for one in listed if one.name == wanted), None)
         anthropic = _speaks_anthropic(request)
         if found is not None:
             row = render_anthropic(wanted, found.about) if anthropic else render_openai(*found)

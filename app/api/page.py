@@ -22,7 +22,6 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 HEADERS = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
-    "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     # Cheap to check again, and never a stale page after an upgrade.
     "cache-control": "no-cache",

@@ -3,12 +3,18 @@
 from starlette.requests import Request
 
 from ..generation.hub import Hub, OwnedStreams
-from ..identity.principal import ANYONE, Principal
+from ..identity.principal import Principal
+from .authentication import PRINCIPAL
 
 
 def principal_of(request: Request) -> Principal:
-    """Return who makes a request: anyone, as long as there is no identity."""
-    return ANYONE
+    """Return who makes a request.
+
+    Raises:
+        KeyError: it has not passed `Authentication`, or is for something public.
+    """
+    principal: Principal = request.scope[PRINCIPAL]
+    return principal
 
 
 def streams_of(hub: Hub, request: Request) -> OwnedStreams:

@@ -17,7 +17,7 @@ from .body import read_json
 from .connection import client_of
 from .passed import parse_passed
 from .policy import HttpSettings
-from .principal import streams_of
+from .principal import principal_of, streams_of
 from .problems import failure
 
 ESTIMATED: Final = "seseragi-estimated"
@@ -66,7 +66,9 @@ class SingleCall:
             work = parse(body)
             del body
             origin = Origin(address, via=passed.via, relays=passed.relays)
-            asked = hub.ask(lambda asking: work(asking, memory), origin=origin)
+            asked = hub.ask(
+                lambda asking: work(asking, memory), principal_of(request), origin=origin
+            )
             return await _while_there(request, asked)
 
 

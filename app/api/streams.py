@@ -93,7 +93,10 @@ class Streams:
 
     async def cancel(self, request: Request) -> Response:
         """Stop the generation; doing it twice, or too late, changes nothing."""
-        await (await self._find(request)).cancel()
+        stream = await self._find(request)
+        await stream.cancel()
+        if not stream.readable:
+            return _json(msgspec.json.encode({"id": stream.id}), status_code=202)
         body, _ = await _show(await self._find(request, after=0))
         return _json(body, status_code=202)
 

@@ -114,17 +114,26 @@ class OwnedStream:
     """One stream of whoever asks; `state` is how far it was when it was looked up.
 
     `after` is the cursor with which that was done, and which its reader is expected to have.
+    Each method raises a RequestError, `forbidden`, if a stream token does not allow it.
     """
 
-    __slots__ = ("_after", "_found", "_hub", "_log", "id", "state")
+    __slots__ = ("_after", "_found", "_hub", "_log", "_principal", "id", "state")
 
-    def __init__(self, hub: "Hub", found: Look, *, after: int | None = None) -> None:
+    def __init__(
+        self, hub: "Hub", found: Look, principal: Principal, *, after: int | None = None
+    ) -> None:
         self.id = found.stream
         self.state = found.state
         self._found: Look | None = found
         self._after = after or 0
         self._hub = hub
         self._log = hub._log
+        self._principal = principal
+
+    @property
+    def readable(self) -> bool:
+        """Whether who asks may be told what the stream says."""
+        return self._principal.may != "stop"
 
     def attach(self, address: str) -> Opened:
         """Add a reader to the stream, which keeps a running one alive.
@@ -133,11 +142,13 @@ class OwnedStream:
             ServiceError: `overloaded`, the stream has too many readers; `rate_limited`, its
                 client reads too many streams.
         """
+        _check_may(self._principal, "read")
         found = self._found or Look(self.id, self.state)
         return self._hub._attach(found, address, after=self._after)
 
     async def look(self) -> LogState:
         """Return how far it is now."""
+        _check_may(self._principal, "read")
         return await self._log.state(self.id)
 
     async def events(self) -> Sequence[Event]:
@@ -146,6 +157,7 @@ class OwnedStream:
         Raises:
             RequestError: `stream_expired`.
         """
+        _check_may(self._principal, "read")
         if self._found is None or self._after:
             return await read_all(self._log, self.id)
         first, last = self._found.events, self.state.last
@@ -153,6 +165,7 @@ class OwnedStream:
 
     async def read_start(self) -> Sequence[Event]:
         """Return the first event, if there is one yet."""
+        _check_may(self._principal, "read")
         if self._found is not None and self._found.events and not self._after:
             return self._found.events[:1]
         return await self._log.read(self.id, 0, timeout_s=0, limit=1)
@@ -163,6 +176,7 @@ class OwnedStream:
         Raises:
             RequestError: `stream_expired`.
         """
+        _check_may(self._principal)
         return await self._log.record(self.id)
 
     async def cancel(self) -> None:
@@ -171,6 +185,7 @@ class OwnedStream:
         Returns when the `stream.end` is in the log, or when a process that is to write it
         takes too long: it may be lost, and the log ends the stream soon.
         """
+        _check_may(self._principal, "stop")
         self._found = None  # it is to be read anew
         if await self._hub._stop_here(self.id) or self.state.ended:
             return
@@ -180,13 +195,14 @@ class OwnedStream:
                 await self._await_end()
 
     async def _await_end(self) -> None:
-        state = await self.look()
+        state = await self._log.state(self.id)
         while not state.ended:
             await self._log.read(self.id, state.last, timeout_s=0.5)
-            state = await self.look()
+            state = await self._log.state(self.id)
 
     async def delete(self) -> None:
         """Stop the generation and forget what it said."""
+        _check_may(self._principal)
         await self.cancel()
         await self._log.delete(self.id)
 
@@ -194,13 +210,15 @@ class OwnedStream:
 class OwnedStreams:
     """The streams of one owner: what starts, finds, reads and ends any goes through here.
 
-    Those of others are answered as if there never were any. A request of this id asks.
+    Those of others are answered as if there never were any, and so are all but its own to a
+    stream token. A request of this id asks.
     """
 
-    def __init__(self, hub: "Hub", owner: str, *, request_id: str) -> None:
+    def __init__(self, hub: "Hub", principal: Principal, *, request_id: str) -> None:
         self._hub = hub
         self._log = hub._log
-        self._owner = owner
+        self._principal = principal
+        self._owner = principal.owner
         self._request_id = request_id
 
     async def get(self, stream: str, *, after: int | None = None) -> OwnedStream:
@@ -209,6 +227,8 @@ class OwnedStreams:
         Raises:
             RequestError: `not_found` or `stream_expired`.
         """
+        if self._principal.stream not in (None, stream):
+            raise unknown(stream)
         try:
             found = await self._log.look(stream, after or 0, limit=_limit(after))
         except StreamExpired as error:
@@ -217,15 +237,20 @@ class OwnedStreams:
             raise unknown(stream) from None
         if found.state.owner != self._owner:
             raise unknown(stream)
-        return OwnedStream(self._hub, found, after=after)
+        return OwnedStream(self._hub, found, self._principal, after=after)
 
     async def find(self, name: str, *, after: int | None = None) -> OwnedStream | None:
-        """Look up the stream that was started last under a name; None where none is kept."""
+        """Look up the stream that was started last under a name; None where none is kept.
+
+        Raises:
+            RequestError: `forbidden`, a stream token asks.
+        """
+        _check_may(self._principal)
         named = scoped(self._owner, name)
         found = await self._log.find(named, after or 0, limit=_limit(after))
         if found is None or found.state.owner != self._owner:
             return None
-        return OwnedStream(self._hub, found, after=after)
+        return OwnedStream(self._hub, found, self._principal, after=after)
 
     async def admit(self, address: str, *, key: str | None, relays: Sequence[str]) -> None:
         """Refuse a request, before its body is read, that can start nothing here and now.
@@ -233,11 +258,13 @@ class OwnedStreams:
         One whose `key` has started a stream is let in: it will be given that.
 
         Raises:
-            RequestError: `invalid_request`, this relay has sent it itself.
+            RequestError: `invalid_request`, this relay has sent it itself; `forbidden`, a
+                stream token asks.
             ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
                 the client has its share.
         """
         try:
+            _check_may(self._principal)
             if self._hub._pseudonym in relays:
                 raise RequestError(
                     "invalid_request",
@@ -265,7 +292,8 @@ class OwnedStreams:
         it. Another request with the key leaves that stream as it is.
 
         Raises:
-            RequestError: `model_not_found`, `idempotency_mismatch`.
+            RequestError: `model_not_found`, `idempotency_mismatch`; `forbidden`, who asks may
+                not use the model, or start anything.
             ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
                 the client has its share.
         """
@@ -278,11 +306,12 @@ class OwnedStreams:
     async def _start(
         self, request: ChatRequest, terms: StartOptions, *, key: str | None, digest: str
     ) -> Opened:
+        _check_may(self._principal)
         hub = self._hub
         stream, address = f"st_{secrets.token_urlsafe(16)}", terms.origin.address
         try:
             hub._check_running()
-            route = hub.upstreams.resolve(request.model)
+            route = hub.upstreams.resolve_for(self._principal, request.model)
             hub.admission.enter(address)
         except RelayError:
             claim = None if key is None else await self._claimed(key)
@@ -430,19 +459,29 @@ class Hub:
             "cdn-loop": ", ".join((*origin.relays, self._pseudonym)),
         }
 
-    async def ask(self, work: Callable[[Asking], Coroutine[Any, Any, T]], *, origin: Origin) -> T:
-        """Do what makes no stream; while it lasts it counts as one.
+    async def ask(
+        self,
+        work: Callable[[Asking], Coroutine[Any, Any, T]],
+        principal: Principal,
+        *,
+        origin: Origin,
+    ) -> T:
+        """Do what makes no stream for whoever asks; while it lasts it counts as one.
 
         Raises:
+            RequestError: `forbidden`, a stream token asks.
             ServiceError: `overloaded`, there are too many streams, or the relay stops;
                 `rate_limited`, the client has its share.
             RelayError: what the work raises.
         """
+        _check_may(principal)
         self._check_running()
         self.admission.enter(origin.address)
         self._asked += 1
         headers = self._headers(origin)
-        asking = Asking(self.upstreams, self._client, limits=self._limits, headers=headers)
+        asking = Asking(
+            self.upstreams, self._client, principal, limits=self._limits, headers=headers
+        )
         working = asyncio.ensure_future(work(asking))
         stopped = asyncio.ensure_future(self.stopping.wait())
         try:
@@ -475,7 +514,7 @@ class Hub:
 
     def streams_of(self, principal: Principal, *, request_id: str = "") -> OwnedStreams:
         """Return the streams of whoever asks, by a request of this id."""
-        return OwnedStreams(self, principal.owner, request_id=request_id)
+        return OwnedStreams(self, principal, request_id=request_id)
 
     @property
     def readiness(self) -> Literal["ready", "draining", "log failing"]:
@@ -497,9 +536,15 @@ class Hub:
         await asyncio.wait({run.task})
         return True
 
-    async def models(self) -> list[Listed]:
-        """List the models that clients may name, the default first."""
-        return await self.upstreams.models(self._client)
+    async def models(self, principal: Principal) -> list[Listed]:
+        """List the models that who asks may name, the default first.
+
+        Raises:
+            RequestError: `forbidden`, a stream token asks.
+        """
+        _check_may(principal)
+        models = await self.upstreams.models(self._client)
+        return [model for model in models if principal.may_use(model.name)]
 
     async def drain(self, drain_s: float) -> None:
         """Take no new streams, let the running ones end, stop those that have not in time."""
@@ -588,6 +633,16 @@ class Hub:
 def _limit(after: int | None) -> int:
     """Return how many events a look is to give to who has this cursor, if to read from there."""
     return 0 if after is None else BATCH
+
+
+def _check_may(principal: Principal, what: Literal["read", "stop"] | None = None) -> None:
+    """Refuse what a stream token is not for: it may read or stop, and nothing else."""
+    if principal.may not in ("all", what) or (what is None and principal.stream is not None):
+        raise RequestError(
+            "forbidden",
+            f"the stream token may {principal.may} its stream and nothing else; send a key or a "
+            "client secret",
+        )
 
 
 def _shutting_down() -> ServiceError:

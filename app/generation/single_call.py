@@ -18,6 +18,7 @@ from ..dialects.vectors import as_base64, as_numbers
 from ..dialects.writing.token_counts import COUNTS
 from ..dialects.writing.token_estimate import estimate_tokens
 from ..errors import RelayError, RequestError, ServiceError, UpstreamError
+from ..identity.principal import Principal
 from ..requests import ChatRequest
 from ..retry import Breaker
 from ..upstreams.client import Client
@@ -71,10 +72,17 @@ class Asking:
     """Asks upstreams for one client; his request's `headers` go with each call."""
 
     def __init__(
-        self, upstreams: Upstreams, client: Client, *, limits: Limits, headers: Mapping[str, str]
+        self,
+        upstreams: Upstreams,
+        client: Client,
+        principal: Principal,
+        *,
+        limits: Limits,
+        headers: Mapping[str, str],
     ) -> None:
         self._upstreams = upstreams
         self._client = client
+        self._principal = principal
         self._limits = limits
         self._headers = headers
         self._clock = asyncio.get_running_loop().time
@@ -85,8 +93,8 @@ class Asking:
         Where that cannot count, or fails, they are estimated.
 
         Raises:
-            RequestError: `model_not_found`, and what is wrong with the request by the word of
-                the upstream that was to count.
+            RequestError: `model_not_found`, `forbidden`, and what is wrong with the request by
+                the word of the upstream that was to count.
         """
         target = self._first(chat.model)
         count = COUNTS.get(target.upstream.dialect)
@@ -165,7 +173,7 @@ class Asking:
     ) -> T:
         """Do something at the targets of a route in their turn, by the rules of generations."""
         upstreams, clock, limits = self._upstreams, self._clock, self._limits
-        route = upstreams.resolve(model)
+        route = upstreams.resolve_for(self._principal, model)
         now = clock()
         deadline = now + (route.budget_s or limits.total_timeout_s)
         plan = upstreams.plan(route, now=now, deadline=deadline, limits=limits)
@@ -205,7 +213,8 @@ class Asking:
             breaker: Breaker = breakers.named(target.name)
             return not breaker.passes(now), target.policy.order
 
-        return min(self._upstreams.resolve(model).targets, key=key)
+        route = self._upstreams.resolve_for(self._principal, model)
+        return min(route.targets, key=key)
 
     async def _fetch(
         self,

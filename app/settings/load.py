@@ -49,7 +49,8 @@ def load_settings(
     for name, value in (overrides or {}).items():
         values[name] = convert(name, value, f"--{name.replace('_', '-')}")
     common = Common(values.get("url_schemes", Settings().url_schemes))
-    if routes or not values.get("passthrough", True):  # a list of what clients may ask for
+    # A list of what clients may ask for, or of who may ask for what.
+    if routes or not values.get("passthrough", True) or identity.configured:
         common = common._replace(options=(SAFE_WORD,))
     values["upstreams"] = build_upstreams(upstreams, environ, where=where, common=common)
     settings = Settings(**values, identity=identity)

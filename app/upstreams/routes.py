@@ -16,6 +16,7 @@ import msgspec
 from ..deadlines import Limits
 from ..dialects.model_facts import NOTHING, About, least, merge
 from ..errors import RequestError
+from ..identity.principal import Principal
 from ..retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
 from .catalog import look_up
 from .client import Client
@@ -138,6 +139,39 @@ class Upstreams:
             return route
         upstream, own_name = self._listed.get(name) or self._find(name)
         return Route(name, (Target(upstream, own_name, self._choice),))
+
+    def resolve_for(self, principal: Principal, model: str | None) -> Route:
+        """Find the route of a model name for who asks.
+
+        Raises:
+            RequestError: `model_not_found`; `forbidden`, there is one that he may not use.
+        """
+        if principal.models is None:
+            return self.resolve(model)
+        try:
+            route = self.resolve(model)
+        except RequestError as error:  # its own message names the models of everybody
+            what = f"unknown model {model[:120]!r}" if model else "model: name one"
+            raise RequestError(error.code, f"{what}; GET /v1/models lists them") from None
+        name = self.public_name(route)
+        if not principal.may_use(name):
+            which = f"model {name[:120]!r}" if model else f"the default model {name!r}"
+            raise RequestError(
+                "forbidden",
+                f"{which} is not one that this credential may use; GET /v1/models lists those",
+            )
+        return route
+
+    def public_name(self, route: Route) -> str:
+        """Return the one name that stands for a route, whatever it was asked for by.
+
+        So nothing can be asked for by a name that means another place elsewhere: a name
+        that nobody listed may begin like that of another upstream.
+        """
+        if route.name in self.routes:
+            return route.name
+        target = route.targets[0]
+        return target.upstream.public_name(target.model)
 
     def plan(self, route: Route, *, now: float, deadline: float, limits: Limits) -> Plan:
         """Return in which order a route's targets are to be tried now."""

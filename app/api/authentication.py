@@ -1,0 +1,230 @@
+"""Who makes a request, or that nobody may without saying it. Pure ASGI: no body is read.
+
+Everything needs a credential but what is listed here, so that a new route cannot be left
+open. It is read from the head of the request: `Authorization: Bearer`, or the header that an
+official client sends a key in. A stream token may stand in the query as well, for `EventSource`
+and `sendBeacon`, which send no headers.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..addresses import parse_address
+from ..dialects.client_formats import client_format_of
+from ..errors import RelayError, RequestError
+from ..identity.authenticator import Authenticator
+from ..identity.principal import ANYONE, Principal
+from .paths import path_of
+from .problems import failure
+
+PRINCIPAL: Final = "seseragi.principal"
+"""Where a scope has who makes the request. It is missing where nobody was asked."""
+
+PUBLIC: Final = frozenset(("/", "/healthz", "/readyz"))
+"""What anybody may get, without a query; with one `/readyz` tells of the upstreams."""
+STATIC: Final = "/static/"
+STREAMS: Final = "/v1/streams/"
+"""Where stream tokens are taken."""
+
+HEADERS: Final = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"))
+"""Where clients send what they were given: OpenAI's, Anthropic's, Azure's, Google's."""
+
+MAX_CREDENTIAL: Final = 16 * 1024
+MAX_FIELDS: Final = 100
+"""Of a query, where a token is looked for in it."""
+REMEMBERED: Final = 256
+"""How many addresses of the relay itself are remembered."""
+
+REALM: Final = 'Bearer realm="seseragi"'
+INVALID: Final = f'{REALM}, error="invalid_token"'
+
+_CREDENTIAL = re.compile(rb"[!-~]+")
+
+SEND = "send it as 'Authorization: Bearer ...', or in the header x-api-key"
+
+
+class _Shown(NamedTuple):
+    """The credentials of a request."""
+
+    header: str | None
+    token: str | None
+    """Of the query."""
+
+
+class Authentication:
+    """Passes on requests of which it is known who makes them, and those that need not say it.
+
+    Without an authenticator everybody is let in; with `closed`, only from this machine.
+    """
+
+    def __init__(
+        self, app: ASGIApp, authenticator: Authenticator | None, *, closed: bool = False
+    ) -> None:
+        self._app = app
+        self._authenticator = authenticator
+        self._closed = closed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # there are none
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] == "http" and not is_public(scope):
+            try:
+                scope[PRINCIPAL] = await self._identify(scope)
+            except RelayError as error:
+                await _refuse(error, scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _identify(self, scope: Scope) -> Principal:
+        if self._authenticator is None:
+            if self._closed:
+                _check_reached_here(scope)
+            return ANYONE
+        shown = read_credentials(scope)
+        principal = await _resolve(shown, self._authenticator)
+        if principal.origins:
+            _check_origin(principal, scope)
+        if principal.stream is not None and not path_of(scope).startswith(STREAMS):
+            raise RequestError(
+                "forbidden", "a stream token is for its stream alone; send a key or a client secret"
+            )
+        return principal
+
+
+def is_public(scope: Scope) -> bool:
+    """Return whether a request needs no credential."""
+    if scope["method"] not in ("GET", "HEAD"):
+        return False
+    path = path_of(scope)
+    return (path in PUBLIC and not scope["query_string"]) or path.startswith(STATIC)
+
+
+def read_credentials(scope: Scope) -> _Shown:
+    """Read what the head of a request shows.
+
+    Raises:
+        RequestError: `unauthenticated`, nothing that could be a credential, or several.
+    """
+    credential = authorization = None
+    for name, value in scope["headers"]:
+        if name not in HEADERS or not (value := value.strip(b" \t")):
+            continue
+        if name == b"authorization":
+            if authorization not in (None, value):
+                raise _several()
+            authorization = value
+            kind, _, value = value.partition(b" ")
+            value = value.strip(b" \t")
+            if kind.lower() != b"bearer" or not value:
+                continue  # a proxy's own, such as Basic, may stand beside a key
+        if credential not in (None, value):
+            raise _several()
+        credential = value
+    token = _read_token(scope)
+    if credential is None and token is None:
+        if authorization is not None:
+            raise RequestError(
+                "unauthenticated", "Authorization: send 'Bearer', a space and the credential"
+            )
+        raise RequestError("unauthenticated", f"a credential is needed: {SEND}")
+    return _Shown(_check(credential), _check(token))
+
+
+def _read_token(scope: Scope) -> bytes | None:
+    query: bytes = scope["query_string"]
+    if not query or not path_of(scope).startswith(STREAMS):
+        return None
+    try:
+        fields = parse_qsl(query.decode("latin-1"), max_num_fields=MAX_FIELDS, encoding="latin-1")
+    except ValueError:
+        raise RequestError(
+            "invalid_request", f"the query has more than {MAX_FIELDS} fields"
+        ) from None
+    tokens = {value.encode("latin-1") for name, value in fields if name == "token"}
+    if len(tokens) > 1:
+        raise _several()
+    return tokens.pop() if tokens else None
+
+
+def _check(credential: bytes | None) -> str | None:
+    """Refuse what is no credential before anything is computed of it."""
+    if credential is None:
+        return None
+    if len(credential) > MAX_CREDENTIAL:
+        raise RequestError(
+            "unauthenticated", f"the credential is longer than {MAX_CREDENTIAL} characters"
+        )
+    if _CREDENTIAL.fullmatch(credential) is None:
+        raise RequestError("unauthenticated", "the credential has characters that none has")
+    return credential.decode()
+
+
+async def _resolve(shown: _Shown, authenticator: Authenticator) -> Principal:
+    by_header = by_token = None
+    if shown.header is not None:
+        by_header = await authenticator.authenticate(shown.header)
+    if shown.token is not None:
+        by_token = await authenticator.authenticate(shown.token)
+        if by_token.stream is None:  # it would be in the logs of every proxy
+            raise RequestError("unauthenticated", f"token: the query is for stream tokens; {SEND}")
+    if by_header is None:
+        assert by_token is not None  # noqa: S101  (one of them was shown)
+        return by_token
+    # A client with a key that takes the URL of an answer as it is shows both.
+    if by_token is not None and by_token.owner != by_header.owner:
+        raise _several()
+    return by_header
+
+
+def _several() -> RequestError:
+    return RequestError("unauthenticated", "there are two different credentials; send one")
+
+
+def _check_origin(principal: Principal, scope: Scope) -> None:
+    for name, value in scope["headers"]:
+        if name == b"origin" and value.decode("latin-1") not in principal.origins:
+            raise RequestError(
+                "forbidden",
+                f"the credential is not for pages of {value[:80].decode('latin-1')!r}",
+            )
+
+
+def _check_reached_here(scope: Scope) -> None:
+    """Refuse a request that has come over an address which others can reach.
+
+    A name is none: of a test client, or a socket of this machine.
+    """
+    server = scope.get("server")
+    if server and _is_reachable(str(server[0])):
+        raise RequestError(
+            "unauthenticated",
+            "nobody has said who may use this relay, which can be reached by others and holds "
+            "the keys of providers; give it a [[key]], an [[issuer]] or a keys_file "
+            "(`seseragi key new`), or say auth = 'none' where something in front of it decides",
+        )
+
+
+@lru_cache(REMEMBERED)
+def _is_reachable(host: str) -> bool:
+    address = parse_address(host)
+    return address is not None and not address.is_loopback
+
+
+async def _refuse(error: RelayError, scope: Scope, receive: Receive, send: Send) -> None:
+    headers = {}
+    if error.code == "unauthenticated":
+        shown = any(name in HEADERS for name, _ in scope["headers"]) or _has_token(scope)
+        headers["www-authenticate"] = INVALID if shown else REALM
+    client_format = client_format_of(path_of(scope), scope["headers"])
+    response = failure(client_format, error, Request(scope), headers=headers)
+    await response(scope, receive, send)
+
+
+def _has_token(scope: Scope) -> bool:
+    return b"token=" in scope["query_string"] and path_of(scope).startswith(STREAMS)

@@ -1,0 +1,342 @@
+"""Who is let in: by what a request shows, wherever it shows it, and however it spells its path."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
+
+from app.api.authentication import MAX_CREDENTIAL, PRINCIPAL, Authentication
+from app.dialects.client_formats import CLIENT_FORMATS
+from app.identity.authenticator import Authenticator
+from app.identity.principal import ANYONE, Principal
+from app.main import build_app, build_hub
+from app.settings import load_settings
+from tests.identities import EXPIRED, Table, bearer, known
+from tests.serving import HELLO, Relay, serve_relay
+
+ME, OTHER = Principal("t", "me"), Principal("t", "other")
+PAGE = "https://chat.example"
+WHO = {
+    **{"me": ME, "other": OTHER},
+    "page": Principal("t", "me", origins=(PAGE,)),
+    "late": Principal("t", "me", expires_at=time.time() - 1),
+}
+
+
+@pytest.fixture
+async def relay() -> AsyncIterator[Relay]:
+    authenticator = known(**WHO)
+    async with serve_relay(
+        authenticator=authenticator, allowed_hosts="*", cors_origins=PAGE
+    ) as relay:
+        yield relay
+
+
+async def ask_raw(relay: Relay, *lines: str, body: str = "") -> tuple[int, dict[str, str], str]:
+    """Send a head as it is; httpx would mend it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    head = [*lines, "host: localhost", f"content-length: {len(body)}", "connection: close"]
+    writer.write(("\r\n".join(head) + "\r\n\r\n" + body).encode("latin-1"))
+    answer = (await asyncio.wait_for(reader.read(), 5)).decode("latin-1")
+    writer.close()
+    top, _, rest = answer.partition("\r\n\r\n")
+    status, *fields = top.split("\r\n")
+    headers = {name: value for name, _, value in (field.partition(": ") for field in fields)}
+    return int(status.split()[1]), headers, rest
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("authorization: Bearer key-me", "Authorization: bearer key-me"),
+        *("authorization: BEARER   key-me ", "x-api-key: key-me", "X-Api-Key: key-me"),
+        *("api-key: key-me", "x-goog-api-key: key-me"),
+    ],
+)
+async def test_credential_is_read_where_clients_send_it(relay, header: str):
+    status, headers, _ = await ask_raw(relay, "GET /v1/models HTTP/1.1", header)
+
+    assert 200 == status
+    assert "www-authenticate" not in headers
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ((), "a credential is needed: send it as 'Authorization: Bearer ...'"),
+        (("authorization: Bearer",), "send 'Bearer', a space and the credential"),
+        (("authorization: Basic a2V5LW1l",), "send 'Bearer', a space and the credential"),
+        (("authorization: key-me",), "send 'Bearer', a space and the credential"),
+        (("x-api-key:",), "a credential is needed"),
+        (("authorization: Bearer key-nobody",), "it is wrong, or was revoked"),
+        (("authorization: Bearer Key-me",), "it is wrong, or was revoked"),
+        (("authorization: Bearer key-me, Bearer key-me",), "characters that none has"),
+        (("authorization: Bearer key-me key-me",), "characters that none has"),
+        (("authorization: Bearer key-m\xe9",), "characters that none has"),
+        ((f"authorization: Bearer {EXPIRED}",), "expired"),
+        (("authorization: Bearer key-late",), "expired"),
+        ((f"x-api-key: {'k' * (MAX_CREDENTIAL + 1)}",), "longer than 16384 characters"),
+        (("authorization: Bearer key-me", "x-api-key: key-other"), "two different"),
+        (("authorization: Bearer key-me", "authorization: Bearer key-other"), "two different"),
+        (("authorization: Bearer key-me", "authorization: Basic eA=="), "two different"),
+        (("x-api-key: key-me", "api-key: key-other"), "two different"),
+    ],
+)
+async def test_other_credentials_are_refused(relay, lines: tuple[str, ...], said: str):
+    status, headers, body = await ask_raw(relay, "GET /v1/models HTTP/1.1", *lines)
+
+    assert (401, "unauthenticated") == (status, json.loads(body)["error"]["code"])
+    assert said in json.loads(body)["error"]["message"]
+    assert "key-" not in body
+    shown = ', error="invalid_token"' if lines else ""
+    assert f'Bearer realm="seseragi"{shown}' == headers["www-authenticate"]
+    assert "false" == headers["x-should-retry"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("authorization: Bearer key-me", "x-api-key: key-me"),
+        ("authorization: Bearer key-me", "authorization: Bearer key-me"),
+        # A page behind a proxy that asks for a password sends it with everything.
+        ("authorization: Basic a2V5LW1l", "x-api-key: key-me"),
+    ],
+)
+async def test_credentials_that_agree_are_one(relay, lines: tuple[str, ...]):
+    status, _, _ = await ask_raw(relay, "GET /v1/models HTTP/1.1", *lines)
+
+    assert 200 == status
+
+
+async def test_credential_after_the_body_is_none(relay):
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    writer.write(
+        b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        b"transfer-encoding: chunked\r\ntrailer: authorization\r\n\r\n"
+        b"2\r\n{}\r\n0\r\nauthorization: Bearer key-me\r\n\r\n"
+    )
+    assert b" 401 " in await asyncio.wait_for(reader.readline(), 5)
+    writer.close()
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/static/demo.js", "/static/none"])
+async def test_page_and_probes_are_public(relay, method: str, path: str):
+    status, _, _ = await ask_raw(relay, f"{method} {path} HTTP/1.1")
+
+    assert (404 if path.endswith("none") else 200) == status
+
+
+PATHS = [
+    *("/readyz?verbose", "/readyz?", "/healthz?x", "/?x", "/healthz/", "/HEALTHZ", "//healthz"),
+    *("//", "/./healthz", "/static", "/static/../v1/models/", "/Static/demo.js", "/healthz%0a"),
+    *("/healthz%2f", "/healthz%00", "/healthz;/../v1/models", "/nothing", "/v1", "/v1/models"),
+    *("/v1%2fmodels", "/v1/./models", "//v1/models", "/V1/models", "/v1/models/", "/docs"),
+    *("/openapi.json", "/metrics", "/admin", "http://localhost/v1/models", "/v1/streams/st_x"),
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_nothing_but_the_public_is_told_of_without_a_credential(relay, path: str):
+    status, headers, body = await ask_raw(relay, f"GET {path} HTTP/1.1")
+
+    if path == "/readyz?":  # an empty query is none
+        assert 200 == status
+    elif path.startswith("/static/"):  # a file, or none: nothing else is below it
+        assert 404 == status
+    else:
+        assert 401 == status, body
+        assert 'Bearer realm="seseragi"' == headers["www-authenticate"]
+
+
+@pytest.mark.parametrize(
+    "method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "QUERY"]
+)
+@pytest.mark.parametrize("path", ["/", "/healthz", "/static/demo.js", "/v1/chat", "/nothing"])
+async def test_no_method_gets_around_it(relay, method: str, path: str):
+    status, _, _ = await ask_raw(relay, f"{method} {path} HTTP/1.1")
+
+    # The server knows no QUERY yet.
+    assert (400 if method == "QUERY" else 401) == status
+
+
+async def test_preflight_needs_no_credential_and_refusals_can_be_read_by_pages(relay):
+    ask = {"origin": PAGE, "access-control-request-method": "POST"}
+    asked = await relay.client.options("/v1/chat", headers=ask)
+    assert (200, PAGE) == (asked.status_code, asked.headers["access-control-allow-origin"])
+    refused = await relay.client.post("/v1/chat", json=HELLO, headers={"origin": PAGE})
+    assert (401, PAGE) == (refused.status_code, refused.headers["access-control-allow-origin"])
+    assert "www-authenticate" in refused.headers["access-control-expose-headers"]
+
+
+async def test_credential_of_a_page_is_for_that_page(relay):
+    for origin, status in ((PAGE, 200), (None, 200), ("http://localhost:5173", 403), ("null", 403)):
+        headers = bearer("page") | ({"origin": origin} if origin else {})
+        answer = await relay.client.get("/v1/models", headers=headers)
+        assert status == answer.status_code
+    assert "permission_error" == answer.json()["error"]["type"]
+    assert "'null'" in answer.json()["error"]["message"]
+    assert "www-authenticate" not in answer.headers
+
+
+@pytest.mark.parametrize("client_format", CLIENT_FORMATS.values(), ids=lambda one: one.name)
+async def test_refusal_is_in_the_words_of_the_client(relay, client_format):
+    answer = await relay.client.post(client_format.path, json={}, headers=bearer("nobody"))
+    assert (401, "no-store") == (answer.status_code, answer.headers["cache-control"])
+    said = answer.text if client_format.name == "ui" else answer.json()
+    match client_format.name:
+        case "native":
+            assert "unauthenticated" == said["code"]
+        case "anthropic":
+            assert "authentication_error" == said["error"]["type"]
+        case "ui":
+            assert said.startswith("the credential is not known here")
+        case "ag_ui":
+            assert ("RUN_ERROR", "unauthenticated") == (said["type"], said["code"])
+        case _:
+            assert "authentication_error" == said["error"]["type"]
+
+
+async def test_body_is_not_waited_for(relay):
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    writer.write(b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n")
+    assert b" 401 " in await asyncio.wait_for(reader.readline(), 5)
+    writer.close()
+
+
+async def test_credential_is_resolved_once_a_request():
+    table = Table({"key-me": ME})
+    async with serve_relay(authenticator=Authenticator([table])) as relay:
+        headers = bearer("me") | {"x-api-key": "key-me"}
+        answer = await relay.client.post("/v1/responses", json={"input": "hi"}, headers=headers)
+
+    assert (200, 1) == (answer.status_code, table.asked)
+
+
+async def test_first_kind_that_knows_a_credential_counts_and_time_is_looked_at():
+    now = 1000.0
+    mine, its = Table({"key": Principal(user="a", expires_at=2000)}), Table({"key": OTHER})
+    authenticator = Authenticator([Table({}), mine, its], clock=lambda: now)
+
+    assert "a" == (await authenticator.authenticate("key")).user
+    assert 0 == its.asked
+    now = 2000.0
+    with pytest.raises(Exception, match="expired"):
+        await authenticator.authenticate("key")
+
+
+async def test_any_credential_is_ignored_where_nobody_is_asked():
+    async with serve_relay() as relay:
+        for headers in ({}, bearer("x"), {"authorization": "Basic x", "x-api-key": "y" * 20_000}):
+            assert 200 == (await relay.client.get("/v1/models", headers=headers)).status_code
+
+
+async def test_configured_without_a_known_key_nobody_gets_in():
+    async with serve_relay(keys_file="/nowhere/keys.json") as relay:
+        assert 401 == (await relay.client.get("/v1/models", headers=bearer("x"))).status_code
+
+
+def scope_of(path: str = "/v1/models", **more: Any) -> Scope:
+    return {
+        **{"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []},
+        **{"http_version": "1.1", "server": ("127.0.0.1", 8000), **more},
+    }
+
+
+async def pass_through(authentication: Authentication | Any, scope: Scope) -> int:
+    """Return the status of a request; 0 if it has been passed on."""
+    said: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    await authentication(scope, receive, send)
+    return said[0].get("status", said[0].get("code", 0)) if said else 0
+
+
+async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    """Stand for the app: it answers nothing."""
+
+
+@pytest.mark.parametrize(
+    ("server", "status"),
+    [
+        *((("127.0.0.1", 8000), 0), (("127.9.9.9", 8000), 0), (("::1", 8000), 0)),
+        *((("::ffff:127.0.0.1", 8000), 0), (None, 0), (("/run/s.sock", None), 0)),
+        *((("testserver", 80), 0), (("localhost", 80), 0)),
+        *((("172.17.0.2", 8000), 401), (("10.0.0.1", 80), 401), (("fe80::1%eth0", 8000), 401)),
+        *((("::ffff:10.0.0.1", 8000), 401), (("2001:db8::1", 8000), 401)),
+    ],
+)
+async def test_relay_with_money_is_open_to_its_machine_alone(server, status: int):
+    authentication = Authentication(nothing, None, closed=True)
+    scope = scope_of(server=server)
+
+    assert status == await pass_through(authentication, scope)
+    assert (ANYONE if status == 0 else None) == scope.get(PRINCIPAL)
+    assert 0 == await pass_through(authentication, scope_of("/healthz", server=server))
+    assert 0 == await pass_through(Authentication(nothing, None), scope_of(server=server))
+
+
+@pytest.mark.parametrize(
+    ("environ", "status"),
+    [
+        ({}, 200),
+        ({"OPENAI_API_KEY": "x"}, 401),
+        ({"OPENAI_API_KEY": "x", "SESERAGI_AUTH": "none"}, 200),
+        ({"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, 200),
+        ({"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://ollama:1/v1"}, 200),
+        ({"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://10.1.2.3/v1"}, 200),
+        ({"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "https://93.184.216.34/v1"}, 401),
+    ],
+)
+async def test_which_relays_are_open_to_others(environ, status: int):
+    settings = load_settings({**environ, "SESERAGI_HOST": "::"})
+    hub = build_hub(settings)
+    app = build_app(settings, hub)
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://172.17.0.2:8000") as client:
+        answer = await client.get("/v1/streams/st_none")
+    await hub.close()
+
+    assert (404 if status == 200 else 401) == answer.status_code
+    if status == 401:
+        assert "seseragi key new" in answer.json()["detail"]
+
+
+async def test_websockets_are_closed_before_anything():
+    authentication = Authentication(nothing, known(me=ME))
+    for path in ("/v1/chat", "/", "/static/demo.js"):
+        scope = {"type": "websocket", "path": path, "headers": []}
+        assert 1008 == await pass_through(authentication, scope)
+
+
+def test_mounted_relay_is_closed_and_its_public_part_open():
+    settings = load_settings({})
+    hub = build_hub(settings)
+    inner = build_app(settings, hub, authenticator=known(me=ME))
+    with TestClient(Starlette(routes=[Mount("/llm", inner), Mount("/static", inner)])) as client:
+        for path in ("/llm/", "/llm/healthz", "/llm/static/demo.js"):
+            assert 200 == client.get(path).status_code
+        # Mounted where a public path begins, it is not open for that.
+        for path in ("/llm/v1/models", "/static/v1/models", "/llm/llm/healthz", "/llm//healthz"):
+            assert 401 == client.get(path).status_code
+        assert 200 == client.get("/static/v1/models", headers=bearer("me")).status_code
+
+
+async def test_public_requests_have_no_principal():
+    scope = scope_of("/healthz")
+    await pass_through(Authentication(nothing, known(me=ME)), scope)
+
+    assert PRINCIPAL not in scope
