@@ -318,7 +318,7 @@ async def test_which_relays_are_open_to_others(environ, status: int):
 async def test_websockets_are_closed_before_anything():
     authentication = Authentication(nothing, known(me=ME))
     for path in ("/v1/chat", "/", "/static/demo.js"):
-        scope = {"type": "websocket", "path": path, "headers": []}
+        scope: Scope = {"type": "websocket", "path": path, "headers": []}
         assert 1008 == await pass_through(authentication, scope)
 
 
