@@ -26,6 +26,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from .api.connection import CONNECTION
+from .api.middleware import NO_PAGE
 from .dialects.client_formats import client_format_of
 from .errors import RelayError, RequestError
 from .peers import Peers
@@ -583,8 +584,9 @@ def answer(error: RelayError) -> bytes:
     status, body, media_type = client_format_of("/").render_failure(error, "")
     head = (
         f"content-type: {media_type}\r\ncontent-length: {len(body)}\r\ncache-control: no-store\r\n"
-        f"x-content-type-options: nosniff\r\nconnection: close\r\n"
+        "connection: close\r\n"
     )
     if error.retry_after_s is not None:
         head += f"retry-after: {error.retry_after_s:.0f}\r\n"
-    return b"%b%b\r\n%b" % (STATUS_LINE[status], head.encode(), body)
+    safe = b"".join([b"%b: %b\r\n" % header for header in NO_PAGE])
+    return b"%b%b%b\r\n%b" % (STATUS_LINE[status], head.encode(), safe, body)

@@ -55,13 +55,12 @@ class CommonHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = message["headers"]
-                # A 304 says again what is to change of what is kept (RFC 9111, 4.3.4).
-                keeps = message["status"] == 304 or any(name == PAGES_OWN for name, _ in headers)
+                is_page = any(name == PAGES_OWN for name, _ in headers)
                 message["headers"] = [
                     *headers,
                     (NAME, request_id),
                     (ANTHROPICS, request_id),
-                    *(SECURITY if keeps else NO_PAGE),
+                    *(SECURITY if is_page else NO_PAGE),
                 ]
             await send(message)
 
