@@ -21,6 +21,14 @@ def parse_address(text: str) -> Address | None:
     return mapped or address
 
 
+def is_loopback(name: str) -> bool:
+    """Return whether a name always means the machine itself (RFC 6761, 6.3)."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    address = parse_address(name)
+    return address is not None and address.is_loopback
+
+
 def name_customer(address: Address) -> str:
     """Return the name under which an address is counted.
 

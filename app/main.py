@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from .addresses import is_loopback
 from .admission import Shares
 from .api import (
     chat,
@@ -34,7 +35,7 @@ from .api import (
 )
 from .api.authentication import Authentication
 from .api.guard import LOCAL_ORIGINS, Guard
-from .api.hosts import HostNames, is_loopback
+from .api.hosts import HostNames
 from .api.middleware import CommonHeaders, ReadBeforeAnswer
 from .api.paths import path_of
 from .api.policy import HttpSettings

@@ -160,8 +160,8 @@ def test_only_what_starts_processes_imports_os():
         if "os" in {imported.partition(".")[0] for imported in imports(path)}
     ]
 
-    # The command, what an ASGI server starts, and the parent of workers.
-    assert ["app.__main__", "app.main", "app.workers"] == readers
+    # The command, what an ASGI server starts, the parent of workers, and what replaces a file.
+    assert ["app.__main__", "app.identity.keys_file", "app.main", "app.workers"] == readers
 
 
 OLDER_FORM = ("openai_completions", "openai_chat")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..addresses import parse_address
+from ..addresses import is_loopback, parse_address
 
 MAX_HOST = 262
 """The longest name that DNS has, its dot, a colon and a port."""
@@ -64,14 +64,6 @@ class HostNames:
         if address is not None:
             return self._any_address or address in self._addresses
         return name.endswith(self._endings)
-
-
-def is_loopback(name: str) -> bool:
-    """Return whether a name always means the machine itself (RFC 6761, 6.3)."""
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    address = parse_address(name)
-    return address is not None and address.is_loopback
 
 
 def _normalise(name: str) -> str:

@@ -1,5 +1,6 @@
 """What the settings say of identity. Pure values; `app.settings.identity` reads them."""
 
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -7,9 +8,10 @@ from msgspec import Meta
 
 from .principal import Role
 
-Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[!-~]+$")]
+Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[!-~]+\Z")]
+Owner = Annotated[str, Meta(max_length=256)]
 Glob = Annotated[str, Meta(min_length=1, max_length=200)]
-Origin = Annotated[str, Meta(pattern=r"^https?://[^/\s]+$", max_length=300)]
+Origin = Annotated[str, Meta(pattern=r"^https?://[^/\s]+\Z", max_length=300)]
 Url = Annotated[str, Meta(pattern=r"^https?://[^\s]+$", max_length=2000)]
 
 
@@ -17,10 +19,10 @@ class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """`[[key]]`, and a row of the keys file: everything of a key but the key itself."""
 
     name: Name
-    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     """Of the whole key, in hexadecimal."""
-    tenant: str = ""
-    user: str = ""
+    tenant: Owner = ""
+    user: Owner = ""
     models: tuple[Glob, ...] | None = None
     origins: tuple[Origin, ...] = ()
     roles: tuple[Role, ...] = ()
@@ -76,3 +78,16 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """`auth = "none"`: something in front says who may ask."""
     configured: bool = False
     """Whether there is an `[auth]`, a `[[key]]` or an `[[issuer]]`: then a credential is needed."""
+
+
+def parse_time(text: str) -> float:
+    """Parse an RFC 3339 time with its zone; unix seconds.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        time: datetime = msgspec.convert(text, Annotated[datetime, Meta(tz=True)])
+    except msgspec.ValidationError:
+        raise ValueError("give a time with its zone, such as '2027-01-31T00:00:00Z'") from None
+    return time.timestamp()

@@ -1,6 +1,7 @@
 """`auth`, `[auth]`, `[[key]]` and `[[issuer]]`."""
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Any, TypeVar
 
 import msgspec
@@ -58,6 +59,11 @@ def _convert_all(rows: Any, form: type[T], place: str) -> tuple[T, ...]:
 
 def _convert(row: Any, form: type[T], place: str) -> T:
     check_known(row, form.__struct_fields__, place)
+    if isinstance(row, dict):  # TOML has times of its own
+        row = {
+            key: value.isoformat() if isinstance(value, date) else value
+            for key, value in row.items()
+        }
     try:
         return msgspec.convert(row, form)
     except msgspec.ValidationError as error:

@@ -1,0 +1,210 @@
+"""Keys of the relay: those of the settings, and those of a file that may change meanwhile.
+
+A key is random, so its SHA-256 gives nothing away and needs no salt. It is found by that.
+"""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from ..errors import RequestError
+from .config import KeyConfig, parse_time
+from .keys_file import KeysUnusable, Reading, Stamp, read_keys_file, stamp_of
+from .principal import Principal
+
+PREFIX = "ssk_"
+MAX_KEY = 256
+"""Characters; those that are made have 47."""
+
+LOOK_EVERY_S = 1.0
+"""How long what the file no longer says may still hold."""
+
+log = structlog.get_logger("seseragi.keys")
+
+
+def make_key() -> str:
+    """Make a key: 256 random bits."""
+    return f"{PREFIX}{secrets.token_urlsafe(32)}"
+
+
+def digest(key: str) -> str:
+    """Return what is kept of a key: its SHA-256, in hexadecimal."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+class Keys:
+    """Verifies keys.
+
+    The file is read again when it has changed: it is looked at when a key is asked for, at
+    most once a second. While it is missing or broken the keys stay that were known, so that
+    a slip while it is replaced locks nobody out: to end a key, take it out of the file.
+
+    Raises:
+        KeysUnusable: the file or a key cannot be used.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[KeyConfig],
+        keys_file: Path | None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._configs = tuple(configs)
+        self._file = keys_file
+        self._clock = clock
+        self._looked_at = clock()
+        self._stamp: Stamp = None
+        self._trouble: tuple[Stamp, str] | None = None
+        if keys_file is None:
+            self._known = _collect(self._configs)
+        else:
+            self._stamp = stamp_of(keys_file)  # before: what changes meanwhile is read again
+            self._take(read_keys_file(keys_file))
+
+    async def verify(self, credential: str) -> Principal | None:
+        """Return whose key it is.
+
+        Raises:
+            RequestError: `unauthenticated`, it has ended.
+        """
+        if not (credential.startswith(PREFIX) and len(credential) <= MAX_KEY):
+            return None
+        if not credential.isascii():
+            return None
+        self._refresh()
+        shown = digest(credential)
+        key = self._known.by_digest.get(shown)
+        if key is None or not hmac.compare_digest(key.sha256, shown):
+            return None
+        if key.has_ended(self._clock()):
+            raise RequestError(
+                "unauthenticated",
+                f"the key {key.principal.key!r} ended at {key.expires}; use another one",
+            )
+        return key.principal
+
+    def find(self, name: str, *, issued_at: float | None = None) -> Principal | None:
+        """Return the key of a name as it stands now; None where it was revoked or has ended.
+
+        With `issued_at`, None as well if the key was made after that: what was issued then
+        stood on another key of that name.
+        """
+        self._refresh()
+        key = self._known.by_name.get(name)
+        if key is None or key.has_ended(self._clock()):
+            return None
+        if issued_at is not None and key.created_at is not None and issued_at < key.created_at:
+            return None
+        return key.principal
+
+    @property
+    def signing_key(self) -> str | None:
+        """What the file has to sign tokens with."""
+        return self._known.signing_key
+
+    def _refresh(self) -> None:
+        """Read the file again if it is time to look, and it has changed."""
+        if self._file is None:
+            return
+        now = self._clock()
+        if 0 <= now - self._looked_at < LOOK_EVERY_S:  # a clock may be set back
+            return
+        self._looked_at = now
+        stamp = stamp_of(self._file)
+        if stamp == self._stamp and self._trouble is None:
+            return
+        try:
+            self._take(read_keys_file(self._file), again=True)
+        except KeysUnusable as error:
+            # Tried again even if nothing changes: there may have been no file handle left.
+            if self._trouble != (stamp, str(error)):
+                log.warning("keys file unusable, keeping the keys that were known", why=str(error))
+            self._trouble = (stamp, str(error))
+        else:
+            self._stamp, self._trouble = stamp, None
+
+    def _take(self, reading: Reading, *, again: bool = False) -> None:
+        file = reading.file
+        self._known = _collect((*self._configs, *file.keys), signing_key=file.signing_key)
+        if reading.caution:
+            log.warning(reading.caution, file=str(self._file))
+        if again:
+            log.info("keys read again", keys=len(self._known.by_name))
+
+    def __repr__(self) -> str:
+        return f"Keys({len(self._known.by_name)} known)"
+
+
+def check_keys(configs: Sequence[KeyConfig], keys_file: Path | None) -> None:
+    """Check what `Keys` would be made of.
+
+    Raises:
+        KeysUnusable: the file or a key cannot be used.
+    """
+    rows = read_keys_file(keys_file).file.keys if keys_file is not None else ()
+    _collect((*configs, *rows))
+
+
+class _Key(NamedTuple):
+    sha256: str
+    principal: Principal
+    expires: str | None
+    """When it ends, as its owner wrote it."""
+    created_at: float | None
+
+    def has_ended(self, now: float) -> bool:
+        ends = self.principal.expires_at
+        return ends is not None and ends <= now
+
+
+class _Known(NamedTuple):
+    by_digest: dict[str, _Key]
+    by_name: dict[str, _Key]
+    signing_key: str | None
+
+
+def _collect(configs: Iterable[KeyConfig], *, signing_key: str | None = None) -> _Known:
+    """Arrange keys by what they are found by.
+
+    Raises:
+        KeysUnusable: a name or a key is there twice, or a time is none.
+    """
+    by_digest: dict[str, _Key] = {}
+    by_name: dict[str, _Key] = {}
+    for config in configs:
+        if config.name in by_name:
+            raise KeysUnusable(f"there are two keys of the name {config.name!r}; rename one")
+        key = _build(config)
+        same = by_digest.setdefault(config.sha256, key)
+        if same is not key:
+            names = f"{same.principal.key!r} and {config.name!r}"
+            raise KeysUnusable(f"{names} are the same key (sha256); revoke one")
+        by_name[config.name] = key
+    return _Known(by_digest, by_name, signing_key)
+
+
+def _build(config: KeyConfig) -> _Key:
+    try:
+        expires_at, created_at = (
+            None if text is None else parse_time(text)
+            for text in (config.expires_at, config.created_at)
+        )
+    except ValueError as error:
+        raise KeysUnusable(f"the key {config.name!r} has a time that is none: {error}") from None
+    principal = Principal(
+        tenant=config.tenant,
+        user=config.user,
+        key=config.name,
+        models=config.models,
+        origins=config.origins,
+        roles=frozenset(config.roles),
+        expires_at=expires_at,
+    )
+    return _Key(config.sha256, principal, config.expires_at, created_at)

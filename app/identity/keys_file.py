@@ -1,0 +1,215 @@
+"""The file with the digests of keys: how it is read, and how it is changed.
+
+It is always whole: it is replaced and never written to, by one process at a time. What is in
+it are digests, whom they stand for, and what tokens are signed with: so it is its owner's.
+"""
+
+import os
+import shlex
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from .config import KeyConfig
+
+MAX_FILE = 4 * 2**20
+"""Bytes; a key takes some 250."""
+
+LOCK_S = 10.0
+"""How long to wait for another `seseragi key`, which takes milliseconds."""
+
+Stamp = tuple[int, ...] | None
+"""What changes when the file does; None if there is no file."""
+
+
+class KeysUnusable(Exception):
+    """Keys that cannot be used; the text is one line that says why and what to do."""
+
+
+class KeysFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What stands in the file."""
+
+    signing_key: Annotated[str, Meta(min_length=32, max_length=1024)] | None = None
+    keys: tuple[KeyConfig, ...] = ()
+
+
+class Reading(NamedTuple):
+    """What was read, and what to warn of."""
+
+    file: KeysFile
+    caution: str | None
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Return what tells whether the file has changed."""
+    try:
+        state = path.stat()
+    except (OSError, ValueError):
+        return None
+    return (
+        *(state.st_dev, state.st_ino, state.st_size),
+        *(state.st_mtime_ns, state.st_ctime_ns, state.st_mode),
+    )
+
+
+def read_keys_file(path: Path) -> Reading:
+    """Read the file.
+
+    Raises:
+        KeysUnusable: it is not there, cannot be read, is not valid, or others could have
+            written it.
+    """
+    try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):  # a pipe would be waited for
+            raise KeysUnusable(f"{path}: it is no file")
+        caution = _check_mode(path, state)
+        with path.open("rb") as file:
+            raw = file.read(MAX_FILE + 1)
+    except FileNotFoundError:
+        raise KeysUnusable(f"{path}: there is no such file; seseragi key new makes it") from None
+    except OSError as error:
+        raise KeysUnusable(f"{path}: it cannot be read: {_reason(error)}") from None
+    except ValueError:  # a name with a zero byte
+        raise KeysUnusable(f"{str(path)!r}: no file can be called so") from None
+    if len(raw) > MAX_FILE:
+        raise KeysUnusable(f"{path}: it has more than {MAX_FILE} bytes")
+    try:
+        return Reading(msgspec.json.decode(raw, type=KeysFile), caution)
+    except msgspec.ValidationError as error:
+        raise KeysUnusable(f"{path}: it is no keys file: {str(error)[:200]!r}") from None
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise KeysUnusable(f"{path}: it is not valid JSON") from None
+
+
+def change_keys_file(path: Path, edit: Callable[[KeysFile | None], KeysFile]) -> str | None:
+    """Put what `edit` makes of the file in its place; it is given None where there is none.
+
+    Returns what to warn of. Two at once wait for each other.
+
+    Raises:
+        KeysUnusable: it can be read or written by nobody or by others.
+    """
+    try:
+        path = Path(os.path.realpath(path))  # a link stays one
+    except ValueError:  # a zero byte
+        raise KeysUnusable(f"{str(path)!r}: no file can be called so") from None
+    try:
+        with _locked(path.parent):
+            state = path.stat() if path.exists() else None
+            reading = read_keys_file(path) if state is not None else None
+            changed = edit(reading and reading.file)
+            raw = _encode(changed)
+            if len(raw) > MAX_FILE:
+                raise KeysUnusable(
+                    f"{path}: it would have more than {MAX_FILE} bytes; revoke what is not used"
+                )
+            _replace(path, raw, like=state)
+            return reading and reading.caution
+    except OSError as error:
+        raise KeysUnusable(f"{path}: it cannot be written: {_reason(error)}") from None
+
+
+def _check_mode(path: Path, state: os.stat_result) -> str | None:
+    """Refuse what others could have changed, or can read although they need not.
+
+    Secrets that Kubernetes and Docker mount belong to root, or cannot be changed, and can be
+    read by more than their owner: that is to be warned of.
+    """
+    if os.name == "nt":  # where modes say nothing
+        return None
+    mode = stat.S_IMODE(state.st_mode)
+    mend = f"run: chmod 600 {shlex.quote(str(path))}"
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise KeysUnusable(
+            f"{path}: not only its owner can write to it, and so let anybody in (mode {mode:o}); "
+            f"{mend}"
+        )
+    if not mode & (stat.S_IRGRP | stat.S_IROTH):
+        return None
+    ours = state.st_uid == os.geteuid()
+    if ours and not os.statvfs(path).f_flag & os.ST_RDONLY:
+        raise KeysUnusable(f"{path}: others can read it (mode {mode:o}); {mend}")
+    return f"others can read the keys file (mode {mode:o})"
+
+
+def _encode(file: KeysFile) -> bytes:
+    content = {"signing_key": file.signing_key, "keys": [row_of(key) for key in file.keys]}
+    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+
+
+def row_of(key: KeyConfig) -> dict[str, Any]:
+    """Return what is said of a key, without what is not."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(KeyConfig)}
+    said = msgspec.structs.asdict(key)
+    return {name: value for name, value in said.items() if value != defaults[name]}
+
+
+def _replace(path: Path, raw: bytes, *, like: os.stat_result | None) -> None:
+    """Put bytes in the place of a file, in one step that a power cut leaves done or not done.
+
+    Owner and mode stay: the relay may run as another user than who changes its keys.
+    """
+    new = path.with_name(f".{path.name}.new")
+    with suppress(FileNotFoundError):
+        new.unlink()  # of one that was killed
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    with os.fdopen(os.open(new, flags, 0o600), "wb") as file:
+        try:
+            if like is not None and os.name != "nt":
+                if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+                    os.fchown(file.fileno(), like.st_uid, like.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(like.st_mode))
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            new.unlink()
+            raise
+    new.replace(path)
+    if os.name != "nt":
+        with _folder(path.parent) as folder:
+            os.fsync(folder)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep others from changing keys in a folder; the lock ends with the process."""
+    try:
+        import fcntl
+    except ImportError:  # on Windows: of two at once the second fails, since `.new` is there
+        yield
+        return
+    with _folder(folder) as handle:
+        give_up_at = time.monotonic() + LOCK_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up_at:
+                    raise KeysUnusable(
+                        f"{folder}: another seseragi key has changed keys there for {LOCK_S:g} s; "
+                        "try again"
+                    ) from None
+                time.sleep(0.02)
+        yield
+
+
+@contextmanager
+def _folder(folder: Path) -> Iterator[int]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,308 @@
+"""Keys: who is let in by them, and the file that changes meanwhile."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import structlog
+
+from app.errors import RequestError
+from app.identity.config import KeyConfig
+from app.identity.keys import Keys, check_keys, digest, make_key
+from app.identity.keys_file import KeysUnusable
+from app.identity.principal import Principal
+
+KEY = "ssk_" + "k" * 43
+OTHER = "ssk_" + "o" * 43
+SIGNING_KEY = "s" * 43
+
+
+class Clock:
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def row(name: str, key: str = KEY, **more: object) -> dict[str, object]:
+    return {"name": name, "sha256": digest(key), **more}
+
+
+def write(path: Path, *rows: dict[str, object], **more: object) -> Path:
+    """Put a file in the place of another, as `seseragi key` does."""
+    new = path.with_name("new")
+    new.write_text(json.dumps({"keys": rows, **more}))
+    new.chmod(0o600)
+    new.replace(path)
+    return path
+
+
+def config(name: str, key: str = KEY, **more: object) -> KeyConfig:
+    return KeyConfig(name=name, sha256=digest(key), **more)  # type: ignore[arg-type]
+
+
+async def test_key_of_the_settings_stands_for_its_principal():
+    keys = Keys(
+        [config("app", tenant="acme", user="ann", models=("openai/*",), roles=("admin",))], None
+    )
+
+    expected = Principal("acme", "ann", "app", models=("openai/*",), roles=frozenset({"admin"}))
+    assert expected == await keys.verify(KEY)
+    assert expected == keys.find("app")
+    assert None is keys.find("other")
+    assert None is keys.signing_key
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["", "ssk_", OTHER, KEY[:-1], KEY + "k", KEY.upper(), digest(KEY), "ssk_" + "あ" * 43, "ssk_\ud800", "ssk_" + "k" * 100_000, KEY.removeprefix("ssk_")],
+)  # fmt: skip
+async def test_anything_else_is_nobodys(shown):
+    assert None is await Keys([config("app")], None).verify(shown)
+
+
+async def test_keys_that_are_made_differ_and_are_found():
+    made = {make_key() for _ in range(100)}
+
+    assert 100 == len(made)
+    for key in made:
+        assert (47, "ssk_") == (len(key), key[:4])
+        assert Principal(key="a") == await Keys([config("a", key)], None).verify(key)
+
+
+async def test_key_that_has_ended_is_told_so_without_the_key():
+    clock = Clock()
+    keys = Keys([config("app", expires_at="2027-01-15T10:00:00+01:00")], None, clock=clock)
+
+    assert await keys.verify(KEY)
+    assert keys.find("app")
+    clock.now += 10
+    assert await keys.verify(KEY)
+    clock.now = 1_800_000_000 + 3600
+    with pytest.raises(RequestError, match="'app' ended at 2027-01-15T10:00:00") as caught:
+        await keys.verify(KEY)
+    assert "unauthenticated" == caught.value.code
+    assert KEY not in str(caught.value)
+    assert None is keys.find("app")
+
+
+async def test_what_was_issued_before_a_key_was_made_stood_on_another():
+    keys = Keys([config("app", created_at="2027-01-15T08:00:00Z")], None, clock=Clock())
+
+    assert keys.find("app", issued_at=1_800_000_000.0)
+    assert None is keys.find("app", issued_at=1_799_999_999.0)
+
+
+async def test_file_is_read_again_when_it_has_changed(tmp_path):
+    clock = Clock()
+    path = write(tmp_path / "keys.json", row("app"), signing_key=SIGNING_KEY)
+    keys = Keys([], path, clock=clock)
+    assert (Principal(key="app"), None) == (await keys.verify(KEY), await keys.verify(OTHER))
+    assert SIGNING_KEY == keys.signing_key
+
+    write(path, row("other", OTHER))
+    assert await keys.verify(KEY)
+    clock.now += 1
+    assert (None, Principal(key="other")) == (await keys.verify(KEY), await keys.verify(OTHER))
+    assert None is keys.find("app")
+    assert None is keys.signing_key
+
+
+async def test_what_a_name_is_ends_with_its_row(tmp_path):
+    clock = Clock()
+    path = write(tmp_path / "keys.json", row("app"))
+    keys = Keys([], path, clock=clock)
+    assert keys.find("app")
+    write(path)
+    clock.now += 1
+
+    assert None is keys.find("app")
+
+
+async def test_clock_that_is_set_back_does_not_keep_a_revoked_key(tmp_path):
+    clock = Clock()
+    path = write(tmp_path / "keys.json", row("app"))
+    keys = Keys([], path, clock=clock)
+    write(path)
+    clock.now -= 86_400
+
+    assert None is await keys.verify(KEY)
+
+
+async def test_file_is_looked_at_once_a_second_and_read_when_changed(tmp_path, monkeypatch):
+    clock = Clock()
+    keys = Keys([], write(tmp_path / "keys.json", row("app")), clock=clock)
+    looks, real = [], Path.stat
+
+    def look(path: Path, **more: bool) -> os.stat_result:
+        looks.append(path)
+        return real(path, **more)
+
+    monkeypatch.setattr(Path, "stat", look)
+    monkeypatch.setattr(Path, "open", lambda *_: pytest.fail("the file has not changed"))
+    for _ in range(1000):
+        await keys.verify(KEY)
+    assert [] == looks
+    for _ in range(1000):
+        clock.now += 0.01
+        await keys.verify(KEY)
+
+    assert len(looks) in (9, 10)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "there is no such file"),
+        (b"", "it is not valid JSON"),
+        (b'{"keys": [', "it is not valid JSON"),
+        (b'{"keys": [{"name": "app"}]}', "it is no keys file"),
+        (b"[" * 100_000, "it is n"),
+        (b" " * (4 * 2**20 + 1), "more than"),
+        (json.dumps({"keys": [row("a"), row("a", OTHER)]}).encode(), "two keys of the name 'a'"),
+        (json.dumps({"keys": [row("a"), row("b")]}).encode(), "'a' and 'b' are the same key"),
+        (json.dumps({"keys": [row("a", expires_at="soon")]}).encode(), "a time that is none"),
+    ],
+)
+async def test_broken_file_keeps_what_was_known_and_warns_once(tmp_path, content, told):
+    clock = Clock()
+    path = write(tmp_path / "keys.json", row("app"))
+    keys = Keys([], path, clock=clock)
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(5):
+            clock.now += 1
+            assert await keys.verify(KEY)
+    assert [("warning", "keys file unusable, keeping the keys that were known")] == [
+        (line["log_level"], line["event"]) for line in lines
+    ]
+    assert told in lines[0]["why"]
+
+    with pytest.raises(KeysUnusable, match=r"^[^\n]+$") as caught:
+        Keys([], path)
+    assert told in str(caught.value)
+    with pytest.raises(KeysUnusable):
+        check_keys([], path)
+
+    write(path, row("other", OTHER))
+    clock.now += 1
+    assert (None, Principal(key="other")) == (await keys.verify(KEY), await keys.verify(OTHER))
+
+
+async def test_file_that_cannot_be_read_for_a_moment_is_read_later(tmp_path, monkeypatch):
+    """As where no file handle is left: the file does not change any more, the reason goes."""
+    clock = Clock()
+    path = write(tmp_path / "keys.json", row("app"))
+    keys = Keys([], path, clock=clock)
+    write(path)
+
+    def refuse(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as full, structlog.testing.capture_logs() as lines:
+        full.setattr(Path, "open", refuse)
+        for _ in range(3):
+            clock.now += 1
+            assert await keys.verify(KEY)
+    assert 1 == len(lines)
+    clock.now += 1
+
+    assert None is await keys.verify(KEY)
+
+
+async def test_key_of_the_file_may_not_be_one_of_the_settings(tmp_path):
+    path = write(tmp_path / "keys.json", row("app"))
+    for known in (config("app", OTHER), config("b", KEY)):
+        with pytest.raises(KeysUnusable):
+            Keys([known], path)
+
+
+async def test_mounted_link_is_followed_and_its_change_is_seen(tmp_path):
+    """As Kubernetes replaces a secret: by another target of a link."""
+    clock = Clock()
+    for name, rows in (("1", (row("app"),)), ("2", (row("other", OTHER),))):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "keys.json", *rows)
+    (tmp_path / "data").symlink_to("1")
+    (tmp_path / "keys.json").symlink_to("data/keys.json")
+    keys = Keys([], tmp_path / "keys.json", clock=clock)
+    assert await keys.verify(KEY)
+    (tmp_path / "new").symlink_to("2")
+    (tmp_path / "new").replace(tmp_path / "data")
+    clock.now += 1
+
+    assert (None, Principal(key="other")) == (await keys.verify(KEY), await keys.verify(OTHER))
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
+def test_own_file_that_others_can_read_is_refused(tmp_path, mode):
+    path = write(tmp_path / "keys file.json", row("app"))
+    path.chmod(mode)
+    with pytest.raises(KeysUnusable, match=f"others can read it .mode {mode:o}.; run: chmod 600 '"):
+        Keys([], path)
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o440, 0o644])
+async def test_secret_of_another_user_may_be_read_by_others(tmp_path, monkeypatch, mode):
+    path = write(tmp_path / "keys.json", row("app"))
+    path.chmod(mode)
+    mine = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    with structlog.testing.capture_logs() as lines:
+        assert await Keys([], path).verify(KEY)
+
+    assert [f"others can read the keys file (mode {mode:o})"] == [line["event"] for line in lines]
+
+
+async def test_secret_on_a_disk_that_cannot_be_written_may_be_read_by_others(tmp_path, monkeypatch):
+    path = write(tmp_path / "keys.json", row("app"))
+    path.chmod(0o644)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+
+    assert await Keys([], path).verify(KEY)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_file_that_others_can_write_is_refused_whosever_it_is(tmp_path, monkeypatch, mode):
+    path = write(tmp_path / "keys.json", row("app"))
+    path.chmod(mode)
+    mine = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    with pytest.raises(KeysUnusable, match="let anybody in"):
+        Keys([], path)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for place in ("pipe", "."):
+        with pytest.raises(KeysUnusable, match="it is no file"):
+            Keys([], tmp_path / place)
+    with pytest.raises(KeysUnusable, match="no file can be called so"):
+        Keys([], tmp_path / "a\0b")
+
+
+def test_nothing_shows_keys_or_digests(tmp_path):
+    keys = Keys([], write(tmp_path / "keys.json", row("app"), signing_key=SIGNING_KEY))
+
+    assert "Keys(1 known)" == repr(keys)
+
+
+async def test_keys_change_while_many_ask(tmp_path):
+    """A check never sees half of a change."""
+    path = write(tmp_path / "keys.json", row("app"))
+    clock = Clock()
+    keys = Keys([], path, clock=clock)
+    for turn in range(50):
+        mine, old = (KEY, OTHER) if turn % 2 else (OTHER, KEY)
+        write(path, row("app", mine))
+        clock.now += 1
+        found = await asyncio.gather(*(keys.verify(key) for key in (mine, old) * 10))
+
+        assert [Principal(key="app"), None] * 10 == found
