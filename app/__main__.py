@@ -13,9 +13,10 @@ from typing import Any, NoReturn
 import msgspec
 import structlog
 
-from . import __version__
+from . import __version__, key_command
 from .eventlog import LogUnusable
 from .generation.hub import Hub
+from .identity.keys_file import KeysUnusable
 from .main import build_app, build_hub, prepare_log
 from .peers import Peers
 from .server import Server, allow_files, bind
@@ -36,7 +37,7 @@ MAX_CONNECTIONS = 65_536
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        fail(f"{message}; see seseragi --help")
+        fail(f"{message}; see {self.prog} --help")
 
 
 def fail(message: str) -> NoReturn:
@@ -46,7 +47,10 @@ def fail(message: str) -> NoReturn:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the relay until it is stopped."""
+    """Run the relay until it is stopped, or change its keys."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["key"]:
+        return _change_keys(arguments[1:])
     options = _parse(arguments)
     overrides = {
         name: value
@@ -66,6 +70,18 @@ def main(arguments: list[str] | None = None) -> None:
             raise SystemExit(_run_workers(settings, hub, listener))
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(settings, hub, listener))
+
+
+def _change_keys(arguments: list[str]) -> None:
+    parser = _Parser(
+        prog="seseragi key",
+        description="Make, list and revoke the keys by which clients may ask the relay.",
+    )
+    key_command.add_actions(parser)
+    try:
+        key_command.run(parser.parse_args(arguments), os.environ)
+    except (SettingsError, KeysUnusable) as error:
+        fail(str(error))
 
 
 def _run_workers(settings: Settings, hub: Hub, listener: socket.socket) -> int:
@@ -165,13 +181,13 @@ def _say_listening(hub: Hub, listener: socket.socket, **more: object) -> None:
     )
 
 
-def _parse(arguments: list[str] | None) -> argparse.Namespace:
+def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = _Parser(
         prog="seseragi",
         description="Relay LLM token streams to browsers. With no key and no file it serves a "
         "built-in demo model; a key such as OPENAI_API_KEY in the environment adds a provider.",
-        epilog="Every setting is also an environment variable SESERAGI_..., such as "
-        "SESERAGI_PORT; docs/configuration.md lists them.",
+        epilog="seseragi key --help: the keys of clients. Every setting is also an environment "
+        "variable SESERAGI_..., such as SESERAGI_PORT; docs/configuration.md lists them.",
     )
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", help="port to listen on, 0 for any free one (default: 8000)")

@@ -10,7 +10,7 @@ APP = Path(__file__).parent.parent / "app"
 # Top first. A module may import from the layers below its own, and from its own package.
 LAYERS = [
     ("app.__main__",),
-    ("app.main", "app.server", "app.workers"),
+    ("app.main", "app.server", "app.workers", "app.key_command"),
     ("app.connection",),
     ("app.api", "app.settings"),
     ("app.generation.hub",),

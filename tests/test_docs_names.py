@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.settings.scalars import CONFIG, PREFIX
+from app.settings.scalars import CONFIG, IDENTITY, PREFIX
 from app.settings.values import SCALARS
 
 ROOT = Path(__file__).parent.parent
@@ -16,8 +16,8 @@ PATH = re.compile(r"/?((?:app|bench|deploy|docs|static|tests|\.ci)/[^\s:#]*)")
 BARE = re.compile(r"[\w-]+\.(?:py|lock|sh)")
 MODULE = re.compile(r"(?<![\w./-])(?:app|bench|seseragi|tests)(?:\.[a-z_]\w*)+(?::\w+)?(?![\w/(-])")
 IMPORT = re.compile(r"^\s*from ((?:app|seseragi|tests)(?:\.\w+)*) import ([\w, ]+)", re.MULTILINE)
-SOURCES = {"seseragi": "app/__main__.py", "app": "app/__main__.py", "bench": "bench/*.py"}
-"""Where the options of a command are."""
+SOURCES = {"seseragi": "app/*_*.py", "app": "app/*_*.py", "bench": "bench/*.py"}
+"""Where the options of a command are: its `__main__`, and modules such as `key_command`."""
 
 
 def documents(root: Path) -> list[Path]:
@@ -95,6 +95,7 @@ def missing_modules(root: Path, text: str, inline: list[str], lines: list[str]) 
 
 def missing_commands(root: Path, inline: list[str], lines: list[str]) -> Iterator[str]:
     targets = re.findall(r"^(\w+):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    known = (CONFIG, *IDENTITY)
     extras = (root / "pyproject.toml").read_text(encoding="utf-8").split("optional-dependencies")[1]
     for line in [*inline, *lines]:
         for target in re.findall(r"^make (\w+)", line):
@@ -104,7 +105,7 @@ def missing_commands(root: Path, inline: list[str], lines: list[str]) -> Iterato
             if not re.search(rf"^{extra} = \[", extras, re.MULTILINE):
                 yield f".[{extra}]"
         for variable in re.findall(rf"\b{PREFIX}[A-Z_]+[A-Z]", line):
-            if variable != CONFIG and variable.removeprefix(PREFIX).lower() not in SCALARS:
+            if variable not in known and variable.removeprefix(PREFIX).lower() not in SCALARS:
                 yield variable
         command = re.sub(r"\s#.*|^\w+: ", "", line)
         for part in re.split(r"&&|\||;", command):

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ..identity.config import Identity
 from ..upstreams.options import SAFE_WORD
 from .failure import SettingsError
 from .identity import build_identity
@@ -35,12 +36,7 @@ def load_settings(
     """
     environ = {name: value for name, value in environ.items() if value.strip()}
     check_network(environ)
-    path = config or environ.get(CONFIG)
-    table: dict[str, Any] = {}
-    if path is not None or Path(CONFIG_FILE).is_file():
-        path = path or CONFIG_FILE
-        table = _read_file(path)
-    where = f"{path}: "
+    table, where = _find_file(environ, config)
     upstreams, routes = table.pop("upstream", {}), table.pop("route", [])
     identity = build_identity(table, environ, where=where)
     check_keys(table, where)
@@ -59,6 +55,28 @@ def load_settings(
         routes, (*settings.upstreams, *demo), attempts=settings.attempts, where=where
     )
     return msgspec.structs.replace(settings, routes=built)
+
+
+def load_identity(environ: Mapping[str, str], *, config: str | None = None) -> Identity:
+    """Build what the settings say of who may ask, and nothing else.
+
+    So keys can be made where the relay itself could not start.
+
+    Raises:
+        SettingsError: the file, or what it says of this, cannot be used.
+    """
+    environ = {name: value for name, value in environ.items() if value.strip()}
+    table, where = _find_file(environ, config)
+    return build_identity(table, environ, where=where)
+
+
+def _find_file(environ: Mapping[str, str], config: str | None) -> tuple[dict[str, Any], str]:
+    """Return what the file says, and how its places begin."""
+    path = config or environ.get(CONFIG)
+    if path is None and not Path(CONFIG_FILE).is_file():
+        return {}, ""
+    path = path or CONFIG_FILE
+    return _read_file(path), f"{path}: "
 
 
 def _read_file(path: str) -> dict[str, Any]:

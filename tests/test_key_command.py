@@ -1,0 +1,277 @@
+"""`seseragi key` as people and scripts run it."""
+
+import asyncio
+import json
+import re
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from app.__main__ import main
+from app.identity.keys import Keys, digest
+from app.identity.keys_file import read_keys_file
+from app.settings import load_settings
+from tests.test_command import COMMAND, environment
+
+KEY = re.compile(r"ssk_[\w-]{43}\n")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("KEYS_FILE", "AUTH", "SIGNING_KEY", "CONFIG"):
+        monkeypatch.delenv(f"SESERAGI_{name}", raising=False)
+
+
+def run(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "key", *arguments],
+        cwd=cwd,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def key(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    """Run the command in this process; give its stdout and stderr."""
+    main(["key", *arguments])
+    shown = capsys.readouterr()
+    return shown.out, shown.err
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as caught:
+        main(["key", *arguments])
+    shown = capsys.readouterr()
+    assert (2, "") == (caught.value.code, shown.out)
+    assert 1 == len(shown.err.splitlines()), shown.err
+    return shown.err
+
+
+async def test_key_is_shown_once_alone_and_lets_in_until_it_is_revoked(tmp_path):
+    made = run("new", "my-app", "--tenant", "acme", "--models", "openai/*", "demo", cwd=tmp_path)
+    assert 0 == made.returncode, made.stderr
+    assert KEY.fullmatch(made.stdout)
+    assert made.stdout.strip() not in made.stderr
+    assert '[auth]\nkeys_file = "keys.json"\n' in made.stderr
+    path = tmp_path / "keys.json"
+    content = path.read_text()
+    assert made.stdout.strip() not in content
+    assert 0o600 == path.stat().st_mode & 0o777
+    assert len(json.loads(content)["signing_key"]) >= 43
+
+    keys = Keys([], path)
+    found = await keys.verify(made.stdout.strip())
+    assert found is not None
+    assert ("acme", "my-app", ("openai/*", "demo")) == (found.tenant, found.key, found.models)
+
+    shown = run("list", cwd=tmp_path)
+    assert "my-app  acme" in shown.stdout
+    assert digest(made.stdout.strip()) not in shown.stdout
+    revoked = run("revoke", "my-app", cwd=tmp_path)
+    assert (0, "") == (revoked.returncode, revoked.stdout)
+    assert "within a second" in revoked.stderr
+    await asyncio.sleep(1.01)
+    assert None is await keys.verify(made.stdout.strip())
+
+
+def test_all_that_can_be_said_of_a_key(capsys, tmp_path):
+    arguments = (
+        *(
+            "new",
+            "app",
+            "--user",
+            "ann",
+            "--tenant",
+            "会社",
+            "--expires-at",
+            "2099-01-31T00:00:00Z",
+        ),
+        *("--origins", "https://a.example", "--origin", "https://b.example"),
+        *("--role", "client_secrets", "admin", "--model", "a/*", "--model", "b"),
+    )
+    out, _ = key(capsys, *arguments)
+    [made] = read_keys_file(tmp_path / "keys.json").file.keys
+
+    assert digest(out.strip()) == made.sha256
+    assert ("ann", "会社", ("a/*", "b")) == (made.user, made.tenant, made.models)
+    assert ("https://a.example", "https://b.example") == made.origins
+    assert ("client_secrets", "admin") == made.roles
+    assert "2099-01-31T00:00:00Z" == made.expires_at
+    assert made.created_at is not None
+
+    out, _ = key(capsys, "list")
+    assert ["name", "tenant", "user", "models", "origins", "roles", "expires", "created"] == (
+        out.splitlines()[0].split()
+    )
+    assert "2099-01-31T00:00:00Z" in out.splitlines()[1]
+    [row] = json.loads(key(capsys, "list", "--json")[0])
+    assert ("app", "会社", ["a/*", "b"]) == (row["name"], row["tenant"], row["models"])
+    assert "sha256" not in row
+
+
+@pytest.mark.parametrize(
+    ("span", "seconds"),
+    [("30d", 2_592_000), ("12h", 43_200), ("90m", 5400), ("1w", 604_800), ("5s", 5)],
+)
+def test_key_may_end(capsys, monkeypatch, span, seconds):
+    monkeypatch.setattr("app.key_command.time.time", lambda: 1_800_000_000.7)
+    key(capsys, "new", "app", "--expires-in", span)
+    [row] = json.loads(key(capsys, "list", "--json")[0])
+    ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(1_800_000_000 + seconds))
+
+    assert ("2027-01-15T08:00:00Z", ends) == (row["created_at"], row["expires_at"])
+
+
+def test_key_that_has_ended_is_listed_as_such(capsys, tmp_path):
+    row = {"name": "old", "sha256": digest("a"), "expires_at": "2020-01-01T00:00:00Z"}
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": [row, {**row, "name": "\u202etxt"}]}))
+    (tmp_path / "keys.json").chmod(0o600)
+    assert "it is no keys file" in refusal(capsys, "list")  # for the name, which may trick
+    odd = {**row, "name": "odd", "tenant": "a\nb\x1b[31m"}
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": [row, odd]}))
+    out, _ = key(capsys, "list")
+
+    assert "2020-01-01T00:00:00Z (has ended)" in out
+    assert r"'a\nb\x1b[31m'" in out
+    assert 3 == len(out.splitlines())
+
+
+def test_table_for_the_settings(capsys, tmp_path):
+    out, err = key(capsys, "new", "a-key", "--tenant", 'a"b\\', "--print-toml", "--role", "admin")
+    assert KEY.fullmatch(out)
+    assert [] == list(tmp_path.iterdir())
+    (tmp_path / "seseragi.toml").write_text(err)
+    [read] = load_settings({}).identity.keys
+
+    assert ("a-key", 'a"b\\', ("admin",)) == (read.name, read.tenant, read.roles)
+    assert digest(out.strip()) == read.sha256
+    assert {"key"} == set(tomllib.loads(err))
+    assert "the settings have a [[key]] of the name 'a-key'" in refusal(capsys, "new", "a-key")
+    assert "take its [[key]] out there" in refusal(capsys, "revoke", "a-key")
+
+
+@pytest.mark.parametrize("how", ["option", "variable", "file", "config"])
+def test_keys_file_is_found_where_the_relay_finds_it(capsys, monkeypatch, tmp_path, how):
+    (tmp_path / "etc").mkdir()
+    path, more = tmp_path / "etc" / "k.json", []
+    table = f"[auth]\nkeys_file = {json.dumps(str(path))}\n"
+    match how:
+        case "option":
+            more = ["--keys-file", str(path)]
+        case "variable":
+            monkeypatch.setenv("SESERAGI_KEYS_FILE", str(path))
+        case "file":
+            # What the relay needs and is not set here does not matter.
+            (tmp_path / "seseragi.toml").write_text(table + '[upstream.a]\nkey_env = "NONE"\n')
+        case "config":
+            (tmp_path / "other.toml").write_text(table)
+            more = ["--config", "other.toml"]
+    _, err = key(capsys, "new", "app", *more)
+
+    assert ["app"] == [made.name for made in read_keys_file(path).file.keys]
+    assert ("[auth]" in err) == (how == "option")
+    assert not (tmp_path / "keys.json").exists()
+    assert "app" in key(capsys, "list", *more)[0]
+    assert "revoked" in key(capsys, "revoke", "app", *more)[1]
+
+
+def test_auth_none_is_told(capsys, monkeypatch):
+    monkeypatch.setenv("SESERAGI_AUTH", "none")
+    _, err = key(capsys, "new", "app")
+
+    assert "auth = 'none' is set, so the relay looks at no key" in err
+
+
+BAD = [
+    ((), "required: ACTION; see seseragi key --help"),
+    (("now",), "argument ACTION: invalid choice: 'now'"),
+    (("new",), "required: NAME; see seseragi key new --help"),
+    (("new", "--nam"), "see seseragi key"),
+    (("new", ""), "NAME: give 1 to 128 visible ASCII characters"),
+    (("new", "a b"), "NAME: give 1 to 128 visible ASCII characters"),
+    (("new", "a\n"), "NAME: give 1 to 128 visible ASCII characters"),
+    (("new", "é"), "NAME: give 1 to 128 visible ASCII characters"),
+    (("new", "a" * 129), "NAME: give 1 to 128 visible ASCII characters"),
+    (("new", "a", "--tenant", "a\nb"), "--tenant: give visible characters"),
+    (("new", "a", "--tenant", "a" * 257), "--tenant: give 256 characters at most"),
+    (("new", "a", "--user", "\udcff"), "--user: give visible characters"),
+    (("new", "a", "--models", ""), "--models: give globs of 1 to 200 characters"),
+    (("new", "a", "--origins", "a.example"), "--origins: give scheme and host alone"),
+    (("new", "a", "--origins", "https://a.example/"), "--origins: give scheme and host alone"),
+    (("new", "a", "--role", "boss"), "--role: use client_secrets or admin"),
+    (("new", "a", "--expires-in", "3y"), "--expires-in: '3y' cannot be used: give a number and s, m, h, d or w"),
+    (("new", "a", "--expires-in", "0d"), "--expires-in: '0d' cannot be used"),
+    (("new", "a", "--expires-in", "-1d"), "--expires-in"),
+    (("new", "a", "--expires-in", "9999999999w"), "no more than 100 years"),
+    (("new", "a", "--expires-at", "2020-01-01T00:00:00Z"), "--expires-at: '2020-01-01T00:00:00Z' has passed"),
+    (("new", "a", "--expires-at", "2099-01-01"), "cannot be used: give a time with its zone"),
+    (("new", "a", "--expires-at", "2099-01-01T00:00:00"), "cannot be used: give a time with its zone"),
+    (("new", "a", "--expires-at", "x", "--expires-in", "1d"), "not allowed with argument"),
+    (("new", "a", "--keys-file", "no/keys.json"), "it cannot be written: no such file or directory"),
+    (("new", "a", "--keys-file", "."), "it is no file"),
+    (("new", "a", "--config", "no.toml"), "no.toml: there is no such file"),
+    (("list",), "keys.json: there is no such file; seseragi key new makes it"),
+    (("revoke", "a"), "there is no key 'a'"),
+    (("revoke",), "required: NAME"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "told"), BAD, ids=[f"{n}-{' '.join(row[0])[:30]!a}" for n, row in enumerate(BAD)])  # fmt: skip
+def test_bad_use_says_why_in_one_line_and_makes_nothing(capsys, tmp_path, arguments, told):
+    assert told in refusal(capsys, *arguments)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_name_is_taken_once(capsys, tmp_path):
+    key(capsys, "new", "app")
+    before = (tmp_path / "keys.json").read_bytes()
+
+    assert "there is a key of the name 'app'" in refusal(capsys, "new", "app")
+    assert "there is no key 'ap'; did you mean 'app'?" in refusal(capsys, "revoke", "ap")
+    assert before == (tmp_path / "keys.json").read_bytes()
+
+
+def test_signing_key_stays_when_keys_change(capsys, tmp_path):
+    key(capsys, "new", "a")
+    before = read_keys_file(tmp_path / "keys.json").file.signing_key
+    key(capsys, "new", "b")
+    key(capsys, "revoke", "a")
+
+    assert before == read_keys_file(tmp_path / "keys.json").file.signing_key
+
+
+def test_key_that_cannot_be_shown_is_told_of(tmp_path):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "key", "new", "app"],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+        )
+
+    assert 2 == done.returncode
+    assert "could not be shown: no space left on device; revoke 'app'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_names_every_action(capsys):
+    for arguments, words in (
+        (("--help",), ("seseragi key --help",)),
+        (("key", "--help"), ("new", "list", "revoke")),
+        (("key", "new", "--help"), ("--tenant", "--models", "--expires-in", "--print-toml")),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(list(arguments))
+        assert 0 == caught.value.code
+        out = capsys.readouterr().out
+        for word in words:
+            assert word in out
