@@ -7,6 +7,7 @@ import gc
 import os
 import socket
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
@@ -17,10 +18,11 @@ from . import __version__, key_command
 from .eventlog import LogUnusable
 from .generation.hub import Hub
 from .identity.keys_file import KeysUnusable
-from .main import build_app, build_hub, prepare_log
+from .main import build_app, build_hub, prepare_log, settle_identity
 from .peers import Peers
 from .server import Server, allow_files, bind
 from .settings import Settings, SettingsError, load_settings
+from .settings.first_minute import Start
 from .telemetry.logs import configure_logs
 from .workers import SERVES, STOP_NOW, Workers
 
@@ -59,17 +61,20 @@ def main(arguments: list[str] | None = None) -> None:
     }
     try:
         settings = load_settings(os.environ, config=options.config, overrides=overrides)
+        start = settle_identity(settings)
+        settings = start.settings
         hub = build_hub(settings)
     except SettingsError as error:
         fail(str(error))
     listener = _listen(settings)
     configure_logs(format=settings.log_format, level=settings.log_level)
     settings = _fit_files(settings)
+    say_listening = partial(_say_listening, hub, listener, start)
     with listener:
         if settings.workers > 1:
-            raise SystemExit(_run_workers(settings, hub, listener))
+            raise SystemExit(_run_workers(settings, listener, say_listening))
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, hub, listener))
+            runner.run(_serve(settings, hub, listener, on_serving=say_listening))
 
 
 def _change_keys(arguments: list[str]) -> None:
@@ -84,8 +89,10 @@ def _change_keys(arguments: list[str]) -> None:
         fail(str(error))
 
 
-def _run_workers(settings: Settings, hub: Hub, listener: socket.socket) -> int:
-    """Run the workers until they are stopped; the hub is none of theirs. Gives the exit code."""
+def _run_workers(
+    settings: Settings, listener: socket.socket, say_listening: Callable[..., None]
+) -> int:
+    """Run the workers until they are stopped; each has a hub of its own. Gives the exit code."""
     if not hasattr(os, "fork"):
         fail("several workers need a system that can fork a process, as Linux and macOS can")
     try:
@@ -95,29 +102,33 @@ def _run_workers(settings: Settings, hub: Hub, listener: socket.socket) -> int:
 
     def serve(link: socket.socket) -> None:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, build_hub(settings), listener, link))
+            hub = build_hub(settings)
+            runner.run(_serve(settings, hub, listener, on_serving=partial(_tell, link), link=link))
 
     return Workers(
         serve,
         settings.workers,
-        on_serving=lambda: _say_listening(hub, listener, workers=settings.workers),
+        on_serving=lambda: say_listening(workers=settings.workers),
         on_stop=listener.close,  # else connections that no worker takes would wait there
         stop_s=settings.drain_s + STOP_WITHIN_S,
     ).run()
 
 
+def _tell(link: socket.socket) -> None:
+    """Tell the parent that this worker serves."""
+    with contextlib.suppress(OSError):  # that the parent is gone is heard there
+        link.send(SERVES)
+
+
 async def _serve(
-    settings: Settings, hub: Hub, listener: socket.socket, link: socket.socket | None = None
+    settings: Settings,
+    hub: Hub,
+    listener: socket.socket,
+    *,
+    on_serving: Callable[[], None],
+    link: socket.socket | None = None,
 ) -> None:
     """Serve until a signal comes, or until the parent says so at the other end of the link."""
-
-    def on_listening() -> None:
-        if link is None:
-            _say_listening(hub, listener)
-        else:
-            with contextlib.suppress(OSError):  # that the parent is gone is heard there
-                link.send(SERVES)
-
     all_stop = asyncio.Event()
     app = build_app(settings, hub)
     # What has been made so far stays: a collection need not look at it again. 4 % of the CPU
@@ -138,7 +149,7 @@ async def _serve(
         others_answer=lambda: (
             settings.log.startswith("redis") or (link is not None and not all_stop.is_set())
         ),
-        on_listening=on_listening,
+        on_listening=on_serving,
         drain=lambda: hub.drain(settings.drain_s),
         # A signal may come from the parent's terminal or supervisor too, for each process.
         stop_now=(lambda: None) if link else hub.stop_now,
@@ -170,12 +181,14 @@ def _obey(link: socket.socket, server: Server, hub: Hub, all_stop: asyncio.Event
         asyncio.get_running_loop().remove_reader(link)
 
 
-def _say_listening(hub: Hub, listener: socket.socket, **more: object) -> None:
+def _say_listening(hub: Hub, listener: socket.socket, start: Start, **more: object) -> None:
+    start.tell(listener.getsockname()[1])
     structlog.get_logger("seseragi").info(
         "listening",
         url=_url(listener),
         upstreams=[upstream.name for upstream in hub.upstreams.all],
         default_model=hub.upstreams.default_model,
+        auth=start.access,
         version=__version__,
         **more,
     )

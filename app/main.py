@@ -48,8 +48,11 @@ from .eventlog.lost import LostStream
 from .generation.hub import Hub, HubLimits
 from .identity.authenticator import Authenticator
 from .identity.credentials import Credentials
+from .identity.keys import check_keys
+from .identity.keys_file import KeysUnusable
 from .retry import Rules
 from .settings import Settings, SettingsError, load_settings
+from .settings.first_minute import Start, settle_access
 from .settings.upstreams import DEMO
 from .telemetry.logs import configure_logs
 from .telemetry.observer import Ended, Observer, Observers
@@ -124,6 +127,22 @@ def build_hub(settings: Settings, *, observers: Sequence[Observer] | None = None
     )
 
 
+def settle_identity(settings: Settings) -> Start:
+    """Decide who may ask, and check the keys there are; make one for this run if that is needed.
+
+    Raises:
+        SettingsError: nobody could ask, or a key or the keys file cannot be used.
+    """
+    start = settle_access(settings)
+    identity = start.settings.identity
+    keys_file = identity.auth.keys_file
+    try:
+        check_keys(identity.keys, None if keys_file is None else Path(keys_file))
+    except KeysUnusable as error:
+        raise SettingsError(f"auth: {error}") from None
+    return start
+
+
 def build_log(settings: Settings) -> EventLog:
     """Build the event log, which is opened with the hub.
 
@@ -179,12 +198,14 @@ class App:
             SettingsError: they cannot be used.
             LogUnusable: the place of the log cannot be used.
         """
-        settings = self._settings or load_settings(os.environ)
+        start = settle_identity(self._settings or load_settings(os.environ))
+        settings = start.settings
         if not structlog.is_configured():  # else whoever mounts it has said how to log
             configure_logs(format=settings.log_format, level=settings.log_level, libraries=False)
         hub = build_hub(settings)
         await hub.open()
         self._served = build_app(settings, hub)
+        start.tell(settings.port)
         try:
             yield
         finally:

@@ -1,0 +1,247 @@
+"""Who may ask before anybody has said so; and what the start tells of it."""
+
+import os
+import re
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from app.identity.keys import digest
+from app.main import App, settle_identity
+from app.settings import SettingsError, load_settings
+from app.settings.first_minute import decide_access, describe, settle_access
+from tests.test_command import COMMAND, environment
+
+ANYWHERE = {"SESERAGI_HOST": "0.0.0.0"}  # noqa: S104  (what is tested)
+PAID = {"OPENAI_API_KEY": "sk-0123456789"}
+SIGNING_KEY = "s" * 43
+KEY = re.compile(r"ssk_[\w-]{43}")
+
+THIS_RUN = "a key for this run"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+ISSUER = '[[issuer]]\nissuer = "https://id.example"\naudience = "chat"\n'
+A_KEY = f'[[key]]\nname = "a"\nsha256 = "{digest("a")}"\n'
+NO_KEY = '[upstream.x]\nbase_url = "{}"\n'
+
+DECISIONS: list[tuple[str, str, dict[str, str], str]] = [
+    ("nothing is configured", "", {}, "open"),
+    ("this machine alone, paid", "", PAID, "open"),
+    *(
+        (f"{host}, paid", "", {**PAID, "SESERAGI_HOST": host}, access)
+        for host, access in (
+            *(("127.0.0.1", "open"), ("127.9.9.9", "open"), ("::1", "open")),
+            *(("localhost", "open"), ("LocalHost", "open")),
+            *(("0.0.0.0", THIS_RUN), ("::", THIS_RUN), ("192.168.0.7", THIS_RUN)),  # noqa: S104
+            *(("relay.example.com", THIS_RUN), ("::ffff:127.0.0.1", "open")),
+        )
+    ),
+    ("every address by an empty name", 'host = ""', PAID, THIS_RUN),
+    ("the demo alone", "", ANYWHERE, "open"),
+    ("Ollama beside it", "", {**ANYWHERE, "OLLAMA_HOST": "http://127.0.0.1:11434"}, "open"),
+    ("Ollama in the cloud", "", {**ANYWHERE, "OLLAMA_HOST": "https://ollama.com"}, THIS_RUN),
+    *(
+        (f"{url}, no key", NO_KEY.format(url), ANYWHERE, access)
+        for url, access in (
+            *(("http://localhost:8000/v1", "open"), ("http://[::1]:8000/v1", "open")),
+            *(("http://10.1.2.3/v1", "open"), ("http://192.168.1.2/v1", "open")),
+            *(("http://100.64.0.1/v1", "open"), ("http://[fd00::1]/v1", "open")),
+            *(("http://vllm:8000/v1", "open"), ("http://gpu.local/v1", "open")),
+            *(("http://vllm.models.svc.cluster.local/v1", "open"), ("http://gpu.internal/v1", "open")),
+            *(("http://llm.example/v1", THIS_RUN), ("https://8.8.8.8/v1", THIS_RUN)),
+            *(("http://local/v1", "open"), ("http://notlocal.example.local.com/v1", THIS_RUN)),
+        )
+    ),
+    ("a private host that wants a key", "", {**ANYWHERE, **PAID, "OPENAI_BASE_URL": "http://litellm:4000"}, THIS_RUN),
+    ("a private host with a header", NO_KEY.format("http://gateway/v1") + 'headers = { a = "b" }', ANYWHERE, THIS_RUN),
+    ("something in front", "", {**ANYWHERE, **PAID, "SESERAGI_AUTH": "none"}, "none"),
+    ("something in front, by the file", 'auth = "none"', {**ANYWHERE, **PAID}, "none"),
+    ("keys", A_KEY, {**ANYWHERE, **PAID}, "keys"),
+    ("keys on this machine", A_KEY, {}, "keys"),
+    ("a keys file", "", {**PAID, "SESERAGI_KEYS_FILE": "keys.json"}, "keys"),
+    ("an issuer", ISSUER, {**ANYWHERE, **PAID}, "issuers"),
+    ("both", A_KEY + ISSUER, {**ANYWHERE, **PAID}, "keys and issuers"),
+    ("a Redis and keys", A_KEY, {**ANYWHERE, **PAID, "SESERAGI_LOG": "redis://h/0"}, "keys"),
+    ("a Redis and nothing that costs", "", {**ANYWHERE, "SESERAGI_LOG": "redis://h/0"}, "open"),
+    ("a file of streams", "", {**ANYWHERE, **PAID, "SESERAGI_LOG": "sqlite:///s.db"}, THIS_RUN),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "environ", "access"), [row[1:] for row in DECISIONS], ids=[row[0] for row in DECISIONS])  # fmt: skip
+def test_who_says_who_may_ask(file, environ, access, tmp_path):
+    (tmp_path / "seseragi.toml").write_text(file)
+    settings = load_settings(environ)
+
+    assert access == decide_access(settings)
+    assert (access == THIS_RUN) == (settle_access(settings).key is not None)
+    if access != THIS_RUN:
+        assert settings is settle_access(settings).settings
+
+
+REFUSED = [
+    ("replicas would each have their own", "", {**ANYWHERE, **PAID, "SESERAGI_LOG": "redis://h/0"}, "over Redis each relay would make a key of its own"),
+    ("a key is asked for and there is none", "[auth]", {}, "auth: a key is asked for and there is none"),
+    ("nothing but a signing key", "", {"SESERAGI_SIGNING_KEY": SIGNING_KEY}, "there is none, so nobody could ask"),
+    ("no keys file", "", {"SESERAGI_KEYS_FILE": "none.json"}, "auth: none.json: there is no such file"),
+    ("two of a name", A_KEY + A_KEY, {}, "auth: there are two keys of the name 'a'"),
+    ("no time", A_KEY + 'expires_at = "soon"', {}, "auth: the key 'a' has a time that is none: give a time with its zone"),
+    ("no zone", A_KEY + "expires_at = 2027-01-01T00:00:00", {}, "the key 'a' has a time that is none"),
+    ("no time of day", A_KEY + "expires_at = 2027-01-01", {}, "the key 'a' has a time that is none"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "environ", "told"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])  # fmt: skip
+def test_start_is_refused_in_one_line(file, environ, told, tmp_path):
+    (tmp_path / "seseragi.toml").write_text(file)
+    with pytest.raises(SettingsError, match=r"^[^\n]+$") as caught:
+        settle_identity(load_settings(environ))
+
+    assert told in str(caught.value)
+
+
+def test_times_of_toml_are_taken(tmp_path):
+    (tmp_path / "seseragi.toml").write_text(A_KEY + "expires_at = 2027-01-01T00:00:00Z")
+    [key] = settle_identity(load_settings({})).settings.identity.keys
+
+    assert "2027-01-01T00:00:00+00:00" == key.expires_at
+
+
+def test_key_for_this_run_is_a_key_of_the_settings():
+    start, other = (settle_access(load_settings({**ANYWHERE, **PAID})) for _ in range(2))
+    assert start.key is not None
+    assert start.key != other.key
+    identity = start.settings.identity
+    [key] = identity.keys
+
+    assert ("this-run", ("client_secrets", "admin")) == (key.name, key.roles)
+    assert digest(start.key) == key.sha256
+    assert identity.configured
+    assert not identity.trusted
+    assert len(identity.auth.signing_key or "") >= 32
+    assert identity.auth.signing_key != other.settings.identity.auth.signing_key
+    assert start.key not in repr(start.settings)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://localhost:81/#key="),  # noqa: S104  (only said, not bound)
+        ("::", "http://localhost:81/#key="),
+        ("", "http://localhost:81/#key="),
+        ("192.168.1.5", "http://192.168.1.5:81/#key="),
+        ("fd00::5", "http://[fd00::5]:81/#key="),
+        ("relay.lan", "http://relay.lan:81/#key="),
+    ],
+)
+def test_url_that_is_told_can_be_opened(host, url):
+    told = describe("ssk_x", host, 81, costly="openai")
+
+    assert f"    {url}ssk_x\n" in told
+    assert ("From another machine" in told) == ("localhost" in url)
+    assert 1 == told.count("ssk_x")
+
+
+def start_until_listening(folder: Path, *arguments: str, **variables: str):
+    """Start the command, ask it a little, stop it; give stdout, and stderr up to it listened."""
+    process = subprocess.Popen(
+        [*COMMAND, "--port", "0", *arguments],
+        cwd=folder,
+        env=environment(SESERAGI_LOG_FORMAT="json", SESERAGI_LOG_LEVEL="debug", **variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        told, line = "", ""
+        while '"event":"listening"' not in line:
+            told += line
+            line = process.stderr.readline()
+            assert line, told
+        port = re.findall(r":(\d+)\"", line)[0]
+        key = KEY.search(told)
+        headers = {"authorization": f"Bearer {key[0] if key else 'none'}"}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/", headers=headers)
+        with urllib.request.urlopen(request) as reply:
+            assert b"<html" in reply.read()
+        process.send_signal(signal.SIGTERM)
+        out, rest = process.communicate(timeout=20)
+        return out, told, line + rest
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_key_for_this_run_is_told_once_and_in_no_log_line(tmp_path, workers):
+    more = {"SESERAGI_WORKERS": workers, "SESERAGI_LOG": "sqlite:///streams.db"}
+    out, told, lines = start_until_listening(tmp_path, **ANYWHERE, **PAID, **more)
+    [key] = KEY.findall(told)
+    [port] = re.findall(rf"    http://localhost:(\d+)/#key={key}\n", told)
+
+    assert "" == out
+    assert key not in lines
+    assert f'"url":"http://0.0.0.0:{port}"' in lines
+    assert '"auth":"a key for this run"' in lines
+    assert "'openai' may cost money" in told
+    assert PAID["OPENAI_API_KEY"] not in told + lines
+
+
+@pytest.mark.parametrize(
+    ("variables", "auth"),
+    [(PAID, "open"), (ANYWHERE, "open"), ({**ANYWHERE, **PAID, "SESERAGI_AUTH": "none"}, "none")],
+)
+def test_where_no_key_is_needed_none_is_told(tmp_path, variables, auth):
+    _, told, lines = start_until_listening(tmp_path, **variables)
+
+    assert "may cost money" not in told
+    assert f'"auth":"{auth}"' in lines
+    assert None is KEY.search(told + lines)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_keys_file_is_checked_before_anything_listens(tmp_path, broken):
+    path = tmp_path / "keys.json"
+    path.write_text("{" if broken else "{}")
+    path.chmod(0o600 if broken else 0o644)
+    done = subprocess.run(
+        [*COMMAND, "--port", "0"],
+        cwd=tmp_path,
+        env=environment(SESERAGI_KEYS_FILE="keys.json"),
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+
+    assert (2, "") == (done.returncode, done.stdout)
+    told = "it is not valid JSON" if broken else "others can read it (mode 644); run: chmod 600"
+    assert 1 == len(done.stderr.splitlines())
+    assert f"seseragi: auth: keys.json: {told}" in done.stderr
+
+
+async def test_app_under_another_server_tells_it_too(capfd, monkeypatch):
+    monkeypatch.setattr("structlog.is_configured", lambda: True)  # else for all tests after it
+    app = App(load_settings({**ANYWHERE, **PAID}))
+    async with app.lifespan():
+        told = capfd.readouterr()
+
+    assert "" == told.out
+    assert 1 == len(KEY.findall(told.err))
+    assert "http://localhost:8000/#key=ssk_" in told.err
+
+
+async def test_app_under_another_server_says_why_it_does_not_start(monkeypatch):
+    monkeypatch.setattr("structlog.is_configured", lambda: True)
+    app = App(load_settings({"SESERAGI_KEYS_FILE": os.devnull}))
+    with pytest.raises(SettingsError, match="it is no file"):
+        async with app.lifespan():
+            pass
