@@ -12,7 +12,17 @@ Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[!-~]+\Z")]
 Owner = Annotated[str, Meta(max_length=256)]
 Glob = Annotated[str, Meta(min_length=1, max_length=200)]
 Origin = Annotated[str, Meta(pattern=r"^https?://[^/\s]+\Z", max_length=300)]
-Url = Annotated[str, Meta(pattern=r"^https?://[^\s]+$", max_length=2000)]
+Url = Annotated[str, Meta(min_length=1, max_length=2000)]
+"""`urls.why_unusable` says whether it is one."""
+Claim = Name | Annotated[tuple[Name, ...], Meta(min_length=1, max_length=8)]
+"""A claim of a token: a text is its whole name, dots, colons and slashes among it; a list of
+names leads into claims that hold others: `["app_metadata", "tenant"]`."""
+
+ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+"""Of JWTs: asymmetric ones only, since whoever can check another signature can make it."""
 
 
 class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -35,22 +45,44 @@ class IssuerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """`[[issuer]]`: an identity provider whose JWTs are taken."""
 
     issuer: Url
-    """What `iss` has to be, exactly."""
-    audience: Name | tuple[Name, ...]
+    """What `iss` has to be, exactly; a URL, unless `jwks_url` says where its keys are."""
+    audience: Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
+    """What `aud` has to be, or contain one of."""
+    audience_claim: Claim = "aud"
+    """The claim that says for whom a token is, where that is not `aud`: `client_id` in access
+    tokens of Cognito, `azp` in session tokens of Clerk. `aud` is then not looked at."""
     jwks_url: Url | None = None
     """Where its keys are; without it, where `/.well-known/openid-configuration` says."""
-    algorithms: tuple[str, ...] = ("RS256", "ES256")
-    """Asymmetric ones only."""
+    algorithms: Annotated[tuple[str, ...], Meta(min_length=1)] = ("RS256", "ES256")
+    """Of `ALGORITHMS`."""
     tenant: str = ""
-    """The tenant of all its users, unless `tenant_claim` says."""
-    tenant_claim: str | None = None
-    user_claim: str = "sub"
-    models_claim: str | None = None
-    """A claim with globs of models: a list, or a text with spaces between them."""
+    """The tenant of its users; without it the issuer's URL.
+
+    So the same `sub` of two issuers is two users, unless both are given one tenant.
+    """
+    tenant_claim: Claim | None = None
+    """The claim that names a user's tenant; where a token has none, `tenant` says.
+
+    It names tenants of all issuers and keys, and may not name one that is all of another
+    issuer's: give it only where users cannot choose what stands in it.
+    """
+    user_claim: Claim = "sub"
+    """The claim that names a user, a text or a whole number; a token without it is refused."""
+    models_claim: Claim | None = None
+    """A claim with globs of models: a list, or a text with spaces between them.
+
+    Where a token has none, `models` says, and without them it may use no model.
+    """
     models: tuple[Glob, ...] | None = None
     """The models of all its users, unless `models_claim` says."""
     origins: tuple[Origin, ...] = ()
     leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30
+    """How far its clock may be from ours."""
+
+    @property
+    def all_users(self) -> str:
+        """Return the tenant of the users whose tokens name none."""
+        return self.tenant or self.issuer
 
 
 class AuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

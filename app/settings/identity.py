@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..identity.config import AuthConfig, Identity, IssuerConfig, KeyConfig
-from .failure import SettingsError, reason
+from ..identity.config import ALGORITHMS, AuthConfig, Identity, IssuerConfig, KeyConfig
+from ..identity.urls import why_unusable
+from .failure import SettingsError, reason, suggest
 from .scalars import IDENTITY
 from .tables import check_known
 
@@ -38,12 +39,14 @@ def build_identity(tables: dict[str, Any], environ: Mapping[str, str], *, where:
             "and no keys file"
         )
     table = {} if auth is None or trusted else auth
+    read_issuers = _convert_all(issuers, IssuerConfig, f"{where}issuer")
+    _check_issuers(read_issuers, f"{where}issuer")
     return Identity(
         auth=_convert(
             {**table, **said} if isinstance(table, dict) else table, AuthConfig, f"{where}auth"
         ),
         keys=_convert_all(keys, KeyConfig, f"{where}key"),
-        issuers=_convert_all(issuers, IssuerConfig, f"{where}issuer"),
+        issuers=read_issuers,
         trusted=trusted,
         configured=configured and not trusted,
     )
@@ -69,3 +72,29 @@ def _convert(row: Any, form: type[T], place: str) -> T:
     except msgspec.ValidationError as error:
         key, told = reason(error)
         raise SettingsError(f"{place}{key}: {told}") from None
+
+
+def _check_issuers(issuers: tuple[IssuerConfig, ...], place: str) -> None:
+    """Refuse what would take no token at all, or that of somebody else."""
+    seen: dict[str, int] = {}
+    for n, row in enumerate(issuers, 1):
+        here = f"{place}[{n}]"
+        if row.issuer in seen:
+            raise SettingsError(
+                f"{here}.issuer: {row.issuer!r} is that of {place}[{seen[row.issuer]}]; "
+                "give one table all its audiences and algorithms"
+            )
+        seen[row.issuer] = n
+        for name in row.algorithms:
+            if name not in ALGORITHMS:
+                raise SettingsError(
+                    f"{here}.algorithms: {name!r} cannot be used{suggest(name, ALGORITHMS)}; "
+                    f"those with a public key can: {', '.join(ALGORITHMS)}"
+                )
+        # The issuer itself is only compared, where something else says where its keys are.
+        key, url = ("issuer", row.issuer) if row.jwks_url is None else ("jwks_url", row.jwks_url)
+        told = why_unusable(url)
+        if told is None and key == "issuer" and "?" in url:
+            told = "set jwks_url, since it has a query"
+        if told is not None:
+            raise SettingsError(f"{here}.{key}: {told}")

@@ -1,0 +1,40 @@
+"""Where keys of identity providers may be fetched: over TLS, or on this machine."""
+
+from urllib.parse import SplitResult, urlsplit
+
+import httpx2
+
+from ..addresses import parse_address
+
+
+def why_unusable(url: str) -> str | None:
+    """Return why nothing can be fetched from a URL, in words for its owner; None if it can."""
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname or ""
+        host.encode("idna")
+        httpx2.URL(url)
+    except (ValueError, httpx2.InvalidURL):
+        return "it is no URL"
+    if parts.scheme not in ("http", "https") or not host or port == 0:
+        return "it has to start with https:// and name a host"
+    if parts.username or parts.password:
+        return "it must have no name and no password in it"
+    if parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
+        return "it must have no fragment, spaces or special characters"
+    if parts.scheme == "http" and not _is_loopback(parts):
+        return "use https: whoever changes the keys on their way is any user"
+    return None
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether a URL names this machine."""
+    return _is_loopback(urlsplit(url))
+
+
+def _is_loopback(parts: SplitResult) -> bool:
+    host = (parts.hostname or "").rstrip(".")
+    address = parse_address(host)
+    if address is not None:
+        return address.is_loopback
+    return host == "localhost" or host.endswith(".localhost")
