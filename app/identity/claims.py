@@ -1,0 +1,150 @@
+"""What a token of an issuer says: for whom it is, until when, and who shows it. Pure.
+
+The signature was checked before. A message may quote the token, which its owner has.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ..errors import RequestError
+from .config import Claim, IssuerConfig
+from .principal import Principal
+
+MAX_VALUE = 256
+"""Characters of a user's or a tenant's name; the names of streams are made of them."""
+
+MAX_MODELS = 100
+LAST_TIME = 253_402_300_799
+"""The end of the year 9999. Milliseconds, which some write by mistake, are beyond it."""
+
+
+def refusal(reason: str) -> RequestError:
+    """Return the error that refuses a token, for a reason that helps its owner."""
+    return RequestError("unauthenticated", f"The token cannot be used: {reason}")
+
+
+def quoted(value: object) -> str:
+    """Quote a part of what a token says."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+def read_claims(
+    claims: Mapping[str, Any], config: IssuerConfig, *, now: float, reserved: Collection[str] = ()
+) -> Principal:
+    """Return whom a token names, if it is valid now and for this relay.
+
+    `reserved` are tenants of other issuers, which this one cannot name.
+
+    Raises:
+        RequestError: `unauthenticated`, with the reason.
+    """
+    expires_at = _check_times(claims, now, config.leeway_s)
+    _check_audience(claims, config)
+    user = _read_name(claims, config.user_claim)
+    if user is None:
+        raise refusal(f"it has no claim {_named(config.user_claim)}, which names the user")
+    tenant = None if config.tenant_claim is None else _read_name(claims, config.tenant_claim)
+    if tenant in reserved:
+        raise refusal(f"its tenant {quoted(tenant)} is another issuer's")
+    return Principal(
+        tenant=config.all_users if tenant is None else tenant,
+        user=user,
+        models=_read_models(claims, config),
+        origins=config.origins,
+        expires_at=expires_at,
+    )
+
+
+def _check_times(claims: Mapping[str, Any], now: float, leeway_s: float) -> float:
+    """Return when a token ends."""
+    expires_at = _read_time(claims, "exp")
+    if expires_at is None:
+        raise refusal("it has no claim 'exp', so it would be valid for ever")
+    if now >= expires_at + leeway_s:
+        raise refusal(f"it expired at {_shown(expires_at)}; get a new one")
+    for name in ("nbf", "iat"):
+        start = _read_time(claims, name)
+        if start is not None and now < start - leeway_s:
+            raise refusal(f"it is not valid before {_shown(start)} ({name!r}); compare the clocks")
+    return expires_at
+
+
+def _read_time(claims: Mapping[str, Any], name: str) -> float | None:
+    value = claims.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LAST_TIME:
+        raise refusal(f"its claim {name!r} is no time in seconds since 1970")
+    return float(value)
+
+
+def _shown(time: float) -> str:
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _check_audience(claims: Mapping[str, Any], config: IssuerConfig) -> None:
+    name, said = _named(config.audience_claim), _look_up(claims, config.audience_claim)
+    if said is None:
+        raise refusal(f"it has no claim {name}, which says for whom it is")
+    audiences = [said] if isinstance(said, str) else said
+    if not isinstance(audiences, list) or not all(isinstance(one, str) for one in audiences):
+        raise refusal(f"its claim {name} is neither a text nor a list of texts")
+    own = (config.audience,) if isinstance(config.audience, str) else config.audience
+    if not set(own) & set(audiences):
+        raise refusal(f"it is for {quoted(said)} ({name}) and not for this relay")
+
+
+def _look_up(claims: Mapping[str, Any], claim: Claim) -> Any:
+    """Return what a claim says; None where it is not there."""
+    value: Any = claims
+    for name in (claim,) if isinstance(claim, str) else claim:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _named(claim: Claim) -> str:
+    return repr(claim if isinstance(claim, str) else ".".join(claim))
+
+
+def _read_name(claims: Mapping[str, Any], claim: Claim) -> str | None:
+    """Return the name of a user or tenant; None where there is none.
+
+    An empty one would be everybody's, and of a number that is not whole digits may be lost.
+    """
+    value = _look_up(claims, claim)
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**128:
+        return str(value)
+    if (
+        not isinstance(value, str)
+        or not value.strip()
+        or not value.isprintable()
+        or len(value) > MAX_VALUE
+    ):
+        raise refusal(
+            f"its claim {_named(claim)} has to be a text of 1 to {MAX_VALUE} visible characters, "
+            "or a whole number"
+        )
+    return value
+
+
+def _read_models(claims: Mapping[str, Any], config: IssuerConfig) -> tuple[str, ...] | None:
+    if config.models_claim is None:
+        return config.models
+    value = _look_up(claims, config.models_claim)
+    if value is None:
+        return config.models or ()
+    globs = value.split() if isinstance(value, str) else value
+    if (
+        not isinstance(globs, list)
+        or len(globs) > MAX_MODELS
+        or not all(isinstance(glob, str) and 0 < len(glob) <= MAX_VALUE for glob in globs)
+    ):
+        raise refusal(
+            f"its claim {_named(config.models_claim)} has to be a list of up to {MAX_MODELS} "
+            "names of models, or a text with spaces between them"
+        )
+    return tuple(globs)

@@ -1,0 +1,69 @@
+"""Documents of identity providers: small, soon, from where they are said to be."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+import httpx2
+
+from .jwks import KeysUnusable
+from .urls import is_loopback
+
+MAX_BYTES = 512 * 1024
+"""A set of ten keys with their certificates takes 30 KiB."""
+
+HEADERS = {"accept": "application/json", "accept-encoding": "identity"}
+
+
+class Fetcher:
+    """Fetches documents, each with a client of its own: there is one in ten minutes."""
+
+    def __init__(self, trust: Callable[[], ssl.SSLContext] | None = None) -> None:
+        self._make_trust = trust or httpx2.create_ssl_context
+        self._trust: ssl.SSLContext | None = None
+
+    async def fetch(self, url: str) -> bytes:
+        """Return what stands at a URL, which was checked; redirects are not followed.
+
+        The caller says how long it may take.
+
+        Raises:
+            KeysUnusable: there is nothing, or too much, or something else.
+        """
+        if self._trust is None:
+            # The system's certificates take some 20 ms to read.
+            self._trust = await asyncio.to_thread(self._make_trust)
+        try:
+            async with (
+                httpx2.AsyncClient(
+                    verify=self._trust,
+                    # What is on this machine is not behind a proxy.
+                    trust_env=not is_loopback(url),
+                    follow_redirects=False,
+                    timeout=None,  # the caller's holds for all of it
+                ) as client,
+                client.stream("GET", url, headers=HEADERS) as response,
+            ):
+                return await _read(response)
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise KeysUnusable(f"{type(error).__name__}: {str(error)[:200]}") from None
+
+
+async def _read(response: httpx2.Response) -> bytes:
+    if response.is_redirect:
+        raise KeysUnusable(
+            f"it redirects (status {response.status_code}), which is not followed; "
+            "set jwks_url to where the keys are"
+        )
+    if response.status_code != 200:
+        raise KeysUnusable(f"the answer has the status {response.status_code}")
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise KeysUnusable("the answer is in a coding that was not asked for")
+    body = bytearray()
+    async for piece in response.aiter_raw():
+        body += piece
+        if len(body) > MAX_BYTES:
+            raise KeysUnusable(f"the answer is longer than {MAX_BYTES} bytes")
+    return bytes(body)

@@ -1,0 +1,167 @@
+"""The keys of one identity provider: fetched when first needed, kept while it is away.
+
+One fetch is under way at a time. Whoever needs keys waits for it where there are none yet, or
+where nobody has needed them for so long that they may be gone; else it happens beside.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from ..errors import ServiceError
+from .config import IssuerConfig
+from .fetching import Fetcher
+from .jwks import KeySet, KeysUnusable, SigningKey, parse_jwks, parse_object
+from .urls import is_loopback, why_unusable
+
+REFRESH_S = 600
+"""Keys older than this are fetched again, beside the requests that use them."""
+
+IDLE_S = 1200
+"""Keys that nobody has tried to refresh for so long are waited for: one of them may have been
+taken back. It is more than `REFRESH_S`, so that nobody waits while there are requests."""
+
+AGAIN_S = 60
+"""The shortest time from one fetch to the next, whatever asks for it."""
+
+FIRST_AGAIN_S = 5
+"""The same after a failure while there are no keys at all; it doubles up to `AGAIN_S`."""
+
+FETCH_S = 5
+"""How long a fetch may take, with finding out where the keys are."""
+
+Keys = tuple[SigningKey, ...]
+
+log = structlog.get_logger("seseragi.issuers")
+
+
+class IssuerKeys:
+    """The keys of an issuer; `clock` is one that only goes forward."""
+
+    def __init__(
+        self, config: IssuerConfig, fetcher: Fetcher, *, clock: Callable[[], float]
+    ) -> None:
+        self._issuer = config.issuer
+        self._url = config.jwks_url
+        self._found_url: str | None = None
+        self._fetcher = fetcher
+        self._clock = clock
+        self._keys: Keys = ()
+        self._started = self._due = float("-inf")
+        self._failures = 0
+        """Since the last fetch that brought keys."""
+        self._idle = False
+        """Whether the fetch that goes on is one that is waited for."""
+        self._task: asyncio.Task[None] | None = None
+
+    async def get(self) -> Keys:
+        """Return the keys.
+
+        Raises:
+            ServiceError: `overloaded`, there are none, and none can be had now.
+        """
+        now = self._clock()
+        if now >= self._due:
+            if self._task is None:
+                self._idle = now >= self._started + IDLE_S
+            task = self._start()
+            if self._idle or not self._keys:
+                await asyncio.wait([task])
+        if not self._keys:
+            raise self._away()
+        return self._keys
+
+    async def get_other(self, keys: Keys) -> Keys:
+        """Return the keys as they are now, fetched again unless they just were.
+
+        For a signature that none of `keys` is for.
+
+        Raises:
+            ServiceError: `overloaded`, the last fetch failed, so that nobody can tell.
+        """
+        if self._keys is not keys:
+            return self._keys
+        if self._task is not None or self._clock() >= self._started + AGAIN_S:
+            await asyncio.wait([self._start()])
+        if self._failures and self._keys is keys:
+            raise self._away()
+        return self._keys
+
+    async def aclose(self) -> None:
+        """End a fetch that goes on."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _start(self) -> asyncio.Task[None]:
+        if self._task is None:
+            self._started = self._clock()
+            self._task = asyncio.create_task(self._refresh())
+        return self._task
+
+    async def _refresh(self) -> None:
+        """Fetch the keys; those that there are stay where none can be had."""
+        self._failures += 1  # until it is known better
+        try:
+            async with asyncio.timeout(FETCH_S):
+                found = await self._fetch()
+        except (KeysUnusable, TimeoutError) as error:
+            reason = str(error) or f"it took longer than {FETCH_S} s"
+            self._found_url = None
+            log.warning(
+                "keys of an issuer not fetched",
+                issuer=self._issuer,
+                reason=reason,
+                kept=len(self._keys),
+            )
+        else:
+            self._failures = 0
+            if found.keys != self._keys:  # else verdicts that stand on them would end
+                self._keys = found.keys
+                log.info(
+                    "keys of an issuer fetched",
+                    issuer=self._issuer,
+                    keys=len(found.keys),
+                    skipped=found.skipped,
+                )
+        finally:
+            self._task = None
+            self._due = self._started + self._pause()
+
+    def _pause(self) -> float:
+        if not self._failures:
+            return REFRESH_S
+        if self._keys:
+            return AGAIN_S
+        return min(FIRST_AGAIN_S * 2.0 ** min(self._failures - 1, 10), AGAIN_S)
+
+    async def _fetch(self) -> KeySet:
+        url = self._url or self._found_url
+        if url is None:
+            url = self._found_url = await self._discover()
+        return parse_jwks(await self._fetcher.fetch(url))
+
+    async def _discover(self) -> str:
+        """Return where the issuer says that its keys are (OpenID Connect Discovery 1.0)."""
+        body = await self._fetcher.fetch(
+            f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+        )
+        said = parse_object(body)
+        if said.get("issuer") != self._issuer:
+            raise KeysUnusable("its openid-configuration is that of another issuer")
+        url = said.get("jwks_uri")
+        if not isinstance(url, str) or len(url) > 2000 or why_unusable(url) is not None:
+            raise KeysUnusable("its openid-configuration has no jwks_uri that can be used")
+        # Else it could have this machine's own services asked.
+        if is_loopback(url) and not is_loopback(self._issuer):
+            raise KeysUnusable("the jwks_uri of its openid-configuration is on this machine")
+        return url
+
+    def _away(self) -> ServiceError:
+        wait = max(1.0, (self._due if not self._keys else self._started + AGAIN_S) - self._clock())
+        return ServiceError(
+            "overloaded",
+            f"the keys of the issuer {self._issuer!r} cannot be fetched now; try again",
+            retry_after_s=float(round(wait)),
+        )

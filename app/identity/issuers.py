@@ -1,0 +1,237 @@
+"""JWTs of identity providers (RFC 7519), and who shows them.
+
+The issuer that a token names says which keys may have signed it and how; nothing else in the
+token does. Whatever is not exactly one signed object, of a few kinds, is refused before.
+"""
+
+import re
+import ssl
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import jwt
+import msgspec
+
+from .claims import quoted, read_claims, refusal
+from .config import ALGORITHMS, IssuerConfig
+from .fetching import Fetcher
+from .issuer_keys import IssuerKeys, Keys
+from .principal import Principal
+
+MAX_TOKEN = 16_384
+MAX_HEADER = 4096
+"""Of a token's first part, in characters; some name their certificates in it."""
+
+MAX_VERDICTS = 4096
+"""How many tokens are known without checking their signatures again: about 700 bytes each."""
+
+MAX_TRIES = 4
+"""How many keys are tried for a token that does not name one, or whose name is of several."""
+
+_PARTS = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]*)")
+_ENCRYPTED = re.compile(r"eyJ[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*){4}")
+_FOREIGN = {
+    "crit": "an extension that has to be understood",
+    "b64": "a payload that is not encoded",
+    "zip": "a compressed payload",
+    "enc": "an encrypted payload",
+    "jwk": "a key of its own",
+    "jku": "a URL of keys of its own",
+    "x5u": "a URL of a certificate of its own",
+}
+"""What may not stand in a header: it changes what is signed, or says whom to believe."""
+
+
+class _Token(NamedTuple):
+    """A JWT of which nothing is known to be true yet."""
+
+    header: dict[str, Any]
+    claims: dict[str, Any]
+    signed: bytes
+    signature: bytes
+
+
+class _Issuer(NamedTuple):
+    config: IssuerConfig
+    keys: IssuerKeys
+    reserved: frozenset[str]
+    """Tenants of the other issuers."""
+
+
+class _Verdict(NamedTuple):
+    """That a token is valid, as long as its issuer's keys are these."""
+
+    principal: Principal
+    until: float
+    issuer: _Issuer
+    keys: Keys
+
+
+class Issuers:
+    """The `Credentials` of all identity providers.
+
+    Made anywhere, used in one event loop. It knows every JWT, and refuses those of others:
+    ask it after those that know their own.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[IssuerConfig],
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        trust: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        """Take the settings; nothing is fetched before a token needs it.
+
+        `trust` makes what certificates are checked against, at the first fetch.
+        """
+        fetcher = Fetcher(trust)
+        self._clock = clock
+        self._issuers = {
+            config.issuer: _Issuer(
+                config,
+                IssuerKeys(config, fetcher, clock=monotonic),
+                frozenset(other.all_users for other in configs) - {config.all_users},
+            )
+            for config in configs
+        }
+        self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
+        """By the SHA-256 of the token, so that no token is kept; the last used last."""
+
+    async def verify(self, credential: str) -> Principal | None:
+        """Return who shows a JWT; None for what is none.
+
+        Raises:
+            RequestError: `unauthenticated`, with the reason.
+            ServiceError: `overloaded`, the issuer's keys cannot be had now.
+        """
+        if "." not in credential or not credential.isascii() or not self._issuers:
+            return None
+        # Warm, a check takes 4 us; cold, with RS256, 75 us.
+        digest = sha256(credential.encode()).digest()
+        verdict = self._verdicts.get(digest)
+        if verdict is not None:
+            keys = await verdict.issuer.keys.get()
+            if keys is verdict.keys and self._clock() < verdict.until:
+                self._verdicts.move_to_end(digest)
+                return verdict.principal
+            self._verdicts.pop(digest, None)
+        token = _parse(credential)
+        if token is None:
+            return None
+        verdict = await self._check(token)
+        self._verdicts[digest] = verdict
+        if len(self._verdicts) > MAX_VERDICTS:
+            self._verdicts.popitem(last=False)
+        return verdict.principal
+
+    async def aclose(self) -> None:
+        """End what goes on in the background."""
+        for issuer in self._issuers.values():
+            await issuer.keys.aclose()
+
+    async def _check(self, token: _Token) -> _Verdict:
+        named = token.claims.get("iss")
+        issuer = self._issuers.get(named) if isinstance(named, str) else None
+        if issuer is None:
+            raise refusal(f"no issuer {quoted(named)} ('iss') is known here")
+        _check_header(token.header, issuer.config)
+        keys = await issuer.keys.get()
+        fitting = _find_keys(keys, token.header)
+        if not _is_signed(token, fitting):
+            if fitting and "kid" in token.header:
+                raise refusal("its signature is not valid")
+            keys = await issuer.keys.get_other(keys)
+            fitting = _find_keys(keys, token.header)
+            if not fitting:
+                raise refusal(
+                    f"{quoted(named)} has no key for its signature "
+                    f"(kid {quoted(token.header.get('kid'))}, alg {quoted(token.header['alg'])})"
+                )
+            if not _is_signed(token, fitting):
+                raise refusal("its signature is not valid")
+        principal = read_claims(
+            token.claims, issuer.config, now=self._clock(), reserved=issuer.reserved
+        )
+        until = (principal.expires_at or 0) + issuer.config.leeway_s
+        return _Verdict(principal, until, issuer, keys)
+
+
+def _parse(text: str) -> _Token | None:
+    """Parse a token; None if it is none."""
+    if len(text) > MAX_TOKEN or text.find(".") > MAX_HEADER:
+        if text.startswith("eyJ"):
+            raise refusal(
+                f"it is longer than {MAX_TOKEN} characters, or its header than {MAX_HEADER}"
+            )
+        return None
+    parts = _PARTS.fullmatch(text)
+    if parts is None:
+        if _ENCRYPTED.fullmatch(text):
+            raise refusal("it is encrypted (JWE); have it signed only")
+        return None
+    header = _parse_object(parts[1])
+    if header is None or not isinstance(header.get("alg"), str):
+        return None
+    claims, signature = _parse_object(parts[2]), _decode(parts[3])
+    if claims is None or signature is None:
+        raise refusal("its claims are no JSON object, or its signature is not encoded right")
+    return _Token(header, claims, text[: parts.end(2)].encode(), signature)
+
+
+def _parse_object(part: str) -> dict[str, Any] | None:
+    try:
+        value = msgspec.json.decode(_decode(part) or b"")
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _decode(part: str) -> bytes | None:
+    """Decode base64url in its one form: else a token with other characters would be the same."""
+    if len(part) % 4 == 1:
+        return None
+    decoded = urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    return decoded if urlsafe_b64encode(decoded).rstrip(b"=") == part.encode() else None
+
+
+def _check_header(header: dict[str, Any], config: IssuerConfig) -> None:
+    algorithm = header["alg"]
+    if algorithm not in config.algorithms or algorithm not in ALGORITHMS:
+        taken = ", ".join(name for name in config.algorithms if name in ALGORITHMS)
+        raise refusal(f"it is signed with {quoted(algorithm)}; taken of its issuer: {taken}")
+    for name, what in _FOREIGN.items():
+        if name in header:
+            raise refusal(f"its header has {what} ({name!r})")
+    if "cty" in header:
+        raise refusal("its header says that it holds another token ('cty')")
+    kind = header.get("typ", "JWT")
+    # "at+jwt" (RFC 9068), "application/okta-internal-at+jwt"; "logout+jwt" is not for use here.
+    if not isinstance(kind, str) or ("+" in kind and not kind.lower().endswith("at+jwt")):
+        raise refusal(f"it is of the kind {quoted(kind)} ('typ'), which says nobody's access")
+    kid = header.get("kid", "")
+    if not isinstance(kid, str):
+        raise refusal("the name of its key ('kid') is no text")
+
+
+def _find_keys(keys: Keys, header: dict[str, Any]) -> Keys:
+    """Return the keys that may have signed a token.
+
+    Of none that is named, or several of one name, there may be a few, and not many: each
+    costs a check.
+    """
+    named = [key for key in keys if key.kid == header["kid"]] if "kid" in header else keys
+    fitting = tuple(key for key in named if header["alg"] in key.algorithms)
+    if len(fitting) > MAX_TRIES:
+        raise refusal("it does not say which of the issuer's keys has signed it ('kid')")
+    return fitting
+
+
+def _is_signed(token: _Token, keys: Keys) -> bool:
+    algorithm = jwt.get_algorithm_by_name(token.header["alg"])
+    return any(algorithm.verify(token.signed, key.public, token.signature) for key in keys)

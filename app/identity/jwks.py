@@ -1,0 +1,132 @@
+"""Keys as identity providers publish them (RFC 7517): bytes to keys that signatures fit.
+
+What cannot be used is left out and counted, so that one bad key harms no other. No I/O.
+"""
+
+from typing import Any, NamedTuple
+
+import jwt
+import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from .config import ALGORITHMS
+
+MAX_KEYS = 100
+"""How many of a set are looked at; large providers publish fewer than ten."""
+
+MAX_KEY_ID = 256
+MIN_RSA_BITS = 2048
+MAX_RSA_BITS = 8192
+"""A check takes time in proportion to the square of it: 250 us at this size."""
+
+MAX_EXPONENT = 2**32
+"""For the same reason; nearly all are 65537."""
+
+CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
+RSA = frozenset(name for name in ALGORITHMS if name.startswith(("RS", "PS")))
+
+PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
+
+
+class KeysUnusable(Exception):
+    """No key can be had; the text says why, and quotes nothing of what came."""
+
+
+class SigningKey(NamedTuple):
+    """A public key, its name, and the algorithms whose signatures it may check."""
+
+    kid: str | None
+    algorithms: frozenset[str]
+    public: PublicKey
+
+
+class KeySet(NamedTuple):
+    keys: tuple[SigningKey, ...]
+    skipped: int
+    """How many others there were."""
+
+
+def parse_jwks(body: bytes) -> KeySet:
+    """Parse a set of keys.
+
+    Raises:
+        KeysUnusable: it is none, or none of its keys can be used.
+    """
+    rows = parse_object(body).get("keys")
+    if not isinstance(rows, list):
+        raise KeysUnusable("it is no set of keys: it has no list 'keys'")
+    keys = tuple(key for row in rows[:MAX_KEYS] if (key := _parse_key(row)) is not None)
+    if not keys:
+        raise KeysUnusable(f"none of its {len(rows)} keys can check a signature")
+    return KeySet(keys, len(rows) - len(keys))
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Parse a JSON object.
+
+    Raises:
+        KeysUnusable: it is none.
+    """
+    try:
+        value = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        raise KeysUnusable("it is no JSON") from None
+    if not isinstance(value, dict):
+        raise KeysUnusable("it is no JSON object")
+    return value
+
+
+def _parse_key(row: Any) -> SigningKey | None:
+    if not isinstance(row, dict) or not _is_for_signatures(row):
+        return None
+    kid, algorithm = row.get("kid"), row.get("alg")
+    if not (kid is None or (isinstance(kid, str) and len(kid) <= MAX_KEY_ID)):
+        return None
+    found = _parse_material(row)
+    if found is None:
+        return None
+    algorithms, public = found
+    if algorithm is not None:
+        algorithms = frozenset(name for name in algorithms if name == algorithm)
+    return SigningKey(kid, algorithms, public) if algorithms else None
+
+
+def _is_for_signatures(row: dict[str, Any]) -> bool:
+    """Return whether a key is public and may check signatures.
+
+    A private key that was published by mistake is one that anybody may sign with.
+    """
+    operations = row.get("key_ops")
+    checks = operations is None or (isinstance(operations, list) and "verify" in operations)
+    return "d" not in row and "k" not in row and row.get("use") in (None, "sig") and checks
+
+
+def _parse_material(row: dict[str, Any]) -> tuple[frozenset[str], PublicKey] | None:
+    """Return a key, and the algorithms that its type is for."""
+    kind, curve = row.get("kty"), row.get("crv")
+    fields: tuple[str, ...]
+    if kind == "RSA":
+        algorithms, fields = RSA, ("n", "e")
+    elif kind == "EC" and isinstance(curve, str) and curve in CURVES:
+        algorithms, fields = frozenset({CURVES[curve]}), ("x", "y")
+    elif kind == "OKP" and curve == "Ed25519":
+        algorithms, fields = frozenset({"EdDSA"}), ("x",)
+    else:
+        return None
+    # Numbers are made of them: longer ones are no keys that are taken.
+    if not all(isinstance(row.get(field), str) and len(row[field]) <= 1500 for field in fields):
+        return None
+    reader: Any = jwt.get_algorithm_by_name(min(algorithms))
+    material = {name: row[name] for name in ("kty", "crv", *fields) if name in row}
+    try:
+        public = reader.from_jwk(material)
+    except (jwt.PyJWTError, ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+    if isinstance(public, RSAPublicKey):
+        exponent = public.public_numbers().e
+        if not MIN_RSA_BITS <= public.key_size <= MAX_RSA_BITS or exponent > MAX_EXPONENT:
+            return None
+    return algorithms, public

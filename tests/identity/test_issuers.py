@@ -1,0 +1,497 @@
+"""JWTs of identity providers: which are taken, and what they say."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import random
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from app.errors import RequestError
+from app.identity.config import IssuerConfig
+from app.identity.issuers import MAX_TOKEN, MAX_VERDICTS, Issuers
+from app.identity.principal import Principal
+from tests.identity.provider import (
+    AUDIENCE,
+    Clock,
+    Provider,
+    ec_key,
+    ed_key,
+    jwk,
+    make_issuers,
+    rsa_key,
+    serve_provider,
+    sign,
+)
+
+KEY = rsa_key("1")
+
+
+@contextlib.asynccontextmanager
+async def issuer(*keys: Any, **config: Any) -> AsyncIterator[tuple[Provider, Issuers]]:
+    async with serve_provider(*keys) as provider:
+        issuers = make_issuers([provider.config(**config)])
+        yield provider, issuers
+        await issuers.aclose()
+
+
+async def who(issuers: Issuers, token: str) -> Principal:
+    """Return who shows a token, which is taken."""
+    principal = await issuers.verify(token)
+    assert principal is not None
+    return principal
+
+
+async def reason(issuers: Issuers, token: str) -> str:
+    """Return why a token is refused."""
+    with pytest.raises(RequestError) as caught:
+        await issuers.verify(token)
+    assert "unauthenticated" == caught.value.code
+    assert len(caught.value.message) < 600
+    return caught.value.message
+
+
+def encode(part: Any) -> str:
+    raw = part if isinstance(part, bytes) else json.dumps(part).encode()
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def signed_by_hand(header: Any, claims: Any, alg: str = "RS256") -> str:
+    """Sign what PyJWT would not."""
+    import jwt
+
+    text = f"{encode(header)}.{encode(claims)}"
+    algorithm: Any = jwt.get_algorithm_by_name(alg)
+    return f"{text}.{encode(algorithm.sign(text.encode(), KEY))}"
+
+
+async def test_token_says_who_asks():
+    async with issuer(origins=("https://app.example",), models=("fast",)) as (provider, issuers):
+        claims = provider.claims(exp=int(time.time()) + 60)
+        principal = await issuers.verify(sign(KEY, claims))
+
+    assert principal == Principal(
+        tenant=provider.url,
+        user="ada",
+        models=("fast",),
+        origins=("https://app.example",),
+        expires_at=claims["exp"],
+    )
+
+
+KINDS = [
+    *((rsa_key("1"), alg) for alg in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")),
+    (ec_key("1"), "ES256"),
+    (ec_key("1", "P-384"), "ES384"),
+    (ec_key("1", "P-521"), "ES512"),
+    (ed_key("1"), "EdDSA"),
+]
+
+
+@pytest.mark.parametrize(("key", "alg"), KINDS, ids=[alg for _, alg in KINDS])
+async def test_each_algorithm_is_taken_where_it_is_allowed_and_else_is_not(key, alg):
+    async with issuer(jwk(key, "1"), algorithms=(alg,)) as (provider, issuers):
+        token = sign(key, provider.claims(), alg=alg)
+        other = make_issuers(
+            [provider.config(algorithms=("RS256" if alg != "RS256" else "ES256",))]
+        )
+
+        assert "ada" == (await who(issuers, token)).user
+        assert f"signed with '{alg}'" in await reason(other, token)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "x", "ssk_" + "a" * 43, "a.b", "a.b.c", "a.b.c.d", "..", "sk-ant-api03-a.b.c"),
+        *("é.é.é", "ek_" + encode({"alg": "HS256"}) + "." + encode({}) + ".aa", "[1].{}.x"),
+        *("eyJ.", "." * 50, encode([1]) + ".e30.aa", encode({"typ": "JWT"}) + ".e30.aa"),
+        *(encode({"alg": 1}) + ".e30.aa", encode(b"\xff") + ".e30.aa", "a" * 20_000 + ".b.c"),
+        encode(b"[" * 3000) + ".e30.aa",
+    ],
+)
+async def test_what_is_no_jwt_is_somebody_elses(text):
+    async with issuer() as (provider, issuers):
+        assert await issuers.verify(text) is None
+        assert [] == provider.asked
+
+
+async def test_no_issuer_takes_nothing():
+    assert await make_issuers([]).verify(sign(KEY, {"iss": "x"})) is None
+
+
+CLAIMS = [
+    ({"aud": "https://other.example"}, "is for 'https://other.example' ('aud') and not for"),
+    ({"aud": ["a", "b"]}, "is for ['a', 'b'] ('aud') and not for"),
+    ({"aud": []}, "is for [] ('aud') and not for"),
+    ({"aud": AUDIENCE + "/"}, "and not for this relay"),
+    ({"aud": None}, "no claim 'aud'"),
+    ({"aud": {"a": AUDIENCE}}, "neither a text nor a list"),
+    ({"aud": [AUDIENCE, 1]}, "neither a text nor a list"),
+    ({"iss": None}, "no issuer None"),
+    ({"iss": "https://evil.example"}, "no issuer 'https://evil.example'"),
+    ({"iss": ["x"]}, "no issuer ['x']"),
+    ({"exp": 1_600_000_000}, "expired at 2020-09-13T12:26:40Z; get a new one"),
+    ({"exp": None}, "no claim 'exp'"),
+    ({"exp": "9999999999"}, "'exp' is no time in seconds"),
+    ({"exp": True}, "'exp' is no time"),
+    ({"exp": 2_000_000_000_000}, "'exp' is no time in seconds"),
+    ({"exp": -1}, "'exp' is no time"),
+    ({"exp": int("9" * 4000)}, "'exp' is no time"),
+    ({"nbf": 4_000_000_000}, "not valid before 2096-10-02T07:06:40Z ('nbf')"),
+    ({"iat": 4_000_000_000}, "not valid before 2096-10-02T07:06:40Z ('iat')"),
+    ({"nbf": "now"}, "'nbf' is no time"),
+    ({"sub": None}, "no claim 'sub', which names the user"),
+    ({"sub": ""}, "'sub' has to be a text of 1 to 256"),
+    ({"sub": "  "}, "'sub' has to be"),
+    ({"sub": "a\x00"}, "'sub' has to be"),
+    ({"sub": "a" * 257}, "'sub' has to be"),
+    ({"sub": 1.5}, "'sub' has to be"),
+    ({"sub": True}, "'sub' has to be"),
+    ({"sub": ["ada"]}, "'sub' has to be"),
+    ({"sub": int("9" * 4000)}, "'sub' has to be"),
+]
+
+
+@pytest.mark.parametrize(("changes", "told"), CLAIMS, ids=[str(c)[:50] for c, _ in CLAIMS])
+async def test_claims_that_do_not_hold_are_refused_with_the_reason(changes, told):
+    async with issuer() as (provider, issuers):
+        claims = provider.claims(**changes)
+        if isinstance(claims.get("iss", ""), str) and isinstance(claims.get("sub", ""), str):
+            token = sign(KEY, claims)
+        else:
+            token = signed_by_hand({"alg": "RS256", "kid": "1"}, claims)
+
+        assert told in await reason(issuers, token)
+
+
+HEADERS = [
+    ({"crit": ["exp"], "exp": 1}, "'crit'"),
+    ({"crit": ["b64"], "b64": True}, "'crit'"),
+    ({"b64": False}, "'b64'"),
+    ({"b64": True}, "'b64'"),
+    ({"zip": "DEF"}, "'zip'"),
+    ({"enc": "A256GCM"}, "'enc'"),
+    ({"jwk": jwk(rsa_key("evil"), "1")}, "'jwk'"),
+    ({"jku": "http://127.0.0.1:1/"}, "'jku'"),
+    ({"x5u": "http://127.0.0.1:1/"}, "'x5u'"),
+    ({"cty": "JWT"}, "'cty'"),
+    ({"typ": "logout+jwt"}, "of the kind 'logout+jwt'"),
+    ({"typ": 1}, "of the kind 1"),
+    ({"kid": None}, "('kid') is no text"),
+    ({"kid": 1}, "('kid') is no text"),
+    ({"kid": {"$ne": 1}}, "('kid') is no text"),
+    ({"alg": "none"}, "signed with 'none'; taken of its issuer: RS256, ES256"),
+    ({"alg": "None"}, "signed with 'None'"),
+    ({"alg": "HS256"}, "signed with 'HS256'"),
+    ({"alg": "rs256"}, "signed with 'rs256'"),
+    ({"alg": "ES256K"}, "signed with 'ES256K'"),
+    ({"alg": "RSA-OAEP"}, "signed with 'RSA-OAEP'"),
+    ({"alg": ""}, "signed with ''"),
+]
+
+
+@pytest.mark.parametrize(("changes", "told"), HEADERS, ids=[str(h)[:50] for h, _ in HEADERS])
+async def test_headers_that_would_change_the_rules_are_refused_unasked(changes, told):
+    async with issuer() as (provider, issuers):
+        header = {"alg": "RS256", "kid": "1", **changes}
+
+        assert told in await reason(issuers, signed_by_hand(header, provider.claims()))
+        assert [] == provider.asked
+
+
+@pytest.mark.parametrize("kind", ["JWT", "at+jwt", "AT+JWT", "application/okta-internal-at+jwt"])
+async def test_kinds_of_access_tokens_are_taken(kind):
+    async with issuer() as (provider, issuers):
+        assert await issuers.verify(sign(KEY, provider.claims(), typ=kind, x5t="a")) is not None
+
+
+@pytest.mark.parametrize("signature", ["", "AA", encode(b"\0" * 256)])
+@pytest.mark.parametrize("alg", ["none", "RS256", "ES256", "PS256", "EdDSA"])
+async def test_unsigned_tokens_are_refused(alg, signature):
+    async with issuer(jwk(KEY, "1"), jwk(ec_key("1"), "2"), jwk(ed_key("1"), "3")) as (
+        provider,
+        issuers,
+    ):
+        for kid in ({}, {"kid": "1"}, {"kid": "2"}, {"kid": "3"}):
+            token = f"{encode({'alg': alg, **kid})}.{encode(provider.claims())}.{signature}"
+            assert "refused" != await reason(issuers, token)
+
+
+@pytest.mark.parametrize("alg", ["HS256", "HS384", "HS512"])
+@pytest.mark.parametrize("named", ["HS256", "RS256"])
+async def test_public_key_is_no_secret(alg, named):
+    import hashlib
+    import hmac
+
+    pem = KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    der = KEY.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    row = jwk(KEY, "1")
+    async with issuer(algorithms=("RS256", "ES256", "HS256")) as (provider, issuers):
+        for secret in (pem, pem.strip(), der, json.dumps(row).encode(), row["n"].encode(), b""):
+            text = f"{encode({'alg': named, 'kid': '1'})}.{encode(provider.claims())}"
+            mac = hmac.new(secret, text.encode(), getattr(hashlib, f"sha{alg[2:]}")).digest()
+
+            assert await reason(issuers, f"{text}.{encode(mac)}")
+
+
+async def test_key_of_another_type_curve_or_algorithm_is_not_tried():
+    published = (
+        *(jwk(KEY, "rsa"), jwk(ec_key("1"), "p256"), jwk(ec_key("1", "P-384"), "p384")),
+        *(jwk(KEY, "only-ps", alg="PS256"), jwk(KEY, "only-rs512", alg="RS512")),
+    )
+    async with issuer(*published, algorithms=("RS256", "PS256", "ES256", "ES384")) as (
+        provider,
+        issuers,
+    ):
+        claims = provider.claims()
+        for key, alg, kid in [
+            *((KEY, "RS256", "p256"), (KEY, "RS256", "only-ps"), (KEY, "RS256", "only-rs512")),
+            *((ec_key("1"), "ES256", "rsa"), (ec_key("1"), "ES256", "p384")),
+            (ec_key("1", "P-384"), "ES384", "p256"),
+        ]:
+            assert "has no key for its signature" in await reason(
+                issuers, sign(key, claims, alg=alg, kid=kid)
+            )
+        # A signature of the right type, by the key of a curve that is not the algorithm's.
+        text = f"{encode({'alg': 'ES256', 'kid': 'p384'})}.{encode(claims)}"
+        import jwt
+
+        algorithm: Any = jwt.algorithms.ECAlgorithm(jwt.algorithms.ECAlgorithm.SHA256)
+        forged = f"{text}.{encode(algorithm.sign(text.encode(), ec_key('1', 'P-384')))}"
+        assert "has no key" in await reason(issuers, forged)
+
+        assert await issuers.verify(sign(KEY, claims, alg="PS256", kid="only-ps")) is not None
+
+
+async def test_issuers_do_not_vouch_for_each_other():
+    async with (
+        serve_provider(jwk(rsa_key("a"), "1")) as a,
+        serve_provider(jwk(rsa_key("b"), "1"), jwk(rsa_key("b2"), "2")) as b,
+    ):
+        issuers = make_issuers([a.config(), b.config(audience="b")])
+
+        assert await issuers.verify(sign(rsa_key("a"), a.claims())) is not None
+        assert "signature is not valid" in await reason(issuers, sign(rsa_key("b"), a.claims()))
+        # Its name of the key is one that only the other has.
+        assert "has no key" in await reason(issuers, sign(rsa_key("b2"), a.claims(), kid="2"))
+        assert "not for this relay" in await reason(issuers, sign(rsa_key("b"), b.claims()))
+        # Nearly the same name is another issuer.
+        for named in (a.url + "/", a.url.upper(), a.url + "\0", f" {a.url}"):
+            assert "no issuer" in await reason(issuers, sign(rsa_key("a"), a.claims(iss=named)))
+
+
+async def test_same_user_of_two_issuers_is_two_owners():
+    async with serve_provider() as a, serve_provider() as b:
+        issuers = make_issuers([a.config(), b.config()])
+        together = make_issuers([a.config(tenant="us"), b.config(tenant="us")])
+        tokens = [sign(KEY, a.claims()), sign(KEY, b.claims())]
+        first, second = [await who(issuers, token) for token in tokens]
+        one, other = [await who(together, token) for token in tokens]
+
+    assert "" not in (first.owner, second.owner)
+    assert first.owner != second.owner
+    assert one.owner == other.owner
+
+
+async def test_claim_cannot_name_the_tenant_that_is_another_issuers():
+    async with serve_provider() as a, serve_provider() as b, serve_provider() as c:
+        issuers = make_issuers([a.config(), b.config(tenant="b"), c.config(tenant_claim="org")])
+        for tenant in (a.url, "b"):
+            token = sign(KEY, c.claims(org=tenant))
+            assert "is another issuer's" in await reason(issuers, token)
+
+        own = await issuers.verify(sign(KEY, c.claims(org=c.url)))
+        assert own is not None
+        assert c.url == own.tenant
+
+
+MAPPED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    ({"user_claim": "email"}, {"email": "a@b.c"}, {"user": "a@b.c"}),
+    ({"user_claim": "id"}, {"id": 12345678901234567890}, {"user": "12345678901234567890"}),
+    ({"user_claim": "https://x.example/id"}, {"https://x.example/id": "7"}, {"user": "7"}),
+    ({"user_claim": ("user", "id")}, {"user": {"id": "7"}, "user.id": "8"}, {"user": "7"}),
+    ({"user_claim": "user.id"}, {"user": {"id": "7"}, "user.id": "8"}, {"user": "8"}),
+    ({"tenant": "acme"}, {}, {"tenant": "acme"}),
+    ({"tenant": "acme", "tenant_claim": "org"}, {"org": "globex"}, {"tenant": "globex"}),
+    ({"tenant": "acme", "tenant_claim": "org"}, {"org": None}, {"tenant": "acme"}),
+    ({"tenant_claim": "custom:org"}, {"custom:org": 7}, {"tenant": "7"}),
+    ({"tenant_claim": ("app_metadata", "org")}, {"app_metadata": {"org": "x"}}, {"tenant": "x"}),
+    ({"models_claim": "m"}, {"m": ["fast", "gpt-*"]}, {"models": ("fast", "gpt-*")}),
+    ({"models_claim": "m"}, {"m": "fast  gpt-*"}, {"models": ("fast", "gpt-*")}),
+    ({"models_claim": "m"}, {"m": ""}, {"models": ()}),
+    ({"models_claim": "m"}, {}, {"models": ()}),
+    ({"models_claim": "m", "models": ("fast",)}, {}, {"models": ("fast",)}),
+    ({"models_claim": "m", "models": ("fast",)}, {"m": []}, {"models": ()}),
+    ({}, {"models": ["all"], "roles": ["admin"], "tenant": "x", "may": "all"}, {"models": None}),
+    ({"audience_claim": "client_id"}, {"aud": None, "client_id": AUDIENCE}, {"user": "ada"}),
+]
+
+
+@pytest.mark.parametrize(("config", "claims", "expected"), MAPPED)
+async def test_claims_are_mapped_as_the_settings_say(config, claims, expected):
+    async with issuer(**config) as (provider, issuers):
+        principal = await issuers.verify(sign(KEY, provider.claims(**claims)))
+
+    assert principal is not None
+    assert expected == {name: getattr(principal, name) for name in expected}
+    assert frozenset() == principal.roles
+
+
+UNMAPPED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"user_claim": "user.id"}, {"user": {"id": "7"}}, "no claim 'user.id'"),
+    ({"user_claim": ("user", "id")}, {"user": "7"}, "no claim 'user.id'"),
+    ({"tenant_claim": "org"}, {"org": ""}, "'org' has to be"),
+    ({"tenant_claim": "org"}, {"org": {}}, "'org' has to be"),
+    ({"models_claim": "m"}, {"m": {"a": 1}}, "'m' has to be a list"),
+    ({"models_claim": "m"}, {"m": [1]}, "'m' has to be a list"),
+    ({"models_claim": "m"}, {"m": ["a"] * 101}, "'m' has to be a list"),
+    ({"audience_claim": "client_id"}, {}, "no claim 'client_id'"),
+    ({"audience_claim": "azp"}, {"azp": "https://evil.example"}, "('azp') and not for"),
+]
+
+
+@pytest.mark.parametrize(("config", "claims", "told"), UNMAPPED)
+async def test_claims_that_cannot_be_mapped_are_refused(config, claims, told):
+    async with issuer(**config) as (provider, issuers):
+        assert told in await reason(issuers, sign(KEY, provider.claims(**claims)))
+
+
+async def test_leeway_is_for_clocks_that_differ():
+    clock = Clock(time.time())
+    async with serve_provider() as provider:
+        issuers = make_issuers([provider.config(leeway_s=30)], clock=clock)
+        token = sign(KEY, provider.claims(nbf=clock.now + 20, exp=clock.now + 100))
+        assert await issuers.verify(token) is not None
+        clock.now += 129
+        assert await issuers.verify(token) is not None
+        clock.now += 2
+        # It was known, and has ended.
+        assert "expired" in await reason(issuers, token)
+        assert "not valid before" in await reason(
+            issuers, sign(KEY, provider.claims(nbf=clock.now + 40, exp=clock.now + 100))
+        )
+
+
+async def test_known_token_costs_no_second_check_of_its_signature(monkeypatch):
+    checks = []
+    check = Issuers._check
+
+    async def counted(self, token):
+        checks.append(token)
+        return await check(self, token)
+
+    monkeypatch.setattr(Issuers, "_check", counted)
+    async with issuer() as (provider, issuers):
+        token = sign(KEY, provider.claims())
+        first = await issuers.verify(token)
+        for _ in range(100):
+            assert await issuers.verify(token) is first
+
+    assert 1 == len(checks)
+    assert token not in repr(vars(issuers))
+
+
+async def test_known_tokens_are_bounded_and_the_last_used_stay():
+    async with issuer() as (provider, issuers):
+        tokens = [
+            sign(ed, provider.claims(sub=str(n)), alg="EdDSA") for n, ed in [(0, ed_key("1"))]
+        ]
+        provider.publish(jwk(ed_key("1"), "1"))
+        issuers = make_issuers([provider.config(algorithms=("EdDSA",))])
+        claims = provider.claims()
+        for n in range(MAX_VERDICTS + 50):
+            assert await issuers.verify(tokens[0]) is not None
+            await issuers.verify(sign(ed_key("1"), {**claims, "sub": str(n)}, alg="EdDSA"))
+
+        assert MAX_VERDICTS == len(issuers._verdicts)
+        assert await issuers.verify(tokens[0]) is not None
+
+
+async def test_encrypted_and_oversized_tokens_are_told_so():
+    async with issuer() as (provider, issuers):
+        encrypted = ".".join([encode({"alg": "RSA-OAEP", "enc": "A256GCM"}), "a", "b", "c", "d"])
+        assert "encrypted" in await reason(issuers, encrypted)
+        long = sign(KEY, provider.claims(more="x" * MAX_TOKEN))
+        assert f"longer than {MAX_TOKEN} characters" in await reason(issuers, long)
+        assert "longer than" in await reason(issuers, sign(KEY, provider.claims(), x="x" * 4000))
+        nested = signed_by_hand({"alg": "RS256", "kid": "1"}, sign(KEY, provider.claims()).encode())
+        assert "no JSON object" in await reason(issuers, nested)
+        deep = signed_by_hand({"alg": "RS256", "kid": "1"}, b'{"a":' + b"[" * 6000)
+        assert "no JSON object" in await reason(issuers, deep)
+        assert [] == provider.asked
+        near = sign(KEY, provider.claims(more="x" * 11_000))
+        assert await issuers.verify(near) is not None
+
+
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+@pytest.mark.parametrize(("key", "alg"), [(KEY, "RS256"), (ec_key("1"), "ES256")])
+async def test_no_change_of_a_token_is_taken(key, alg):
+    """Every character is changed, taken out, doubled, and swapped with its neighbour."""
+    choose = random.Random(16)
+    async with issuer(jwk(key, "1")) as (provider, issuers):
+        token = sign(key, provider.claims(), alg=alg)
+        assert await issuers.verify(token) is not None
+        changed = set()
+        for at, one in enumerate(token):
+            other = choose.choice(ALPHABET.replace(one, ""))
+            changed |= {
+                token[:at] + other + token[at + 1 :],
+                token[:at] + token[at + 1 :],
+                token[:at] + one + token[at:],
+                token[:at] + token[at + 1 : at + 2] + one + token[at + 2 :],
+                token[:at] + choose.choice("=.+/ \n%é") + token[at:],
+            }
+        # The last characters have bits that stand for nothing.
+        changed |= {token[:-1] + one for one in ALPHABET}
+        changed |= {token + end for end in ("=", "==", ".", " ", "\n", "A", ".A")}
+        taken = []
+        for text in changed - {token}:
+            with contextlib.suppress(RequestError):
+                if await issuers.verify(text) is not None:
+                    taken.append(text)
+
+    assert [] == taken
+    assert len(changed) > 4 * len(token)
+
+
+@pytest.mark.parametrize(("keys", "taken"), [(1, True), (4, True), (5, False)])
+async def test_token_that_names_no_key_is_tried_with_few(keys, taken):
+    rows = [jwk(rsa_key(str(n)), str(n)) for n in range(1, keys + 1)]
+    async with issuer(*rows, jwk(ec_key("1"), "ec")) as (provider, issuers):
+        token = sign(rsa_key("1"), provider.claims(), kid=None)
+        if taken:
+            assert await issuers.verify(token) is not None
+        else:
+            assert "which of the issuer's keys" in await reason(issuers, token)
+
+
+async def test_used_at_once_the_first_time_all_wait_for_one_fetch():
+    async with issuer() as (provider, issuers):
+        tokens = [sign(KEY, provider.claims(sub=str(n))) for n in range(50)]
+        found = await asyncio.gather(*(who(issuers, token) for token in tokens))
+
+        assert [str(n) for n in range(50)] == [one.user for one in found]
+        assert 1 == provider.fetches()
+
+
+async def test_secrets_are_in_no_message():
+    async with issuer() as (provider, issuers):
+        token = sign(KEY, provider.claims(email="ada@private.example", aud="x"))
+        said = await reason(issuers, token)
+
+    assert token.split(".")[2] not in said
+    assert "private" not in said
+
+
+def test_is_made_without_a_loop():
+    config = IssuerConfig(issuer="https://a.example", audience="x")
+
+    assert isinstance(make_issuers([config]), Issuers)
