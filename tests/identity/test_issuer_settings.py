@@ -1,12 +1,18 @@
 """`[[issuer]]` in the settings: what it takes, and what is said of mistakes."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+from app.identity.config import IssuerConfig
 from app.identity.urls import why_unusable
 from app.settings import SettingsError, load_settings
 
+DOCUMENT = Path(__file__).parents[2] / "docs/auth.md"
+SECTION = DOCUMENT.read_text(encoding="utf-8").partition("## Identity providers")[2]
+SECTION = SECTION.partition("\n## ")[0]
 USUAL = {"issuer": "https://idp.example", "audience": "relay"}
 
 
@@ -119,3 +125,27 @@ def test_urls_that_keys_are_fetched_from(url):
 )
 def test_urls_that_no_keys_are_fetched_from(url):
     assert why_unusable(url) is not None
+
+
+EXAMPLES = [
+    block
+    for block in re.findall(r"```toml\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    if "[[issuer]]" in block
+]
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_example_of_the_documents_is_taken(tmp_path, text):
+    file = tmp_path / "seseragi.toml"
+    file.write_text(text)
+
+    assert load_settings({}, config=str(file)).identity.issuers
+
+
+def test_every_key_is_documented_with_its_default():
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ?([^|]*?) ?\|$", SECTION, re.MULTILINE))
+    config = IssuerConfig(issuer="x", audience="y")
+
+    assert set(IssuerConfig.__struct_fields__) == set(rows)
+    for name in ("audience_claim", "algorithms", "user_claim", "leeway_s"):
+        assert f"`{json.dumps(getattr(config, name))}`" == rows[name]
