@@ -12,7 +12,11 @@ from .urls import is_loopback
 MAX_BYTES = 512 * 1024
 """A set of ten keys with their certificates takes 30 KiB."""
 
-HEADERS = {"accept": "application/json", "accept-encoding": "identity"}
+HEADERS = {
+    "accept": "application/json",
+    "accept-encoding": "identity",
+    "user-agent": "seseragi",
+}
 
 
 class Fetcher:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 import httpx2
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from hypothesis import strategies as st
 
 from app.identity.config import IssuerConfig
 from app.identity.issuers import Issuers
@@ -19,6 +21,17 @@ from app.identity.issuers import Issuers
 AUDIENCE = "https://relay.example"
 DISCOVERY = "/.well-known/openid-configuration"
 JWKS = "/keys"
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+"""Whatever may stand in a token or a key."""
 
 
 trust = cache(httpx2.create_ssl_context)
@@ -132,7 +145,9 @@ class Provider:
 
 
 @contextlib.asynccontextmanager
-async def serve_provider(*keys: Any, port: int = 0) -> AsyncIterator[Provider]:
+async def serve_provider(
+    *keys: Any, port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Provider]:
     """Run a provider that publishes `keys`, by default `rsa_key("1")` as "1"."""
     provider = Provider(list(keys) or [jwk(rsa_key("1"), "1")])
     tasks: set[asyncio.Task[None]] = set()
@@ -145,8 +160,9 @@ async def serve_provider(*keys: Any, port: int = 0) -> AsyncIterator[Provider]:
             await provider._serve(reader, writer)
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", port)
-    provider.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server = await asyncio.start_server(serve, "127.0.0.1", port, ssl=tls)
+    host = "http://127.0.0.1" if tls is None else "https://localhost"
+    provider.url = f"{host}:{server.sockets[0].getsockname()[1]}"
     try:
         yield provider
     finally:

@@ -4,13 +4,18 @@ import asyncio
 import contextlib
 import gzip
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 import structlog
+import trustme
 from cryptography.hazmat.primitives.asymmetric import rsa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.errors import RequestError, ServiceError
 from app.identity import issuer_keys
@@ -20,6 +25,7 @@ from app.identity.issuers import Issuers
 from app.identity.jwks import MAX_KEYS, KeysUnusable, parse_jwks
 from tests.identity.provider import (
     DISCOVERY,
+    JSON,
     JWKS,
     Clock,
     Provider,
@@ -133,6 +139,17 @@ def test_what_is_no_set_of_keys_is_refused(body):
         parse_jwks(body)
 
 
+FIELDS = ("kty", "crv", "n", "e", "x", "y", "kid", "use", "alg", "key_ops")
+ROWS = st.sampled_from([GOOD, jwk(ec_key("1"), "ec"), jwk(ed_key("1"), "ed")])
+
+
+@given(ROWS, st.dictionaries(st.sampled_from(FIELDS), JSON, min_size=1))
+def test_nothing_that_stands_in_a_key_harms_another(row, changes):
+    found = parse_jwks(json.dumps({"keys": [{**row, **changes}, jwk(NEW, "new")]}).encode())
+
+    assert "new" == found.keys[-1].kid
+
+
 async def test_new_key_is_found_and_an_old_one_ends():
     async with issuer() as (provider, issuers, clock):
         old, new = sign(KEY, provider.claims()), sign(NEW, provider.claims(), kid="2")
@@ -226,6 +243,16 @@ async def test_unknown_key_right_after_the_first_fetch_costs_none():
             assert "unauthenticated" == await code(
                 issuers, sign(NEW, provider.claims(), kid=str(n + 5))
             )
+        assert 1 == provider.fetches()
+
+
+async def test_forged_signature_of_a_known_key_costs_no_fetch():
+    async with issuer() as (provider, issuers, clock):
+        await issuers.verify(sign(KEY, provider.claims()))
+        clock.now += AGAIN_S
+        forged = sign(NEW, provider.claims(), kid="1")
+
+        assert "unauthenticated" == await code(issuers, forged)
         assert 1 == provider.fetches()
 
 
@@ -444,6 +471,30 @@ async def test_closing_ends_a_fetch():
         await asyncio.wait_for(issuers.aclose(), 2)
 
         assert "overloaded" == await asyncio.wait_for(task, 2)
+
+
+async def test_keys_come_from_whom_the_certificates_name():
+    authority, stranger = trustme.CA(), trustme.CA()
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(own)
+
+    def trusting(made: trustme.CA) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        made.configure_trust(context)
+        return context
+
+    async with serve_provider(tls=own) as provider:
+        token = sign(KEY, provider.claims())
+        for made, url, expected in [
+            (authority, provider.url, "taken"),
+            (stranger, provider.url, "overloaded"),
+            # The certificate has another name.
+            (authority, provider.url.replace("localhost", "127.0.0.1"), "overloaded"),
+        ]:
+            config = provider.config(jwks_url=url + JWKS)
+            issuers = Issuers([config], trust=partial(trusting, made))
+
+            assert expected == await code(issuers, token)
 
 
 async def test_nothing_is_fetched_before_it_is_needed():
