@@ -53,6 +53,8 @@ class Fetcher:
             if isinstance(error, TimeoutError):
                 raise
             raise KeysUnusable(f"{type(error).__name__}: {str(error)[:200]}") from None
+        except ImportError:  # httpx2 needs another package for SOCKS
+            raise KeysUnusable("the environment names a proxy that is no HTTP proxy") from None
 
 
 async def _read(response: httpx2.Response) -> bytes:

@@ -497,6 +497,19 @@ async def test_keys_come_from_whom_the_certificates_name():
             assert expected == await code(issuers, token)
 
 
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "x://y:1", "http://127.0.0.1:1"])
+async def test_proxy_that_cannot_be_used_is_told(proxy, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    async with issuer() as (provider, issuers, _):
+        # What is on this machine is not behind it.
+        assert "taken" == await code(issuers, sign(KEY, provider.claims()))
+        config = provider.config(jwks_url="https://idp.example/keys")
+        with structlog.testing.capture_logs() as lines:
+            assert "overloaded" == await code(make_issuers([config]), sign(KEY, provider.claims()))
+
+        assert ["keys of an issuer not fetched"] == [line["event"] for line in lines]
+
+
 async def test_nothing_is_fetched_before_it_is_needed():
     async with issuer() as (provider, issuers, _):
         await asyncio.sleep(0.02)
