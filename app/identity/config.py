@@ -99,6 +99,14 @@ class AuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     client_secret_s: Annotated[float, Meta(gt=0, le=86_400)] = 600
     """The longest that a client secret may be valid."""
 
+    def __repr__(self) -> str:
+        """Leave out the signing key."""
+        signing_key = None if self.signing_key is None else "..."
+        return (
+            f"AuthConfig(keys_file={self.keys_file!r}, signing_key={signing_key!r}, "
+            f"client_secret_s={self.client_secret_s!r})"
+        )
+
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """All that the settings say of who may ask."""
