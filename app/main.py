@@ -22,6 +22,7 @@ from .addresses import is_loopback
 from .admission import Shares
 from .api import (
     chat,
+    client_secrets,
     counting,
     embeddings,
     health,
@@ -30,6 +31,7 @@ from .api import (
     page,
     problems,
     responses,
+    share,
     streams,
     ui,
 )
@@ -50,6 +52,7 @@ from .identity.authenticator import Authenticator
 from .identity.credentials import Credentials
 from .identity.keys import check_keys
 from .identity.keys_file import KeysUnusable
+from .identity.tokens import Tokens
 from .retry import Rules
 from .settings import Settings, SettingsError, load_settings
 from .settings.first_minute import Start, settle_access
@@ -246,14 +249,18 @@ def build_authenticator(settings: Settings) -> Authenticator | None:
 
 
 def build_app(
-    settings: Settings, hub: Hub, *, authenticator: Authenticator | None = None
+    settings: Settings,
+    hub: Hub,
+    tokens: Tokens | None = None,
+    *,
+    authenticator: Authenticator | None = None,
 ) -> ASGIApp:
     """Build what serves a hub that is open, to those whom the authenticator knows.
 
     Without one it is built of the settings.
     """
     app = Starlette(
-        routes=build_routes(settings, hub),
+        routes=build_routes(settings, hub, tokens),
         exception_handlers={
             RelayError: problems.on_relay_error,
             HTTPException: problems.on_http_error,
@@ -293,7 +300,7 @@ def build_app(
     return served
 
 
-def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:
+def build_routes(settings: Settings, hub: Hub, tokens: Tokens | None = None) -> list[BaseRoute]:
     """List all routes of the HTTP interface."""
     policy = HttpSettings(
         gate_s=settings.gate_s,
@@ -304,19 +311,30 @@ def build_routes(settings: Settings, hub: Hub) -> list[BaseRoute]:
         drain_s=settings.drain_s,
         max_request_bytes=settings.max_request_bytes,
         retention_s=settings.retention_s,
+        longest_s=_longest_s(settings),
+        client_secret_s=settings.identity.auth.client_secret_s,
     )
     return [
-        *chat.routes(hub, policy),
+        *chat.routes(hub, policy, tokens),
+        *client_secrets.routes(hub, policy, tokens),
         *counting.routes(hub, policy),
         *embeddings.routes(hub, policy),
-        *messages.routes(hub, policy),
-        *responses.routes(hub, policy),
+        *messages.routes(hub, policy, tokens),
+        *responses.routes(hub, policy, tokens),
+        *share.routes(hub, policy, tokens),
         *streams.routes(hub, policy),
         *ui.routes(hub, policy),
         *models.routes(hub),
         *health.routes(hub),
         *page.routes(static_folder()),
     ]
+
+
+def _longest_s(settings: Settings) -> float:
+    """Return how long a stream may run, whatever its target."""
+    limits = Limits(total_timeout_s=settings.total_timeout_s)
+    targets = (target for route in settings.routes for target in route.targets)
+    return max([limits.total_timeout_s, *(t.limits(limits).total_timeout_s for t in targets)])
 
 
 def static_folder() -> Path:

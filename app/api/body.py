@@ -1,12 +1,22 @@
 """Request bodies: JSON, bounded in bytes, in memory and in time."""
 
 import asyncio
+from typing import Final, TypeVar
 
+import msgspec
 from starlette.requests import Request
 
-from ..admission import RequestMemory
+from ..admission import RequestMemory, address_of
 from ..errors import RequestError, shutting_down
+from ..generation.hub import Hub
+from ..requests import parse_body
 from .connection import client_of
+from .policy import HttpSettings
+
+MAX_OPTIONS: Final = 16_384
+"""The most bytes of a body that says how something is to be done."""
+
+T = TypeVar("T")
 
 
 async def read_json(
@@ -16,8 +26,11 @@ async def read_json(
     max_bytes: int,
     timeout_s: float,
     stopping: asyncio.Event,
+    may_be_empty: bool = False,
 ) -> bytes:
     """Read the body of a request that has to be JSON; what has come takes of the memory.
+
+    One that `may_be_empty` needs no content type then.
 
     Raises:
         RequestError: `unsupported_media_type`, `request_too_large`, or `invalid_request`
@@ -28,14 +41,18 @@ async def read_json(
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
-        raise RequestError(
+        unsupported = RequestError(
             "unsupported_media_type",
             f"the content type is {repr(media_type) if media_type else 'missing'}; send "
             "the header 'content-type: application/json'",
         )
-    too_large = RequestError(
-        "request_too_large", f"the body is larger than the limit of {max_bytes} bytes"
-    )
+        if not may_be_empty:
+            raise unsupported
+        max_bytes, too_large = 0, unsupported
+    else:
+        too_large = RequestError(
+            "request_too_large", f"the body is larger than the limit of {max_bytes} bytes"
+        )
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length[:15]) > max_bytes:
         raise too_large
@@ -68,3 +85,28 @@ async def _read(
         if chunk:
             memory.resize(len(body))
     return bytes(body)
+
+
+async def read_options(
+    request: Request,
+    hub: Hub,
+    *,
+    policy: HttpSettings,
+    decoder: msgspec.json.Decoder[T],
+    example: str,
+) -> T:
+    """Read a small body of which everything may be left out, itself too.
+
+    Raises:
+        RequestError, ServiceError, ClientDisconnect: as `read_json` and `parse_body` do.
+    """
+    with hub.admission.receive(address_of(request.scope.get("client"))) as memory:
+        body = await read_json(
+            request,
+            memory,
+            max_bytes=MAX_OPTIONS,
+            timeout_s=policy.body_timeout_s,
+            stopping=hub.stopping,
+            may_be_empty=True,
+        )
+        return parse_body(body.strip() or b"{}", decoder, example=example)

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import re
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,13 +19,14 @@ from ..eventlog import cursor_after
 from ..events import Event, StreamEnd, StreamTarget
 from ..generation.hub import Hub, Opened, Origin, OwnedStreams, StartOptions
 from ..generation.readers import Reader
+from ..identity.tokens import Tokens
 from .body import read_json
 from .connection import client_of
 from .event_stream import EventStream, first_read, last_event_id, read_from
 from .passed import parse_passed
 from .paths import root_of
 from .policy import HttpSettings
-from .principal import streams_of
+from .principal import principal_of, streams_of
 from .problems import failure
 
 
@@ -51,10 +53,18 @@ class Kept(NamedTuple):
 class Generation:
     """One endpoint that starts generations; it holds what all its requests share."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings, client_format: ClientFormat) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        policy: HttpSettings,
+        client_format: ClientFormat,
+        *,
+        tokens: Tokens | None = None,
+    ) -> None:
         self._hub = hub
         self._policy = policy
         self._client_format = client_format
+        self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
         """Start a generation, or read on in the one that the request names."""
@@ -88,7 +98,7 @@ class Generation:
         if way.respond_async:
             # However shortly it may go on without a reader: its first one needs time to come.
             reader.leave(linger_s=max(way.seconds, self._policy.linger_s))
-            return _accepted(reader.stream, root_of(request.scope))
+            return self._accepted(request, reader.stream)
         try:
             if way.streams:
                 return await self._stream(request, opened, linger_s=way.unknown_s)
@@ -229,6 +239,33 @@ class Generation:
             media_type="application/json",
         )
 
+    def _accepted(self, request: Request, stream: str) -> Response:
+        """Say where the stream is, by URLs that work without a header where it has an owner."""
+        url = f"{root_of(request.scope)}/v1/streams/{stream}"
+        body = {
+            "id": stream,
+            "url": url,
+            "events_url": f"{url}/events",
+            "cancel_url": f"{url}/cancel",
+        }
+        principal = principal_of(request)
+        if principal.owner and self._tokens is not None:
+            ends_at = time.time() + self._policy.longest_s + self._policy.retention_s
+            make = partial(self._tokens.make_stream_token, principal, stream, expires_at=ends_at)
+            body["events_url"] += f"?token={make(may='read')}"
+            body["cancel_url"] += f"?token={make(may='stop')}"
+        return Response(
+            msgspec.json.encode(body),
+            status_code=202,
+            headers={
+                "location": url,
+                "preference-applied": "respond-async",
+                "cache-control": "no-store",
+                "stream-id": stream,
+            },
+            media_type="application/json",
+        )
+
     def _failed(self, error: RelayError, request: Request, stream: str) -> Response:
         return failure(self._client_format, error, request, headers={"stream-id": stream})
 
@@ -291,22 +328,6 @@ def _idempotency_key(request: Request) -> str | None:
             "invalid_request", "Idempotency-Key: send 1 to 255 visible ASCII characters"
         )
     return key
-
-
-def _accepted(stream: str, root_path: str) -> Response:
-    url = f"{root_path}/v1/streams/{stream}"
-    body = {"id": stream, "url": url, "events_url": f"{url}/events", "cancel_url": f"{url}/cancel"}
-    return Response(
-        msgspec.json.encode(body),
-        status_code=202,
-        headers={
-            "location": url,
-            "preference-applied": "respond-async",
-            "cache-control": "no-store",
-            "stream-id": stream,
-        },
-        media_type="application/json",
-    )
 
 
 def _nobody() -> Response:

@@ -10,6 +10,7 @@ from ..dialects.anthropic.client.format import CLIENT_FORMAT
 from ..dialects.anthropic.client.request import parse_request
 from ..dialects.anthropic.headers import BETA
 from ..generation.hub import Hub
+from ..identity.tokens import Tokens
 from .generation import Generation
 from .policy import HttpSettings
 
@@ -17,19 +18,21 @@ from .policy import HttpSettings
 class Messages:
     """The endpoint; it holds what all its requests share."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
+    def __init__(self, hub: Hub, policy: HttpSettings, tokens: Tokens | None) -> None:
         self._hub = hub
         self._policy = policy
+        self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
         """Start a generation; the betas that the client names are part of what it says."""
         betas = ",".join(request.headers.getlist(BETA))
         client_format = CLIENT_FORMAT._replace(parse_request=partial(parse_request, betas=betas))
-        return await Generation(self._hub, self._policy, client_format).post(request)
+        generation = Generation(self._hub, self._policy, client_format, tokens=self._tokens)
+        return await generation.post(request)
 
 
-def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    messages = Messages(hub, policy)
+def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
+    messages = Messages(hub, policy, tokens)
     return [
         Route("/v1/messages", messages.post, methods=["POST"]),
     ]

@@ -18,6 +18,10 @@ class HttpSettings(msgspec.Struct, frozen=True):
     body_timeout_s: float = 30
     retention_s: float = 900
     """How long the log keeps what has ended."""
+    longest_s: float = 1800
+    """How long a stream may run."""
+    client_secret_s: float = 600
+    """How long a client secret may be valid."""
 
     def retry(self, *, spread: bool, least_s: float = 0) -> int:
         """Return the milliseconds that a client is told to wait before it reconnects.

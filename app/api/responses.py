@@ -27,6 +27,7 @@ from ..dialects.openai_responses.client.stored import (
 from ..errors import RelayError, RequestError
 from ..events import Event, StreamStart
 from ..generation.hub import Hub, Opened, OwnedStream, OwnedStreams
+from ..identity.tokens import Tokens
 from .event_stream import read_from
 from .generation import Generation, Kept
 from .policy import HttpSettings
@@ -43,8 +44,8 @@ MAX_PAGE: Final = 100
 class Create(Generation):
     """Starts responses; one in the background is not waited for."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
-        super().__init__(hub, policy, CLIENT_FORMAT)
+    def __init__(self, hub: Hub, policy: HttpSettings, tokens: Tokens | None) -> None:
+        super().__init__(hub, policy, CLIENT_FORMAT, tokens=tokens)
         self._stored = StoredResponses(policy)
 
     async def _parse(
@@ -217,11 +218,11 @@ def _json(body: object, *, stream: str | None = None) -> Response:
     return Response(content, headers=headers, media_type="application/json")
 
 
-def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
+def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
     responses = Responses(hub, policy)
     path = "/v1/responses/{response}"
     return [
-        Route("/v1/responses", Create(hub, policy).post, methods=["POST"]),
+        Route("/v1/responses", Create(hub, policy, tokens).post, methods=["POST"]),
         Route(path, responses.retrieve, methods=["GET"]),
         Route(path, responses.delete, methods=["DELETE"]),
         Route(f"{path}/input_items", responses.list_input, methods=["GET"]),

@@ -44,7 +44,7 @@ NONCE_BYTES: Final = 12
 Who = tuple[str, str, str, tuple[str, ...] | None]
 """Tenant, user, key and origins, as in the claims of a client secret."""
 
-_who = msgspec.json.Decoder(Who)
+_who: msgspec.json.Decoder[Who] = msgspec.json.Decoder(Who)
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -1,0 +1,132 @@
+"""`POST /v1/client_secrets`: what a backend hands to its own page, in OpenAI's form."""
+
+import secrets
+import time
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..errors import RequestError
+from ..generation.hub import Hub
+from ..identity.config import Glob, Origin
+from ..identity.principal import Principal
+from ..identity.tokens import Tokens
+from ..requests import Body
+from .body import read_options
+from .policy import HttpSettings
+from .principal import principal_of
+
+DEFAULT_S: Final = 600
+"""How long a secret is valid that says nothing of it, unless `client_secret_s` is less."""
+
+MAX_MODELS: Final = 32
+MAX_ORIGINS: Final = 16
+
+EXAMPLE: Final = '{"user": "an id of yours", "expires_in_s": 600}'
+
+Name = Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class ExpiresAfter(Body, frozen=True):
+    """How OpenAI's clients say it."""
+
+    seconds: Annotated[float, Meta(ge=1)]
+    anchor: Literal["created_at"] = "created_at"
+
+
+class Wanted(Body, frozen=True):
+    """What a client secret is to be narrowed to."""
+
+    user: Name | None = None
+    tenant: Name | None = None
+    models: Annotated[tuple[Glob, ...], Meta(max_length=MAX_MODELS)] | None = None
+    origins: Annotated[tuple[Origin, ...], Meta(max_length=MAX_ORIGINS)] | None = None
+    expires_in_s: Annotated[float, Meta(ge=1)] | None = None
+    expires_after: ExpiresAfter | None = None
+
+
+_wanted = msgspec.json.Decoder(Wanted)
+
+
+class ClientSecrets:
+    """The endpoint; it holds what all its requests share."""
+
+    def __init__(self, hub: Hub, policy: HttpSettings, tokens: Tokens | None) -> None:
+        self._hub = hub
+        self._policy = policy
+        self._tokens = tokens
+
+    async def post(self, request: Request) -> Response:
+        """Make a client secret by a key that has the role for it."""
+        principal = principal_of(request)
+        if self._tokens is None:
+            raise RequestError(
+                "forbidden",
+                "there are no client secrets where nobody has to say who he is: make a key with "
+                "`seseragi key new --role client_secrets`, and name its file in [auth] keys_file",
+            )
+        if "client_secrets" not in principal.roles or principal.stream is not None:
+            raise RequestError(
+                "forbidden",
+                "this credential makes no client secrets; ask from your backend, with a key that "
+                "has the role 'client_secrets'",
+            )
+        wanted = await read_options(
+            request, self._hub, policy=self._policy, decoder=_wanted, example=EXAMPLE
+        )
+        value = self._tokens.make_client_secret(
+            principal,
+            # Without one all who are given a secret of this key would own each other's streams.
+            user=wanted.user or principal.user or f"visitor_{secrets.token_urlsafe(16)}",
+            tenant=wanted.tenant,
+            models=wanted.models,
+            origins=wanted.origins or (),
+            expires_at=time.time() + self._seconds(wanted),
+        )
+        made = await self._tokens.verify(value)
+        assert made is not None  # noqa: S101
+        return Response(
+            msgspec.json.encode(_render(value, made)),
+            headers={"cache-control": "no-store"},
+            media_type="application/json",
+        )
+
+    def _seconds(self, wanted: Wanted) -> float:
+        """Return how long a secret is to be valid."""
+        most, place = self._policy.client_secret_s, "expires_in_s"
+        seconds = wanted.expires_in_s
+        if wanted.expires_after is not None:
+            if seconds is not None:
+                raise RequestError(
+                    "invalid_request", "expires_in_s, expires_after: send one of them"
+                )
+            place, seconds = "expires_after.seconds", wanted.expires_after.seconds
+        if seconds is None:
+            return min(DEFAULT_S, most)
+        if seconds > most:
+            raise RequestError(
+                "invalid_request",
+                f"{place}: a client secret is valid for {most:g} s at most (the setting "
+                f"client_secret_s), not for {seconds:g}",
+            )
+        return seconds
+
+
+def _render(value: str, made: Principal) -> dict[str, object]:
+    """Return the secret and what it is narrowed to."""
+    return {
+        "value": value,
+        "expires_at": int(made.expires_at or 0),
+        "user": made.user,
+        "tenant": made.tenant or None,
+        "models": made.models,
+        "origins": made.origins or None,
+    }
+
+
+def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
+    return [Route("/v1/client_secrets", ClientSecrets(hub, policy, tokens).post, methods=["POST"])]

@@ -1,0 +1,105 @@
+"""`POST /v1/streams/{id}/share`: a link by which others may read a stream, and do nothing else."""
+
+import time
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..dialects.client_formats import CLIENT_FORMATS
+from ..errors import RequestError
+from ..eventlog import LogState
+from ..generation.hub import Hub
+from ..identity.tokens import Tokens
+from ..requests import Body
+from .body import read_options
+from .paths import root_of
+from .policy import HttpSettings
+from .principal import principal_of, streams_of
+
+DEFAULT_S: Final = 86_400
+"""How long a link is valid that says nothing of it, if its stream is kept for so long."""
+
+EXAMPLE: Final = '{"expires_in_s": 3600}'
+
+
+class Wanted(Body, frozen=True):
+    """What the link is to be."""
+
+    expires_in_s: Annotated[float, Meta(ge=1, le=31_536_000)] | None = None
+    format: str | None = None
+
+
+_wanted = msgspec.json.Decoder(Wanted)
+
+
+class Sharing:
+    """The endpoint; it holds what all its requests share."""
+
+    def __init__(self, hub: Hub, policy: HttpSettings, tokens: Tokens | None) -> None:
+        self._hub = hub
+        self._policy = policy
+        self._tokens = tokens
+
+    async def post(self, request: Request) -> Response:
+        """Make a link to a stream of the asker's."""
+        principal = principal_of(request)
+        if principal.stream is not None:
+            raise RequestError(
+                "forbidden",
+                "a link makes no other links; who started the stream can, with his own credential",
+            )
+        stream = await streams_of(self._hub, request).get(request.path_params["stream"])
+        wanted = await read_options(
+            request, self._hub, policy=self._policy, decoder=_wanted, example=EXAMPLE
+        )
+        if wanted.format is not None and wanted.format not in CLIENT_FORMATS:
+            known = ", ".join(map(repr, CLIENT_FORMATS))
+            raise RequestError(
+                "invalid_request", f"format: unknown format {wanted.format[:40]!r}; use {known}"
+            )
+        now = time.time()
+        expires_at, limited_by = now + (wanted.expires_in_s or DEFAULT_S), "expires_in_s"
+        kept_until = self._kept_until(stream.state, now)
+        if kept_until < expires_at:
+            expires_at, limited_by = kept_until, "retention_s"
+        token = None
+        if principal.owner and self._tokens is not None:
+            latest = self._tokens.latest(principal, expires_at)
+            if latest < int(expires_at):
+                limited_by = "key"
+            expires_at = latest
+            token = self._tokens.make_stream_token(
+                principal, stream.id, may="read", expires_at=expires_at
+            )
+        query = {"format": wanted.format, "token": token}
+        said = "&".join(f"{name}={value}" for name, value in query.items() if value)
+        root = root_of(request.scope)
+        answer = {
+            "url": f"{root}/v1/streams/{stream.id}/events" + (f"?{said}" if said else ""),
+            # A fragment is sent to no server, and so is in no log.
+            "page_url": f"{root}/#watch={stream.id}" + (f"&token={token}" if token else ""),
+            "token": token,
+            "expires_at": int(expires_at),
+            "limited_by": limited_by,
+        }
+        return Response(
+            msgspec.json.encode(answer),
+            headers={"cache-control": "no-store"},
+            media_type="application/json",
+        )
+
+    def _kept_until(self, state: LogState, now: float) -> float:
+        """Return until when a stream can be read at most."""
+        ends_at = state.started_at + self._policy.longest_s
+        if state.ended:
+            ends_at = state.ended_at or now
+        return ends_at + self._policy.retention_s
+
+
+def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
+    sharing = Sharing(hub, policy, tokens)
+    return [Route("/v1/streams/{stream}/share", sharing.post, methods=["POST"])]
