@@ -14,7 +14,7 @@ from binascii import Error as Base64Error
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import jwt
 import msgspec
@@ -44,6 +44,14 @@ NONCE_BYTES: Final = 12
 Who = tuple[str, str, str, tuple[str, ...] | None]
 """Tenant, user, key and origins, as in the claims of a client secret."""
 
+_OPTIONS: Final[jwt.types.Options] = {
+    "require": ["exp", "iat", "iss", "aud"],
+    "strict_aud": True,
+    # Its end is looked at each time, and not only now; clocks of replicas differ.
+    "verify_exp": False,
+    "verify_iat": False,
+}
+
 _who: msgspec.json.Decoder[Who] = msgspec.json.Decoder(Who)
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -51,10 +59,18 @@ T = TypeVar("T", bound=msgspec.Struct)
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
 
 
+class FindKey(Protocol):
+    """Looks a key up for what stands on it."""
+
+    def __call__(self, name: str, *, issued_at: float | None = None) -> Principal | None:
+        """Return what the key of a name may do now; None where there is none, or a newer one."""
+
+
 class _Claims(msgspec.Struct, frozen=True):
     """What a token says, whatever its kind."""
 
     exp: float
+    iat: float
     key: str
     """The name of the key that it stands on; "" for none."""
     tenant: str
@@ -68,6 +84,7 @@ class _Claims(msgspec.Struct, frozen=True):
 
 class _StreamClaims(msgspec.Struct, frozen=True):
     exp: float
+    iat: float
     stream: str
     may: Literal["read", "stop"]
     who: str
@@ -92,14 +109,14 @@ class _Verdict:
 class Tokens:
     """Makes and verifies them; see `Credentials`.
 
-    `find_key` returns what a key may do now, by its name. Without it a token stands by itself.
+    Without `find_key` a token stands by itself.
     """
 
     def __init__(
         self,
         signing_key: str,
         *,
-        find_key: Callable[[str], Principal | None] | None = None,
+        find_key: FindKey | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._find_key = find_key
@@ -142,7 +159,17 @@ class Tokens:
             return None
         claims = self._decode(credential, self._stream_key, "stream", _StreamClaims)
         tenant, user, key, origins = self._reveal(claims)
-        return _Claims(claims.exp, key, tenant, user, (), origins, claims.stream, claims.may)
+        return _Claims(
+            claims.exp,
+            claims.iat,
+            key,
+            tenant,
+            user,
+            models=(),
+            origins=origins,
+            stream=claims.stream,
+            may=claims.may,
+        )
 
     def _decode(self, credential: str, key: bytes, audience: str, form: type[T]) -> T:
         token = credential.removeprefix(PREFIX)
@@ -155,8 +182,7 @@ class Tokens:
                 algorithms=[ALGORITHM],
                 audience=audience,
                 issuer=ISSUER,
-                # Whether it has expired is looked at each time, when this was long ago.
-                options={"require": ["exp", "iss", "aud"], "strict_aud": True, "verify_exp": False},
+                options=_OPTIONS,
             )
             return msgspec.convert(said, form)
         except (jwt.PyJWTError, msgspec.ValidationError):
@@ -199,7 +225,7 @@ class Tokens:
         """Return what the key of a token may do now; None where it stands by itself."""
         if not claims.key or self._find_key is None:
             return None
-        key = self._look_up(claims.key)
+        key = self._find_key(claims.key, issued_at=claims.iat)
         # Another key may have the name by now.
         if key is None or (key.tenant or claims.tenant, key.user or claims.user) != (
             claims.tenant,
@@ -307,7 +333,8 @@ class Tokens:
         )
 
     def _sign(self, claims: dict[str, Any], key: bytes, *, audience: str, expires_at: float) -> str:
-        said = {"iss": ISSUER, "aud": audience, "exp": expires_at, **claims}
+        now = self._clock()
+        said = {"iss": ISSUER, "aud": audience, "exp": expires_at, "iat": now, **claims}
         return jwt.encode(said, key, algorithm=ALGORITHM)
 
 

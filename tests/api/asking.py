@@ -84,7 +84,11 @@ async def serve_asked(
 ) -> AsyncIterator[Asked]:
     """Run the relay for the keys above."""
     keys = dict(KEYS)
-    tokens = Tokens(SIGNING_KEY, find_key=keys.get)
+
+    def find(name: str, *, issued_at: float | None = None) -> Principal | None:
+        return keys.get(name)
+
+    tokens = Tokens(SIGNING_KEY, find_key=find)
     async with serve_relay(
         script, tokens=tokens, watch=lambda app: _Asked(app, tokens, root_path), **how
     ) as relay:

@@ -12,7 +12,7 @@ from app.errors import RequestError
 from app.identity import tokens as module
 from app.identity.globs import covers
 from app.identity.principal import Principal
-from app.identity.tokens import MAX_LENGTH, REMEMBERED, Tokens
+from app.identity.tokens import MAX_LENGTH, REMEMBERED, FindKey, Tokens
 
 SIGNING_KEY = "a signing key of more than 32 characters"
 NOW = 1_800_000_000.0
@@ -44,9 +44,16 @@ def keys() -> dict[str, Principal]:
     return {"web": KEY}
 
 
+def found_in(keys: dict[str, Principal]) -> FindKey:
+    def find(name: str, *, issued_at: float | None = None) -> Principal | None:
+        return keys.get(name)
+
+    return find
+
+
 @pytest.fixture
 def tokens(clock: Clock, keys: dict[str, Principal]) -> Tokens:
-    return Tokens(SIGNING_KEY, find_key=keys.get, clock=clock)
+    return Tokens(SIGNING_KEY, find_key=found_in(keys), clock=clock)
 
 
 def secret_of(tokens: Tokens, **how: Any) -> str:
@@ -121,7 +128,7 @@ def test_stream_token_tells_nobody_whose_stream_it_is(tokens):
     _, claims, _ = parts_of(token)
     told = json.dumps(claims) + base64.urlsafe_b64decode(claims["who"]).decode("latin-1")
 
-    assert {"iss", "aud", "exp", "stream", "may", "who"} == set(claims)
+    assert {"iss", "aud", "exp", "iat", "stream", "may", "who"} == set(claims)
     for name in ("acme", "ann", "web"):
         assert name not in told
     assert token != link_of(tokens)
@@ -160,7 +167,7 @@ def test_stream_token_makes_no_client_secret(tokens):
 
 
 async def test_secret_of_a_key_that_may_use_nothing_may_use_nothing(clock):
-    for find_key in (None, {"k": Principal("t", key="k", models=())}.get):
+    for find_key in (None, found_in({"k": Principal("t", key="k", models=())})):
         tokens = Tokens(SIGNING_KEY, find_key=find_key, clock=clock)
         key = Principal("t", key="k", models=())
         shown = await tokens.verify(tokens.make_client_secret(key, user="a", expires_at=NOW + 1))
@@ -202,6 +209,20 @@ async def test_key_of_another_tenant_under_the_same_name_is_another(tokens, keys
     assert "has ended or was revoked" in await refused(tokens, made)
 
 
+async def test_key_that_is_newer_than_the_token_is_another(keys, clock):
+    made_at = NOW
+
+    def find(name: str, *, issued_at: float | None = None) -> Principal | None:
+        return keys.get(name) if issued_at is None or issued_at >= made_at else None
+
+    tokens = Tokens(SIGNING_KEY, find_key=find, clock=clock)
+    for made in (secret_of(tokens), link_of(tokens)):
+        made_at = NOW
+        assert await tokens.verify(made)
+        made_at = NOW + 0.001
+        assert "has ended or was revoked" in await refused(tokens, made)
+
+
 async def test_ends_when_its_key_does(tokens, keys, clock, made):
     keys["web"] = Principal("acme", key="web", expires_at=NOW + 10)
     shown = await tokens.verify(made)
@@ -213,7 +234,7 @@ async def test_ends_when_its_key_does(tokens, keys, clock, made):
 
 def test_nothing_is_made_that_outlives_its_key(clock):
     key = Principal("acme", key="web", expires_at=NOW + 10)
-    for find_key in (None, {"web": key}.get):
+    for find_key in (None, found_in({"web": key})):
         tokens = Tokens(SIGNING_KEY, find_key=find_key, clock=clock)
         secret = tokens.make_client_secret(key, user="ann", expires_at=NOW + 600)
         assert NOW + 10 == parts_of(secret)[1]["exp"]
@@ -338,6 +359,7 @@ async def test_one_kind_is_not_taken_for_the_other(tokens):
         {"models": "*"},
         {"nbf": NOW * 2},
         {"iat": "x"},
+        {"iat": None},
         {"may": "all things"},
     ],
     ids=str,
