@@ -18,7 +18,14 @@ from . import __version__, key_command
 from .eventlog import LogUnusable
 from .generation.hub import Hub
 from .identity.keys_file import KeysUnusable
-from .main import build_app, build_hub, prepare_log, settle_identity
+from .main import (
+    build_app,
+    build_authenticator,
+    build_hub,
+    prepare_log,
+    settle_identity,
+    settle_signing_key,
+)
 from .peers import Peers
 from .server import Server, allow_files, bind
 from .settings import Settings, SettingsError, load_settings
@@ -68,6 +75,10 @@ def main(arguments: list[str] | None = None) -> None:
         fail(str(error))
     listener = _listen(settings)
     configure_logs(format=settings.log_format, level=settings.log_level)
+    try:
+        settings = settle_signing_key(settings)
+    except SettingsError as error:
+        fail(str(error))
     settings = _fit_files(settings)
     say_listening = partial(_say_listening, hub, listener, start)
     with listener:
@@ -130,7 +141,8 @@ async def _serve(
 ) -> None:
     """Serve until a signal comes, or until the parent says so at the other end of the link."""
     all_stop = asyncio.Event()
-    app = build_app(settings, hub)
+    authenticator = build_authenticator(settings)
+    app = build_app(settings, hub, authenticator)
     # What has been made so far stays: a collection need not look at it again. 4 % of the CPU
     # of short requests, and pauses that grow with the streams only.
     gc.collect()
@@ -164,6 +176,8 @@ async def _serve(
     try:
         await server.serve(sockets=[listener])
     finally:
+        if authenticator is not None:
+            await authenticator.aclose()
         await hub.close()
 
 

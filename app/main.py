@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -49,13 +50,13 @@ from .eventlog import EventLog, LogUnusable, opening
 from .eventlog.lost import LostStream
 from .generation.hub import Hub, HubLimits
 from .identity.authenticator import Authenticator
-from .identity.credentials import Credentials
 from .identity.keys import check_keys
-from .identity.keys_file import KeysUnusable
+from .identity.keys_file import KeysUnusable, read_keys_file
 from .identity.tokens import Tokens
 from .retry import Rules
 from .settings import Settings, SettingsError, load_settings
-from .settings.first_minute import Start, settle_access
+from .settings.first_minute import Start, costly_upstreams, settle_access
+from .settings.signing import choose_signing_key
 from .settings.upstreams import DEMO
 from .telemetry.logs import configure_logs
 from .telemetry.observer import Ended, Observer, Observers
@@ -205,14 +206,17 @@ class App:
         settings = start.settings
         if not structlog.is_configured():  # else whoever mounts it has said how to log
             configure_logs(format=settings.log_format, level=settings.log_level, libraries=False)
-        hub = build_hub(settings)
+        settings = settle_signing_key(settings)
+        hub, authenticator = build_hub(settings), build_authenticator(settings)
         await hub.open()
-        self._served = build_app(settings, hub)
+        self._served = build_app(settings, hub, authenticator)
         start.tell(settings.port)
         try:
             yield
         finally:
             self._served = None
+            if authenticator is not None:
+                await authenticator.aclose()
             await hub.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -240,25 +244,49 @@ def create_app(settings: Settings | None = None) -> App:
     return App(settings)
 
 
+def settle_signing_key(settings: Settings) -> Settings:
+    """Decide what client secrets and stream tokens are signed with, the same for all workers.
+
+    Raises:
+        SettingsError: the key cannot be used, or replicas would have different ones.
+    """
+    identity = settings.identity
+    if not identity.configured:
+        return settings
+    keys_file = identity.auth.keys_file
+    kept = None
+    if identity.auth.signing_key is None and keys_file is not None:
+        kept = read_keys_file(Path(keys_file)).file.signing_key
+    signing_key = choose_signing_key(settings, kept=kept)
+    auth = msgspec.structs.replace(identity.auth, signing_key=signing_key)
+    return msgspec.structs.replace(settings, identity=msgspec.structs.replace(identity, auth=auth))
+
+
 def build_authenticator(settings: Settings) -> Authenticator | None:
-    """Build what knows who asks; None where nobody has to say it."""
+    """Build what knows who asks; None where nobody has to say it.
+
+    Raises:
+        SettingsError: a key or the keys file cannot be used.
+    """
     if not settings.identity.configured:
         return None
-    schemes: list[Credentials] = []
-    return Authenticator(schemes)
+    identity = settle_signing_key(settings).identity
+    signing_key = identity.auth.signing_key
+    assert signing_key is not None  # noqa: S101  (it is settled)
+    try:
+        return Authenticator.build(identity, signing_key=signing_key)
+    except KeysUnusable as error:
+        raise SettingsError(f"auth: {error}") from None
 
 
-def build_app(
-    settings: Settings,
-    hub: Hub,
-    tokens: Tokens | None = None,
-    *,
-    authenticator: Authenticator | None = None,
-) -> ASGIApp:
+def build_app(settings: Settings, hub: Hub, authenticator: Authenticator | None = None) -> ASGIApp:
     """Build what serves a hub that is open, to those whom the authenticator knows.
 
     Without one it is built of the settings.
     """
+    if authenticator is None:
+        authenticator = build_authenticator(settings)
+    tokens = None if authenticator is None else authenticator.tokens
     app = Starlette(
         routes=build_routes(settings, hub, tokens),
         exception_handlers={
@@ -273,9 +301,8 @@ def build_app(
         local_origins = is_loopback(settings.host)
     authenticated = Authentication(
         app,
-        build_authenticator(settings) if authenticator is None else authenticator,
-        closed=not settings.identity.trusted
-        and any(upstream.is_remote for upstream in settings.upstreams),
+        authenticator,
+        closed=not settings.identity.trusted and any(costly_upstreams(settings)),
     )
     # Around it, so that pages can read why they were refused.
     with_cors = CORSMiddleware(

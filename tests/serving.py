@@ -14,7 +14,6 @@ from starlette.types import ASGIApp
 from app.framing.sse import Decoder, Message
 from app.generation.hub import Hub
 from app.identity.authenticator import Authenticator
-from app.identity.tokens import Tokens
 from app.main import build_app, build_hub
 from app.peers import Peers
 from app.server import Server, bind
@@ -44,7 +43,6 @@ async def serve_relay(
     authenticator: Authenticator | None = None,
     watch: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     observers: Sequence[Observer] | None = None,
-    tokens: Tokens | None = None,
     **settings: Any,
 ) -> AsyncIterator[Relay]:
     """Run the relay on a free port; `script` is its upstream, and speaks `dialect`.
@@ -71,7 +69,7 @@ async def serve_relay(
     port = listener.getsockname()[1]
     listening = asyncio.Event()
     server = Server(
-        watch(build_app(built, hub, tokens, authenticator=authenticator)),
+        watch(build_app(built, hub, authenticator)),
         peers=Peers(
             built.max_connections or 10_000,
             each=built.max_connections_per_address,

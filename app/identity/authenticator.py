@@ -2,20 +2,44 @@
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ..errors import RequestError
+from .config import Identity
 from .credentials import Credentials
+from .issuers import Issuers
+from .keys import Keys
 from .principal import Principal
+from .tokens import Tokens
 
 
 class Authenticator:
     """Resolves credentials by the kinds that are configured; without any it knows nobody."""
 
     def __init__(
-        self, schemes: Sequence[Credentials], *, clock: Callable[[], float] = time.time
+        self,
+        schemes: Sequence[Credentials],
+        *,
+        tokens: Tokens | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self.tokens = tokens
+        """What makes client secrets and stream tokens."""
         self._schemes = tuple(schemes)
         self._clock = clock
+
+    @classmethod
+    def build(cls, identity: Identity, *, signing_key: str) -> "Authenticator":
+        """Build what knows all whom the settings do.
+
+        Raises:
+            KeysUnusable: the keys file or a key cannot be used.
+        """
+        keys_file = identity.auth.keys_file
+        keys = Keys(identity.keys, None if keys_file is None else Path(keys_file))
+        tokens = Tokens(signing_key, find_key=keys.find)
+        # Issuers know every JWT, the relay's own too.
+        return cls((keys, tokens, Issuers(identity.issuers)), tokens=tokens)
 
     async def authenticate(self, credential: str) -> Principal:
         """Return who shows a credential.
@@ -39,3 +63,9 @@ class Authenticator:
             "the credential is not known here: it is wrong, or was revoked; check which relay "
             "it is for",
         )
+
+    async def aclose(self) -> None:
+        """End what its kinds do in the background."""
+        for scheme in self._schemes:
+            if isinstance(scheme, Issuers):
+                await scheme.aclose()

@@ -2,19 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 import msgspec
 
-from ..addresses import parse_address
 from ..dialects.upstream_format import Quirks
 from .credentials import PIECE, Credentials, Key, NoCredentials, Secret
 
 NEEDLE = 12
 """How much of the end of a key is looked for in what an upstream sends."""
-
-_NEAR = (".localhost", ".local", ".internal", ".home.arpa")
-"""The ends of names that mean something of one's own network (RFC 6761, 6762, 8375)."""
 
 _SECRET = re.compile(r"auth|code|key|pass|secret|sig|token", re.IGNORECASE)
 """In the name of a header or a query: gateways have keys of their own."""
@@ -50,15 +45,6 @@ class Upstream(msgspec.Struct, frozen=True):
     def public_name(self, model: str) -> str:
         """Return the name by which clients ask for a model."""
         return f"{self.name}/{model}" if self.prefixed else model
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether it is on no network of one's own: then its answers are likely to cost money."""
-        host = (urlsplit(self.base_url).hostname or "").removesuffix(".")
-        address = parse_address(host)
-        if address is not None:
-            return not address.is_private
-        return "." in host and not host.endswith(_NEAR)
 
     def redact(self, text: str) -> str:
         """Take what is secret out of a text: its credentials, and what is named like one."""

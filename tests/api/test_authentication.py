@@ -164,8 +164,7 @@ async def test_nothing_but_the_public_is_told_of_without_a_credential(relay, pat
 async def test_no_method_gets_around_it(relay, method: str, path: str):
     status, _, _ = await ask_raw(relay, f"{method} {path} HTTP/1.1")
 
-    # The server knows no QUERY yet.
-    assert (400 if method == "QUERY" else 401) == status
+    assert 401 == status
 
 
 async def test_preflight_needs_no_credential_and_refusals_can_be_read_by_pages(relay):
@@ -239,11 +238,6 @@ async def test_any_credential_is_ignored_where_nobody_is_asked():
             assert 200 == (await relay.client.get("/v1/models", headers=headers)).status_code
 
 
-async def test_configured_without_a_known_key_nobody_gets_in():
-    async with serve_relay(keys_file="/nowhere/keys.json") as relay:
-        assert 401 == (await relay.client.get("/v1/models", headers=bearer("x"))).status_code
-
-
 def scope_of(path: str = "/v1/models", **more: Any) -> Scope:
     return {
         **{"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []},
@@ -295,10 +289,9 @@ async def test_relay_with_money_is_open_to_its_machine_alone(server, status: int
         ({}, 200),
         ({"OPENAI_API_KEY": "x"}, 401),
         ({"OPENAI_API_KEY": "x", "SESERAGI_AUTH": "none"}, 200),
-        ({"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, 200),
-        ({"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://ollama:1/v1"}, 200),
-        ({"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://10.1.2.3/v1"}, 200),
-        ({"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "https://93.184.216.34/v1"}, 401),
+        # A gateway, which may pay with the key that it is sent.
+        ({"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://10.1.2.3/v1"}, 401),
+        ({"OLLAMA_HOST": "http://ollama:11434"}, 200),
     ],
 )
 async def test_which_relays_are_open_to_others(environ, status: int):
@@ -325,7 +318,7 @@ async def test_websockets_are_closed_before_anything():
 def test_mounted_relay_is_closed_and_its_public_part_open():
     settings = load_settings({})
     hub = build_hub(settings)
-    inner = build_app(settings, hub, authenticator=known(me=ME))
+    inner = build_app(settings, hub, known(me=ME))
     with TestClient(Starlette(routes=[Mount("/llm", inner), Mount("/static", inner)])) as client:
         for path in ("/llm/", "/llm/healthz", "/llm/static/demo.js"):
             assert 200 == client.get(path).status_code

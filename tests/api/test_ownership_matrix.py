@@ -38,7 +38,10 @@ STARTS = {
     *("/v1/chat", "/v1/chat/completions", "/v1/completions", "/v1/messages"),
     *("/v1/responses", "/v1/ui/chat", "/v1/ag-ui"),
 }
-CALLS = {"/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/embeddings"}
+CALLS = {
+    *("/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/embeddings"),
+    "/v1/client_secrets",
+}
 LISTS = {"/v1/models", "/v1/models/{model:path}"}
 OPEN = {*PUBLIC, "/static"}
 
@@ -50,6 +53,8 @@ class Named(NamedTuple):
     """What is said where there is none."""
     may: str | None = None
     """The stream token that is for it."""
+    to_tokens: int = 404
+    """What those of other streams are told, whether it is there or not."""
 
 
 NAMING = {
@@ -57,6 +62,7 @@ NAMING = {
     ("GET", "/v1/streams/{stream}"): Named(may="read"),
     ("DELETE", "/v1/streams/{stream}"): Named(),
     ("POST", "/v1/streams/{stream}/cancel"): Named(may="stop"),
+    ("POST", "/v1/streams/{stream}/share"): Named(to_tokens=403),
     ("GET", "/v1/responses/{response}"): Named(),
     ("DELETE", "/v1/responses/{response}"): Named(),
     ("GET", "/v1/responses/{response}/input_items"): Named(),
@@ -291,8 +297,8 @@ async def check_tokens(world: World, method: str, path: str) -> None:
     row = NAMING[method, path]
     for may in ("read", "stop"):
         of_another = await world.compare(f"{may}-another", method, path)
-        below = path.startswith("/v1/streams/")
-        assert (404 if below else 403) == of_another.status_code
+        expected = row.to_tokens if path.startswith("/v1/streams/") else 403
+        assert expected == of_another.status_code
         if may != row.may:
             answer = await world.ask(f"{may}-mine", method, world.fill(path))
             assert 403 == answer.status_code, answer.text
