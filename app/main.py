@@ -58,6 +58,7 @@ from .settings import Settings, SettingsError, load_settings
 from .settings.first_minute import Start, costly_upstreams, settle_access
 from .settings.signing import choose_signing_key
 from .settings.upstreams import DEMO
+from .telemetry.access_logs import hide_tokens_in_access_logs
 from .telemetry.logs import configure_logs
 from .telemetry.observer import Ended, Observer, Observers
 from .telemetry.stream_log import StreamLog
@@ -206,6 +207,7 @@ class App:
         settings = start.settings
         if not structlog.is_configured():  # else whoever mounts it has said how to log
             configure_logs(format=settings.log_format, level=settings.log_level, libraries=False)
+        hide_tokens_in_access_logs()
         settings = settle_signing_key(settings)
         hub, authenticator = build_hub(settings), build_authenticator(settings)
         await hub.open()

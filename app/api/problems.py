@@ -11,6 +11,7 @@ from starlette.routing import Route
 from ..dialects.client_format import ClientFormat
 from ..dialects.client_formats import client_format_of, mend_path
 from ..errors import RelayError, RequestError, ServiceError
+from ..telemetry.access_logs import hide_tokens
 from .paths import path_of
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
@@ -49,14 +50,19 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     match code:
         case "not_found":
-            detail = f"there is nothing at {path[:200]!r}{_advise(path)}"
+            detail = f"there is nothing at {_show(path)}{_advise(path)}"
         case "method_not_allowed":
             allowed = _methods_at(request) or headers.get("Allow", "")
             headers["Allow"] = allowed
-            detail = f"{method} is not allowed at {path!r}; use {allowed}"
+            detail = f"{method} is not allowed at {_show(path)}; use {allowed}"
         case _:
             detail = error.detail
     return failure(_front_of(request), RequestError(code, detail), request, headers=headers)
+
+
+def _show(path: str) -> str:
+    """Quote a path; a query that was encoded into it may have a token."""
+    return repr(hide_tokens(path)[:200])
 
 
 def _advise(path: str) -> str:

@@ -295,7 +295,8 @@ def full() -> ServiceError:
 
 def unknown(stream: str) -> RequestError:
     """What a stream is answered with that there never was."""
-    return RequestError("not_found", f"there is no stream {stream!r}")
+    # No id is as long; a client may have the query of its URL in it, with a token.
+    return RequestError("not_found", f"there is no stream {stream[:40]!r}")
 
 
 def expired(stream: str, retention_s: float, *, owner: str) -> StreamExpired:

@@ -205,10 +205,11 @@ async def test_link_ends_when_it_is_told_to(asked):
     assert (401, True) == (reply.status_code, "the link to this stream has expired" in reply.text)
 
 
-async def test_link_ends_with_its_stream_at_the_latest():
+async def test_link_ends_with_its_stream_at_the_latest(log):
+    limits = {"total_timeout_s": 100, "retention_s": 50}
     async with (
         serve_upstream() as upstream,
-        serve_asked(upstream, default_model=M, total_timeout_s=100, retention_s=50) as asked,
+        serve_asked(upstream, default_model=M, log=log, **limits) as asked,
     ):
         upstream.script = [head(), send(text("a")), Hold()]
         accepted = (await start(asked)).json()

@@ -220,3 +220,18 @@ async def test_json_may_take_longer_than_a_stream_may_be_silent(tmp_path):
             reply = await client.post("/v1/chat", json={**HELLO, "stream": False})
 
     assert "completed" == reply.json()["status"]
+
+
+async def test_log_has_no_token_of_a_link(tmp_path):
+    async with (
+        serve_relay() as relay,
+        nginx(tmp_path, relay.port) as proxy,
+        client_of(proxy) as client,
+    ):
+        cancel = "/v1/streams/st_1/cancel?format=ui&token=sEcReT"
+        assert 404 == (await client.post(cancel)).status_code
+        assert 404 == (await client.get(f"{EVENTS}?token=sEcReT&after=3")).status_code
+    log = (tmp_path / "log").read_text()
+
+    assert f'"GET {EVENTS} HTTP/1.1" 404' in log
+    assert "sEcReT" not in log

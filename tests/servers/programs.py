@@ -81,8 +81,8 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def serve(name: str, folder: Path, **settings: object) -> AsyncIterator[Served]:
-    """Run a server of `SERVERS` on a free port; settings are those of the relay."""
+async def serve(name: str, folder: Path, *more: str, **settings: object) -> AsyncIterator[Served]:
+    """Run a server of `SERVERS` on a free port, with more arguments; settings are the relay's."""
     program = SERVERS[name]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -103,7 +103,7 @@ async def serve(name: str, folder: Path, **settings: object) -> AsyncIterator[Se
         context = ssl.create_default_context()
         authority.configure_trust(context)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", *(part.format(**names) for part in program.arguments)),
+        *(sys.executable, "-m", *(part.format(**names) for part in (*program.arguments, *more))),
         cwd=folder,
         env={**kept, "PYTHONPATH": str(ROOT), "SESERAGI_LOG_FORMAT": "json", **variables},
         stdout=asyncio.subprocess.PIPE,
