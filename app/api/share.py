@@ -69,9 +69,8 @@ class Sharing:
         token = None
         if principal.owner and self._tokens is not None:
             latest = self._tokens.latest(principal, expires_at)
-            if latest < int(expires_at):
-                limited_by = "key"
-            expires_at = latest
+            if latest < expires_at:
+                expires_at, limited_by = latest, "key"
             token = self._tokens.make_stream_token(
                 principal, stream.id, may="read", expires_at=expires_at
             )

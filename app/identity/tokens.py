@@ -5,7 +5,6 @@ They stand on the key that they were made by, and only ever narrow it: what that
 more, or never might, they may not either, and they end with it.
 """
 
-import math
 import re
 import secrets
 import time
@@ -311,15 +310,15 @@ class Tokens:
             expires_at=self.latest(principal, expires_at),
         )
 
-    def latest(self, principal: Principal, expires_at: float) -> int:
+    def latest(self, principal: Principal, expires_at: float) -> float:
         """Return when a token of a principal that is to end then does: with its key at last.
 
         It outlives the client secret, or the JWT, that its principal has shown.
         """
         key = self._look_up(principal.key)
-        if key is not None and key.expires_at is not None:
-            expires_at = min(expires_at, key.expires_at)
-        return math.floor(expires_at)
+        if key is None or key.expires_at is None:
+            return expires_at
+        return min(expires_at, key.expires_at)
 
     def _look_up(self, name: str) -> Principal | None:
         return self._find_key(name) if name and self._find_key is not None else None
