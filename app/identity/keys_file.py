@@ -120,7 +120,7 @@ def _check_mode(path: Path, state: os.stat_result) -> str | None:
     """Refuse what others could have changed, or can read although they need not.
 
     Secrets that Kubernetes and Docker mount belong to root, or cannot be changed, and can be
-    read by more than their owner: that is to be warned of.
+    read by a group, or by all: that is to be warned of.
     """
     if os.name == "nt":  # where modes say nothing
         return None
@@ -136,7 +136,9 @@ def _check_mode(path: Path, state: os.stat_result) -> str | None:
     ours = state.st_uid == os.geteuid()
     if ours and not os.statvfs(path).f_flag & os.ST_RDONLY:
         raise KeysUnusable(f"{path}: others can read it (mode {mode:o}); {mend}")
-    return f"others can read the keys file (mode {mode:o})"
+    if not mode & stat.S_IROTH:  # its group is how it was given to us
+        return None
+    return f"every user can read the keys file (mode {mode:o})"
 
 
 def _encode(file: KeysFile) -> bytes:
