@@ -18,7 +18,9 @@ RUN /venv/bin/pip install --no-cache-dir --no-compile --no-deps . \
  && /venv/bin/python -m compileall -q /venv/lib
 
 FROM ${PYTHON_IMAGE}
-RUN useradd --system --no-create-home --uid 10001 seseragi
+# /keys is for a volume with the keys file: docs/auth.md, Docker.
+RUN useradd --system --no-create-home --uid 10001 seseragi \
+ && install -d -o seseragi -g seseragi -m 700 /keys
 COPY --from=build /venv /venv
 ENV PATH=/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
