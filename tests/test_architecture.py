@@ -1,8 +1,13 @@
 """Imports point one way; the pure layers do no I/O."""
 
 import ast
+import importlib
+from collections.abc import Iterator
 from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 import pytest
 
 APP = Path(__file__).parent.parent / "app"
@@ -186,3 +191,41 @@ def test_no_dialect_knows_another_nor_a_client_format_an_upstream_one():
                 wrong.append(f"{name} imports {imported}")
 
     assert [] == wrong
+
+
+def test_no_union_has_a_pattern_beside_a_list_or_a_table():
+    """msgspec 0.22 frees what it does not own of such a type: the process may crash at its end."""
+    importlib.import_module("app.main")
+    wrong = [
+        f"{struct.__module__}.{struct.__name__}.{name}"
+        for struct in structs(msgspec.Struct)
+        if struct.__module__.startswith("app.")
+        for name, hint in get_type_hints(struct, include_extras=True).items()
+        for union in unions(hint)
+        if any(has_pattern(one) for one in union)
+        and any(get_origin(plain(one)) in (tuple, list, dict) for one in union)
+    ]
+
+    assert [] == wrong
+
+
+def structs(above: Any) -> Iterator[Any]:
+    for one in above.__subclasses__():
+        yield one
+        yield from structs(one)
+
+
+def unions(hint: Any) -> Iterator[tuple[Any, ...]]:
+    """Return what stands in each union that a type has within."""
+    if get_origin(hint) in (Union, UnionType):
+        yield get_args(hint)
+    for one in get_args(hint):
+        yield from unions(one)
+
+
+def plain(hint: Any) -> Any:
+    return hint.__origin__ if get_origin(hint) is Annotated else hint
+
+
+def has_pattern(hint: Any) -> bool:
+    return any(getattr(one, "pattern", None) for one in getattr(hint, "__metadata__", ()))
