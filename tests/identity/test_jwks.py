@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from app.errors import RequestError, ServiceError
 from app.identity import issuer_keys
-from app.identity.fetching import MAX_BYTES
-from app.identity.issuer_keys import AGAIN_S, IDLE_S, REFRESH_S
+from app.identity.config import IssuerConfig
+from app.identity.fetching import MAX_BYTES, Fetcher
+from app.identity.issuer_keys import AGAIN_S, IDLE_S, REFRESH_S, IssuerKeys
 from app.identity.issuers import Issuers
 from app.identity.jwks import MAX_KEYS, KeysUnusable, parse_jwks
 from tests.identity.provider import (
@@ -259,7 +260,7 @@ async def test_forged_signature_of_a_known_key_costs_no_fetch():
 async def test_refresh_makes_nobody_wait():
     async with issuer() as (provider, issuers, clock):
         token, other = sign(KEY, provider.claims()), sign(KEY, provider.claims(sub="b"))
-        await issuers.verify(token)
+        known = await issuers.verify(token)
         provider.hold = asyncio.Event()
         clock.now += REFRESH_S
 
@@ -269,7 +270,8 @@ async def test_refresh_makes_nobody_wait():
         await until(lambda: 2 == provider.fetches())
         provider.hold.set()
         await settled(issuers)
-        assert "taken" == await code(issuers, token)
+        # The keys are the same, and so is what is known of those that they have signed.
+        assert await issuers.verify(token) is known
         assert 2 == provider.fetches()
 
 
@@ -423,30 +425,61 @@ async def test_keys_that_have_moved_are_found_again():
         assert "taken" == await code(issuers, sign(NEW, provider.claims(), kid="2"))
 
 
-DISCOVERIES: list[Any] = [
-    {},
-    {"issuer": "https://evil.example", "jwks_uri": "{url}"},
-    {"issuer": "{issuer}/", "jwks_uri": "{url}"},
-    {"issuer": "{issuer}"},
-    {"issuer": "{issuer}", "jwks_uri": 5},
-    {"issuer": "{issuer}", "jwks_uri": "file:///etc/passwd"},
-    {"issuer": "{issuer}", "jwks_uri": "http://192.0.2.1/keys"},
-    {"issuer": "{issuer}", "jwks_uri": "https://user:pass@a.example/keys"},
-    {"issuer": "{issuer}", "jwks_uri": "/keys"},
+OTHER, UNUSABLE = "is that of another issuer", "has no jwks_uri that can be used"
+DISCOVERIES: list[tuple[dict[str, Any], str]] = [
+    ({}, OTHER),
+    ({"issuer": "https://evil.example", "jwks_uri": "https://idp.example/keys"}, OTHER),
+    ({"issuer": "https://idp.example/", "jwks_uri": "https://idp.example/keys"}, OTHER),
+    ({"issuer": "https://idp.example"}, UNUSABLE),
+    ({"jwks_uri": 5}, UNUSABLE),
+    ({"jwks_uri": "file:///etc/passwd"}, UNUSABLE),
+    ({"jwks_uri": "http://192.0.2.1/keys"}, UNUSABLE),
+    ({"jwks_uri": "https://user:pass@a.example/keys"}, UNUSABLE),
+    ({"jwks_uri": "/keys"}, UNUSABLE),
+    ({"jwks_uri": "https://a.example/" + "x" * 2000}, UNUSABLE),
+    # Else the provider says which of this machine's own services are asked.
+    ({"jwks_uri": "http://127.0.0.1:6379/"}, "is on this machine"),
+    ({"jwks_uri": "https://localhost/"}, "is on this machine"),
 ]
 
 
-@pytest.mark.parametrize("said", DISCOVERIES, ids=str)
-async def test_what_an_issuer_says_of_itself_is_checked(said):
-    async with issuer(jwks_url=None) as (provider, issuers, _):
-        places = {"{issuer}": provider.url, "{url}": provider.url + JWKS}
-        provider.discovery = {
-            name: places.get(value, value) if value != "{issuer}/" else provider.url + "/"
-            for name, value in said.items()
-        }
+class Documents(Fetcher):
+    """Has each document, and notes what it is asked for."""
 
-        assert "overloaded" == await code(issuers, sign(KEY, provider.claims()))
-        assert [DISCOVERY] == provider.asked
+    def __init__(self, **documents: Any) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self._documents = documents
+
+    async def fetch(self, url: str) -> bytes:
+        self.asked.append(url)
+        return json.dumps(self._documents[url.rpartition("/")[2].replace("-", "_")]).encode()
+
+
+@pytest.mark.parametrize(("said", "told"), DISCOVERIES, ids=[str(d)[:60] for d, _ in DISCOVERIES])
+async def test_what_an_issuer_says_of_itself_is_checked(said, told):
+    usual = {} if told == OTHER else {"issuer": "https://idp.example"}
+    documents = Documents(openid_configuration={**usual, **said})
+    config = IssuerConfig(issuer="https://idp.example", audience="a")
+    with structlog.testing.capture_logs() as lines, pytest.raises(ServiceError):
+        await IssuerKeys(config, documents, clock=Clock()).get()
+
+    assert told in lines[0]["reason"]
+    assert ["https://idp.example/.well-known/openid-configuration"] == documents.asked
+
+
+async def test_keys_may_be_on_another_host():
+    """As Google's are, for Firebase."""
+    url = "https://keys.example/jwks"
+    documents = Documents(
+        openid_configuration={"issuer": "https://idp.example/", "jwks_uri": url},
+        jwks={"keys": [GOOD]},
+    )
+    config = IssuerConfig(issuer="https://idp.example/", audience="a")
+    keys = await IssuerKeys(config, documents, clock=Clock()).get()
+
+    assert ["good"] == [key.kid for key in keys]
+    assert ["https://idp.example" + DISCOVERY, url] == documents.asked
 
 
 async def test_cancelled_request_does_not_end_the_fetch_of_others():
