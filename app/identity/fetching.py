@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import httpx2
 
-from .jwks import KeysUnusable
+from .jwks import JwksUnusable
 from .urls import is_loopback
 
 MAX_BYTES = 512 * 1024
@@ -32,7 +32,7 @@ class Fetcher:
         The caller says how long it may take.
 
         Raises:
-            KeysUnusable: there is nothing, or too much, or something else.
+            JwksUnusable: there is nothing, or too much, or something else.
         """
         if self._trust is None:
             # The system's certificates take some 20 ms to read.
@@ -52,24 +52,24 @@ class Fetcher:
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             if isinstance(error, TimeoutError):
                 raise
-            raise KeysUnusable(f"{type(error).__name__}: {str(error)[:200]}") from None
+            raise JwksUnusable(f"{type(error).__name__}: {str(error)[:200]}") from None
         except ImportError:  # httpx2 needs another package for SOCKS
-            raise KeysUnusable("the environment names a proxy that is no HTTP proxy") from None
+            raise JwksUnusable("the environment names a proxy that is no HTTP proxy") from None
 
 
 async def _read(response: httpx2.Response) -> bytes:
     if response.is_redirect:
-        raise KeysUnusable(
+        raise JwksUnusable(
             f"it redirects (status {response.status_code}), which is not followed; "
             "set jwks_url to where the keys are"
         )
     if response.status_code != 200:
-        raise KeysUnusable(f"the answer has the status {response.status_code}")
+        raise JwksUnusable(f"the answer has the status {response.status_code}")
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise KeysUnusable("the answer is in a coding that was not asked for")
+        raise JwksUnusable("the answer is in a coding that was not asked for")
     body = bytearray()
     async for piece in response.aiter_raw():
         body += piece
         if len(body) > MAX_BYTES:
-            raise KeysUnusable(f"the answer is longer than {MAX_BYTES} bytes")
+            raise JwksUnusable(f"the answer is longer than {MAX_BYTES} bytes")
     return bytes(body)

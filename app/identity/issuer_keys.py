@@ -12,7 +12,7 @@ import structlog
 from ..errors import ServiceError
 from .config import IssuerConfig
 from .fetching import Fetcher
-from .jwks import KeySet, KeysUnusable, SigningKey, parse_jwks, parse_object
+from .jwks import JwksUnusable, KeySet, SigningKey, parse_jwks, parse_object
 from .urls import is_loopback, why_unusable
 
 REFRESH_S = 600
@@ -106,7 +106,7 @@ class IssuerKeys:
         try:
             async with asyncio.timeout(FETCH_S):
                 found = await self._fetch()
-        except (KeysUnusable, TimeoutError) as error:
+        except (JwksUnusable, TimeoutError) as error:
             reason = str(error) or f"it took longer than {FETCH_S} s"
             self._found_url = None
             log.warning(
@@ -149,13 +149,13 @@ class IssuerKeys:
         )
         said = parse_object(body)
         if said.get("issuer") != self._issuer:
-            raise KeysUnusable("its openid-configuration is that of another issuer")
+            raise JwksUnusable("its openid-configuration is that of another issuer")
         url = said.get("jwks_uri")
         if not isinstance(url, str) or len(url) > 2000 or why_unusable(url) is not None:
-            raise KeysUnusable("its openid-configuration has no jwks_uri that can be used")
+            raise JwksUnusable("its openid-configuration has no jwks_uri that can be used")
         # Else it could have this machine's own services asked.
         if is_loopback(url) and not is_loopback(self._issuer):
-            raise KeysUnusable("the jwks_uri of its openid-configuration is on this machine")
+            raise JwksUnusable("the jwks_uri of its openid-configuration is on this machine")
         return url
 
     def _away(self) -> ServiceError:

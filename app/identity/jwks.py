@@ -31,7 +31,7 @@ RSA = frozenset(name for name in ALGORITHMS if name.startswith(("RS", "PS")))
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
 
-class KeysUnusable(Exception):
+class JwksUnusable(Exception):
     """No key can be had; the text says why, and quotes nothing of what came."""
 
 
@@ -53,14 +53,14 @@ def parse_jwks(body: bytes) -> KeySet:
     """Parse a set of keys.
 
     Raises:
-        KeysUnusable: it is none, or none of its keys can be used.
+        JwksUnusable: it is none, or none of its keys can be used.
     """
     rows = parse_object(body).get("keys")
     if not isinstance(rows, list):
-        raise KeysUnusable("it is no set of keys: it has no list 'keys'")
+        raise JwksUnusable("it is no set of keys: it has no list 'keys'")
     keys = tuple(key for row in rows[:MAX_KEYS] if (key := _parse_key(row)) is not None)
     if not keys:
-        raise KeysUnusable(f"none of its {len(rows)} keys can check a signature")
+        raise JwksUnusable(f"none of its {len(rows)} keys can check a signature")
     return KeySet(keys, len(rows) - len(keys))
 
 
@@ -68,14 +68,14 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """Parse a JSON object.
 
     Raises:
-        KeysUnusable: it is none.
+        JwksUnusable: it is none.
     """
     try:
         value = msgspec.json.decode(body)
     except (ValueError, RecursionError):
-        raise KeysUnusable("it is no JSON") from None
+        raise JwksUnusable("it is no JSON") from None
     if not isinstance(value, dict):
-        raise KeysUnusable("it is no JSON object")
+        raise JwksUnusable("it is no JSON object")
     return value
 
 

@@ -23,7 +23,7 @@ from app.identity.config import IssuerConfig
 from app.identity.fetching import MAX_BYTES, Fetcher
 from app.identity.issuer_keys import AGAIN_S, IDLE_S, REFRESH_S, IssuerKeys
 from app.identity.issuers import Issuers
-from app.identity.jwks import MAX_KEYS, KeysUnusable, parse_jwks
+from app.identity.jwks import MAX_KEYS, JwksUnusable, parse_jwks
 from tests.identity.provider import (
     DISCOVERY,
     JSON,
@@ -123,7 +123,7 @@ def test_bad_key_is_left_out_and_the_good_are_used(row):
 
 def test_no_more_keys_are_looked_at_than_providers_have():
     rows = [{"kty": "oct"}] * MAX_KEYS + [GOOD]
-    with pytest.raises(KeysUnusable):
+    with pytest.raises(JwksUnusable):
         parse_jwks(json.dumps({"keys": rows}).encode())
 
 
@@ -136,7 +136,7 @@ def test_no_more_keys_are_looked_at_than_providers_have():
     ],
 )
 def test_what_is_no_set_of_keys_is_refused(body):
-    with pytest.raises(KeysUnusable):
+    with pytest.raises(JwksUnusable):
         parse_jwks(body)
 
 
