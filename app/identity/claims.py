@@ -58,7 +58,7 @@ def read_claims(
 
 
 def _check_times(claims: Mapping[str, Any], now: float, leeway_s: float) -> float:
-    """Return when a token ends."""
+    """Return when a token ends, with the leeway: who compares with it has our clock."""
     expires_at = _read_time(claims, "exp")
     if expires_at is None:
         raise refusal("it has no claim 'exp', so it would be valid for ever")
@@ -68,7 +68,7 @@ def _check_times(claims: Mapping[str, Any], now: float, leeway_s: float) -> floa
         start = _read_time(claims, name)
         if start is not None and now < start - leeway_s:
             raise refusal(f"it is not valid before {_shown(start)} ({name!r}); compare the clocks")
-    return expires_at
+    return expires_at + leeway_s
 
 
 def _read_time(claims: Mapping[str, Any], name: str) -> float | None:

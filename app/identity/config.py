@@ -79,7 +79,7 @@ class IssuerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """The models of all its users, unless `models_claim` says."""
     origins: tuple[Origin, ...] = ()
     leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30
-    """How far its clock may be from ours."""
+    """How far its clock may be from ours; a principal's `expires_at` has it within."""
 
     @property
     def all_users(self) -> str:

@@ -158,8 +158,7 @@ class Issuers:
         principal = read_claims(
             token.claims, issuer.config, now=self._clock(), reserved=issuer.reserved
         )
-        until = (principal.expires_at or 0) + issuer.config.leeway_s
-        return _Verdict(principal, until, issuer, keys)
+        return _Verdict(principal, principal.expires_at or 0, issuer, keys)
 
 
 def _parse(text: str) -> _Token | None:
