@@ -206,7 +206,7 @@ async def test_link_ends_when_it_is_told_to(asked):
 
 
 async def test_link_ends_with_its_stream_at_the_latest(log):
-    limits = {"total_timeout_s": 100, "retention_s": 50}
+    limits: dict[str, Any] = {"total_timeout_s": 100, "retention_s": 50}
     async with (
         serve_upstream() as upstream,
         serve_asked(upstream, default_model=M, log=log, **limits) as asked,
