@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ..generation.hub import Hub
+from .principal import principal_of
 from .query import read_query
 
 
@@ -20,7 +21,7 @@ def routes(hub: Hub) -> list[Route]:
         code = 200 if status == "ready" else 503
         body: dict[str, Any] = {"status": status}
         if read_query(request, "verbose") is not None:
-            body["targets"] = msgspec.to_builtins(hub.health())
+            body["targets"] = msgspec.to_builtins(hub.health(principal_of(request)))
         return JSONResponse(body, code, headers={"cache-control": "no-store"})
 
     return [

@@ -523,8 +523,17 @@ class Hub:
             return "draining"
         return "ready" if self._log.healthy() else "log failing"
 
-    def health(self) -> list[Health]:
-        """Return how the targets fare."""
+    def health(self, principal: Principal) -> list[Health]:
+        """Return how the targets fare.
+
+        Raises:
+            RequestError: `forbidden`, who asks may not use all of them, or is a stream token.
+        """
+        _check_may(principal)
+        if principal.models is not None:
+            raise RequestError(
+                "forbidden", "how targets fare is told to credentials that may use every model"
+            )
         return self.upstreams.health(now=asyncio.get_running_loop().time())
 
     async def _stop_here(self, stream: str) -> bool:

@@ -132,6 +132,13 @@ async def test_list_has_those_that_may_be_used(relay):
                 assert f"unknown model {name!r}; GET /v1/models lists them" in one.text
 
 
+async def test_targets_are_told_of_to_those_that_may_use_all(relay):
+    for who, status in (("all", 200), ("fast", 403), ("none", 403)):
+        answer = await relay.client.get("/readyz?verbose", headers=bearer(who))
+        assert status == answer.status_code
+        assert (status == 200) == ("openai/big" in answer.text)
+
+
 async def test_unknown_name_does_not_tell_of_other_models(tmp_path):
     config = tmp_path / "seseragi.toml"
     config.write_text('passthrough = false\n[[route]]\nname = "s3cret"\ntargets = ["demo/demo"]\n')

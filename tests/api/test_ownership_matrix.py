@@ -247,7 +247,7 @@ def test_hub_itself_names_no_stream():
         *("streams_of", "ask", "models", "health", "readiness"),
         *("open", "close", "drain", "drain_once", "stop_now"),
     }
-    for name in ("streams_of", "ask", "models"):
+    for name in ("streams_of", "ask", "models", "health"):
         assert "principal" in getattr(Hub, name).__code__.co_varnames
 
 

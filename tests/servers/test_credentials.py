@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.identity.keys import digest
 from tests.servers.programs import ROOT, SERVERS, Served, serve
 from tests.serving import HELLO
 
@@ -111,3 +112,19 @@ async def check_paths(name: str, served: Served) -> None:
     for path in ("/v1/chat", "/", "/static/demo.js"):
         raw = await ask_raw(served, f"GET {path} HTTP/1.1\r\n{upgrade}\r\n{key}")
         assert not raw.startswith(b"HTTP/1.1 101"), raw
+
+
+async def test_workers_take_what_each_other_has_signed(tmp_path: Path):
+    """Nothing says what to sign with: it is made up once, and not by each of them."""
+    key = make_key(tmp_path, "one")
+    row = f'[[key]]\nname = "k"\nsha256 = "{digest(key)}"\nroles = ["client_secrets"]\n'
+    (tmp_path / "seseragi.toml").write_text(row)
+    async with serve(
+        "command", tmp_path, workers=3, log=f"sqlite:///{tmp_path}/streams.db"
+    ) as served:
+        made = await served.client.post("/v1/client_secrets", headers=bearer(key))
+        secret = made.json()["value"]
+        for _ in range(12):  # connections, which the system spreads
+            async with served.connect() as client:
+                answer = await client.get("/v1/models", headers=bearer(secret))
+            assert 200 == answer.status_code
