@@ -99,7 +99,7 @@ class Admission:
     """Counts what every address has open, and refuses what is more than its share.
 
     Every refusal is a `ServiceError`: `rate_limited` where the address has its share,
-    `overloaded` where nothing is left for anybody.
+    `overloaded` where nothing is left at all.
     """
 
     def __init__(self, shares: Shares, *, max_streams: int, clock: Callable[[], float]) -> None:
@@ -154,7 +154,7 @@ class Admission:
         self.streams += 1
 
     def leave(self, address: str) -> None:
-        """Count a stream no longer."""
+        """Stop counting a stream."""
         share = self._table[address]
         share.streams -= 1
         self.streams -= 1
@@ -174,7 +174,7 @@ class Admission:
         self._share(address).readers += 1
 
     def remove_reader(self, address: str) -> None:
-        """Count a reader no longer."""
+        """Stop counting a reader."""
         share = self._table[address]
         share.readers -= 1
         self._tidy(address, share)
@@ -191,7 +191,7 @@ class Admission:
         return RequestMemory(self, address)
 
     def received(self, address: str) -> None:
-        """Count a body as being received no longer."""
+        """Stop counting a body as being received."""
         share = self._table[address]
         share.bodies -= 1
         self._tidy(address, share)
@@ -237,7 +237,7 @@ class Admission:
         return share
 
     def _forget_oldest(self) -> None:
-        """Forget one that has nothing open; those that have are bounded by what there is."""
+        """Forget the oldest address that has nothing open; the others are bounded by the limits."""
         for _ in range(2):
             address, share = next(iter(self._table.items()))
             if share.is_idle:
@@ -280,7 +280,7 @@ class RequestMemory:
 
         Raises:
             RequestError: `request_too_large`, there will never be so many.
-            ServiceError: `overloaded` or `rate_limited`, they are not to be had now.
+            ServiceError: `overloaded` or `rate_limited`, there are not enough now.
         """
         if size > self._admission.max_bytes:
             raise RequestError(
@@ -296,7 +296,7 @@ class RequestMemory:
         self.resize(self._size + size)
 
     def expect(self, body: bytes) -> None:
-        """Take what a body will take that has come whole; it is being received no longer."""
+        """Take the memory that a whole body will need, and stop counting it as being received."""
         self.resize(estimate_memory(body))
         self._received()
 

@@ -89,7 +89,7 @@ State = Literal["closed", "open", "half-open"]
 
 
 class Breaker:
-    """Remembers how one target fares.
+    """The health of one target.
 
     `closed`: it is tried in its turn. `open`: too many streams failed and it is passed over.
     `half-open`: that time is over, and one request is trying it.
@@ -111,7 +111,7 @@ class Breaker:
         self._claimed_until = 0.0
 
     def is_well(self, now: float) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether no failure counts against it."""
         self._forget(now)
         failed = any(failed for _, failed in self._outcomes.values())
         return not failed and self._open_until is None
@@ -122,7 +122,7 @@ class Breaker:
         return "half-open" if self._trying or now >= self._open_until else "open"
 
     def open_for(self, now: float) -> float:
-        """Return the seconds for which it is passed over yet."""
+        """Return the seconds for which it is still skipped."""
         return max(0.0, (self._open_until or now) - now)
 
     def passes(self, now: float) -> bool:

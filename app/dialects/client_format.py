@@ -90,7 +90,7 @@ class NumberedWriter:
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
-    """A client's request, as the one form there is, and what else it said."""
+    """A client's request as a chat request, with what else the client said."""
 
     chat: ChatRequest
     labels: Mapping[str, str] = {}

@@ -411,7 +411,7 @@ _OLLAMA: Final = Format("api/embed", _render_ollama, _parse_ollama, fields=froze
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:
-    """Add counts up; None if one is not known."""
+    """Return the sum of counts; None if one is unknown."""
     known = [one for one in counts if one is not None]
     return sum(known) if len(known) == len(counts) else None
 

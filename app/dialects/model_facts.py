@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class About(msgspec.Struct, frozen=True):
-    """What is known of a model; None, or nothing, where it is not."""
+    """What is known about a model; None or empty where it is unknown."""
 
     created: int | None = None
     """Seconds."""
@@ -122,7 +122,7 @@ def _words(value: object) -> tuple[str, ...] | None:
 
 
 def _inputs(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return whether a model sees, where its host says just that."""
+    """Return the input modalities where a host says only whether the model takes images."""
     said = [capabilities.get("vision"), row.get("supports_vision")]
     said.append(mapping(capabilities.get("image_input")).get("supported"))
     sees = next((one for one in said if isinstance(one, bool)), None)
@@ -145,7 +145,7 @@ def _parameters(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[s
 
 
 def _capabilities(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return Anthropic's table, if it is that, and no longer than such tables are."""
+    """Return Anthropic's table of capabilities, unless it is something else or too long."""
     image = mapping(value.get("image_input"))
     if "supported" not in image or len(msgspec.json.encode(value)) > MAX_CAPABILITIES:
         return None
@@ -153,7 +153,7 @@ def _capabilities(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def least(abouts: Sequence[About]) -> About:
-    """Return what holds of all of them, which may answer for each other."""
+    """Return what holds for all of several models that may answer for each other."""
     if len(abouts) == 1:
         return msgspec.structs.replace(abouts[0], name=None)
     same = all(one.capabilities == abouts[0].capabilities for one in abouts)
@@ -181,7 +181,7 @@ def _common(lists: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
 
 
 def merge(about: About, more: About) -> About:
-    """Return what is known, and what else is known beside it."""
+    """Return what is known, with what is unknown filled in from `more`."""
     fields = {
         name: getattr(more, name) if getattr(about, name) is None else getattr(about, name)
         for name in About.__struct_fields__

@@ -21,7 +21,7 @@ class Decoder(Protocol):
         """Limit what a line and an event may hold, in bytes."""
 
     def feed(self, data: bytes) -> list[Message]:
-        """Take the next bytes; give the messages that they complete.
+        """Take the next bytes and return the messages that they complete.
 
         Raises:
             FramingError: a limit is exceeded.
@@ -32,7 +32,7 @@ class Decoder(Protocol):
         """Whether something came that no answer of the format has. Asked last."""
 
     def close(self) -> Message | None:
-        """Take the end of input; give the message that it left unterminated.
+        """Take the end of input and return the message that it left unterminated.
 
         Raises:
             FramingError: a limit is exceeded.
@@ -62,7 +62,7 @@ class Parser(Protocol):
         """Whether nothing but an end marker is missing."""
 
     def know_calls(self, ids: Collection[str]) -> None:
-        """Take the ids of calls that the conversation has: those of this answer are others."""
+        """Take the ids of the conversation's calls, which no call of this answer may have."""
 
     def feed(self, message: Message) -> list[Event]:
         """Take the next message."""
@@ -137,8 +137,8 @@ class UpstreamFormat(NamedTuple):
     """Fields of a chat request that the format has no place for, though the answer is none
     the less one to the request: they are left out, and a `notice` says so."""
     find_hosted_tool: Callable[[str, ChatRequest], dict[str, Any] | None] = _find_no_tool
-    """The tool of the provider's own, in `tools` of a body, that is what OpenAI's of a type is;
-    None if there is none that goes with the request."""
+    """Returns the provider's own tool, as `tools` of a body holds it, that does what OpenAI's of
+    a type does; None if it has none that the request allows."""
     place_extra: Callable[..., dict[str, Any] | None] = _place_nowhere
     """(name, value, *, quirks) of a field of Chat Completions that the chat request does not
     have, to the fields of this format that say it, or None."""

@@ -17,7 +17,7 @@ def as_numbers(vector: bytes) -> bytes:
     """Return a vector as a list of numbers.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a vector.
     """
     if vector[:1] == b"[":
         if vector.count(b"[") > 1 or vector.translate(None, _NUMBERS):
@@ -30,7 +30,7 @@ def as_base64(vector: bytes) -> bytes:
     """Return a vector as a text: the base64 of little-endian numbers of 32 bits.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a vector.
     """
     if vector[:1] != b"[":
         _read(vector)

@@ -1,4 +1,4 @@
-"""What happens to streams, for whoever wants to be told: the log line, metrics, records.
+"""What happens to streams, for observers: the log line, metrics, records.
 
 An observer is told within the call in which it happens: it neither waits nor blocks. What it
 raises reaches no stream and no other observer.
@@ -105,9 +105,9 @@ class Readers(msgspec.Struct, frozen=True):
 
 
 class Observer(Protocol):
-    """Is told of every stream that this process runs, and of ends that it wrote for others.
+    """Is notified of every stream that this process runs, and of ends that it wrote for others.
 
-    Whoever derives from it says only what it wants to hear.
+    A subclass overrides only the methods that it needs.
 
     `started` is told once the log has the stream's first event, and `ended` once it has the
     `stream.end` in its place: after a commit in SQLite, after Redis has said so. The process that

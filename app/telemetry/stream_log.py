@@ -5,7 +5,7 @@ import structlog
 from .observer import AttemptFailed, Ended, Observer
 
 TO_MEND = frozenset(("upstream_auth", "upstream_billing"))
-"""What nobody but the operator can mend."""
+"""What only the operator can mend."""
 
 log = structlog.get_logger("seseragi.relay")
 

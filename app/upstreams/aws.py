@@ -2,7 +2,7 @@
 
 The keys come from where Amazon's own tools look: the environment, the shared files, the
 container, the machine. botocore looks there, which may wait for a server, so it does that
-in a thread, of its own so that nobody else waits for it; it remembers keys and renews those
+in a thread, of its own, so that nothing else waits for it; it remembers keys and renews those
 that expire.
 """
 
@@ -47,7 +47,7 @@ class AwsCredentials:
         """Return the headers that sign one request, all that are signed but the host.
 
         Raises:
-            UpstreamError: `upstream_auth`, there are no keys to be had.
+            UpstreamError: `upstream_auth`, there are no keys.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._sign, method, url, body)
@@ -66,7 +66,7 @@ class AwsCredentials:
         return {name.lower(): str(value) for name, value in request.headers.items()}
 
     def _keys(self) -> Any:
-        """Return the keys of now."""
+        """Return the current keys."""
         exceptions = self._botocore["exceptions"]
         try:
             if self._found is None:

@@ -10,7 +10,7 @@ from ..dialects.model_facts import NOTHING, About
 
 @lru_cache(4096)
 def look_up(model: str, base_url: str) -> About:
-    """Report of a model of the provider that has a base URL; this may take long the first time."""
+    """Return what is known about a model at a base URL; the first call may take long."""
     try:
         from genai_prices.data_snapshot import get_snapshot
     except ImportError:

@@ -1,4 +1,4 @@
-"""The HTTP client of all upstreams: where calls go, and whom they trust."""
+"""The HTTP client of all upstreams: where calls go, and which certificates they trust."""
 
 import base64
 import ssl
@@ -69,7 +69,7 @@ class Client(Httpx2AiohttpClient):
         return Transport(proxy=proxy, **settings)
 
     async def open(self, call: Call) -> Reply:
-        """Make a call; give the reply when its head has come, whatever it says.
+        """Make a call and return the reply, whatever its status, when its head has come.
 
         Straight to the transport: what lies between knows of redirects, cookies and hooks,
         which a call to an upstream has not, and takes 100 us a request.
@@ -83,7 +83,7 @@ class Client(Httpx2AiohttpClient):
 
 
 class _NoTransport(httpx2.AsyncBaseTransport):
-    """Stands where there is no way."""
+    """Refuses every call: the URL has no transport."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason

@@ -1,4 +1,4 @@
-"""How the relay proves to an upstream who it is. Nothing here is shown to anyone."""
+"""How the relay authenticates with upstreams. Nothing here is ever shown."""
 
 import base64
 import re
@@ -23,7 +23,7 @@ log = structlog.get_logger("seseragi.credentials")
 
 
 class KeyUnusable(Exception):
-    """A text that is no key; the reason does not quote it."""
+    """A text is not a key; the reason does not quote it."""
 
 
 def check_key(text: str) -> str:
@@ -85,7 +85,7 @@ class Secret:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Write a key in the ways that no layer takes off."""
+    """Return the forms of a key that removing escapes does not reveal."""
     yield value
     yield value[::-1]
     if len(value) < PIECE:
@@ -176,7 +176,7 @@ class KeyFile:
         self._before: Secret | None = None
 
     def reveal(self) -> str:
-        """Return the key of now; reads the file only if it changed."""
+        """Return the current key; the file is read only if it changed."""
         self._refresh()
         return self._secret.reveal()
 
@@ -217,13 +217,13 @@ class KeyFile:
 
 
 class Credentials(Protocol):
-    """What an upstream has of them."""
+    """The credentials of an upstream."""
 
     async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
         """Return the headers that authorise one request.
 
         Raises:
-            UpstreamError: `upstream_auth`, there are none to be had.
+            UpstreamError: `upstream_auth`, there are no credentials.
         """
 
     def redact(self, text: str) -> str:

@@ -55,12 +55,12 @@ class Upstream(msgspec.Struct, frozen=True):
 
     @property
     def needle(self) -> bytes | None:
-        """The end of the key as a body would quote it; None if there is none that is its own."""
+        """The end of the key as a body would quote it; None if the upstream has no fixed key."""
         if not isinstance(self.credentials, Key):
             return None
         key = self.credentials.secret.reveal()
         return msgspec.json.encode(key)[1:-1][-NEEDLE:] if len(key) >= PIECE else None
 
     def __repr__(self) -> str:
-        """Show what it is, without what a header or a query may hold."""
+        """Show name, URL and dialect, but no header or query, which may hold secrets."""
         return f"Upstream({self.name!r}, {self.base_url!r}, dialect={self.dialect!r})"

@@ -1,4 +1,4 @@
-"""What an upstream is told of the fields that only some providers of Chat Completions have."""
+"""Where an upstream takes the fields that only some providers of Chat Completions have."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -33,7 +33,7 @@ def fit_extras(
 
     Raises:
         RequestError: one would reach another model, destination, account or bill, or the
-            answer would be another without it.
+            answer would be a different one without it.
     """
     extras = request.extras or {}
     quirks = upstream.quirks or dialect.quirks()

@@ -54,7 +54,7 @@ class GoogleCredentials:
         """Return the headers that authorise one request.
 
         Raises:
-            UpstreamError: `upstream_auth`, there is no token to be had.
+            UpstreamError: `upstream_auth`, there is no token.
         """
         states = self._google["credentials"].TokenState
         if self._state() is not states.FRESH:
@@ -82,7 +82,7 @@ class GoogleCredentials:
         return None if self._found is None else self._found.token_state
 
     def _refresh(self) -> None:
-        """Fetch a token; what fails is told in the log, and by the state."""
+        """Fetch a token; a failure is logged and kept in the state."""
         request = partial(self._google["requests"].Request(), timeout=TIMEOUT_S)
         try:
             if self._found is None:

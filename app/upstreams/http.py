@@ -36,7 +36,7 @@ FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
 
 
 async def open_stream(client: Client, call: Call, *, upstream: str) -> Body | AsyncGenerator[bytes]:
-    """Make a call; give the body of a reply that promises a stream, for the caller to close.
+    """Make a call and return the body of a streaming reply, for the caller to close.
 
     Raises:
         UpstreamError: the upstream refused, or answered with something else.
@@ -59,7 +59,7 @@ async def fetch(
     max_bytes: int,
     take: Callable[[int], None] = lambda _: None,
 ) -> bytes:
-    """Make a call whose answer is one document; give it whole.
+    """Make a call whose answer is one document, and return it.
 
     `take` is told of the bytes as they come; what it raises ends the call.
 

@@ -1,7 +1,7 @@
-"""The URLs in a request that a provider fetches, whatever the dialect and whoever wrote them.
+"""The URLs in a request that a provider fetches, in any dialect.
 
 A provider fetches with its own rights, or with the relay's: a `gs:` or `s3:` URL is read as
-the relay's account. URLs in arguments and results of tools are read by nobody.
+the relay's account. URLs in arguments and results of tools are not fetched.
 """
 
 import re
@@ -36,11 +36,11 @@ _OPAQUE: Final = frozenset(
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _SPACE: Final = re.compile(r"[\x00-\x20]+")
-"""What whoever reads a URL leaves out."""
+"""What readers of a URL ignore."""
 
 
 def find_foreign(body: dict[str, Any], schemes: Collection[str]) -> tuple[str, str] | None:
-    """Find a URL of another scheme than these; give its place in the body, and its scheme."""
+    """Find a URL of any other scheme; return its place in the body, and its scheme."""
     media = {name: value for name, value in body.items() if name not in _FORMS}
     if not any(_scheme(url) not in (None, *schemes) for _, url in _urls(media, places=False)):
         return None  # nearly always, and to know no places takes half the time

@@ -1,4 +1,4 @@
-"""What models an upstream has, by its own word."""
+"""The models that an upstream lists."""
 
 import asyncio
 from collections import defaultdict
@@ -24,7 +24,7 @@ LIST_BYTES = 4 * 2**20
 
 
 class ModelLists:
-    """The lists of the upstreams that were asked for theirs."""
+    """The lists of models that upstreams have answered with."""
 
     def __init__(self) -> None:
         self._asked: dict[str, tuple[float, Mapping[str, About]]] = {}

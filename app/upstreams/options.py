@@ -83,8 +83,8 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """What no client may set unless `options` says so: by the dialect, and by what it would reach.
 
-An upstream that takes any model leaves the tools of the provider to the client, since it
-leaves him the choice of the bill anyway; where there are routes they are not in `SAFE`.
+An upstream that takes any model leaves the tools of the provider to the client, which
+chooses the bill anyway; where there are routes they are not in `SAFE`.
 """
 
 _ANTHROPIC_OWN: Final = (
@@ -256,7 +256,7 @@ def _patterns(names: str) -> tuple[str, ...]:
 
 
 def _plain(name: str) -> str:
-    """Return a name as all its spellings have it; a dot in it is none between names."""
+    """Return what all spellings of a name have in common; a dot within it separates no names."""
     return name.lower().replace("_", "").replace("-", "").replace(".", "\0")
 
 

@@ -1,4 +1,4 @@
-"""What is known of each provider before anyone configures it: a row of data each.
+"""What is known about each provider without configuration: a row of data each.
 
 A dialect is a wire format and lives in `dialects`; nothing here is code. URLs may hold
 `{model}` and the names of `PLACES`. Variables are those that the official SDKs read, and

@@ -39,7 +39,7 @@ class TargetRequest(NamedTuple):
     headers: Mapping[str, str] = {}
     """Those of the client that go with its own body."""
     notices: Sequence[Notice] = ()
-    """What of the request the upstream is not sent, or is sent otherwise."""
+    """What of the request is left out, or changed."""
 
 
 class RequestBuilder:
@@ -55,7 +55,7 @@ class RequestBuilder:
         """Build what is sent; the `last` that can be asked may do less than is asked for.
 
         Raises:
-            RequestError: the request has words that this dialect has not, or says what the
+            RequestError: the dialect cannot express the request, or the request has what the
                 upstream is not set to take from clients.
         """
         if chat.provider_options:
@@ -147,7 +147,7 @@ class RequestBuilder:
         return {field for field in ignored if is_said(chat, field)}
 
     def _check_translation(self, client_body: ClientBody, *, last: bool) -> None:
-        """Refuse a request in words that this dialect has not."""
+        """Refuse a request that only its own dialect can express."""
         if beyond := client_body.beyond or (() if last else client_body.foreign):
             raise RequestError(
                 "invalid_request",
@@ -160,7 +160,7 @@ class RequestBuilder:
         is not set to take.
 
         Raises:
-            RequestError: it says what the upstream is not set to take and what cannot be left out.
+            RequestError: it has what the upstream is not set to take and what cannot be left out.
         """
         fitted = Fitted(chat)
         if isinstance(chat, TranslatedRequest):
@@ -192,10 +192,10 @@ class RequestBuilder:
         return found
 
     def _list_dropped(self, client_body: ClientBody) -> list[str]:
-        """List what is left out of a request that is sent on, for it changes nothing of the answer.
+        """List what is left out of a passed body, as the answer does not depend on it.
 
         Raises:
-            RequestError: it says more that the upstream is not set to take.
+            RequestError: it has more that the upstream is not set to take.
         """
         dropped: set[str] = set()
         for name, path in self._find_refused(client_body.body).items():
@@ -211,12 +211,12 @@ class RequestBuilder:
         return sorted(dropped)
 
     def _find_refused(self, fields: Mapping[str, Any]) -> dict[str, str]:
-        """Find what of a request that is sent on the upstream is not set to take."""
+        """Find the fields of a passed body that the upstream is not set to take."""
         own = own_of(self._upstream.dialect).list_refused(fields)
         return self.list_refused({name: fields[name] for name in own})
 
     def _find_refused_items(self, name: str, value: Any) -> list[str | None]:
-        """Return for each item of a list the path for which it is refused, if it is."""
+        """Return the path for which each item of a list is refused, None if it is taken."""
         if not isinstance(value, list):
             return []
         known: dict[str, str | None] = {}
@@ -246,7 +246,7 @@ class RequestBuilder:
 
 
 def _list_lost(client_body: ClientBody, chat: ChatRequest) -> list[str]:
-    """List what a request in other words says, and the chat request that is made of it does not."""
+    """List the fields of a client's body that are lost in the chat request made from it."""
     extras = (chat.extras if isinstance(chat, TranslatedRequest) else None) or {}
     return [
         name
@@ -261,7 +261,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 def is_said(chat: ChatRequest, field: str) -> bool:
-    """Return whether a request says more by a field than it would without it."""
+    """Return whether a field of a request has an effect: it is set, and not to its default."""
     if field == "cache_control":
         return is_marked(chat)
     if field == "service_tier":

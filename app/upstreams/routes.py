@@ -47,7 +47,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a target fares."""
+    """The health of a target."""
 
     target: str
     state: State
@@ -129,7 +129,7 @@ class Upstreams:
         """Find the route of a model name; None asks for the default.
 
         Raises:
-            RequestError: `model_not_found`, with the names there are.
+            RequestError: `model_not_found`, with the names that exist.
         """
         name = model or self.default_model
         if name is None:
@@ -187,9 +187,9 @@ class Upstreams:
         return Plan(choices, order, now=now, deadline=deadline, each_s=each_s, chance=self._chance)
 
     def health(self, *, now: float) -> list[Health]:
-        """Return how the targets of all routes fare, and which configured models fail.
+        """Return the health of the targets of all routes, and which configured models fail.
 
-        Other names were made up by clients, and are nobody else's business.
+        Other names were made up by clients, and are not shown to others.
         """
         names = [target.name for route in self.routes.values() for target in route.targets]
         configured = {f"{one.name}/{model}" for one in self.all for model in one.models}
@@ -230,7 +230,7 @@ class Upstreams:
         return await asyncio.to_thread(_list_models, rows, lists)
 
     async def _ask_all(self, client: Client) -> dict[str, Mapping[str, About]]:
-        """Ask those upstreams for their models who know more of them than the settings say."""
+        """Ask the upstreams that know more about their models than the settings say."""
         of_routes = {t.upstream.name for route in self.routes.values() for t in route.targets}
         asked = [
             upstream
@@ -243,7 +243,7 @@ class Upstreams:
         return {one.name: found for one, found in zip(asked, answers, strict=True)}
 
     def _find(self, name: str) -> tuple[Upstream, str]:
-        """Find the upstream of a name that nobody listed, and the model's name there."""
+        """Find the upstream of an unlisted name, and the model's name there."""
         if self._passthrough and len(name) <= MAX_NAME:
             prefix, _, rest = name.partition("/")
             upstream = self._by_name.get(prefix)
@@ -284,7 +284,7 @@ class _Row(NamedTuple):
 def _list_models(
     rows: Mapping[str, _Row], lists: Mapping[str, Mapping[str, About]]
 ) -> list[Listed]:
-    """Return what is known of each."""
+    """Return what is known about each model."""
     found = []
     for name, (owner, targets) in rows.items():
         abouts = []

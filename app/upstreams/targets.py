@@ -27,7 +27,7 @@ class Target(msgspec.Struct, frozen=True):
     model: str
     policy: TargetPolicy = TargetPolicy()
     timeouts: Mapping[str, float] = {}
-    """Those of `Timeouts` that are others here."""
+    """The fields of `Timeouts` that differ here."""
 
     @property
     def dialect(self) -> UpstreamFormat:
@@ -43,11 +43,11 @@ class Target(msgspec.Struct, frozen=True):
         return f"{self.upstream.name}/{self.model}"
 
     def limits(self, limits: Limits) -> Limits:
-        """Return the limits with what is otherwise here."""
+        """Return the limits with this target's own timeouts."""
         return msgspec.structs.replace(limits, **self.timeouts) if self.timeouts else limits
 
     def silence_s(self, limits: Limits, *, last: bool) -> float:
-        """Return how long its first event may take; less if there is another to ask."""
+        """Return how long its first event may take; less if another target can be asked."""
         own = self.timeouts.get("first_event_timeout_s")
         if own is not None:
             return own
@@ -57,7 +57,7 @@ class Target(msgspec.Struct, frozen=True):
     def build_request(self, chat: ChatRequest, *, last: bool = True) -> TargetRequest:
         """Build the body that asks for the answer to a chat request.
 
-        Unless it is the `last` target that can be asked, it has to do all that is asked for.
+        Unless it is the `last` target that can be asked, it has to do everything asked for.
 
         Raises:
             RequestError: the dialect cannot say what the request does.
@@ -68,8 +68,8 @@ class Target(msgspec.Struct, frozen=True):
         """Build the streaming call that makes a request.
 
         Raises:
-            RequestError: `model_not_found`, the model's name is none that a path can hold.
-            UpstreamError: `upstream_auth`, there are no credentials to be had.
+            RequestError: `model_not_found`, a path cannot hold the model's name.
+            UpstreamError: `upstream_auth`, there are no credentials.
         """
         url = f"{self.upstream.base_url}/{self.dialect.path}"
         call = await build(
@@ -86,7 +86,7 @@ class Target(msgspec.Struct, frozen=True):
 
         Raises:
             RequestError: the dialect cannot say what the request does.
-            UpstreamError: `upstream_auth`, there are no credentials to be had.
+            UpstreamError: `upstream_auth`, there are no credentials.
         """
         request = self.build_request(chat)
         asked = count.render(request.body, model=self.model, base_url=self.upstream.base_url)
@@ -114,8 +114,8 @@ class Target(msgspec.Struct, frozen=True):
         """Build a call of this dialect, at a path that may hold `MODEL`, whose answer is JSON.
 
         Raises:
-            RequestError: `model_not_found`, the model's name is none that a path can hold.
-            UpstreamError: `upstream_auth`, there are no credentials to be had.
+            RequestError: `model_not_found`, a path cannot hold the model's name.
+            UpstreamError: `upstream_auth`, there are no credentials.
         """
         url = f"{self.upstream.base_url}/{path}".replace(MODEL, _as_segment(self.model))
         call = await build(self.upstream, "POST", url, content=msgspec.json.encode(body))
@@ -131,7 +131,7 @@ def _add_headers(call: Call, headers: Mapping[str, str]) -> None:
 
 
 def _as_segment(model: str) -> str:
-    """Quote a model's name so that it is one segment of a path, whoever wrote it."""
+    """Quote a model's name so that it is one segment of a path."""
     if model in (".", ".."):
         raise RequestError("model_not_found", f"unknown model {model!r}")
     return quote(model, safe="@")  # as the SDKs write the versions of Vertex AI
@@ -141,7 +141,7 @@ async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b
     """Build a call to an upstream, its credentials included.
 
     Raises:
-        UpstreamError: `upstream_auth`, there are no credentials to be had.
+        UpstreamError: `upstream_auth`, there are no credentials.
     """
     place = _parse_url(url)
     if upstream.query:

@@ -1,7 +1,7 @@
 """aiohttp's connections under httpx2's interface, and bodies that are taken as they come.
 
-The way of a token begins here: `Connection.data_received`, `Body.arrived`, and whoever has
-asked the body to `push`.
+The way of a token begins here: `Connection.data_received`, `Body.arrived`, and the sink
+that the body pushes to.
 """
 
 import asyncio
@@ -133,12 +133,12 @@ class Connection(ResponseHandler):
 class Body(httpx2.AsyncByteStream):
     """The body of a reply: with each step all that has come since the last.
 
-    Where somebody has asked for a `push`, pieces go to him within the read that brings them:
-    no task has to wake up for a token. The steps then wait for what he does not take, which
-    one empty piece stands for, and for the end. A step takes so much at most, and others have
+    Once `push` has set a sink, pieces go to it within the read that brings them: no task has
+    to wake up for a token. The steps then wait for what the sink does not take, which one
+    empty piece stands for, and for the end. A step takes so much at most, and others have
     their turn before the next.
 
-    It fails with aiohttp's errors, which are among `http.FAILURES`, and with his.
+    It fails with aiohttp's errors, which are among `http.FAILURES`, and with the sink's.
     """
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
@@ -164,7 +164,7 @@ class Body(httpx2.AsyncByteStream):
 
     @property
     def at_end(self) -> bool:
-        """Whether all of it has been read, so that its connection is free."""
+        """Whether the whole body has been read, so that its connection is free."""
         return self._content.at_eof()
 
     def left(self) -> bytes:
@@ -192,7 +192,7 @@ class Body(httpx2.AsyncByteStream):
                 return b""
 
     def arrived(self, *, size: int = 0) -> None:
-        """Take note that so many bytes have come, or the end; whoever waits for it is told."""
+        """Note that so many bytes have come, or the end, and wake the reader."""
         waiter, content = self._waiter, self._content
         if self._taking:  # to read has resumed the parser, which brought more
             self._again = True
@@ -292,7 +292,7 @@ class Transport(AiohttpTransport):
         )
 
     async def open(self, call: Call) -> Reply:
-        """Make a call; give the reply when its head has come.
+        """Make a call and return the reply when its head has come.
 
         What `handle_async_request` does, without a request and a response of httpx2's
         around aiohttp's: 80 us.

@@ -43,7 +43,7 @@ class ToolCallBlock(msgspec.Struct, omit_defaults=True):
 
 
 def build_message(parts: Sequence[AssistantPart], calls: Sequence[ToolCall]) -> AssistantMessage:
-    """Return the message that says these parts; a text alone is its content as it is."""
+    """Return the message that says these parts; a single text is sent as a string."""
     only = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else None
     return AssistantMessage(only or [*parts] or None, tool_calls=[*calls] or None)
 

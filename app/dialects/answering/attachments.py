@@ -15,7 +15,7 @@ def attach(
     """Return the part that a file is, by its URL and media type.
 
     Raises:
-        RequestError: `invalid_request`, it is a URL that nobody but the client can read.
+        RequestError: `invalid_request`, only the client can read the URL.
     """
     if not re.match(r"(data|https?|gs|s3):", url):
         raise RequestError(

@@ -40,14 +40,14 @@ def show_call(stream: str, id: str) -> str:
 
 
 def pack_id(id: str) -> str:
-    """Return an id in letters, digits, "_" and "-": as it is if it consists of them."""
+    """Return an id in letters, digits, "_" and "-"; unchanged if it has no others."""
     if _PLAIN.fullmatch(id) and not id.startswith(_PACKED):
         return id
     return _PACKED + base64.urlsafe_b64encode(id.encode()).decode().rstrip("=")
 
 
 def unpack_id(id: str) -> str:
-    """Return the id that `pack_id` was given for this one; any other id as it is."""
+    """Undo `pack_id`; any other id is returned unchanged."""
     if not id.startswith(_PACKED):
         return id
     text = id.removeprefix(_PACKED)

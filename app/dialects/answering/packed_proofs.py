@@ -40,7 +40,7 @@ def is_packed(text: str) -> bool:
 
 
 def unpack(text: str) -> PackedProof | None:
-    """Read what `pack` gave; None for any other text."""
+    """Undo `pack`; return None for any other text."""
     if not is_packed(text):
         return None
     try:

@@ -18,7 +18,7 @@ _decoder = msgspec.json.Decoder(ProofFields)
 
 
 def parse_proof(text: str | None) -> ProofFields:
-    """Read a proof that a client kept as text; what others made proves nothing here."""
+    """Parse a proof that a client kept as text; empty if it is none of ours."""
     try:
         return _decoder.decode(text or "{}")
     except (msgspec.MsgspecError, RecursionError):

@@ -10,6 +10,6 @@ import hmac
 
 
 def public_token(stream: str, purpose: str) -> str:
-    """Return 22 letters, digits, "-" and "_": other ones for each purpose."""
+    """Return 22 letters, digits, "-" and "_" that differ for each purpose."""
     digest = hmac.digest(stream.encode(), purpose.encode(), "sha256")
     return base64.urlsafe_b64encode(digest[:16])[:22].decode()

@@ -41,14 +41,14 @@ class AnswerParser:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing but an end marker can be missing, so that a cut does no harm.
+        """Whether only an end marker can be missing, so that a cut loses nothing.
 
         Never in a format whose end marker always comes: without it the answer was cut.
         """
         return False
 
     def know_calls(self, ids: Collection[str]) -> None:
-        """Take the ids of calls that the conversation has: those of this answer are others.
+        """Take the ids of the conversation's calls, which no call of this answer may have.
 
         Some hosts count their calls from 0 in every answer. An agent that finds the result of
         an earlier call under the id of a new one does not see that it has one.
@@ -141,7 +141,7 @@ class AnswerParser:
             self._end_with(error)
 
     def _note(self, error: RelayError) -> None:
-        """Report of a failure that came too late to matter."""
+        """Emit a notice of a failure that came too late to matter."""
         self._builder.notice(error.code, f"after the whole answer: {error.message}")
 
     def _fail(self, code: str, what: str) -> None:

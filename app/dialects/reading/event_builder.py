@@ -58,7 +58,7 @@ from .tool_calls import Call
 class EventBuilder:
     """The events of one upstream answer, but for `stream.start` and `stream.target`.
 
-    Whatever takes a piece of the answer raises `Excess` where there is too much of it.
+    Every method that takes a piece of the answer raises `Excess` where there is too much.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class EventBuilder:
             raise Excess(MAX_HELD, "bytes that have to wait for others")
 
     def release(self, size: int) -> None:
-        """Note that they are kept no longer."""
+        """Note that so many bytes are no longer kept."""
         self._held -= size
 
     def choice(self, choice: int) -> None:
@@ -186,7 +186,7 @@ class EventBuilder:
         arguments: object,
         free: bool = False,
     ) -> int | None:
-        """Take a fragment of a tool call; give its block, None until its name is known.
+        """Take a fragment of a tool call; return its block, None until its name is known.
 
         `arguments` is a piece of JSON text, or of any text if `free`, or the whole as an
         object.
@@ -246,7 +246,7 @@ class EventBuilder:
     def provider_tool(
         self, choice: int, name: str, *, block: int | None = None, **values: Any
     ) -> int:
-        """Report of a tool that the provider ran: `input`, `output`; give its block."""
+        """Emit a tool that the provider ran, its `input` and `output`; return its block."""
         if block is None:
             self.end_text(choice)
             block = self._number()
@@ -264,7 +264,7 @@ class EventBuilder:
         data: str | None = None,
         block: int | None = None,
     ) -> int:
-        """Take an image, or a piece of a sound, whose pieces share the block given here."""
+        """Take an image, or a piece of a sound; return the block, which the pieces share."""
         if block is None:
             block = self._number()
         self._events.append(Media(block, media_type, url, data, choice))
@@ -281,7 +281,7 @@ class EventBuilder:
         span: tuple[int | None, int | None] = (None, None),
         block: int | None = None,
     ) -> None:
-        """Report of a source once.
+        """Emit a source once.
 
         `span` counts characters of `block`, or without it of the choice's text.
         """
@@ -324,7 +324,7 @@ class EventBuilder:
         scope: Literal["prompt", "completion"],
         categories: dict[str, Any],
     ) -> None:
-        """Take a filter's verdict; it is told when it changed or when it blocks."""
+        """Take a filter's verdict, which is emitted when it changed or blocks."""
         filtered = any(
             isinstance(c, dict) and c.get("filtered") is True for c in categories.values()
         )
@@ -354,7 +354,7 @@ class EventBuilder:
             state.stop_sequence = stop_sequence and well_formed(stop_sequence[:MAX_WORD])
 
     def reopen(self, choice: int) -> bool:
-        """Forget the finish reason, which more of the answer followed; tell if there was one."""
+        """Forget the finish reason, as more of the answer follows; return whether there was one."""
         state = self._choice(choice)
         had, state.finish = state.finish, None
         return had is not None

@@ -30,7 +30,7 @@ def decode(text: str) -> Any:
     """Decode a JSON document.
 
     Raises:
-        ValueError: it is none, or it is nested too deeply.
+        ValueError: it is not JSON, or nested too deeply.
     """
     if len(text) > 2 * MAX_DEPTH and _is_deep(text):
         raise ValueError("the JSON is nested too deeply")
@@ -63,7 +63,7 @@ def mapping(value: object) -> dict[str, Any]:
 
 
 def mappings(value: object) -> list[dict[str, Any]]:
-    """The objects of a list."""
+    """Return the objects of a list; an empty list for any other value."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -72,17 +72,17 @@ def string(value: object) -> str:
 
 
 def text_or_none(value: object) -> str | None:
-    """A string for a field of an event that may be absent: well-formed, not empty."""
+    """Return a well-formed text that is not empty, else None: for optional fields of events."""
     return well_formed(value) if isinstance(value, str) and value else None
 
 
 def short(value: object) -> str | None:
-    """A provider's name for a model or an answer, which is told again and again."""
+    """Return the start of a provider's name for a model or an answer, which is repeated often."""
     return text_or_none(value[:MAX_NAME]) if isinstance(value, str) else None
 
 
 def count(value: object) -> int | None:
-    """A number of tokens or characters: a whole number that is not negative."""
+    """Return a number of tokens or characters; None for what is negative or not whole."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:

@@ -13,7 +13,7 @@ _MAX_BARE: Final = 5000
 
 
 class Growing:
-    """Judges a list of pieces that only grows.
+    """Judges whether a growing list of pieces is whole JSON.
 
     Brackets are counted over the pieces, and only text whose brackets balance is decoded.
     An object or a list balances once: more text than white space breaks it.

@@ -34,6 +34,6 @@ class Halves:
         return well_formed(text)
 
     def close(self) -> str:
-        """Return what a half that waited in vain is to be shown as."""
+        """Return the replacement of a half that still waits, if there is one."""
         first, self._first = self._first, ""
         return "\ufffd" if first else ""

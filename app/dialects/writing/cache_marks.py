@@ -7,7 +7,7 @@ from ...requests import CacheControl, ChatRequest
 
 
 def parse_mark(value: Any) -> CacheControl | None:
-    """Read a mark that a client sent to whom it may concern; None if it is none."""
+    """Parse a client's `cache_control`; None if it is not one."""
     match value:
         case {"type": str(kind), "ttl": str(ttl)}:
             return CacheControl(kind, ttl)

@@ -46,7 +46,7 @@ def takes_prefill(model: str, *, thinks: bool) -> bool:
 def choose_sampling(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
     """Return a request with one of `temperature` and `top_p`, where a model takes only one.
 
-    The one that says nothing is left out, if there is one: 1 is the default of both.
+    The one that is 1, the default of both, is left out; `top_p` if neither is.
     """
     version = find_version(model)
     if version is None or not _ONE_OF_BOTH <= version < _NEITHER:
@@ -62,7 +62,7 @@ def choose_sampling(request: ChatRequest, *, model: str) -> tuple[ChatRequest, l
 def leave_out_refused(
     request: ChatRequest, *, model: str, budgeted: bool
 ) -> tuple[ChatRequest, list[str]]:
-    """Return a request, whose answer is thought about, without what would be refused then.
+    """Return a request for an answer with thinking, without what Claude refuses beside it.
 
     The second value says what was changed, each as the end of a sentence about the upstream.
     """

@@ -34,7 +34,7 @@ _MAX_HEAD: Final = 1_000
 
 
 def unsupported(place: str, what: str, *, format: str) -> RequestError:
-    """The error for what a format cannot say: `place` in the request, and what stands there."""
+    """Return the error for what a format cannot express, and its `place` in the request."""
     return RequestError("invalid_request", f"{place}: {what} cannot be sent in {format}")
 
 
@@ -53,7 +53,7 @@ def refuse_choices(
 def fit_user(user: str | None, *, longest: int) -> str | None:
     """Return the name of a user, or its SHA-256 in hex where it is longer than a provider takes.
 
-    So the provider can still tell users apart, which is what it is asked to be told for.
+    So the provider can still tell users apart, which is what the field is for.
     """
     if user is None or len(user) <= longest:
         return user
@@ -100,7 +100,7 @@ def parse_arguments(call: FunctionCall, *, place: str) -> dict[str, Any]:
 def parse_object(text: str) -> dict[str, Any] | None:
     """Read a JSON object that a client sent as text; None for any other text.
 
-    What it gives can be encoded again. How much a request has of such texts is bounded where
+    The object can be encoded again. How much a request has of such texts is bounded where
     it comes in.
     """
     if not text.lstrip().startswith("{"):
@@ -129,7 +129,7 @@ def name_calls(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def list_reasoning(message: AssistantMessage) -> list[ReasoningPart]:
-    """Return what an assistant message says of its reasoning, in whichever form it does."""
+    """Return the reasoning of an assistant message, whatever its form."""
     parts: list[ReasoningPart] = []
     if isinstance(message.content, list):
         parts = [part for part in message.content if isinstance(part, ReasoningPart)]

@@ -114,7 +114,7 @@ def _is_said(message: Message) -> bool:
 
 
 def _leave_out_files(messages: list[Message], changes: list[str]) -> list[Message]:
-    """Return a conversation without the files that it can do without."""
+    """Return a conversation without its optional files."""
     kept: list[Message] = []
     changed = False
     for message in messages:
@@ -208,7 +208,7 @@ class _Arranged:
         return msgspec.structs.replace(result, content="\n".join(part.text for part in texts))
 
     def _answer(self, calling: list[_CallPosition], *, every: bool = True) -> Iterator[Message]:
-        """Yield the results of a turn's calls in their order, then those that there are not."""
+        """Yield the results of a turn's calls in their order, then stand-ins for those missing."""
         found = sorted(
             (self._results[position], position) for position in calling if position in self._results
         )
@@ -227,7 +227,7 @@ class _Arranged:
                 yield ToolMessage(_NO_RESULT, self._ids[position], is_error=True)
 
     def _name_links(self, result: ToolMessage) -> ToolMessage:
-        """Replace images that the provider cannot fetch by their URLs as text."""
+        """Replace images that the provider cannot fetch with their URLs as text."""
         content = result.content
         if isinstance(content, str) or not any(map(_is_link, content)):
             return result
@@ -310,7 +310,7 @@ def _name_link(part: TextPart | ImagePart) -> TextPart | ImagePart:
 
 
 def _digest(id: str, nth: int, *, short: bool, taken: set[str]) -> str:
-    """Return an id for the nth call of an id: one that no other call has."""
+    """Return a new id, unique in the request, for the nth call that has an id."""
     salt = 0
     while True:
         digest = sha256(f"{salt} {nth} {id}".encode(errors="replace")).hexdigest()

@@ -1,7 +1,7 @@
 """Fields of Chat Completions that the chat request does not have, in other dialects' words.
 
-Providers have added them, and clients send them to whoever answers: each dialect says where
-it has a place for one. What they say of thinking is said to all by an effort.
+Providers have added them, and clients send them to any provider: each dialect says where
+it has a place for one. Thinking becomes an effort for all others.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ def changes_answer(name: str) -> bool:
 
 
 def placed_at(paths: Mapping[str, str]) -> Callable[..., dict[str, Any] | None]:
-    """Return what puts extras at these paths, whose steps are parted by dots."""
+    """Return a function that puts extras at these paths, whose steps are separated by dots."""
     steps = {name: tuple(path.split(".")) for name, path in paths.items()}
 
     def place(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | None:
@@ -53,7 +53,7 @@ def placed_at(paths: Mapping[str, str]) -> Callable[..., dict[str, Any] | None]:
 
 
 def is_claudes(thinking: Any) -> bool:
-    """Return whether `thinking` is in Claude's words; others have the name without a budget."""
+    """Return whether `thinking` is Claude's; others use the name without a budget."""
     match thinking:
         case {"type": "disabled" | "adaptive"} | {"budget_tokens": int()}:
             return True
@@ -62,7 +62,7 @@ def is_claudes(thinking: Any) -> bool:
 
 
 def find_effort(name: str, value: Any, *, words_only: bool) -> str | None:
-    """Return the effort that an extra comes to; `words_only`: as far as it is one."""
+    """Return the effort that an extra amounts to; with `words_only`, only if it names one."""
     match name, value:
         case "reasoning", {"effort": str(effort)}:
             return effort

@@ -1,4 +1,4 @@
-"""How many tokens a request may take, where nobody who knows is to be asked. No I/O.
+"""How many tokens a request may take, where no provider can be asked. No I/O.
 
 It is a guess, in proportion to what is said: a token is four characters of ASCII, two of the
 alphabets that UTF-8 writes in two bytes, one of Chinese, Japanese or Korean, and half an
@@ -51,7 +51,7 @@ _FOUR: Final = bytes(range(0xF0, 0x100))
 
 
 def estimate_tokens(chat: ChatRequest) -> int:
-    """Estimate the tokens that a request gives to the model; never none."""
+    """Estimate the input tokens of a request; at least one."""
     total = REQUEST + sum(MESSAGE + _message(message) for message in chat.messages)
     if chat.tools:
         total += TOOLS + sum(_tool(tool) for tool in chat.tools)

@@ -38,7 +38,7 @@ Content = str | list[Block]
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """A message; what its blocks are is looked at one by one."""
+    """A message; its blocks are parsed one by one."""
 
     role: Literal["user", "assistant", "system"]
     content: Content
@@ -143,7 +143,7 @@ class History:
             self.messages.append(UserMessage(_simplify(shown)))
 
     def _result(self, result: _ToolResult, *, place: str) -> list[Shown]:
-        """Take a result; give its files, which stand beside it: no other format has them in."""
+        """Take a result; return its files, which go beside it: no other format nests them."""
         parts: list[TextPart | ImagePart] = []
         files: list[Shown] = []
         for part in self._shown(result.content or "", place=f"{place}.content"):
@@ -243,7 +243,7 @@ def _call(use: _ToolUse, opaque: list[Opaque] | None) -> ToolCall:
 
 
 def _simplify(parts: list[Any]) -> Any:
-    """Return text alone as a string, which every upstream takes."""
+    """Return a single text as a string, which every upstream takes."""
     if not parts:
         return ""
     alone = len(parts) == 1 and isinstance(parts[0], TextPart)
@@ -271,7 +271,7 @@ def _url(source: _Source) -> str | None:
 
 
 def _think(block: _Thinking) -> list[Answered]:
-    """Return what was thought, with the proof of whoever proved it."""
+    """Return the reasoning of a thinking block, with its proof in the prover's format."""
     proof = unpack(block.signature)
     if proof == UNPROVED and not block.thinking:
         return []

@@ -97,7 +97,7 @@ class Renderer:
 
 @dataclass(slots=True)
 class _Block:
-    """A block that has not been told to its end; `waiting` is what was not told yet."""
+    """A block that is not closed; `waiting` is what has not been rendered."""
 
     index: int
     waiting: list[Payload] = field(default_factory=list)
@@ -109,7 +109,7 @@ class _Block:
 
 
 class Payloads:
-    """Anthropic's events, as objects; choices but the first, which it has not, are left out."""
+    """Renders Anthropic's events as objects; only the first choice, as the format has no others."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
@@ -143,7 +143,7 @@ class Payloads:
                 yield from self._flush()
 
     def failed(self, end: StreamEnd) -> RelayError | None:
-        """Return why the answer is of no use; None if it is whole.
+        """Return why the answer cannot be used; None if it is whole.
 
         A client that acts on calls makes an empty object of arguments that are none.
         """
@@ -250,13 +250,13 @@ class Payloads:
         self._blocks.pop(number).ended = True
 
     def _whole(self, content: Payload) -> _Block:
-        """Add a block that says all in its start."""
+        """Add a block that is complete in its start event."""
         block = self._start(None, content)
         block.ended = True
         return block
 
     def _flush(self) -> Iterator[Payload]:
-        """Yield what is known of the first block, and of those after it once it has ended."""
+        """Yield what waits of the first open block, and of the next ones once it has ended."""
         while self._queue:
             block = self._queue[0]
             yield from block.waiting
@@ -267,7 +267,7 @@ class Payloads:
             self._queue.popleft()
 
     def _opaque(self, event: Opaque) -> None:
-        """Tell what is to be sent back: Anthropic's own as it came, that of others packed."""
+        """Render a proof: Anthropic's own as it came, those of others packed."""
         if event.format == CLAUDE_REDACTED:
             self._whole({"type": "redacted_thinking", "data": event.data})
         elif event.format == CLAUDE_COMPACTION and (block := _parse(event.data)):
@@ -281,7 +281,7 @@ class Payloads:
             self._whole({"type": "redacted_thinking", "data": proof})
 
     def _provider_tool(self, event: ProviderTool) -> None:
-        """Report of a tool of Anthropic's; those of others have no form here."""
+        """Render a tool that Anthropic ran; the format has none for other providers' tools."""
         if event.name not in _SERVER_TOOLS:
             return
         token = public_token(self._stream, "anthropic.tools").replace("-", "_")
@@ -296,7 +296,7 @@ class Payloads:
             self._whole({"type": f"{kind}_tool_result", **result})
 
     def _source(self, event: Source) -> None:
-        """Report of a page; other citations count in documents that only the provider knows."""
+        """Cite a web page; other sources are documents that only the provider knows."""
         if event.url is None or event.block not in self._blocks:
             return
         citation = {
@@ -310,7 +310,7 @@ class Payloads:
 
 
 def _sign(event: ReasoningEnd) -> str:
-    """Return what proves the reasoning, or stands for a proof, so that it comes back."""
+    """Return the reasoning's signature, or a packed proof in its place, so that it is sent back."""
     if event.signature and event.format == CLAUDE_THINKING and not event.encrypted:
         return event.signature
     if event.signature or event.encrypted:

@@ -58,7 +58,7 @@ _BINDING: Final = ("inference_geo",)
 """What a client has to be able to rely on."""
 
 _MAX_IGNORED: Final = 20
-"""How many fields that nobody knows are named."""
+"""How many unknown fields are named."""
 
 _BETA: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -185,7 +185,7 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
 
 
 def _list_unknown(output: dict[str, Any]) -> list[str]:
-    """List what is said of the output that the chat request does not say."""
+    """List the fields of `output_config` that the chat request does not have."""
     names = sorted(output.keys() - {*_Output.__struct_fields__})
     return [f"output_config.{name[:60]}" for name in names[:_MAX_IGNORED]]
 

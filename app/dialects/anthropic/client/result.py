@@ -60,7 +60,7 @@ def _extend(block: Payload, delta: Payload, pieces: list[str]) -> None:
 
 
 def _whole(block: Payload, text: str) -> Payload | None:
-    """Return a block as a whole; None for a call that the end of the answer has torn."""
+    """Return a whole block; None for a call that was cut by the end of the answer."""
     match block["type"]:
         case "text" | "thinking" as field:
             return {**block, field: block.get(field, "") + text}

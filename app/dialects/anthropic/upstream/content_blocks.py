@@ -104,7 +104,7 @@ class Blocks:
                 self._leave(kind)
 
     def delta(self, index: object, delta: dict[str, Any]) -> None:
-        """Take a piece of a block; one that was never started is what its piece says."""
+        """Take a delta of a block; a block that was never started begins with it."""
         number, kind = _number(index), string(delta.get("type"))
         block = self._open.get(number)
         if block is None:
@@ -126,7 +126,7 @@ class Blocks:
                 self._write(block, string(delta.get("partial_json")))
 
     def stop(self, index: object) -> None:
-        """End a block, and tell what is told when it is whole."""
+        """End a block, and emit what needs the whole block."""
         block = self._open.pop(_number(index), None)
         if block is None:
             return
@@ -176,7 +176,7 @@ class Blocks:
             block.pieces.append(piece)
 
     def _turn(self, index: int) -> None:
-        """Go to a block: text of another one ends, should they ever interleave."""
+        """Switch to a block: the text of any other block ends, should they ever interleave."""
         if self._latest != index:
             self._builder.end_text(0)
             self._latest = index
@@ -194,7 +194,7 @@ class Blocks:
         block.thought = block.thought or bool(text)
 
     def _prove(self, block: _Block) -> None:
-        """Tell the signature; thinking whose text is omitted has nothing else."""
+        """Emit the signature; thinking whose text is omitted has nothing else."""
         if block.thought:
             self._builder.sign(0, "signature", block.signature, format=CLAUDE_THINKING)
         else:
@@ -210,7 +210,7 @@ class Blocks:
         )
 
     def _use(self, block: _Block) -> None:
-        """Report of a tool that the provider runs, with its input."""
+        """Emit a tool that the provider runs, with its input."""
         text = "".join(block.pieces)
         try:
             value = decode(text) if text else mapping(block.start.get("input"))
@@ -223,7 +223,7 @@ class Blocks:
         self._tools[use_id] = (number, name)
 
     def _result(self, content: dict[str, Any], name: str) -> None:
-        """Tell what a provider's tool gave, in the block of its input."""
+        """Emit the result of a provider's tool, in the block of its input."""
         number, name = self._tools.get(string(content.get("tool_use_id")), (None, name))
         output = content.get("content")
         if content.get("is_error") is True:
@@ -236,7 +236,7 @@ class Blocks:
         self._builder.notice("fallback", what)
 
     def _leave(self, kind: str) -> None:
-        """Tell once of a kind of block that has no place in an answer."""
+        """Emit one notice for each kind of block that has no place in an answer."""
         kind = kind[:60]
         if kind not in self._untold and len(self._untold) < _MAX_UNTOLD:
             self._untold.add(kind)
@@ -251,7 +251,7 @@ class Blocks:
             self._source(citation)
 
     def _source(self, citation: dict[str, Any]) -> None:
-        """Report of a source; its positions count in the source, not in the answer."""
+        """Emit a source; its positions count in the source, not in the answer."""
         place = string(citation.get("source"))
         url = text_or_none(citation.get("url")) or (text_or_none(place) if "://" in place else None)
         title = text_or_none(citation.get("title"))
@@ -274,5 +274,5 @@ class Blocks:
 
 
 def _number(index: object) -> int:
-    """The index of a block; one that is none is that of a block of its own."""
+    """Return the index of a block; -1 for anything that is no index."""
     return index if type(index) is int else -1

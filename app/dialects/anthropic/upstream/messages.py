@@ -46,7 +46,7 @@ def render_messages(messages: list[Message]) -> tuple[Blocks, Blocks]:
     """Return the blocks of the system's prompt, and the turns.
 
     Raises:
-        RequestError: a message holds what the format has no words for.
+        RequestError: the format cannot express a message.
     """
     system: Blocks = []
     turns = _Turns()
@@ -146,7 +146,7 @@ class _Blocks:
 
 
 def _blocks(content: str | Sequence[Part], *, place: str) -> Blocks:
-    """Return the blocks of what a user, a tool or the system says."""
+    """Return the blocks of a content of a user, a tool or the system."""
     blocks = _Blocks()
     parts = (TextPart(content),) if isinstance(content, str) else content
     for number, part in enumerate(parts):

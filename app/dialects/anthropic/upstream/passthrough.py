@@ -32,7 +32,7 @@ def _body(client_body: ClientBody) -> dict[str, Any]:
 
 
 def _turn(turn: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a turn without what is foreign; None if it was nothing else."""
+    """Return a turn without foreign blocks; None if nothing is left."""
     content = turn.get("content")
     if turn.get("role") != "assistant" or not isinstance(content, list) or not content:
         return turn

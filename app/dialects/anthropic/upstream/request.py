@@ -70,7 +70,7 @@ def render_request(
     `provider_options` overrules all but the model and that it is a stream.
 
     Raises:
-        RequestError: the request asks for what the format has no words for.
+        RequestError: the format cannot express the request.
     """
     body, changes = _render(request, model=model, quirks=quirks or Quirks(), automatic=True)
     return RenderedRequest(finish(body, model=model), changes)
@@ -119,7 +119,7 @@ def find_hosted_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
 
 
 def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
-    """Return a field of Chat Completions that has its name from here, or the same one."""
+    """Return a field of Chat Completions that has the same name and meaning here."""
     if name == "top_k" or (name == "thinking" and is_claudes(value)):
         return {name: value}
     return None

@@ -60,7 +60,7 @@ class Points(NamedTuple):
     ttl: bool
 
     def add(self, blocks: list[dict[str, Any]], mark: CacheControl | None) -> None:
-        """Add the point of a mark; one that nothing stands before is none, nor a second one."""
+        """Add the point of a mark, unless nothing stands before it or another point does."""
         if mark is None or not self.known or not blocks or "cachePoint" in blocks[-1]:
             return
         point = {"type": "default"}
@@ -193,7 +193,7 @@ def render_text(content: object) -> list[dict[str, Any]]:
 
 
 def _render_reasoning(part: ReasoningPart | OpaquePart) -> list[dict[str, Any]]:
-    """Return what Claude thought with its proof; without one nobody takes it back."""
+    """Return Claude's reasoning with its proof; without one Bedrock refuses it."""
     if isinstance(part, OpaquePart):
         if part.format == SIGNATURE:
             return [_reasoning_text("", part.data)]

@@ -1,8 +1,8 @@
 """Amazon Bedrock's ConverseStream.
 
 An answer is whole at the end of input if `messageStop` came and no frame was cut. What
-follows it, normally `metadata` with usage and trace, is read on; a connection that is lost
-then does no harm. An exception fails the answer wherever it comes.
+follows, normally `metadata` with usage and trace, is read too; losing the connection there
+is no failure. An exception fails the answer wherever it comes.
 """
 
 from typing import Any

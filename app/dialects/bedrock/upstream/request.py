@@ -98,7 +98,7 @@ def render_request(
 
 
 def _list_unplaced(request: ChatRequest, *, points: Points) -> list[str]:
-    """Return what has no place for this model."""
+    """List the fields that this model does not take."""
     told = []
     if request.tier is not None and request.tier not in _TIERS:
         told.append(f"knows no service_tier {request.tier[:80]!r}: left out")
@@ -144,7 +144,7 @@ def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
 
 
 def _find_thinking(options: dict[str, Any]) -> Any:
-    """Return what the options say of thinking; Claude's older name for it is the second."""
+    """Return `thinking` from the options, or `reasoning_config`, Claude's older name for it."""
     fields = options.get("additionalModelRequestFields")
     if not isinstance(fields, dict):
         return None
@@ -194,7 +194,7 @@ def _render_messages(request: ChatRequest, *, model: str, points: Points) -> lis
 
 
 def _is_claude(model: str) -> bool:
-    """Whether a model may be Claude: ids name the maker, those of some ARNs nobody."""
+    """Return whether a model may be Claude: ids name the maker, but some ARNs do not."""
     name = model.rpartition("/")[2]
     return "." not in name or "anthropic." in name
 

@@ -133,7 +133,7 @@ class Parser(AnswerParser):
         self._complete()
 
     def _other(self, body: dict[str, Any]) -> None:
-        """Take what is no event: an answer that does not stream, or an error."""
+        """Take JSON that is no event: a whole answer, or an error."""
         message = mapping(body.get("message"))
         if message and not self._builder.seen:
             self._whole(body, message)
@@ -156,7 +156,7 @@ class Parser(AnswerParser):
 
 
 def parse_usage(usage: dict[str, Any]) -> TokenCounts:
-    """Read the tokens there were, and not those that are billed."""
+    """Parse the tokens that were used, not those that are billed."""
     tokens = mapping(usage.get("tokens"))
     prompt, generated = count(tokens.get("input_tokens")), count(tokens.get("output_tokens"))
     known = prompt is not None and generated is not None

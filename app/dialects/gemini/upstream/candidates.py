@@ -93,7 +93,7 @@ class Candidates:
         self._builder.opaque(index, SIGNATURE, string(part.get("thoughtSignature")), block=block)
 
     def _content(self, index: int, part: dict[str, Any]) -> int | None:
-        """Take a part of the answer itself; give the block that it is of."""
+        """Take a part of the answer itself and return its block."""
         builder = self._builder
         if "functionCall" in part:
             return self._call(index, mapping(part["functionCall"]))
@@ -187,7 +187,7 @@ class Candidates:
 
 
 def _says_something(part: dict[str, Any]) -> bool:
-    """Whether it is more of the answer, and not only a signature."""
+    """Return whether a part has more than a signature."""
     return bool(part.get("text")) or not part.keys() <= {"text", "thought", "thoughtSignature"}
 
 

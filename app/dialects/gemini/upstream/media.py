@@ -30,10 +30,10 @@ _FILE: Final = re.compile(r"/v\w+/files/[\w-]+")
 
 
 def render_image(part: ImagePart, *, place: str) -> dict[str, Any]:
-    """Return a picture; where its URL does not tell the type it is called a JPEG.
+    """Return an image part; an image whose type is not in its URL is sent as a JPEG.
 
     Raises:
-        RequestError: its URL is none that can be fetched.
+        RequestError: its URL cannot be fetched.
     """
     url = part.image_url.url
     return _inline(url) or _by_url(url, default="image/jpeg", place=f"{place}.image_url.url")
@@ -48,7 +48,7 @@ def render_file(part: FilePart, *, place: str) -> dict[str, Any]:
     """Return a file: its data, or by `file_id` the URI of one that Gemini has or can fetch.
 
     Raises:
-        RequestError: there is neither, or its media type cannot be told.
+        RequestError: it has neither, or its media type is unknown.
     """
     file = part.file
     known = _guess(file.filename or "")

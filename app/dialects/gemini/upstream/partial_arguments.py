@@ -36,7 +36,7 @@ class _Open:
 
 
 class PartialArguments:
-    """The text of one call's arguments: what `begin`, `feed` and `close` give, joined."""
+    """Builds the text of one call's arguments: what `feed` and `close` return, joined."""
 
     def __init__(self) -> None:
         self._open = [_Open(is_list=False)]
@@ -47,7 +47,7 @@ class PartialArguments:
         return "{"
 
     def feed(self, partial: dict[str, Any]) -> str:
-        """Take a value or a piece of a string; give the text that it adds.
+        """Take a value or a piece of a string and return the text that it adds.
 
         Raises:
             ValueError: its place is none, or the text has passed it already.
@@ -103,7 +103,7 @@ def parse_path(text: str) -> list[_Key]:
     """Read a JSON path that names one place, such as $.a[0]['b'].
 
     Raises:
-        ValueError: it is none, or too deep.
+        ValueError: it is not such a path, or too deep.
     """
     at, path = 1, list[_Key]()
     while text[:1] == "$" and at < len(text) and (match := _SEGMENT.match(text, at)):

@@ -156,7 +156,7 @@ def _arrange(request: ChatRequest, *, model: str) -> Exchange:
 
 
 def _find_major(model: str) -> int:
-    """Return the first number of a version; a name without is taken for that of a new model."""
+    """Return the major version in a model's name; the newest for a name without one."""
     version = re.search(r"gemini-([0-9]{1,9})", model)
     return _NEWEST_MAJOR if version is None else int(version[1])
 
@@ -314,7 +314,7 @@ def _tool_result(
 
 
 def _response(text: str, budget: Budget) -> dict[str, Any]:
-    """Return a result as the object that it has to be; more JSON than is read stays text."""
+    """Return a result as an object, which Gemini requires; JSON that is too large stays text."""
     document = None
     if text.lstrip().startswith("{") and budget.refuse(text.encode()) is None:
         document = parse_object(text)

@@ -28,7 +28,7 @@ class _Place(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """What is told of a source, read once: a list can name it again and again."""
+    """A source, parsed once, since a list can name it many times."""
 
     url: str | None
     document: str | None = None
@@ -54,7 +54,7 @@ class _Text:
         return length == len(said) and (not said or self._data.startswith(said, start))
 
     def characters(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the characters between two offsets; None where one is no offset of any."""
+        """Return the characters between two offsets; None unless both are offsets of characters."""
         if start > end or not self._is_offset(start) or not self._is_offset(end):
             return None
         return self._count(start), self._count(end)
@@ -73,7 +73,7 @@ class _Text:
 
 
 class Sources:
-    """Tells of the sources of one answer, and keeps its text for their places."""
+    """Emits the sources of one answer, and keeps its text to find their positions."""
 
     def __init__(self, builder: EventBuilder) -> None:
         self._builder = builder
@@ -113,7 +113,7 @@ class Sources:
                     )
 
     def _grounding(self, choice: int, metadata: dict[str, Any]) -> None:
-        """Report of each source of each segment, then of those that no segment names."""
+        """Emit each source of each segment, then those that no segment names."""
         found = metadata.get("groundingChunks")
         chunks = [_point(mapping(c)) for c in found] if isinstance(found, list) else []
         texts = self._texts.get(choice, {})
@@ -136,7 +136,7 @@ class Sources:
         self._keep(earlier, chunks)
 
     def _keep(self, earlier: list[_Source], chunks: list[_Source]) -> None:
-        """Keep what numbers may name later, up to a bound: the rest is not named."""
+        """Keep the sources that later numbers may refer to, up to a bound."""
         for chunk in chunks:
             if self._chunks_size > MAX_CHUNKS_SIZE:
                 return
@@ -154,7 +154,7 @@ def _numbers(support: dict[str, Any]) -> list[int]:
 
 
 def _place(segment: dict[str, Any], texts: dict[int, _Text]) -> _Place:
-    """Find the block and the characters of a segment; nothing where that is not sure."""
+    """Find the block and the characters of a segment; an empty place where they are uncertain."""
     start, end = count(segment.get("startIndex")) or 0, count(segment.get("endIndex"))
     if end is None:
         return _Place()
@@ -171,7 +171,7 @@ def _characters(data: bytes | bytearray) -> int:
 
 
 def _point(chunk: dict[str, Any]) -> _Source:
-    """Return what a grounding chunk points at."""
+    """Return the source that a grounding chunk points at."""
     for kind in ("web", "retrievedContext", "maps"):
         if found := mapping(chunk.get(kind)):
             return _read(found)

@@ -80,7 +80,7 @@ class Writer:
         self._number += count
 
     def frame(self, number: int, event: Event) -> bytes:
-        """Return the frame of an event further on, those between being left out."""
+        """Return the frame of a later event, leaving out those between."""
         self._number = number
         retry, self._retry = self._retry, b""
         return b"%b%b%b%b%d\n\n" % (retry, LINES[type(event)], encode(event), self._id, number)
@@ -92,7 +92,7 @@ def event_id(stream: str, number: int) -> str:
 
 
 def compact(events: Iterable[Event], *, after: int = 0) -> list[tuple[int, Event]]:
-    """Join deltas that follow each other in one block; give the numbers the events go by.
+    """Join successive deltas of one block; return the events with their numbers.
 
     A joined delta has the number of its last piece, so that its id is a cursor like any
     other. `after` is the number of the event before the first.

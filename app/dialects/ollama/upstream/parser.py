@@ -53,7 +53,7 @@ class Parser(AnswerParser):
             self._done(line)
 
     def _is_foreign(self, line: dict[str, Any]) -> bool:
-        """Whether it is no line of an answer but what a proxy says instead of one."""
+        """Return whether a line is a proxy's and not one of an answer."""
         if "done" in line or not self._builder.empty:
             return False
         return "detail" in line or isinstance(line.get("message"), str)

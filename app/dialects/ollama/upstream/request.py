@@ -119,7 +119,7 @@ def _render_message(message: Message, *, place: str, names: dict[str, str]) -> d
 
 
 def _render_content(content: str | list[Any], *, place: str) -> dict[str, Any]:
-    """Return the text and the images; which stood before which has no place."""
+    """Return the text and the images; the format has no room for their order."""
     images = []
     parts = [] if isinstance(content, str) else content
     for index, part in enumerate(parts):
@@ -168,7 +168,7 @@ def _render_call(call: ToolCall, *, place: str) -> dict[str, Any]:
 
 
 def _render_tools(request: ChatRequest) -> list[dict[str, Any]] | None:
-    """Return the tools, none for "none": the model is free to use what it is given."""
+    """Return the tools, none for "none": the model may use any that it is given."""
     if request.tool_choice not in (None, "auto", "none"):
         raise unsupported("tool_choice", "the demand for a tool call", format=FORMAT)
     if not request.tools or request.tool_choice == "none":

@@ -137,7 +137,7 @@ class DeltaBuilder:
         return ()
 
     def _begin(self, choice: int, *, text: bool) -> Iterable[Delta]:
-        """Begin a choice, and those before it: a helper of the clients wants them in order."""
+        """Begin a choice and those before it: a client's helper wants them in order."""
         if choice in self._choices:
             return ()
         new = [index for index in range(choice + 1) if index not in self._choices]
@@ -271,7 +271,7 @@ class DeltaBuilder:
 
 
 def _input_of(arguments: str) -> str:
-    """Return the text that a call of a tool is; a model may have said it alone."""
+    """Return the text given to a custom tool; a model may have written it without the object."""
     found = (parse_object(arguments) or {}).get(INPUT)
     return found if isinstance(found, str) else arguments
 
@@ -297,7 +297,7 @@ def _extra(opaque: Opaque) -> dict[str, Any]:
 
 
 def _cite(source: Source, start: int) -> dict[str, Any]:
-    """Return a `url_citation`; one that stands nowhere is at the beginning."""
+    """Return a `url_citation`; one without a position is put at the beginning."""
     known = source.start is not None and source.end is not None
     first, last = (source.start or 0, source.end or 0) if known else (-start, -start)
     place = {"start_index": start + first, "end_index": start + last}

@@ -76,7 +76,7 @@ def translate(given: Fields, *, known: Iterable[str]) -> Foreign:
     """Rewrite a request in the fields that are known.
 
     Raises:
-        RequestError: `invalid_request`, it says more than is taken of anything.
+        RequestError: `invalid_request`, it has more of something than is taken.
     """
     return _Translation({*known}).run(given)
 
@@ -116,7 +116,7 @@ class _Translation:
         return Foreign(fields, extras, tuple(self._noted), self._labels)
 
     def _note(self, path: str, value: object) -> None:
-        """Note what is left out, unless it says nothing."""
+        """Note a field that is left out, unless its value says nothing."""
         if isinstance(value, dict):
             value = [inner for inner in value.values() if inner is not None]
         if value not in (None, "", []) and len(self._noted) < MAX_NOTED:

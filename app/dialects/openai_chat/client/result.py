@@ -115,7 +115,7 @@ class _Sum:
         }
 
     def _sound(self, created: int) -> dict[str, Any]:
-        """Return the sound; its transcript is the content, and nothing of it is kept for later."""
+        """Return the sound; its transcript is the content, and the relay does not keep it."""
         return {
             "id": self._audio_id,
             "data": join_base64(self._audio) or "".join(self._audio),

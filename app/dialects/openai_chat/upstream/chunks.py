@@ -152,7 +152,7 @@ class Deltas:
             self._rest(index, delta)
 
     def _thought(self, index: int, content: str, *, thought: bool) -> str:
-        """Take what Gemini thought, which it marks beside the content; give what is no thought.
+        """Take Gemini's thoughts, which it marks beside the content; return the rest of the text.
 
         "<thought>" stands before the first, "</thought>" before the answer in its first delta.
         """
@@ -332,7 +332,7 @@ def _google(thing: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parsed(arguments: Any) -> Any:
-    """Return arguments that are JSON text as what it says."""
+    """Return arguments, decoded if they are JSON text."""
     try:
         return decode(arguments) if isinstance(arguments, str) else arguments
     except ValueError:

@@ -203,7 +203,7 @@ def _list_names(messages: Sequence[Message], *, quirks: Quirks) -> tuple[str, ..
 
 
 def _says_something(rendered: dict[str, Any]) -> bool:
-    """Return whether a message is any but an assistant's of nothing."""
+    """Return whether a message is anything but an empty one of the assistant."""
     if rendered["role"] != "assistant" or rendered["content"]:
         return True
     return len(rendered) > 2  # beside role and content

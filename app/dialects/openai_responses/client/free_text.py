@@ -41,7 +41,7 @@ class FreeText:
         return self._head != ""
 
     def feed(self, piece: str) -> str:
-        """Take the next piece; give what it adds to the text."""
+        """Take the next piece and return what it adds to the text."""
         if self._kept is not None:
             self._kept.append(piece)
             return ""
@@ -59,7 +59,7 @@ class FreeText:
         return ""
 
     def close(self) -> str:
-        """Take the end; give what is left to tell."""
+        """Take the end and return the rest of the text."""
         if self._head is not None or self._kept is not None:
             return _guess("".join(self._kept or ()) + (self._head or ""))
         held, self._held = self._held, ""
@@ -107,7 +107,7 @@ def _read_escape(text: str, at: int) -> tuple[str, int] | None:
 
 
 def _guess(text: str) -> str:
-    """Return the text that arguments mean which are not as they should be."""
+    """Return the text that malformed arguments probably mean."""
     given = parse_object(text)
     if given is None:
         return text

@@ -146,7 +146,7 @@ class _Sound(msgspec.Struct, frozen=True):
 
 
 class Conversation:
-    """Takes items in their order; `end` gives the messages that they are."""
+    """Converts items, in their order, to messages, which `end` returns."""
 
     def __init__(self, offered: Offered) -> None:
         self.beyond: list[str] = []
@@ -186,7 +186,7 @@ class Conversation:
                 self._take_other(kind, item, place=place)
 
     def _take_other(self, kind: object, item: dict[str, Any], *, place: str) -> None:
-        """Take an item of a tool that other providers know as a function, or do not know."""
+        """Take an item of a tool; other providers know it as a function or not at all."""
         match kind:
             case "custom_tool_call":
                 custom = convert_body(item, CustomCallItem, place=place)
@@ -303,7 +303,7 @@ class Conversation:
     def _show(
         self, parts: Parts, *, place: str, texts: Sequence[str] = ("input_text", "text")
     ) -> list[Given]:
-        """Return the parts that somebody or something shows to the model."""
+        """Return the parts of what a user or a tool shows to the model."""
         found: list[Given] = []
         for number, part in enumerate(parts):
             where = f"{place}[{number}]"

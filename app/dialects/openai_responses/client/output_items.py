@@ -356,7 +356,7 @@ class Output:
         return begun, ("response.output_item.added", {"output_index": index, "item": _copy(given)})
 
     def _describe_call(self, call: _Item, event: Opaque) -> bool:
-        """Take what a provider that speaks Responses says of a call; tell whether it was said."""
+        """Take a detail of a call from a provider that speaks Responses; return whether it fits."""
         if event.format == OPENAI_NAMESPACE:
             call.item["namespace"] = event.data
         elif call.called is None or call.called.form != "custom":
@@ -414,7 +414,7 @@ def item_token(stream: str) -> str:
 
 
 def _copy(item: dict[str, Any]) -> dict[str, Any]:
-    """Copy an item as deep as it changes."""
+    """Copy an item as deeply as it may change."""
     return {
         key: [_copy(one) if isinstance(one, dict) else one for one in value]
         if isinstance(value, list)

@@ -221,7 +221,7 @@ def _list_hosted(offered: Offered) -> list[str]:
 
 
 def _list_ignored(request: Request, given: dict[str, Any], more: list[str]) -> tuple[str, ...]:
-    """List what others than OpenAI have no place for, though their answer is one to the request."""
+    """List the fields that other providers do not have, but can answer without."""
     fields = [name[:_MAX_NAME] for name in given if name not in _KNOWN]
     if request.reasoning is not None:
         extra = sorted(given["reasoning"].keys() - {"effort", "summary", "generate_summary"})
@@ -286,7 +286,7 @@ class _Choosing:
         return "required"
 
     def _find(self, tool: dict[str, Any]) -> str | None:
-        """Return what providers know a tool as; None if it is no function of the client's."""
+        """Return the name of a tool for providers; None unless it is a function of the client's."""
         name, space = string(tool.get("name")), tool.get("namespace")
         match tool.get("type"):
             case "function" | "custom" as form if name:
@@ -315,7 +315,7 @@ def _parse_summary(request: Request) -> str | None:
 
 
 def _list_extras(request: Request) -> dict[str, Any]:
-    """Return what not all providers know, which has the same name in Chat Completions."""
+    """Return fields that only some providers know, named as in Chat Completions."""
     names = ("moderation", "prompt_cache_options")
     found = {name: getattr(request, name) for name in names}
     return {name: value for name, value in found.items() if value is not None}

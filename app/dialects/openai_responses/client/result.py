@@ -65,7 +65,7 @@ _INCOMPLETE: Final[dict[FinishReason, str]] = {
 
 
 class Response:
-    """What is known of a stream: `feed` it all events but the pieces of the answer."""
+    """The response object of a stream: `feed` it all events but the deltas of the answer."""
 
     def __init__(self, stream: str) -> None:
         self.output = Output(stream)
@@ -152,7 +152,7 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
 
 
 def settle(response: Response) -> list[tuple[str, dict[str, Any]]]:
-    """End what is open in a stream that has ended; give what that tells."""
+    """Close what is open in a stream that has ended; return the events of that."""
     match response.status:
         case "queued" | "in_progress":
             response.output.write_down()

@@ -38,7 +38,7 @@ ITEMS: Final[dict[Form, tuple[str, str]]] = {
 
 
 class Called(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a client knows a tool as."""
+    """A tool by the client's own name and form."""
 
     form: Form = "function"
     name: str = ""
@@ -56,7 +56,7 @@ class Names:
         self._names: dict[Called, str] = {}
 
     def name_of(self, called: Called) -> str:
-        """Return the name that providers are told: the same each time."""
+        """Return the name by which providers know a tool: the same each time."""
         if called.form == "function" and called.namespace is None:
             return called.name
         known = self._names.get(called)

@@ -77,7 +77,7 @@ class _Search(msgspec.Struct, frozen=True):
 
 
 class Offered:
-    """Takes tools in their order, and gives functions."""
+    """Converts tools to functions, in their order."""
 
     def __init__(self, given: list[dict[str, Any]]) -> None:
         self.tools: dict[str, Tool] = {}
@@ -93,7 +93,7 @@ class Offered:
         """Take a tool.
 
         Raises:
-            RequestError: `invalid_request`, it is not as its type is, or there are too many.
+            RequestError: `invalid_request`, it does not fit its type, or there are too many.
         """
         match given.get("type", "function"):
             case "namespace":
@@ -104,7 +104,7 @@ class Offered:
                 self._add(given, space=None, place=place)
 
     def label(self) -> Mapping[str, str]:
-        """Return what has to be known of the tools to tell of their calls.
+        """Return what is needed of the tools to render their calls later.
 
         Raises:
             RequestError: `invalid_request`, it is too much.

@@ -57,7 +57,7 @@ class Item:
 
 
 def join(texts: Iterable[Text], whole: str) -> str | None:
-    """Return what texts say together, None if that is more than `whole` can be the rest of."""
+    """Return the texts joined; None if they are too long to be a part of `whole`."""
     pieces: list[str] = []
     left = 4 * len(whole)  # a text has a character, and halves of characters count two
     for text in texts:
@@ -71,7 +71,7 @@ def join(texts: Iterable[Text], whole: str) -> str | None:
 
 
 def find_rest(told: str, whole: str) -> str | None:
-    """Return what a whole text has beyond what was told of it, None if they contradict."""
+    """Return the rest of a whole text after the part already emitted; None if they contradict."""
     if told == whole:
         return ""
     # By UTF-16 units: a delta may end in half a character.
@@ -112,7 +112,7 @@ def read_texts(given: dict[str, Any]) -> dict[str, str]:
 
 
 def is_end_of(item: Item, given: dict[str, Any], kind: str, whole: str) -> bool:
-    """Whether a whole item, with another index, is the end of what was told of an item."""
+    """Return whether a whole item, with another index, completes an item that has begun."""
     if kind == "call":
         call_id = string(given.get("call_id"))
         if item.call_id and call_id:

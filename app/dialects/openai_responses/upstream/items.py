@@ -166,7 +166,7 @@ class Items:
         return item
 
     def _typed(self, event: dict[str, Any], kind: str) -> Item:
-        """Return the item that an event speaks of without showing it."""
+        """Return the item of an event about a text; a new one where none can have such a text."""
         index = self._place(event)
         item = self._at.get(index)
         if item is None or not _may_have(item, kind):
@@ -174,7 +174,7 @@ class Items:
         return item
 
     def _owner(self, event: dict[str, Any], kind: str, whole: str) -> Item:
-        """Return the item whose whole text an event has, by its index or by what was told."""
+        """Return the item whose whole text an event has, by its index or by its deltas."""
         place = self._place(event)
         item, other = self._at.get(place), self._elsewhere.get(place)
         if not whole or (item is not None and _may_have(item, kind) and kind in item.loose):
@@ -190,9 +190,9 @@ class Items:
         return self._typed(event, kind)
 
     def _find_ended(self, item: Item | None, given: dict[str, Any]) -> Item | None:
-        """Return the item of which a whole item is the end: `item`, by its index, else another.
+        """Return the item that a whole item completes: `item`, by its index, else another.
 
-        One that has told nothing may stand for the last one that has.
+        One without any deltas may complete the latest item that has some.
         """
         if item is not None and (item.done or item.loose or item.block is not None):
             return item
@@ -225,13 +225,13 @@ class Items:
         return text
 
     def _type(self, item: Item, piece: str) -> None:
-        """Keep a piece of what a tool of the provider's is given: it is told whole."""
+        """Keep a piece of the input of a provider's tool, which is emitted whole."""
         if piece:
             self._builder.hold(len(piece) + 64)
             self._text(item, "input", 0).pieces.append(piece)
 
     def _announce_call(self, item: Item, given: dict[str, Any], *, begin: bool = True) -> None:
-        """Tell that a tool is called by the provider, or (with `begin`) for the caller."""
+        """Emit the start of a tool call of the provider's or (with `begin`) of the caller's."""
         if not item.name:
             item.name, item.call_id = string(given.get("name")), string(given.get("call_id"))
             item.namespace = string(given.get("namespace"))
@@ -289,7 +289,7 @@ class Items:
         self._close(item)
 
     def _hosted(self, item: Item, given: dict[str, Any]) -> None:
-        """Tell what the provider's own tool was given, and what it gave."""
+        """Emit the input and the output of the provider's own tool."""
         typed = "".join(self._text(item, "input", 0).pieces)
         if values := read_values(given, typed=typed):
             self._builder.provider_tool(0, name_tool(given), block=item.block, **values)

@@ -26,7 +26,7 @@ _UNNAMED: Final = frozenset(
 
 
 def pass_on(client_body: ClientBody, *, quirks: Quirks | None = None) -> PassedBody:
-    """Return what is sent."""
+    """Return the body as OpenAI and other vendors of the format can take it."""
     quirks = quirks or Quirks()
     body = {**client_body.body}
     if isinstance(body.get("input"), list):
@@ -46,7 +46,7 @@ def pass_on(client_body: ClientBody, *, quirks: Quirks | None = None) -> PassedB
 
 
 def finish(body: dict[str, Any], *, model: str, quirks: Quirks | None = None) -> dict[str, Any]:
-    """Return the body with what the client has no say in, and what it did not say of `store`."""
+    """Return the body with model and stream, and with the default of `store`."""
     store = (quirks or Quirks()).store
     default = {} if store is None else {"store": store}
     return {**default, **body, "model": model, "stream": True}

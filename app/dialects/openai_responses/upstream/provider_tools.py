@@ -64,7 +64,7 @@ def asks_caller(item: dict[str, Any]) -> bool:
 
 
 def keep_clients_tools(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item that brings tools with those only that the client runs itself.
+    """Return an item that brings tools, with only those that the client runs itself.
 
     All others stand in the `tools` of a request, where it is looked which of them the upstream
     is set to take.
@@ -139,7 +139,7 @@ def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parsed(value: Any) -> Any:
-    """Return what is JSON text as what it says."""
+    """Return JSON text decoded."""
     try:
         return decode(value) if isinstance(value, str) else value
     except ValueError:

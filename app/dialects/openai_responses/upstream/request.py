@@ -361,7 +361,7 @@ class _AssistantRenderer:
 
 
 def _list_parts(message: AssistantMessage) -> list[Answered]:
-    """Return what an assistant message says, in whichever form it does, as parts."""
+    """Return the content of an assistant message as parts, whatever its form."""
     content = message.content
     parts: list[Answered] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
     if message.reasoning_content and not any(isinstance(p, ReasoningPart) for p in parts):
