@@ -69,7 +69,7 @@ class Embedded(NamedTuple):
 
 
 class Asking:
-    """Asks upstreams for one client; his request's `headers` go with each call."""
+    """Asks upstreams for one client; the `headers` of its request go with each call."""
 
     def __init__(
         self,
@@ -115,10 +115,10 @@ class Asking:
         return Counted(estimate_tokens(chat), estimated=True)
 
     async def embed(self, request: Request, take: Callable[[int], None]) -> Embedded:
-        """Embed what a request says, by the targets of its route in their turn.
+        """Embed the inputs of a request, by the targets of its route in their order.
 
-        `take` is told of the bytes of memory that the answer needs as it comes; what it
-        raises ends it.
+        `take` is called with the bytes of memory that the answer needs as it comes; what it
+        raises ends the call.
 
         Raises:
             RelayError: no target could.
@@ -131,20 +131,20 @@ class Asking:
         self, target: Target, request: Request, take: Callable[[int], None]
     ) -> Embedded:
         upstream = target.upstream
-        way = format_of(upstream.dialect, model=target.model, base_url=upstream.base_url)
-        _check(request, target, way)
-        assert way is not None  # noqa: S101  (for mypy; it was checked)
-        told, ignored = _fit(request, target, way)
+        api = format_of(upstream.dialect, model=target.model, base_url=upstream.base_url)
+        _check(request, target, api)
+        assert api is not None  # noqa: S101  (for mypy; it was checked)
+        fitted, ignored = _fit(request, target, api)
         field = getattr(upstream.quirks, "dimensions_field", "dimensions")
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def ask(inputs: Sequence[str | list[int]]) -> Parsed:
-            body = way.render(told, inputs, model=target.model, dimensions_field=field)
+            body = api.render(fitted, inputs, model=target.model, dimensions_field=field)
             async with gate:
-                call = await target.build_json(way.path, body)
+                call = await target.build_json(api.path, body)
                 answer = await self._fetch(target, call, max_bytes=EMBED_BYTES, take=take)
             try:
-                parsed = way.parse(answer)
+                parsed = api.parse(answer)
             except (msgspec.MsgspecError, RecursionError):
                 raise _unreadable(target, "no embeddings") from None
             if len(parsed.vectors) != len(inputs):
@@ -152,8 +152,8 @@ class Asking:
             return parsed
 
         inputs = request.inputs
-        starts = range(0, len(inputs), way.most)
-        parts = await _gather([ask(inputs[start : start + way.most]) for start in starts])
+        starts = range(0, len(inputs), api.most)
+        parts = await _gather([ask(inputs[start : start + api.most]) for start in starts])
         found = join(parts)
         vectors = []
         convert = as_base64 if request.base64 else as_numbers
@@ -274,17 +274,17 @@ async def _gather(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
 
 
-def _check(request: Request, target: Target, way: Format | None) -> None:
+def _check(request: Request, target: Target, api: Format | None) -> None:
     """Refuse a request that a target cannot be sent."""
     upstream = target.upstream
-    if way is None:
+    if api is None:
         kind = f"model {target.model!r}" if "bedrock" in upstream.dialect else upstream.dialect
         raise RequestError(
             "invalid_request",
             f"model: upstream {upstream.name!r} has no embeddings that the relay can ask for "
             f"({kind}); take another model",
         )
-    if not (request.texts or way.takes_tokens):
+    if not (request.texts or api.takes_tokens):
         raise RequestError(
             "invalid_request",
             f"input: upstream {upstream.name!r} ({upstream.dialect}) takes texts, and not tokens; "
@@ -293,16 +293,16 @@ def _check(request: Request, target: Target, way: Format | None) -> None:
     target.check_options(_reaching(request.provider_options))
 
 
-def _fit(request: Request, target: Target, way: Format) -> tuple[Request, list[str]]:
+def _fit(request: Request, target: Target, api: Format) -> tuple[Request, list[str]]:
     """Return the request as a target takes it, and the names of what is left out for that."""
     refused = {*target.list_refused(_reaching(request.extras))}
-    if way.fields is not None:
-        refused |= request.extras.keys() - way.fields
+    if api.fields is not None:
+        refused |= request.extras.keys() - api.fields
     extras = {name: value for name, value in request.extras.items() if name not in refused}
     quirks = target.upstream.quirks or target.dialect.quirks()
     user = None if "user" in quirks.ignored else request.user
-    told = msgspec.structs.replace(request, extras=extras, user=user)
-    return told, sorted(name[:80] for name in refused)[:MAX_TOLD]
+    fitted = msgspec.structs.replace(request, extras=extras, user=user)
+    return fitted, sorted(name[:80] for name in refused)[:MAX_TOLD]
 
 
 def _reaching(fields: Mapping[str, Any]) -> dict[str, Any]:

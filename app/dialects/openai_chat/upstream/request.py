@@ -292,7 +292,7 @@ def _edit_assistant(message: AssistantMessage, rendered: dict[str, Any], *, quir
         rendered["content"] = kept or None
     if quirks.plain and (refusal := rendered.pop("refusal", None)):
         rendered["content"] = rendered["content"] or refusal
-    _add_reasoning(message, rendered, way=quirks.send_reasoning)
+    _add_reasoning(message, rendered, form=quirks.send_reasoning)
     for call in rendered.get("tool_calls", ()):
         call["type"] = "function"
         for opaque in call.pop("opaque", ()):
@@ -301,12 +301,12 @@ def _edit_assistant(message: AssistantMessage, rendered: dict[str, Any], *, quir
                 call["extra_content"] = {"google": google}
 
 
-def _add_reasoning(message: AssistantMessage, rendered: dict[str, Any], *, way: str) -> None:
+def _add_reasoning(message: AssistantMessage, rendered: dict[str, Any], *, form: str) -> None:
     parts = list_reasoning(message)
     text = "".join(part.text for part in parts)
-    match way:
+    match form:
         case "reasoning_content" | "reasoning" if text:
-            rendered[way] = text
+            rendered[form] = text
         case "reasoning_details":
             details = [detail for part in parts for detail in _details(part)]
             if isinstance(message.content, list):
