@@ -13,7 +13,7 @@ from app.demo import MODELS
 from app.dialects.native.client.renderer import Writer
 from app.errors import CODES
 from app.events import Event, TextDelta
-from app.identity.config import AuthConfig, IssuerConfig, KeyConfig
+from app.identity.config import AuthConfig, KeyConfig
 from app.main import build_hub, build_routes
 from app.settings import load_settings
 from app.settings.routes import RouteTable, TargetTable
@@ -81,13 +81,12 @@ def test_every_key_of_identity_is_documented():
     told = rows(section("Identity", CONFIGURATION))
     keys = {
         name: field
-        for kind in (AuthConfig, KeyConfig, IssuerConfig)
+        for kind in (AuthConfig, KeyConfig)
         for name, field in zip(kind.__struct_fields__, msgspec.structs.fields(kind), strict=True)
     }
 
     assert {"auth", *keys} == set(told)
-    for name in ("client_secret_s", "user_claim", "leeway_s"):
-        assert f"| `{keys[name].default}` |" in told[name]
+    assert f"| `{keys['client_secret_s'].default}` |" in told["client_secret_s"]
 
 
 def test_readme_stays_short():
