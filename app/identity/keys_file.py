@@ -70,6 +70,8 @@ def read_keys_file(path: Path) -> Reading:
         if not stat.S_ISREG(state.st_mode):  # a pipe would be waited for
             raise KeysUnusable(f"{path}: it is no file")
         caution = _check_mode(path, state)
+        if state.st_nlink == 0:  # a container has the file mounted, and not its folder
+            caution = "the keys file was replaced where this process cannot see: mount its folder"
         with path.open("rb") as file:
             raw = file.read(MAX_FILE + 1)
     except FileNotFoundError:
@@ -125,20 +127,33 @@ def _check_mode(path: Path, state: os.stat_result) -> str | None:
     if os.name == "nt":  # where modes say nothing
         return None
     mode = stat.S_IMODE(state.st_mode)
+    fixed = os.statvfs(path).f_flag & os.ST_RDONLY
     mend = f"run: chmod 600 {shlex.quote(str(path))}"
-    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not fixed:
         raise KeysUnusable(
             f"{path}: not only its owner can write to it, and so let anybody in (mode {mode:o}); "
             f"{mend}"
         )
+    if not fixed:
+        _check_folders(path)
     if not mode & (stat.S_IRGRP | stat.S_IROTH):
         return None
-    ours = state.st_uid == os.geteuid()
-    if ours and not os.statvfs(path).f_flag & os.ST_RDONLY:
+    if state.st_uid == os.geteuid() and not fixed:
         raise KeysUnusable(f"{path}: others can read it (mode {mode:o}); {mend}")
     if not mode & stat.S_IROTH:  # its group is how it was given to us
         return None
     return f"every user can read the keys file (mode {mode:o})"
+
+
+def _check_folders(path: Path) -> None:
+    """Refuse a file in whose place, or in that of a link to it, every user can put another."""
+    for folder in {path.parent, Path(os.path.realpath(path)).parent}:
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise KeysUnusable(
+                f"{path}: every user can put another file in its place; "
+                f"run: chmod o-w {shlex.quote(str(folder))}"
+            )
 
 
 def _encode(file: KeysFile) -> bytes:

@@ -262,9 +262,11 @@ async def test_secret_of_another_user_may_be_read_by_others(tmp_path, monkeypatc
     assert ([warning] if mode & 0o004 else []) == [line["event"] for line in lines]
 
 
-async def test_secret_on_a_disk_that_cannot_be_written_may_be_read_by_others(tmp_path, monkeypatch):
+@pytest.mark.parametrize("mode", [0o644, 0o777])
+async def test_secret_on_a_disk_that_cannot_be_written_may_be_anything(tmp_path, monkeypatch, mode):
+    """Docker on Windows shows every file of the host as everybody's."""
     path = write(tmp_path / "keys.json", row("app"))
-    path.chmod(0o644)
+    path.chmod(mode)
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
 
     assert await Keys([], path).verify(KEY)
@@ -278,6 +280,36 @@ def test_file_that_others_can_write_is_refused_whosever_it_is(tmp_path, monkeypa
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
     with pytest.raises(KeysUnusable, match="let anybody in"):
         Keys([], path)
+
+
+def test_file_that_others_can_replace_is_refused(tmp_path):
+    folder = tmp_path / "open"
+    folder.mkdir()
+    write(folder / "keys.json", row("app"))
+    folder.chmod(0o777)
+    (tmp_path / "keys.json").symlink_to("open/keys.json")
+    for path in (folder / "keys.json", tmp_path / "keys.json"):
+        with pytest.raises(KeysUnusable, match=r"another file in its place; run: chmod o-w .*open"):
+            Keys([], path)
+    folder.chmod(0o1777)  # as a folder for all has to be
+
+    assert "Keys(1 known)" == repr(Keys([], tmp_path / "keys.json"))
+
+
+async def test_file_that_was_replaced_out_of_sight_is_warned_of(tmp_path):
+    """As of a container that has the file alone mounted: it goes on seeing the old one."""
+    clock = Clock()
+    path = write(tmp_path / "keys.json", row("app"))
+    with path.open() as mounted:
+        keys = Keys([], Path(f"/proc/self/fd/{mounted.fileno()}"), clock=clock)
+        write(path)
+        with structlog.testing.capture_logs() as lines:
+            for _ in range(3):
+                clock.now += 1
+                assert await keys.verify(KEY)
+
+    told = "the keys file was replaced where this process cannot see: mount its folder"
+    assert [told] == [line["event"] for line in lines if line["log_level"] == "warning"]
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path):
