@@ -1,0 +1,139 @@
+"""Keys as the real command takes them: the one for this run, and those of a file that changes."""
+
+import json
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.test_command import COMMAND, environment
+
+KEY = re.compile(r"ssk_[\w-]{43}")
+
+# Of a run that others reach and that may cost money; `/v1/models` asks no upstream.
+PAID = {
+    "SESERAGI_HOST": "0.0.0.0",  # noqa: S104  (what is tested)
+    "OPENAI_API_KEY": "sk-0123456789",
+    "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+}
+WORKERS = {"SESERAGI_WORKERS": "2", "SESERAGI_LOG": "sqlite:///streams.db"}
+
+
+class Running:
+    """A relay that runs, and what it has said on stderr so far."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.told: list[str] = []
+        self.port = 0
+        self._listens = threading.Event()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        assert self._listens.wait(30), self.told
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            for line in lines:
+                self.told.append(line)
+                if '"event":"listening"' in line:
+                    self.port = int(json.loads(line)["url"].rpartition(":")[2])
+                    self._listens.set()
+        self._listens.set()
+
+    def ask(self, key: str | None, path: str = "/v1/models") -> int:
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as reply:
+                return int(reply.status)
+        except urllib.error.HTTPError as refused:
+            refused.close()
+            return refused.code
+
+    def asks(self, key: str | None) -> set[int]:
+        """Ask so often, on a connection each, that every worker is met."""
+        return {self.ask(key) for _ in range(12)}
+
+    def stop(self) -> str:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(20)
+        self._reader.join(10)
+        return "".join(self.told)
+
+
+@contextmanager
+def running(folder: Path, **variables: str) -> Iterator[Running]:
+    process = subprocess.Popen(
+        [*COMMAND, "--port", "0"],
+        cwd=folder,
+        env=environment(SESERAGI_LOG_FORMAT="json", SESERAGI_LOG_LEVEL="debug", **variables),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Running(process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+
+
+def key(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [*COMMAND, "key", *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("more", [{}, WORKERS], ids=["one process", "workers"])
+def test_key_for_this_run_is_asked_for_and_taken_by_all(tmp_path, more):
+    with running(tmp_path, **PAID, **more) as relay:
+        [told] = KEY.findall("".join(relay.told))
+
+        assert {200} == relay.asks(told)
+        assert {401} == relay.asks(None)
+        assert {401} == relay.asks("ssk_" + "x" * 43)
+        assert (200, 200) == (relay.ask(None, "/"), relay.ask(None, "/healthz"))
+        assert [told] == KEY.findall(relay.stop())
+
+
+@pytest.mark.parametrize("more", [{}, WORKERS], ids=["one process", "workers"])
+def test_running_relay_follows_the_keys_file(tmp_path, more):
+    first = key(tmp_path, "new", "first")
+    with running(tmp_path, **PAID, SESERAGI_KEYS_FILE="keys.json", **more) as relay:
+        assert {200} == relay.asks(first)
+        second = key(tmp_path, "new", "second")
+        key(tmp_path, "revoke", "first")
+        time.sleep(1)
+        assert ({401}, {200}) == (relay.asks(first), relay.asks(second))
+
+        whole = (tmp_path / "keys.json").read_bytes()
+        (tmp_path / "keys.json").write_bytes(whole[:50])
+        time.sleep(1)
+        assert ({401}, {200}) == (relay.asks(first), relay.asks(second))
+        time.sleep(1)
+        relay.asks(second)
+        (tmp_path / "keys.json").unlink()
+        third = key(tmp_path, "new", "third")
+        time.sleep(1)
+        assert ({401}, {200}) == (relay.asks(second), relay.asks(third))
+        told = relay.stop()
+
+    processes = int(more.get("SESERAGI_WORKERS", 1))
+    assert 1 <= told.count('"keys file unusable, keeping the keys that were known"') <= processes
+    assert [] == KEY.findall(told)
