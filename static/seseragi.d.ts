@@ -100,11 +100,28 @@ export interface ChatRequest {
   [field: string]: unknown;
 }
 
+/** What `POST /v1/client_secrets` answers. */
+export interface ClientSecret {
+  value: string;
+  /** In unix seconds. Without it the function is asked again for each request. */
+  expires_at?: number;
+}
+
+/** Fetches a credential from the application's own server, for instance. */
+export type FetchCredential = () => string | ClientSecret | Promise<string | ClientSecret>;
+
 export interface CallOptions {
   signal?: AbortSignal;
+  /**
+   * Who asks: sent as `authorization: Bearer ...`, and never with a URL that has a token.
+   *
+   * A function is asked before a credential ends, and once more when one was refused (401). What
+   * it gave is kept by the function itself: give every call the same one, and another user another.
+   */
+  credential?: string | FetchCredential | null;
   /** In place of the global one. */
   fetch?: typeof globalThis.fetch;
-  /** Sent with every request, an `authorization` for instance; a function is asked each time anew. */
+  /** Sent with every request; a function is asked each time anew. */
   headers?: HeadersInit | (() => HeadersInit | Promise<HeadersInit>);
 }
 
@@ -145,7 +162,7 @@ export interface ResumeOptions extends ReadOptions {
 // ---- Errors -------------------------------------------------------------------------------------
 
 /** The codes that are the client's own. */
-export type ClientErrorCode = 'connection_failed' | 'connection_lost' | 'events_missing' | 'end_missing' | 'invalid_response' | 'http_error';
+export type ClientErrorCode = 'connection_failed' | 'connection_lost' | 'events_missing' | 'end_missing' | 'invalid_response' | 'credential_failed' | 'http_error';
 
 /** The codes of the relay that can come before a stream begins, or instead of one. */
 export type RelayErrorCode =
@@ -244,7 +261,7 @@ export class ChatStream extends EventTarget implements AsyncIterable<Received> {
 /** Ask for an answer and read it as it comes. */
 export function chat(request: ChatRequest, options?: ChatOptions): ChatStream;
 
-/** Read a stream that exists, by its id or its `events_url`, and on while it runs. */
+/** Read a stream that exists, by its id or its `events_url`, with the token in that, and on while it runs. */
 export function resume(stream: string, options?: ResumeOptions): ChatStream;
 
 /**
@@ -268,5 +285,8 @@ export function startAsync(
   request: ChatRequest, options?: CallOptions & { url?: string | URL; idempotencyKey?: string },
 ): Promise<StartedStream>;
 
-/** Stop a generation by its id or its `cancel_url`. Readers still get its `stream.end`, `cancelled`. */
+/**
+ * Stop a generation by its id or its `cancel_url`. Readers still get its `stream.end`, `cancelled`.
+ * What it sends outlives the page, so that it may be called as a page is being closed.
+ */
 export function cancel(stream: string, options?: CallOptions & { streamsUrl?: string }): Promise<void>;

@@ -15,6 +15,7 @@
  * A stream that was cut never looks finished: the loop ends by itself only after `stream.end`.
  * A generation is never started twice: a lost connection is continued by GET from the last id,
  * and a POST is sent again only under an `idempotencyKey`. The document is not touched.
+ * A `credential` stands in the header `authorization` and nowhere else.
  *
  * @module seseragi
  */
@@ -22,7 +23,9 @@
 /** @typedef {import('./seseragi.d.ts').CallOptions} CallOptions */
 /** @typedef {import('./seseragi.d.ts').ChatOptions} ChatOptions */
 /** @typedef {import('./seseragi.d.ts').ChatRequest} ChatRequest */
+/** @typedef {import('./seseragi.d.ts').ClientSecret} ClientSecret */
 /** @typedef {import('./seseragi.d.ts').ClientStorage} ClientStorage */
+/** @typedef {import('./seseragi.d.ts').FetchCredential} FetchCredential */
 /** @typedef {import('./seseragi.d.ts').Message} Message */
 /** @typedef {import('./seseragi.d.ts').ReadyState} ReadyState */
 /** @typedef {import('./seseragi.d.ts').Received} Received */
@@ -55,6 +58,7 @@ export const EVENT_TYPES = Object.freeze(/** @type {const} */ ([
  *     end_missing         there is nothing after the cursor, and it was not a `stream.end`: how the
  *                         answer ended is not known here, and the stream's own JSON may say it
  *     invalid_response    an answer that is not what a relay sends
+ *     credential_failed   the function of the `credential` option gave none: nothing was sent
  *     http_error          an error status without a problem document, from a proxy perhaps
  *
  * A failure inside a stream is no exception: it is `stream.end` with its `status` and `error`.
@@ -86,7 +90,8 @@ async function errorOf(response) {
   const problem = await response.json().catch(() => null);
   if (typeof problem?.code !== 'string') {
     const message = `the server answered ${status} ${response.statusText}`.trim();
-    return new SeseragiError('http_error', message, { ...about, retryable: status === 429 || status >= 500 });
+    const code = status === 401 ? 'unauthenticated' : 'http_error';
+    return new SeseragiError(code, message, { ...about, retryable: status === 429 || status >= 500 });
   }
   return new SeseragiError(problem.code, problem.detail ?? problem.title ?? problem.code, {
     status,
@@ -109,7 +114,7 @@ function retryAfter(value) {
  * @param {SeseragiError} error
  */
 function mayPass({ code, status }) {
-  if (code === 'connection_failed' || code === 'connection_lost') return true;
+  if (['connection_failed', 'connection_lost', 'credential_failed'].includes(code)) return true;
   return status < 200 ? code === 'http_error' : status >= 500 || [408, 425, 429].includes(status);
 }
 
@@ -240,7 +245,137 @@ export class SseDecoder {
   }
 }
 
+// ---- Who asks -----------------------------------------------------------------------------------
+
+const FETCH_CREDENTIAL_MS = 30_000; // a function that takes longer has failed
+const RENEW_MS = 30_000; // a credential is fetched again so long before its end; a short one in its last quarter
+const HEADER_TEXT = /^[!-~]+$/; // `Headers` would name what it refuses, and that would be the credential
+
+/** What functions have fetched: each serves all the requests that name it. @type {WeakMap<FetchCredential, Fetched>} */
+const FETCHED = new WeakMap();
+
+/** The credential that one function fetches: again before it ends, and when it was refused. */
+class Fetched {
+  #source;
+  /** @type {string|null} */
+  #value = null;
+  #renewAt = 0;
+  /** @type {Promise<string>|null} */
+  #flight = null;
+
+  /** @param {FetchCredential} source */
+  constructor(source) {
+    this.#source = source;
+  }
+
+  /**
+   * Give one that is good for a while; at once where there is one, as a page that is being closed needs it.
+   * @param {string} [refused] the one that got a 401
+   * @returns {string|Promise<string>}
+   */
+  get(refused) {
+    if (this.#value === refused) this.#value = null;
+    if (this.#value !== null && Date.now() < this.#renewAt) return this.#value;
+    this.#flight ??= this.#fetch().finally(() => { this.#flight = null; });
+    return this.#flight;
+  }
+
+  async #fetch() {
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    let timer;
+    const late = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(notFetched(`it took longer than ${FETCH_CREDENTIAL_MS} ms`)), FETCH_CREDENTIAL_MS);
+    });
+    let given;
+    try {
+      given = await Promise.race([this.#source(), late]);
+    } catch (cause) {
+      throw cause instanceof SeseragiError ? cause : notFetched('it threw', cause);
+    } finally {
+      clearTimeout(timer);
+    }
+    const { value, expires_at } = typeof given === 'string' ? { value: given } : { ...given };
+    const end = (expires_at ?? 0) * 1000;
+    if (typeof value !== 'string' || !HEADER_TEXT.test(value)) throw notFetched('what it gave is neither a credential nor {value, expires_at}');
+    if (Number.isNaN(end)) throw notFetched('the expires_at that it gave is no number of unix seconds');
+    this.#value = value;
+    this.#renewAt = end - Math.min(RENEW_MS, (end - Date.now()) / 4); // without an end it is asked each time
+    return value;
+  }
+}
+
+/** @param {string} why @param {unknown} [cause] */
+function notFetched(why, cause) {
+  return new SeseragiError('credential_failed', `the credential function failed: ${why}`, { retryable: true, cause });
+}
+
+/**
+ * Wait for something that others wait for too, or for the end of one's own interest.
+ * @template T
+ * @param {T|Promise<T>} awaited
+ * @param {AbortSignal|undefined} signal
+ * @returns {T|Promise<T>}
+ */
+function unlessAborted(awaited, signal) {
+  if (!signal || !(awaited instanceof Promise)) return awaited;
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason);
+    signal.addEventListener('abort', abort);
+    awaited.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+  });
+}
+
+/**
+ * Give what can be asked for a credential; null where none is to be sent.
+ * @param {string|URL} url
+ * @param {CallOptions['credential']} credential
+ * @returns {{get(refused?: string): string|Promise<string>, renews: boolean}|null}
+ */
+function credentialOf(url, credential) {
+  // A signed URL says itself who may: two credentials in one request are refused.
+  if (credential === undefined || credential === null || /[?&]token=/.test(`${url}`)) return null;
+  if (typeof credential === 'function') {
+    const fetched = FETCHED.get(credential) ?? new Fetched(credential);
+    FETCHED.set(credential, fetched);
+    return { get: (refused) => fetched.get(refused), renews: true };
+  }
+  if (typeof credential !== 'string' || !HEADER_TEXT.test(credential)) {
+    throw new TypeError('credential: use a string that a header can carry, or a function that fetches one');
+  }
+  return { get: () => credential, renews: false };
+}
+
 // ---- One call, one response ---------------------------------------------------------------------
+
+/**
+ * Send a request; at a 401 once more, with a credential that was fetched anew.
+ * @param {string|URL} url
+ * @param {RequestInit} init
+ * @param {Record<string, string|undefined>} fixed headers
+ * @param {CallOptions} options
+ */
+async function call(url, init, fixed, options) {
+  const { signal } = options;
+  const credential = credentialOf(url, options.credential);
+  /** @param {string} [refused] */
+  const show = (refused) => {
+    signal?.throwIfAborted();
+    return credential === null ? undefined : unlessAborted(credential.get(refused), signal);
+  };
+  const shown = await show();
+  let response = await send(url, init, { ...fixed, authorization: bearer(shown) }, options);
+  if (response.status === 401 && credential?.renews) {
+    response.body?.cancel().catch(() => {});
+    response = await send(url, init, { ...fixed, authorization: bearer(await show(shown)) }, options);
+  }
+  if (!response.ok) throw await errorOf(response);
+  return response;
+}
+
+/** @param {string|undefined} credential */
+function bearer(credential) {
+  return credential === undefined ? undefined : `Bearer ${credential}`;
+}
 
 /**
  * @param {string|URL} url
@@ -248,19 +383,22 @@ export class SseDecoder {
  * @param {Record<string, string|undefined>} fixed headers
  * @param {CallOptions} options
  */
-async function call(url, init, fixed, { signal, headers, fetch = globalThis.fetch }) {
+async function send(url, init, fixed, { signal, headers, fetch = globalThis.fetch }) {
   const all = new Headers(await (typeof headers === 'function' ? headers() : headers));
   for (const [name, value] of Object.entries(fixed)) if (value !== undefined) all.set(name, value);
-  let response;
   try {
-    response = await fetch(url, { ...init, headers: all, signal });
+    return await fetch(url, { ...init, headers: all, signal });
   } catch (cause) {
     if (signal?.aborted) throw signal.reason;
-    if (/** @type {any} */ (cause)?.cause?.code === 'ERR_INVALID_URL') throw cause; // Node: no attempt will change it
-    throw new SeseragiError('connection_failed', `no answer from ${url}`, { retryable: true, cause });
+    const where = withoutQuery(url);
+    if (/** @type {any} */ (cause)?.cause?.code === 'ERR_INVALID_URL') throw new TypeError(`Failed to parse URL from ${where}`); // Node: no attempt will change it
+    throw new SeseragiError('connection_failed', `no answer from ${where}`, { retryable: true, cause });
   }
-  if (!response.ok) throw await errorOf(response);
-  return response;
+}
+
+/** For messages: a query may have a token. @param {string|URL} url */
+function withoutQuery(url) {
+  return `${url}`.replace(/[?#].*$/s, '');
 }
 
 /**
@@ -270,7 +408,6 @@ async function call(url, init, fixed, { signal, headers, fetch = globalThis.fetc
  * @param {CallOptions} options
  */
 function post(url, body, fixed, options) {
-  if (body === undefined) return call(url, { method: 'POST' }, fixed, options);
   return call(url, { method: 'POST', body: JSON.stringify(body) }, { 'content-type': 'application/json', ...fixed }, options);
 }
 
@@ -363,6 +500,7 @@ const PROBATION_MS = 12_000; // a heartbeat, after a sign that the network has c
 const STEADY_MS = 10_000; // a connection that held so long counts as a success
 const GONE = new Set([400, 404, 409, 410]); // with these there is nothing to come back to
 const STORAGE_KEY = 'seseragi';
+const OWN_QUERY = ['after', 'format', 'from', 'suffix']; // what a client says itself; of an events_url it takes the rest
 const ENDING_STRIDE = 10 ** 8;
 
 /**
@@ -387,6 +525,7 @@ export class ChatStream extends EventTarget {
   #request;
   #options;
   #streamsUrl;
+  #query = ''; // of the events_url that was given
   /** @type {ReadyState} */
   #state = 'connecting';
   #taken = false;
@@ -449,10 +588,10 @@ export class ChatStream extends EventTarget {
     if (!this.#taken) return this.disconnect();
     if (this.streamId === null && this.#options.idempotencyKey !== undefined) await this.#findOut();
     await this.#identified;
-    const { headers, fetch, maxAttempts = 20 } = this.#options;
+    const { headers, fetch, credential, maxAttempts = 20 } = this.#options;
     for (let attempt = 0; this.streamId !== null && !this.#ended; attempt++) {
       try {
-        await cancel(this.#urlTo('cancel'), { headers, fetch });
+        await cancel(this.#urlTo('cancel'), { headers, fetch, credential });
         this.#wake?.(); // there is a network
         return;
       } catch (error) {
@@ -478,11 +617,11 @@ export class ChatStream extends EventTarget {
 
   /** Learn the id of a stream whose answer has not begun, without waiting for that. */
   async #findOut() {
-    const { headers, fetch, idempotencyKey, url } = this.#options;
+    const { headers, fetch, credential, idempotencyKey, url } = this.#options;
     const unsent = new DOMException('stopped before the answer had begun', 'AbortError');
     if (this.#wake) return this.disconnect(unsent); // between two attempts: no network
     try {
-      const { id } = await startAsync(/** @type {ChatRequest} */ (this.#request), { url, headers, fetch, idempotencyKey });
+      const { id } = await startAsync(/** @type {ChatRequest} */ (this.#request), { url, headers, fetch, credential, idempotencyKey });
       if (this.streamId !== null || this.#left || this.#state === 'closed') return;
       this.#identifyAs(id);
       this.#confirmed = true;
@@ -536,8 +675,8 @@ export class ChatStream extends EventTarget {
   async #connect() {
     this.#throwIfLeft();
     this.#attempt = new AbortController();
-    const { headers, fetch, stallMs = STALL_MS, idempotencyKey } = this.#options;
-    const options = { headers, fetch, signal: this.#attempt.signal };
+    const { headers, fetch, credential, stallMs = STALL_MS, idempotencyKey } = this.#options;
+    const options = { headers, fetch, credential, signal: this.#attempt.signal };
     const accept = 'text/event-stream';
     let response;
     if (this.streamId === null) {
@@ -546,7 +685,7 @@ export class ChatStream extends EventTarget {
       this.#identifyAs(response.headers.get('stream-id'));
     } else {
       this.#watch(stallMs);
-      response = await call(this.#urlTo('events'), { cache: 'no-store' }, { accept, 'last-event-id': this.lastEventId ?? undefined }, options);
+      response = await call(this.#urlTo('events') + this.#query, { cache: 'no-store' }, { accept, 'last-event-id': this.lastEventId ?? undefined }, options);
     }
     this.requestId = response.headers.get('x-request-id');
     if (response.status === 204) {
@@ -627,7 +766,7 @@ export class ChatStream extends EventTarget {
    */
   #mayRetry(failure) {
     if (this.streamId !== null) return mayPass(failure);
-    const begun = !['connection_failed', 'connection_lost', 'http_error', 'overloaded'].includes(failure.code);
+    const begun = !['connection_failed', 'connection_lost', 'credential_failed', 'http_error', 'overloaded'].includes(failure.code);
     return this.#options.idempotencyKey !== undefined && mayPass(failure) && !begun;
   }
 
@@ -729,12 +868,15 @@ export class ChatStream extends EventTarget {
 
   /** @param {string} stream an id, or an events_url @param {string|number|null} [after] */
   #pointTo(stream, after) {
-    const [, base, id] = /^(.*)\/([^/?#]+)\/events(?:[?#].*)?$/.exec(stream) ?? [];
+    const [, base, id, query] = /^(.*)\/([^/?#]+)\/events(?:\?([^#]*))?(?:#.*)?$/.exec(stream) ?? [];
     if (base !== undefined) this.#streamsUrl = base;
-    else if (stream.includes('/')) throw new TypeError(`${stream} is neither the id of a stream nor its events_url`);
+    else if (stream.includes('/')) throw new TypeError(`${withoutQuery(stream)} is neither the id of a stream nor its events_url`);
     this.streamId = id === undefined ? stream : decodeURIComponent(id);
     this.#confirmed = true;
     this.#identify();
+    const kept = new URLSearchParams(query);
+    for (const name of OWN_QUERY) kept.delete(name);
+    if (`${kept}`) this.#query = `?${kept}`;
     const cursor = `${after ?? ''}`;
     this.#last = Number(/(?:^|\.)(\d+)$/.exec(cursor)?.[1] ?? 0);
     if (cursor && cursor !== '0') this.lastEventId = /^\d+$/.test(cursor) ? `${this.streamId}.${cursor}` : cursor;
@@ -838,11 +980,13 @@ export async function startAsync(request, { url = '/v1/chat', idempotencyKey, ..
 
 /**
  * Stop a generation. Readers still get its `stream.end`, with the status `cancelled`.
+ *
+ * What it sends outlives the page, so that it may be called as a page is being closed.
  * @param {string} stream its id, or its `cancel_url`
  * @param {CallOptions & {streamsUrl?: string}} [options]
  */
 export async function cancel(stream, { streamsUrl = '/v1/streams', ...options } = {}) {
   const url = stream.includes('/') ? stream : `${streamsUrl}/${encodeURIComponent(stream)}/cancel`;
-  const response = await post(url, undefined, { accept: 'application/json' }, options);
+  const response = await call(url, { method: 'POST', keepalive: true }, { accept: 'application/json' }, options);
   await response.body?.cancel();
 }
