@@ -36,6 +36,7 @@ export class Answer {
   #target = element('span', { className: 'target' });
   #parts = element('div', { className: 'parts' });
   #outcome = element('footer', { className: 'outcome' });
+  #actions = element('div', { className: 'actions' });
   #usage = '';
   /** @type {HTMLElement|null} */
   #sources = null;
@@ -54,6 +55,28 @@ export class Answer {
     this.article = element('article', { className: 'message assistant', ariaBusy: 'true', data: { status: 'streaming' } },
       element('h3', { className: 'who' }, model || 'default model', this.#target),
       this.#parts, this.#outcome);
+  }
+
+  /**
+   * Offer a link to this answer's stream, once there is one.
+   * @param {() => Promise<{url: string, until: Date}|null>} share null where that failed
+   */
+  offerSharing(share) {
+    if (this.#actions.isConnected) return;
+    const shown = element('div');
+    const button = element('button', { type: 'button', className: 'quiet' }, 'Share');
+    button.addEventListener('click', async () => {
+      button.disabled = true;
+      const link = await share().finally(() => { button.disabled = false; });
+      button.focus(); // a button that is disabled loses it
+      if (!link) return;
+      const input = element('input', { type: 'text', readOnly: true, value: link.url, ariaLabel: 'Link to this answer' });
+      input.addEventListener('focus', () => input.select());
+      shown.replaceChildren(element('p', { className: 'shared' }, input,
+        `Whoever has this link can watch this answer until ${link.until.toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short' })}.`));
+    });
+    this.#actions.append(button, shown);
+    this.#parts.before(this.#actions); // below them it would move with every line
   }
 
   /** @param {StreamEvent} event */

@@ -14,7 +14,7 @@ import { Answer } from './answer.js';
  * What is kept of a turn. `stream` is null until the answer has begun: the request, asked again
  * under its `key`, then finds the same generation.
  * @typedef {object} Kept
- * @property {string} prompt empty for a stream of another tab
+ * @property {string} prompt empty for a stream of another tab, or of somebody else
  * @property {string} model
  * @property {string} transport
  * @property {string} key

@@ -5,11 +5,12 @@
  * asking the relay: the events then go on to a `stream.end` with `cancelled`.
  */
 
+import { storedKey } from './key.js';
 import { EVENT_TYPES, cancel, chat, resume, startAsync } from './seseragi.js';
 
 // Relative to the page, so that it works below a path prefix too.
 export const CHAT_URL = new URL('v1/chat', document.baseURI).href;
-const STREAMS_URL = new URL('v1/streams', document.baseURI).href;
+export const STREAMS_URL = new URL('v1/streams', document.baseURI).href;
 const RETRY_MS = 2000; // how long an EventSource that was cut stays away; it does not tell the relay's own
 
 /** @typedef {import('./seseragi.js').ChatOptions} ChatOptions */
@@ -26,7 +27,7 @@ const RETRY_MS = 2000; // how long an EventSource that was cut stays away; it do
 
 /**
  * `ask` sends a request; asked again under the same key, it finds the generation that it started.
- * `resume` reads a stream that exists, after a cursor.
+ * `resume` reads a stream that exists, by its id or its URL, after a cursor.
  * @typedef {object} Transport
  * @property {(request: ChatRequest, key: string, onState: OnState) => Reading} ask
  * @property {(stream: string, after: string|null, onState: OnState) => Reading} resume
@@ -42,6 +43,7 @@ function overFetch(begin, onState) {
   const stream = begin({
     url: CHAT_URL,
     streamsUrl: STREAMS_URL,
+    credential: storedKey(),
     // The client is not told of a cut: it finds its connection broken, as on any bad network.
     fetch: (url, init = {}) => {
       if (!init.signal) return fetch(url, init); // the call that stops
@@ -114,7 +116,9 @@ class Listening {
   #open() {
     // What has come but has not been taken yet counts: the new one begins behind it.
     const after = this.#messages.at(-1)?.lastEventId ?? this.lastEventId;
-    const source = new EventSource(after ? `${this.#url}?after=${encodeURIComponent(after)}` : this.#url);
+    const url = new URL(this.#url);
+    if (after) url.searchParams.set('after', after);
+    const source = new EventSource(url);
     // Every native event is a named event, so that EventSource's own `message` and `error` stay apart.
     for (const type of EVENT_TYPES) {
       source.addEventListener(type, (message) => {
@@ -133,18 +137,18 @@ class Listening {
 }
 
 /**
- * @param {Promise<string>} id of a stream that was started
+ * @param {Promise<{id: string, query: string}>} started the stream, and what its URL says of who may read it
  * @param {string|null} after
  * @param {OnState} onState
  * @returns {Reading}
  */
-function overEventSource(id, after, onState) {
+function overEventSource(started, after, onState) {
   /** @type {{cut(): void, close(): void}|null} */
   let current = null;
   let left = false;
   async function* events() {
-    const stream = await id;
-    const listening = current = new Listening(`${STREAMS_URL}/${stream}/events`, after, onState);
+    const { id: stream, query } = await started;
+    const listening = current = new Listening(`${STREAMS_URL}/${stream}/events${query}`, after, onState);
     let ended = false;
     try {
       for await (const received of listening) {
@@ -165,13 +169,19 @@ function overEventSource(id, after, onState) {
   }
   return {
     events: events(),
-    stop: async () => cancel(await id, { streamsUrl: STREAMS_URL }),
+    stop: async () => cancel((await started).id, { streamsUrl: STREAMS_URL, credential: storedKey() }),
     leave() {
       left = true;
       current?.close();
     },
     cut: () => current?.cut(),
   };
+}
+
+/** @param {ChatRequest} request @param {string} idempotencyKey */
+async function start(request, idempotencyKey) {
+  const { id, events_url } = await startAsync(request, { url: CHAT_URL, idempotencyKey, credential: storedKey() });
+  return { id, query: new URL(events_url).search };
 }
 
 /** @type {Record<string, Transport>} */
@@ -181,7 +191,9 @@ export const TRANSPORTS = {
     resume: (stream, after, onState) => overFetch((options) => resume(stream, { ...options, after }), onState),
   },
   eventsource: {
-    ask: (request, key, onState) => overEventSource(startAsync(request, { url: CHAT_URL, idempotencyKey: key }).then(({ id }) => id), null, onState),
-    resume: (stream, after, onState) => overEventSource(Promise.resolve(stream), after, onState),
+    ask: (request, key, onState) => overEventSource(start(request, key), null, onState),
+    // An EventSource has no headers, and the URL with a token has gone with the page before.
+    resume: (stream, after, onState) => (storedKey() === null ? overEventSource(Promise.resolve({ id: stream, query: '' }), after, onState)
+      : TRANSPORTS.fetch.resume(stream, after, onState)),
   },
 };

@@ -1,9 +1,11 @@
 """The page in browsers that are no Chromium."""
 
+import asyncio
 import json
 
 import pytest
 
+from tests.e2e.asking import Asking
 from tests.e2e.engines import ENGINES, Engine
 from tests.serving import serve_relay
 from tests.upstream import DONE, FINISH, Hold, Reset, head, send, serve_upstream, text, wait
@@ -23,6 +25,14 @@ UNTIL = """
     if (Date.now() > until) throw new Error('waited in vain; the page says: ' + document.body.innerText);
     await new Promise((done) => setTimeout(done, 20));
   }
+"""
+STOPPED_WITH_THE_PAGE = """
+  const { chat } = await import('/static/seseragi.js');
+  const given = { value: 'ssk_right', expires_at: Date.now() / 1000 + 600 };
+  const request = { messages: [{ role: 'user', content: 'hi' }] };
+  const stream = chat(request, { credential: async () => given });
+  addEventListener('pagehide', () => stream.cancel());
+  for await (const { event } of stream) if (event.type === 'text.delta') return;
 """
 IDLE = "document.body.dataset.state === 'idle' && document.querySelector('.message.assistant')"
 
@@ -104,3 +114,31 @@ async def test_page_reads_on_after_a_reload_and_shows_a_cut_as_a_cut(engine):
         assert 1 == len(upstream.calls)
         error = await engine.run("return document.querySelector('.error').textContent")
         assert "upstream_truncated" in error
+
+
+async def test_key_is_asked_for_and_taken_from_the_address(engine):
+    asking = Asking()
+    async with serve_upstream() as upstream, serve_relay(upstream, watch=asking) as relay:
+        upstream.script = [head(), send(text("with a key") + FINISH + DONE)]
+        await engine.open(relay.url)
+        await until(engine, "!document.querySelector('#key-form').hidden")
+        focused = await engine.run("return document.activeElement.id")
+        await engine.open("about:blank")
+        await engine.open(f"{relay.url}/#key=ssk_right")
+        await send_prompt(engine, "hello")
+        await until(engine, IDLE)
+
+        assert "key" == focused
+        assert ("completed", "with a key") == await shown(engine)
+        assert f"{relay.url}/" == await engine.run("return location.href")
+
+
+async def test_page_that_is_closed_stops_its_stream(engine):
+    asking = Asking()
+    async with serve_upstream() as upstream, serve_relay(upstream, watch=asking) as relay:
+        upstream.script = [head(), send(text("half")), Hold()]
+        await engine.open(relay.url)
+        await engine.run(STOPPED_WITH_THE_PAGE)
+        await engine.open("about:blank")
+        async with asyncio.timeout(10):
+            await upstream.calls[0].closed.wait()

@@ -1,11 +1,8 @@
 """The demo page in a real Chromium, served by the real relay."""
 
-import json
-from pathlib import Path
-
 import pytest
 
-from tests.needs import file
+from tests.e2e.axe import check_accessible
 from tests.serving import serve_relay
 from tests.test_docs import block
 from tests.upstream import (
@@ -22,7 +19,6 @@ from tests.upstream import (
 
 pytestmark = pytest.mark.browser
 
-ROOT = Path(__file__).parents[2]
 EXPECTED_ERRORS = ("ERR_INTERNET_DISCONNECTED",)
 IDLE = "body[data-state=idle] .message.assistant:last-child"
 JAPANESE = "せせらぎ🌊は、小さな川の音。👨\u200d👩\u200d👧 \u2028終わり"
@@ -188,41 +184,14 @@ async def test_keyboard_is_enough(page):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
 async def test_page_is_accessible(page, scheme, size):
-    axe = file(ROOT / "node_modules" / "axe-core" / "axe.min.js", how="run npm ci")
     async with serve_relay() as relay:
         await page.emulate_media(color_scheme=scheme)
         await page.set_viewport_size({"width": size[0], "height": size[1]})
         await page.goto(relay.url)
         await ask(page, "hello", model="demo-tools")
         await page.wait_for_selector(IDLE)
-        session = await page.context.new_cdp_session(page)
 
-        async def run(code: str):
-            found = await session.send(
-                "Runtime.evaluate",
-                {
-                    "expression": code,
-                    "awaitPromise": True,
-                    "returnByValue": True,
-                    "allowUnsafeEvalBlockedByCSP": True,
-                },
-            )
-            assert "exceptionDetails" not in found, found
-            return found["result"].get("value")
-
-        await run(f"{axe.read_text(encoding='utf-8')}\n;0")
-        found = json.loads(await run("axe.run(document, {preload: false}).then(JSON.stringify)"))
-        serious = [
-            f"{rule['id']}: {rule['nodes'][0]['html']}"
-            for rule in found["violations"]
-            if rule["impact"] in ("serious", "critical")
-        ]
-
-        assert [] == serious
-        assert len(found["passes"]) > 20
-        assert 0 >= await page.evaluate(
-            "document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
-        )
+        await check_accessible(page)
 
 
 @pytest.mark.parametrize("transport", ["fetch", "eventsource"])

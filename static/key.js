@@ -1,0 +1,111 @@
+/**
+ * The key that this page shows the relay, where the relay asks for one.
+ *
+ * It is in sessionStorage, so this tab's alone, and gone with it: in no URL, no history, no event.
+ */
+
+import { byId } from './dom.js';
+
+const NAME = 'seseragi.key';
+const FORM = /^[!-~]{1,8192}$/; // what a header can carry
+
+/** @type {string|null} where the browser keeps nothing */
+let unkept = null;
+
+/** @returns {string|null} */
+export function storedKey() {
+  try {
+    return sessionStorage.getItem(NAME) ?? unkept;
+  } catch {
+    return unkept;
+  }
+}
+
+/** @param {string|null} key null forgets it */
+export function storeKey(key) {
+  unkept = key;
+  try {
+    if (key === null) sessionStorage.removeItem(NAME);
+    else sessionStorage.setItem(NAME, key);
+  } catch {
+    // Forbidden: a reload then asks again.
+  }
+}
+
+/** The headers that show a key. @param {string|null} [key] @returns {Record<string, string>} */
+export function showing(key = storedKey()) {
+  return key === null ? {} : { authorization: `Bearer ${key}` };
+}
+
+/**
+ * Take the key of an address such as `/#key=ssk_...`, and out of it at once.
+ * @returns {boolean} whether it is another one than before
+ */
+export function takeFromAddress() {
+  if (!location.hash.startsWith('#key=')) return false;
+  const given = location.hash.slice('#key='.length);
+  history.replaceState(null, '', location.pathname + location.search);
+  if (!FORM.test(given) || given === storedKey()) return false;
+  storeKey(given);
+  return true;
+}
+
+/** The form that asks for a key, in place of what it hides. */
+export class KeyForm {
+  #form = byId('key-form', HTMLFormElement);
+  #input = byId('key', HTMLInputElement);
+  #error = byId('key-error', HTMLElement);
+  #inPlaceOf;
+  #checking = false;
+
+  /**
+   * @param {HTMLElement} inPlaceOf
+   * @param {(key: string) => Promise<string>} use try a key; gives what is wrong with it, "" when it was taken
+   */
+  constructor(inPlaceOf, use) {
+    this.#inPlaceOf = inPlaceOf;
+    this.#form.addEventListener('submit', (event) => {
+      event.preventDefault();
+      this.#submit(use);
+    });
+  }
+
+  /** @param {string} [problem] what was wrong with the key that was shown */
+  show(problem = '') {
+    const shown = !this.#form.hidden;
+    this.#form.hidden = false;
+    this.#inPlaceOf.hidden = true;
+    if (!shown || problem) this.#tell(problem);
+    if (!shown) this.#input.focus();
+  }
+
+  hide() {
+    this.#input.value = '';
+    this.#tell('');
+    this.#form.hidden = true;
+    this.#inPlaceOf.hidden = false;
+  }
+
+  /** @param {(key: string) => Promise<string>} use */
+  async #submit(use) {
+    const key = this.#input.value.trim();
+    if (this.#checking) return;
+    if (!FORM.test(key)) return this.#refuse(key ? 'A key has no spaces and no letters with accents.' : 'Enter a key.');
+    this.#checking = true;
+    const problem = await use(key).finally(() => { this.#checking = false; });
+    if (problem) this.#refuse(problem);
+  }
+
+  /** @param {string} problem */
+  #refuse(problem) {
+    this.#tell(problem);
+    this.#input.focus();
+    this.#input.select();
+  }
+
+  /** @param {string} problem */
+  #tell(problem) {
+    this.#error.textContent = problem;
+    this.#input.ariaInvalid = String(problem !== '');
+  }
+}
