@@ -346,7 +346,7 @@ function asCurl() {
   const text = prompt.value.trim();
   const request = text || !lastRequest ? requestFor(text || PROMPTS[0].text) : lastRequest;
   const quoted = (/** @type {string} */ word) => `'${word.replaceAll("'", String.raw`'\''`)}'`;
-  const key = storedKey() === null ? '' : ' \\\n  -H "authorization: Bearer $SESERAGI_KEY"';
+  const key = storedKey() === null ? '' : ' \\\n  -H "authorization: Bearer $RELAY_KEY"';
   return `curl -N ${quoted(CHAT_URL)}${key} \\\n  -H 'content-type: application/json' \\\n  -d ${quoted(JSON.stringify(request))}`;
 }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,8 +22,12 @@ class Asking:
     keys: set[str] = field(default_factory=lambda: {"ssk_right"})
     tokens: dict[str, str] = field(default_factory=dict)
     """The stream that each token is for."""
+    users: list[str] = field(default_factory=list)
+    """Those for whom `ssk_backend` has asked for a secret."""
     shown: list[tuple[str, str | None]] = field(default_factory=list)
     """The path of each request that is not public, and its credential."""
+    kinds: set[tuple[str, str | None]] = field(default_factory=set)
+    """The methods that each credential was shown with."""
     targets: list[str] = field(default_factory=list)
     """The path of every request with its query, and what its head says beside."""
 
@@ -35,14 +40,20 @@ class Asking:
             self.targets.append(
                 f"{scope['path']}?{scope['query_string'].decode()} {heads.get('referer', '')}"
             )
-            if PUBLIC.fullmatch(scope["path"]):
+            if PUBLIC.fullmatch(scope["path"]) or scope["method"] == "OPTIONS":
                 await app(scope, receive, send)
                 return
             given = heads.get("authorization", "").removeprefix("Bearer ") or None
             self.shown.append((scope["path"], given))
+            self.kinds.add((scope["method"], given))
             found = STREAM.fullmatch(scope["path"])
             (token,) = parse_qs(scope["query_string"].decode()).get("token", [None])
-            if given not in self.keys and not (found and self.tokens.get(token or "") == found[1]):
+            if (scope["path"], given) == ("/v1/client_secrets", "ssk_backend"):
+                body = await Request(scope, receive).json()
+                await JSONResponse(self.secret(body["user"]))(scope, receive, send)
+            elif given not in self.keys and not (
+                found and self.tokens.get(token or "") == found[1]
+            ):
                 refusal = {"code": "unauthenticated", "detail": "no key, or a wrong one"}
                 await JSONResponse(refusal, 401)(scope, receive, send)
             elif found and found[2] == "share":
@@ -51,6 +62,12 @@ class Asking:
                 await app(scope, receive, self._naming(send))
 
         return asked
+
+    def secret(self, user: str) -> dict[str, Any]:
+        self.users.append(user)
+        value = f"ek_{len(self.users)}"
+        self.keys.add(value)
+        return {"value": value, "expires_at": int(time.time()) + 600}
 
     def share(self, stream: str) -> dict[str, Any]:
         token = f"eyJ.{len(self.tokens)}.share-_secret"
