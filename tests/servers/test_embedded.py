@@ -16,6 +16,9 @@ from app.main import App, create_app
 from app.settings import load_settings
 from tests.serving import HELLO
 
+SHORT = {**HELLO, "max_tokens": 20}
+"""The demo types as people read: a whole answer takes it five seconds."""
+
 
 def relay(**settings: object) -> App:
     environ = {f"SESERAGI_{name.upper()}": str(value) for name, value in settings.items()}
@@ -27,8 +30,8 @@ def ids(text: str) -> list[int]:
 
 
 def test_every_endpoint_is_reached_by_the_test_client():
-    with TestClient(relay()) as client:
-        answer = client.post("/v1/chat", json=HELLO)
+    with TestClient(relay(attempts=1)) as client:
+        answer = client.post("/v1/chat", json=SHORT)
         assert '"status":"completed"' in answer.text
         assert list(range(1, len(ids(answer.text)) + 1)) == ids(answer.text)
 
@@ -39,8 +42,8 @@ def test_every_endpoint_is_reached_by_the_test_client():
         assert 204 == client.delete(f"/v1/streams/{stream}").status_code
         assert 410 == client.get(f"/v1/streams/{stream}").status_code
 
-        whole = client.post("/v1/chat/completions", json={**HELLO, "model": "demo"})
-        assert "stop" == whole.json()["choices"][0]["finish_reason"]
+        whole = client.post("/v1/chat/completions", json={**SHORT, "model": "demo"})
+        assert "length" == whole.json()["choices"][0]["finish_reason"]
         assert 400 == client.post("/v1/chat", json={"messages": 1}).status_code
         assert 503 == client.post("/v1/chat", json={**HELLO, "model": "demo-error"}).status_code
         assert "<html" in client.get("/").text
@@ -53,7 +56,7 @@ async def test_every_endpoint_is_reached_by_a_transport_within_the_process():
         app.lifespan(),
         httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
-        answer = await client.post("/v1/chat", json=HELLO)
+        answer = await client.post("/v1/chat", json=SHORT)
         assert '"status":"completed"' in answer.text
         events = f"/v1/streams/{answer.headers['stream-id']}/events"
         assert ids(answer.text) == ids((await client.get(events)).text)
@@ -76,7 +79,7 @@ def test_mounted_relay_gives_urls_under_its_prefix(kind):
         app.mount("/llm", inner)
     with TestClient(app) as client:
         assert "the app's own" == client.get("/own").text
-        started = client.post("/llm/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
+        started = client.post("/llm/v1/chat", json=SHORT, headers={"prefer": "respond-async"})
         urls = started.json()
         for name in ("url", "events_url", "cancel_url"):
             assert urls[name].startswith("/llm/v1/streams/st_")
@@ -101,13 +104,13 @@ def test_mounted_relay_gives_urls_under_its_prefix(kind):
 
 def test_prefix_that_a_proxy_strips_is_in_every_url():
     with TestClient(relay(), root_path="/llm") as client:
-        started = client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
+        started = client.post("/v1/chat", json=SHORT, headers={"prefer": "respond-async"})
         assert started.json()["events_url"].startswith("/llm/v1/streams/st_")
 
 
 def test_relay_whose_lifespan_is_not_run_says_what_to_do():
     client = TestClient(Starlette(routes=[Mount("/llm", relay())]))
-    answer = client.post("/llm/v1/chat", json=HELLO)
+    answer = client.post("/llm/v1/chat", json=SHORT)
     assert 500 == answer.status_code
     assert "lifespan=relay.lifespan" in answer.json()["detail"]
 

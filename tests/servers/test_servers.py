@@ -16,6 +16,9 @@ from tests.servers.programs import SERVERS, serve
 from tests.serving import HELLO
 from tests.upstream import Hold, head, send, serve_upstream
 
+SHORT = {**HELLO, "max_tokens": 20}
+"""The demo types as people read: a whole answer takes it five seconds."""
+
 LONG = {**HELLO, "model": "demo-long"}
 DELTA = 'data: {{"choices":[{{"delta":{{"content":"{}"}}}}]}}\n\n'
 
@@ -42,10 +45,10 @@ async def state_of(client: httpx2.AsyncClient, stream: str) -> dict[str, Any]:
 
 @every_server
 async def test_stream_is_resumed_stopped_and_looked_at(name, tmp_path):
-    async with serve(name, tmp_path, retention_s=60) as served:
+    async with serve(name, tmp_path, retention_s=60, attempts=1) as served:
         client = served.client
         # A whole one, with the frames that any server gives.
-        async with client.stream("POST", "/v1/chat", json=HELLO) as response:
+        async with client.stream("POST", "/v1/chat", json=SHORT) as response:
             stream = response.headers["stream-id"]
             assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
             assert response.headers["content-location"] == f"/v1/streams/{stream}/events"
@@ -81,7 +84,7 @@ async def test_stream_is_resumed_stopped_and_looked_at(name, tmp_path):
         # HEAD, an answer as JSON, an error.
         looked = await client.head(f"/v1/streams/{stream}/events")
         assert (200, b"") == (looked.status_code, looked.content)
-        answer = await client.post("/v1/chat", json={**HELLO, "stream": False})
+        answer = await client.post("/v1/chat", json={**SHORT, "stream": False})
         assert "completed" == answer.json()["status"]
         failed = await client.post("/v1/chat", json={**HELLO, "model": "demo-error"})
         assert 503 == failed.status_code
