@@ -25,9 +25,10 @@ from .problems import failure
 PRINCIPAL: Final = "seseragi.principal"
 """Where a scope has who makes the request. It is missing where nobody was asked."""
 
-PUBLIC: Final = frozenset(("/", "/healthz", "/readyz"))
-"""What anybody may get, without a query; with one `/readyz` tells of the upstreams."""
+PAGE: Final = "/"
 STATIC: Final = "/static/"
+PROBES: Final = frozenset(("/healthz", "/readyz"))
+"""What anybody may get without a query; with one `/readyz` tells of the upstreams."""
 STREAMS: Final = "/v1/streams/"
 """Where stream tokens are taken."""
 
@@ -102,7 +103,9 @@ def is_public(scope: Scope) -> bool:
     if scope["method"] not in ("GET", "HEAD"):
         return False
     path = path_of(scope)
-    return (path in PUBLIC and not scope["query_string"]) or path.startswith(STATIC)
+    if path in PROBES:
+        return not scope["query_string"]
+    return path == PAGE or path.startswith(STATIC)
 
 
 def read_credentials(scope: Scope) -> _Shown:

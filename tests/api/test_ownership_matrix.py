@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from starlette.routing import Mount, Route
 
-from app.api.authentication import PUBLIC
+from app.api.authentication import PAGE, PROBES
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.generation.hub import Hub
 from app.identity.authenticator import Authenticator
@@ -43,6 +43,7 @@ CALLS = {
     "/v1/client_secrets",
 }
 LISTS = {"/v1/models", "/v1/models/{model:path}"}
+PUBLIC = {PAGE, *PROBES}
 OPEN = {*PUBLIC, "/static"}
 
 
