@@ -91,7 +91,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         location = f"{root_of(scope)}/v1/streams/{self._reader.stream}/events"
-        self.raw_headers.append((b"content-location", location.encode()))
+        self.raw_headers.insert(len(HEADERS), (b"content-location", location.encode()))
         connection = connection_of(scope)
         if connection is None:
             await self._serve_reads(scope, receive, send)
