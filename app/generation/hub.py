@@ -16,7 +16,7 @@ import structlog
 
 from ..admission import LOCAL, Admission, RequestMemory, Shares
 from ..deadlines import Limits
-from ..errors import RelayError, RequestError, ServiceError
+from ..errors import RelayError, RequestError, ServiceError, shutting_down
 from ..eventlog import (
     Claim,
     EventLog,
@@ -408,7 +408,7 @@ class Hub:
 
     def _check_running(self) -> None:
         if self.draining:
-            raise _shutting_down()
+            raise shutting_down()
 
     async def _run(
         self, record: StreamRecord, request: ChatRequest, terms: StartOptions, *, route: Route
@@ -419,7 +419,7 @@ class Hub:
             for name in record.names:
                 await self._log.name(scoped(record.owner, name), stream)
             if self.stopping.is_set():
-                raise _shutting_down()
+                raise shutting_down()
         except BaseException:
             self.admission.leave(origin.address)
             await self._drop(stream)
@@ -487,7 +487,7 @@ class Hub:
         try:
             await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                raise _shutting_down()
+                raise shutting_down()
             return working.result()
         finally:
             working.cancel()
@@ -652,7 +652,3 @@ def _check_may(principal: Principal, what: Literal["read", "stop"] | None = None
             f"the stream token may {principal.may} its stream and nothing else; send a key or a "
             "client secret",
         )
-
-
-def _shutting_down() -> ServiceError:
-    return ServiceError("overloaded", "the relay is shutting down; try again", retry_after_s=2)
