@@ -151,10 +151,14 @@ class Events(Protocol):
     async def state(self, stream: str) -> LogState:
         """Return how far the log goes."""
 
-    async def look(self, stream: str, after: int, *, limit: int) -> Look:
+    async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
         """Return how far the log goes, with at most so many events after the cursor.
 
         One round trip where the log is elsewhere. A cursor that names no event has none after it.
+
+        With an `owner`, another's stream is answered as one that never was, and by the same
+        work, so that nobody can tell by the time it takes: where those that are not in memory
+        are looked for elsewhere so is this one, and none of its events are read.
         """
 
     async def delete(self, stream: str) -> None:

@@ -293,6 +293,14 @@ def full() -> ServiceError:
     )
 
 
+def may_see(owner: str | None, whose: str | None) -> bool:
+    """Return whether an owner may be told of a stream, as far as it is known whose that is.
+
+    None may be told of any.
+    """
+    return owner is None or whose is None or owner == whose
+
+
 def unknown(stream: str) -> RequestError:
     """What a stream is answered with that there never was."""
     # No id is as long; a client may have the query of its URL in it, with a token.

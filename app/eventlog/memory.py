@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ..errors import ServiceError
 from ..events import Event
 from .contract import PAGE, Claim, Follower, LogState, Look
-from .entries import Entries, Entry, expired, unknown
+from .entries import Entries, Entry, expired, may_see, unknown
 from .lost import REMOVED, OnEnded
 from .no_peers import NoPeers
 from .record import Scoped, StreamRecord
@@ -131,7 +131,10 @@ class MemoryLog(NoPeers):
     async def state(self, stream: str) -> LogState:
         return self._find(stream).state()
 
-    async def look(self, stream: str, after: int, *, limit: int) -> Look:
+    async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
+        entry = self._entries.find(stream)
+        if not may_see(owner, self._gone.get(stream) if entry is None else entry.record.owner):
+            raise unknown(stream)
         return Look(stream, self._find(stream).state())
 
     async def delete(self, stream: str) -> None:

@@ -230,7 +230,7 @@ class OwnedStreams:
         if self._principal.stream not in (None, stream):
             raise unknown(stream)
         try:
-            found = await self._log.look(stream, after or 0, limit=_limit(after))
+            found = await self._log.look(stream, after or 0, limit=_limit(after), owner=self._owner)
         except StreamExpired as error:
             if error.owner == self._owner:
                 raise

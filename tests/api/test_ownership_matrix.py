@@ -18,6 +18,8 @@ from starlette.routing import Mount, Route
 
 from app.api.authentication import PAGE, PROBES
 from app.dialects.client_formats import CLIENT_FORMATS
+from app.eventlog.redis.pages import Page, Pages
+from app.eventlog.sqlite.database import Database
 from app.generation.hub import Hub
 from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal
@@ -402,6 +404,48 @@ async def test_others_cost_the_log_what_nothing_does(world, method: str, path: s
         assert asked == of_mine
         assert len(asked) <= 1
         asked.clear()
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["running", "ended"])
+@pytest.mark.parametrize("log", ["sqlite", "redis"])
+async def test_others_cost_the_place_of_the_log_what_nothing_does(
+    log: str, ends: bool, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch
+):
+    """Nothing of another's stream is read, and what is in memory is looked for all the same."""
+    asked: list[str] = []
+
+    def note(kind: type, name: str) -> None:
+        real = getattr(kind, name)
+
+        def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+            asked.append(name)
+            return real(self, *args, **kwargs)
+
+        monkeypatch.setattr(kind, name, noted)
+
+    if log == "redis":
+        server: RedisServer = request.getfixturevalue("redis")
+        server.ask("FLUSHALL")
+        log = server.url
+    else:
+        log = f"sqlite:///{tmp_path}/streams.db"
+    async with serve_world(log, ends=ends) as world:
+        path = "/v1/streams/{stream}/events"
+        if ends:
+            while "running" in await world.states():  # noqa: ASYNC110  (a few times)
+                await asyncio.sleep(0.01)
+            event_log: Any = world.relay.hub._log
+            event_log._entries.drop(world.names["{stream}"])
+        for kind, name in ((Database, "find"), (Database, "read"), (Pages, "_ask"), (Page, "has")):
+            note(kind, name)
+        for who in OTHERS:
+            assert 404 == (await world.ask(who, "GET", world.fill(path))).status_code
+            of_mine = asked.copy()
+            asked.clear()
+            await world.ask(who, "GET", world.fill(path, there=False))
+            assert asked == of_mine
+            assert len(asked) == 1
+            asked.clear()
 
 
 @pytest.mark.parametrize("path", sorted(STARTS))

@@ -416,6 +416,24 @@ async def test_look_tells_what_state_and_reading_tell(event_log, clock):
             clock.now += 101
 
 
+async def test_look_of_another_owner_finds_nothing_at_any_time(event_log, clock):
+    await create(event_log, "st_1", owner="me")
+    for events in ([START, *deltas("a", "b")], [END]):
+        await event_log.append("st_1", events)
+        assert "me" == (await event_log.look("st_1", 0, limit=2, owner="me")).state.owner
+        assert "not_found there is no stream 'st_1'" == await _refused(event_log, "st_1", "me2")
+        assert "not_found there is no stream 'st_1'" == await _refused(event_log, "st_1", "")
+    clock.now += 101
+    assert "not_found there is no stream 'st_1'" == await _refused(event_log, "st_1", "me2")
+    assert (await _refused(event_log, "st_1", "me")).startswith("stream_expired ")
+
+
+async def _refused(event_log, stream: str, owner: str) -> str:
+    with pytest.raises(RequestError) as caught:
+        await event_log.look(stream, 0, limit=2, owner=owner)
+    return f"{caught.value.code} {caught.value}"
+
+
 REQUEST = b'{"input":"\xe3\x81\x9b\xe3\x81\x9b\n\r\x00"}'
 
 

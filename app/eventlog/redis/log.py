@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from ...errors import RequestError, ServiceError
 from ...events import Event
 from ..contract import PAGE, STRIDE, Claim, Follower, LogState, LogUnusable, Look
-from ..entries import Entries, Entry, expired
+from ..entries import Entries, Entry, expired, may_see
 from ..lost import REMOVED, LostStream, OnEnded
 from ..record import Scoped, StreamRecord
 from .address import Address
@@ -324,11 +324,19 @@ class RedisLog:
     async def state(self, stream: str) -> LogState:
         return (await self.look(stream, 0, limit=0)).state
 
-    async def look(self, stream: str, after: int, *, limit: int) -> Look:
-        state = self._state_here(stream)
+    async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
+        whose = self._whose_here(stream)
+        state = self._state_here(stream) if may_see(owner, whose) else None
         if state is not None:
             return Look(stream, state)
-        return self._look_at(stream, await self._pages.look(stream, after, limit), after)
+        page = await self._pages.look(stream, after, limit, owner=owner)
+        return self._look_at(stream, page, after)
+
+    def _whose_here(self, stream: str) -> str | None:
+        """Return the owner of a stream that is in memory."""
+        run = self._owner.runs.get(stream)
+        entry = self._entries.find(stream) if run is None else run.entry
+        return None if entry is None else entry.record.owner
 
     def _state_here(self, stream: str) -> LogState | None:
         """Return how far a stream goes that is in memory."""

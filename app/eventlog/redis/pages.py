@@ -128,12 +128,14 @@ class Pages:
             raise conflict(stream, page.last if page.kept is None else page.kept)
         return page
 
-    async def look(self, stream: str, after: int, limit: int) -> Page:
+    async def look(self, stream: str, after: int, limit: int, *, owner: str | None = None) -> Page:
         """Ask Redis for a stream, which is ended first if its owner is lost.
+
+        One that is not this `owner`'s is none.
 
         Raises what every call does that names a stream.
         """
-        page = await asked(self._ask(stream, after, limit))
+        page = await asked(self._ask(stream, after, limit, owner=owner))
         return await self._check(stream, page, after, limit)
 
     async def find(self, key: str, after: int, limit: int) -> Found | None:
@@ -166,9 +168,12 @@ class Pages:
     def _send_record(self, stream: str) -> "asyncio.Future[list[Any]]":
         return self._link.send("XRANGE", log_key(stream), RECORD_ID, RECORD_ID)
 
-    async def _ask(self, stream: str, after: int, limit: int) -> Page | None:
+    async def _ask(
+        self, stream: str, after: int, limit: int, *, owner: str | None = None
+    ) -> Page | None:
         keys = [meta_key(stream), log_key(stream)]
-        _, *fields = await self._link.run(PAGE_SCRIPT, keys, after, limit, PAGE_BYTES)
+        whose = () if owner is None else (owner,)
+        _, *fields = await self._link.run(PAGE_SCRIPT, keys, after, limit, PAGE_BYTES, *whose)
         return self._page(fields)
 
     async def _find(self, key: str, after: int, limit: int) -> Found | None:

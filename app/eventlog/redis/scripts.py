@@ -270,10 +270,10 @@ return replies
 PAGE = _script(
     _NOW
     + """
--- KEYS: meta, log; or a name. ARGV: after, limit, bytes. Gives the stream that has the name, the
--- meta's fields that readers need, how many ms of the lease and of the readers' attention are
--- left, and the events after the cursor: some, if there are any, about so many bytes at most.
--- The stream alone if there is none; nothing if none has the name.
+-- KEYS: meta, log; or a name. ARGV: after, limit, bytes, and maybe an owner. Gives the stream that
+-- has the name, the meta's fields that readers need, how many ms of the lease and of the readers'
+-- attention are left, and the events after the cursor: some, if there are any, about so many bytes
+-- at most. The stream alone if there is none, or another's; nothing if none has the name.
 local meta, log, stream = KEYS[1], KEYS[2], ''
 if not log then
   stream = redis.call('GET', meta)
@@ -282,7 +282,7 @@ if not log then
 end
 local is = redis.call('HMGET', meta, 'started', 'ended', 'last', 'epoch', 'gone', 'kept',
   'lease', 'attended', 'who')
-if not is[3] and not is[5] then return {stream} end
+if not is[3] and not is[5] or ARGV[4] and ARGV[4] ~= (is[9] or '') then return {stream} end
 local events, left, size = {}, is[5] and 0 or tonumber(ARGV[2]), tonumber(ARGV[3])
 local from = string.format('%d-0', ARGV[1] + 1)
 while left > 0 and size > 0 do

@@ -22,7 +22,7 @@ import structlog
 from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, StreamEnd
 from ..contract import PAGE, Claim, Follower, LogState, Look
-from ..entries import Entries, Entry, expired, full, size_of, unknown
+from ..entries import Entries, Entry, expired, full, may_see, size_of, unknown
 from ..lost import LostStream, OnEnded
 from ..no_peers import NoPeers
 from ..record import Scoped, StreamRecord, pack_record
@@ -292,11 +292,14 @@ class SqliteLog(NoPeers):
         row = await self._read(partial(self._row, stream))
         return row.state()
 
-    async def look(self, stream: str, after: int, *, limit: int) -> Look:
+    async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
         entry = self._find(stream)
-        if entry is not None:
+        if entry is not None and may_see(owner, entry.record.owner):
             return Look(stream, entry.state())
-        row, events = await self._read(partial(self._look_file, stream, after, limit))
+        return await self._look_elsewhere(stream, after, limit, owner)
+
+    async def _look_elsewhere(self, stream: str, after: int, limit: int, owner: str | None) -> Look:
+        row, events = await self._read(partial(self._look_file, stream, after, limit, owner))
         return Look(stream, row.state(), events)
 
     async def delete(self, stream: str) -> None:
@@ -385,17 +388,19 @@ class SqliteLog(NoPeers):
         self._database.file(run.key, run.filed + 1, unfiled)
         return run.filed + len(unfiled)
 
-    def _row(self, stream: str) -> Row:
+    def _row(self, stream: str, owner: str | None = None) -> Row:
         row = self._database.find(stream)
-        if row is None:
+        if row is None or not may_see(owner, row.owner):
             raise unknown(stream)
         until = self._wall() - self._retention_s
         if row.gone or (row.ended_at is not None and row.ended_at <= until):
             raise expired(stream, self._retention_s, owner=row.owner)
         return row
 
-    def _look_file(self, stream: str, after: int, limit: int) -> tuple[Row, list[Event]]:
-        row = self._row(stream)
+    def _look_file(
+        self, stream: str, after: int, limit: int, owner: str | None = None
+    ) -> tuple[Row, list[Event]]:
+        row = self._row(stream, owner)
         if row.ended_at is None or after >= row.last or not limit:  # one that runs is in memory
             return row, []
         return row, self._database.read(row.key, after, limit)

@@ -126,16 +126,10 @@ class SharedSqliteLog(SqliteLog):
         entry = self._find(stream)
         if entry is not None:
             return entry.state()
-        return (await self._look_elsewhere(stream, 0, 0)).state
+        return (await self._look_elsewhere(stream, 0, 0, None)).state
 
-    async def look(self, stream: str, after: int, *, limit: int) -> Look:
-        entry = self._find(stream)
-        if entry is not None:
-            return Look(stream, entry.state())
-        return await self._look_elsewhere(stream, after, limit)
-
-    async def _look_elsewhere(self, stream: str, after: int, limit: int) -> Look:
-        row, events, tail = await self._catch_up(stream, after, limit)
+    async def _look_elsewhere(self, stream: str, after: int, limit: int, owner: str | None) -> Look:
+        row, events, tail = await self._catch_up(stream, after, limit, owner)
         state = row.state()
         if tail is None:
             return Look(stream, state, events)
@@ -146,14 +140,14 @@ class SharedSqliteLog(SqliteLog):
         self._feed.stop(stream)
 
     async def _catch_up(
-        self, stream: str, after: int, limit: int
+        self, stream: str, after: int, limit: int, owner: str | None = None
     ) -> tuple[Row, list[Event], Tail | None]:
         """Return the row of a stream that is not in memory, and its tail if it runs elsewhere.
 
         Else events after the cursor. Nothing of it is older than this call.
         """
         while True:
-            row, events = await self._read(partial(self._look_file, stream, after, limit))
+            row, events = await self._read(partial(self._look_file, stream, after, limit, owner))
             if row.ended_at is not None or row.process == self._database.process:
                 return row, events, None
             tail = self._feed.find(stream) or self._feed.start(stream, row)
