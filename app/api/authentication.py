@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..addresses import parse_address
+from ..addresses import is_loopback, parse_address
 from ..dialects.client_formats import client_format_of
 from ..errors import RelayError, RequestError
 from ..identity.authenticator import Authenticator
@@ -201,10 +201,12 @@ def _check_origin(principal: Principal, scope: Scope) -> None:
 def _check_reached_here(scope: Scope) -> None:
     """Refuse a request that has come over an address which others can reach.
 
-    A name is none: of a test client, or a socket of this machine.
+    Where the server has none, as at a socket of this machine or in a function that something
+    in front calls, a name may be what `Host` says, and the client's address has to be of here.
     """
-    server = scope.get("server")
-    if server and _is_reachable(str(server[0])):
+    server, client = scope.get("server") or ("", None), scope.get("client") or ("", None)
+    host = str(server[0])
+    if _is_reachable(host) or (parse_address(host) is None and _is_reachable(str(client[0]))):
         raise RequestError(
             "unauthenticated",
             "nobody has said who may use this relay, which can be reached by others and holds "
@@ -216,7 +218,9 @@ def _check_reached_here(scope: Scope) -> None:
 @lru_cache(REMEMBERED)
 def _is_reachable(host: str) -> bool:
     address = parse_address(host)
-    return address is not None and not address.is_loopback
+    if address is None:  # a name that others may know, unless it is the path of a socket
+        return "." in host and "/" not in host and not is_loopback(host.lower())
+    return not address.is_loopback
 
 
 async def _refuse(error: RelayError, scope: Scope, receive: Receive, send: Send) -> None:

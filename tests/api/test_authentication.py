@@ -286,6 +286,26 @@ async def test_relay_with_money_is_open_to_its_machine_alone(server, status: int
 
 
 @pytest.mark.parametrize(
+    ("server", "client", "status"),
+    [
+        # A function that is called for HTTP requests has no address, but what `Host` says.
+        (("x1y2.lambda-url.eu-central-1.on.aws", 443), ("203.0.113.9", 0), 401),
+        (("x1y2.lambda-url.eu-central-1.on.aws", 443), None, 401),
+        *((("localhost", 443), ("203.0.113.9", 0), 401), (None, ("203.0.113.9", 0), 401)),
+        *((("/run/s.sock", None), ("203.0.113.9", 0), 401), (("LocalHost", 1), None, 0)),
+        *((("/run/s.sock", None), ("127.0.0.1", 0), 0), (("/run/s.sock", None), ("", 0), 0)),
+        *((("testserver", 80), ("testclient", 5), 0), (None, ("::1", 5), 0)),
+        # Where it has one, that counts: a proxy on this machine tells of its own clients.
+        *((("127.0.0.1", 80), ("203.0.113.9", 0), 0), (("10.0.0.1", 80), ("127.0.0.1", 0), 401)),
+    ],
+)
+async def test_name_in_place_of_an_address_lets_nobody_in_from_elsewhere(server, client, status):
+    authentication = Authentication(nothing, None, closed=True)
+
+    assert status == await pass_through(authentication, scope_of(server=server, client=client))
+
+
+@pytest.mark.parametrize(
     ("environ", "status"),
     [
         ({}, 200),
