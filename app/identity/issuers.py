@@ -146,14 +146,14 @@ class Issuers:
         if not _is_signed(token, fitting):
             if fitting and "kid" in token.header:
                 raise refusal("its signature is not valid")
-            keys = await issuer.keys.get_other(keys)
+            tried, keys = keys, await issuer.keys.get_other(keys)
             fitting = _find_keys(keys, token.header)
             if not fitting:
                 raise refusal(
                     f"{quoted(named)} has no key for its signature "
                     f"(kid {quoted(token.header.get('kid'))}, alg {quoted(token.header['alg'])})"
                 )
-            if not _is_signed(token, fitting):
+            if keys is tried or not _is_signed(token, fitting):
                 raise refusal("its signature is not valid")
         principal = read_claims(
             token.claims, issuer.config, now=self._clock(), reserved=issuer.reserved

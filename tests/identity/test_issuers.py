@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import RequestError
+from app.identity import issuers as issuers_module
 from app.identity.config import IssuerConfig
 from app.identity.issuers import MAX_TOKEN, MAX_VERDICTS, Issuers
 from app.identity.jwks import parse_jwks
@@ -514,6 +515,24 @@ async def test_token_that_names_no_key_is_tried_with_few(keys, taken):
             assert await issuers.verify(token) is not None
         else:
             assert "which of the issuer's keys" in await reason(issuers, token)
+
+
+async def test_keys_that_stay_the_same_are_tried_once(monkeypatch):
+    rows = [jwk(rsa_key(str(n)), str(n)) for n in range(1, 4)]
+    tried: list[str | None] = []
+    real = issuers_module._is_signed
+
+    def is_signed(token: Any, keys: Any) -> bool:
+        tried.extend(key.kid for key in keys)
+        return real(token, keys)
+
+    monkeypatch.setattr(issuers_module, "_is_signed", is_signed)
+    async with issuer(*rows) as (provider, issuers):
+        forged = sign(rsa_key("evil"), provider.claims(), kid=None)
+        for _ in range(2):  # also where they were not fetched again
+            assert "its signature is not valid" in await reason(issuers, forged)
+            assert ["1", "2", "3"] == tried
+            tried.clear()
 
 
 async def test_used_at_once_the_first_time_all_wait_for_one_fetch():
