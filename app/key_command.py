@@ -65,8 +65,8 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         metavar="ROLE",
-        help="client_secrets: make short-lived secrets for browsers; admin: see and stop "
-        "everything",
+        help="client_secrets: make short-lived secrets for browsers; admin: read, stop "
+        "and delete the streams of everybody, by their ids",
     )
     ends = new.add_mutually_exclusive_group()
     ends.add_argument("--expires-in", metavar="TIME", help="30d, 12h, 90m: how long it is valid")

@@ -53,6 +53,8 @@ class Sharing:
                 "a link makes no other links; who started the stream can, with his own credential",
             )
         stream = await streams_of(self._hub, request).get(request.path_params["stream"])
+        if stream.state.owner != principal.owner:  # an admin; the link would not reach it
+            raise RequestError("forbidden", "a stream is shared by who started it, and nobody else")
         wanted = await read_options(
             request, self._hub, policy=self._policy, decoder=_wanted, example=EXAMPLE
         )

@@ -7,7 +7,8 @@ from urllib.parse import quote
 import msgspec
 
 Role = Literal["client_secrets", "admin"]
-"""What a key may do beside using models: make client secrets; see and stop everything."""
+"""What a key may do beside using models: make client secrets; read, stop and delete the streams
+of everybody, by their ids."""
 
 
 class Principal(msgspec.Struct, frozen=True):
