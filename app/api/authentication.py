@@ -58,9 +58,10 @@ class _Shown(NamedTuple):
 
 
 class Authentication:
-    """Passes on requests of which it is known who makes them, and those that need not say it.
+    """Passes on public requests, and those whose credential is known; refuses all others.
 
-    Without an authenticator everybody is let in; with `closed`, only from this machine.
+    Without an authenticator every request is passed on, as `ANYONE`; with `closed` only those that
+    have reached the relay on a loopback address.
     """
 
     def __init__(

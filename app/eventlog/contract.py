@@ -270,10 +270,10 @@ async def read_all(
     first: Sequence[Event] = (),
     last: int | None = None,
 ) -> list[Event]:
-    """Return all events so far, without waiting; on request without an `Ending`.
+    """Return all events so far, without waiting.
 
-    Those that are read already are the `first`; `last` is the number of the last one that is
-    wanted for sure, where that is known.
+    With `ending` false a last page that is an `Ending` is left out. `first` is a page that was
+    read already. Reading stops at the event number `last`, where it is given, or at the end.
     """
     events: list[Event] = []
     after = 0

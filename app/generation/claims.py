@@ -58,7 +58,7 @@ async def may_try_again(event_log: EventLog, stream: str) -> bool:
 
 
 async def await_outcome(event_log: EventLog, stream: str) -> RelayError | None:
-    """Return what `Relay.committed` does, of a stream that runs elsewhere."""
+    """Wait until a stream that runs elsewhere has begun or ended; return why it failed, or None."""
     after = 0
     while True:
         try:

@@ -76,7 +76,7 @@ class StartOptions(msgspec.Struct, frozen=True):
     """How a stream is started, beside what is asked."""
 
     linger_s: float | None
-    """Once its last reader has left it is cancelled after so long; None lets it run."""
+    """Seconds after which it is cancelled once its last reader has left; None lets it run."""
     labels: Mapping[str, str] | None = None
     """What its `stream.start` is to say."""
     name: str | None = None
@@ -231,13 +231,14 @@ class OwnedStreams:
         """
         if self._principal.stream not in (None, stream):
             raise unknown(stream)
+        whose = None if self._reaches_all else self._owner
         try:
-            found = await self._log.look(stream, after or 0, limit=_limit(after), owner=self._owner)
+            found = await self._log.look(stream, after or 0, limit=_limit(after), owner=whose)
         except StreamExpired as error:
-            if self._reaches_all or error.owner == self._owner:
+            if whose in (None, error.owner):
                 raise
             raise unknown(stream) from None
-        if not self._reaches_all and found.state.owner != self._owner:
+        if whose not in (None, found.state.owner):
             raise unknown(stream)
         return OwnedStream(self._hub, found, self._principal, after=after)
 
@@ -386,7 +387,7 @@ class Hub:
         self._untold: dict[str, Relay] = {}
         """Those that are over, and whose end the log does not have in its place yet."""
         self._asked = 0
-        """What is done that makes no stream."""
+        """How many calls go on that make no stream."""
         self.stopping = asyncio.Event()
         """Set once nothing is waited for any more."""
         self._drained = asyncio.Event()
@@ -468,7 +469,7 @@ class Hub:
         *,
         origin: Origin,
     ) -> T:
-        """Do what makes no stream for whoever asks; while it lasts it counts as one.
+        """Do a call that makes no stream, such as embeddings; while it lasts it counts as a stream.
 
         Raises:
             RequestError: `forbidden`, a stream token asks.
@@ -526,7 +527,7 @@ class Hub:
         return "ready" if self._log.healthy() else "log failing"
 
     def health(self, principal: Principal) -> list[Health]:
-        """Return how the targets fare.
+        """Return the health of every target.
 
         Raises:
             RequestError: `forbidden`, who asks may not use all of them, or is a stream token.

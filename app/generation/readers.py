@@ -19,7 +19,7 @@ BATCH = 256
 """How many events a reader that catches up is given at once."""
 
 ASK_AGAIN_S = 5.0
-"""When the log is asked again who reads a stream elsewhere, if it could not tell."""
+"""Seconds until the log is asked again who reads a stream elsewhere, if it could not tell."""
 
 
 class Reader:
@@ -68,13 +68,13 @@ class Reader:
         return True
 
     def unfollow(self, follower: Follower) -> None:
-        """Tell it no more. Unknown followers are ignored."""
+        """Stop telling a follower of what is appended. Unknown followers are ignored."""
         self._log.unfollow(self.stream, follower)
 
     async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
-        """Return all events there were when the stream was looked up, and perhaps more.
+        """Return all events there were when the stream was looked up, and perhaps later ones.
 
-        On request without an `Ending`.
+        With `ending` false a last page that is an `Ending` is left out.
         """
         first, self._page = self._page if self._page_after == 0 else (), ()
         last = self.found.last
@@ -125,18 +125,18 @@ class Attendance:
         self._produced: dict[str, _Lingering] = {}
 
     def begin(self, stream: str, *, linger_s: float | None, stop: Callable[[], None]) -> None:
-        """Have a stream that is produced here stopped so long after its last reader has left.
+        """Count a stream as produced here: `stop` is called if it has no reader for `linger_s`.
 
-        With None it runs to its end.
+        These are seconds; with None the stream runs to its end.
         """
         self._produced[stream] = _Lingering(linger_s, stop)
 
     def end(self, stream: str) -> None:
-        """Let a stream be that is produced here no more; its readers stay."""
+        """Forget a stream that is no longer produced here; its readers stay."""
         self._cancel_timer(self._produced.pop(stream))
 
     def check(self, stream: str, address: str) -> None:
-        """Refuse one reader more.
+        """Refuse a reader that would be one too many.
 
         Raises:
             ServiceError: `overloaded`, the stream has too many; `rate_limited`, the client

@@ -1,1 +1,1 @@
-"""Who asks."""
+"""Who makes a request: principals, and the credentials that show them."""

@@ -1,4 +1,4 @@
-"""Who shows a credential: every kind of credential is asked in its turn."""
+"""Finds who shows a credential, by asking each kind of credential in turn."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -24,13 +24,13 @@ class Authenticator:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.tokens = tokens
-        """What makes client secrets and stream tokens."""
+        """What makes client secrets and stream tokens; None where there are none."""
         self._schemes = tuple(schemes)
         self._clock = clock
 
     @classmethod
     def build(cls, identity: Identity, *, signing_key: str) -> "Authenticator":
-        """Build what knows all whom the settings do.
+        """Build an authenticator of the keys, tokens and issuers that the settings name.
 
         Raises:
             KeysUnusable: the keys file or a key cannot be used.
@@ -65,7 +65,7 @@ class Authenticator:
         )
 
     async def aclose(self) -> None:
-        """End what its kinds do in the background."""
+        """End fetches of issuers' keys that go on in the background."""
         for scheme in self._schemes:
             if isinstance(scheme, Issuers):
                 await scheme.aclose()

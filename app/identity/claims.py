@@ -1,6 +1,6 @@
-"""What a token of an issuer says: for whom it is, until when, and who shows it. Pure.
+"""Reads the claims of an issuer's JWT: audience, times, user, tenant, models. Pure.
 
-The signature was checked before. A message may quote the token, which its owner has.
+The signature was checked before. Errors may quote claims: they go to who has sent the token.
 """
 
 from collections.abc import Collection, Mapping
@@ -58,7 +58,10 @@ def read_claims(
 
 
 def _check_times(claims: Mapping[str, Any], now: float, leeway_s: float) -> float:
-    """Return when a token ends, with the leeway: who compares with it has our clock."""
+    """Check `exp`, `nbf` and `iat`; return when the token ends, in unix seconds.
+
+    The leeway is added, so that the end can be compared with the relay's own clock.
+    """
     expires_at = _read_time(claims, "exp")
     if expires_at is None:
         raise refusal("it has no claim 'exp', so it would be valid for ever")
@@ -111,7 +114,7 @@ def _named(claim: Claim) -> str:
 def _read_name(claims: Mapping[str, Any], claim: Claim) -> str | None:
     """Return the name of a user or tenant; None where there is none.
 
-    An empty one would be everybody's, and of a number that is not whole digits may be lost.
+    Refused are empty names, which all users would share, and fractions, which may lose digits.
     """
     value = _look_up(claims, claim)
     if value is None:

@@ -79,7 +79,7 @@ class IssuerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """The models of all its users, unless `models_claim` says."""
     origins: tuple[Origin, ...] = ()
     leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30
-    """How far its clock may be from ours; a principal's `expires_at` has it within."""
+    """How far its clock may be from the relay's, in seconds; it is added to when a token ends."""
 
     @property
     def all_users(self) -> str:
@@ -99,7 +99,7 @@ class AuthConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     with it. Every replica has to have the same.
     """
     client_secret_s: Annotated[float, Meta(gt=0, le=86_400)] = 600
-    """The longest that a client secret may be valid."""
+    """How long a client secret may be valid at most, in seconds."""
 
     def __repr__(self) -> str:
         """Leave out the signing key."""

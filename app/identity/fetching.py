@@ -1,4 +1,4 @@
-"""Documents of identity providers: small, soon, from where they are said to be."""
+"""Fetches the documents of identity providers, of a bounded size and without redirects."""
 
 import asyncio
 import ssl
@@ -20,19 +20,20 @@ HEADERS = {
 
 
 class Fetcher:
-    """Fetches documents, each with a client of its own: there is one in ten minutes."""
+    """Fetches documents, each with a client of its own: an issuer's is fetched each ten minutes."""
 
     def __init__(self, trust: Callable[[], ssl.SSLContext] | None = None) -> None:
         self._make_trust = trust or httpx2.create_ssl_context
         self._trust: ssl.SSLContext | None = None
 
     async def fetch(self, url: str) -> bytes:
-        """Return what stands at a URL, which was checked; redirects are not followed.
+        """Return the body of what stands at a URL, which the caller has checked.
 
-        The caller says how long it may take.
+        The caller says how long it may take, by `asyncio.timeout`.
 
         Raises:
-            JwksUnusable: there is nothing, or too much, or something else.
+            JwksUnusable: it cannot be reached, the status is not 200, or the body is encoded or
+                longer than `MAX_BYTES`.
         """
         if self._trust is None:
             # The system's certificates take some 20 ms to read.

@@ -16,20 +16,20 @@ from .jwks import JwksUnusable, KeySet, SigningKey, parse_jwks, parse_object
 from .urls import is_loopback, why_unusable
 
 REFRESH_S = 600
-"""Keys older than this are fetched again, beside the requests that use them."""
+"""Seconds after which keys are fetched again, beside the requests that use them."""
 
 IDLE_S = 1200
-"""Keys that nobody has tried to refresh for so long are waited for: one of them may have been
-taken back. It is more than `REFRESH_S`, so that nobody waits while there are requests."""
+"""Seconds without a fetch after which requests wait for the next one, since a key may have been
+taken back meanwhile. More than `REFRESH_S`, so that nobody waits while there are requests."""
 
 AGAIN_S = 60
-"""The shortest time from one fetch to the next, whatever asks for it."""
+"""Seconds from one fetch to the next at least, whatever asks for it."""
 
 FIRST_AGAIN_S = 5
-"""The same after a failure while there are no keys at all; it doubles up to `AGAIN_S`."""
+"""The same after a failure while there are no keys at all; doubled each time, up to `AGAIN_S`."""
 
 FETCH_S = 5
-"""How long a fetch may take, with finding out where the keys are."""
+"""Seconds that a fetch may take, with finding out where the keys are."""
 
 Keys = tuple[SigningKey, ...]
 
@@ -37,7 +37,7 @@ log = structlog.get_logger("seseragi.issuers")
 
 
 class IssuerKeys:
-    """The keys of an issuer; `clock` is one that only goes forward."""
+    """The keys of one issuer as they are known now; `clock` gives monotonic seconds."""
 
     def __init__(
         self, config: IssuerConfig, fetcher: Fetcher, *, clock: Callable[[], float]
@@ -52,11 +52,11 @@ class IssuerKeys:
         self._failures = 0
         """Since the last fetch that brought keys."""
         self._idle = False
-        """Whether the fetch that goes on is one that is waited for."""
+        """Whether requests wait for the fetch that goes on, though there are keys."""
         self._task: asyncio.Task[None] | None = None
 
     async def get(self) -> Keys:
-        """Return the keys.
+        """Return the keys; fetch them first where there are none, or they are too old.
 
         Raises:
             ServiceError: `overloaded`, there are none, and none can be had now.

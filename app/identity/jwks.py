@@ -44,9 +44,11 @@ class SigningKey(NamedTuple):
 
 
 class KeySet(NamedTuple):
+    """The keys of a set that can be used."""
+
     keys: tuple[SigningKey, ...]
     skipped: int
-    """How many others there were."""
+    """How many others the set has."""
 
 
 def parse_jwks(body: bytes) -> KeySet:

@@ -23,7 +23,7 @@ MAX_KEY = 256
 """Characters; those that are made have 47."""
 
 LOOK_EVERY_S = 1.0
-"""How long what the file no longer says may still hold."""
+"""Seconds between looks at the file, and so how long a revoked key may still be taken."""
 
 log = structlog.get_logger("seseragi.keys")
 
@@ -69,7 +69,7 @@ class Keys:
             self._take(read_keys_file(keys_file))
 
     async def verify(self, credential: str) -> Principal | None:
-        """Return whose key it is.
+        """Return whose key it is; None for what is no key, or none that is known.
 
         Raises:
             RequestError: `unauthenticated`, it has ended.
@@ -106,7 +106,7 @@ class Keys:
 
     @property
     def signing_key(self) -> str | None:
-        """What the file has to sign tokens with."""
+        """The signing key that stands in the file; None without one."""
         return self._known.signing_key
 
     def _refresh(self) -> None:
@@ -171,7 +171,7 @@ class _Known(NamedTuple):
 
 
 def _collect(configs: Iterable[KeyConfig], *, signing_key: str | None = None) -> _Known:
-    """Arrange keys by what they are found by.
+    """Index keys by their digests and by their names.
 
     Raises:
         KeysUnusable: a name or a key is there twice, or a time is none.

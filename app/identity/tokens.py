@@ -108,7 +108,7 @@ class _Verdict:
 class Tokens:
     """Makes and verifies them; see `Credentials`.
 
-    Without `find_key` a token stands by itself.
+    Without `find_key` no token is compared with the key that it was made with.
     """
 
     def __init__(
@@ -247,6 +247,8 @@ class Tokens:
     ) -> str:
         """Return a client secret, by which a user may do a part of what the principal may.
 
+        It ends at `expires_at`, in unix seconds, or with the principal or its key before that.
+
         Raises:
             RequestError: `forbidden`, it would be more; `invalid_request`, it would be too long.
         """
@@ -298,7 +300,10 @@ class Tokens:
     def make_stream_token(
         self, principal: Principal, stream: str, *, may: Literal["read", "stop"], expires_at: float
     ) -> str:
-        """Return a token by which anybody may read, or stop, one stream of the principal."""
+        """Return a token by which anybody may read, or stop, one stream of the principal.
+
+        `expires_at` is in unix seconds; see `latest`.
+        """
         origins = None if self._inherits(principal) else principal.origins
         who: Who = (principal.tenant, principal.user, principal.key, origins)
         nonce = secrets.token_bytes(NONCE_BYTES)
@@ -311,9 +316,10 @@ class Tokens:
         )
 
     def latest(self, principal: Principal, expires_at: float) -> float:
-        """Return when a token of a principal that is to end then does: with its key at last.
+        """Return when a token ends that is to end at `expires_at`: then, or with its key before.
 
-        It outlives the client secret, or the JWT, that its principal has shown.
+        Both are unix seconds. When the client secret or the JWT ends that the principal has shown
+        does not matter.
         """
         key = self._look_up(principal.key)
         if key is None or key.expires_at is None:
