@@ -48,6 +48,13 @@ async def start(relay: Relay) -> dict:
     return reply.json()
 
 
+async def show_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer with a page that has no policy of its own, as those of the relay have."""
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 0\r\n\r\n")
+    writer.close()
+
+
 def check(stream: str, seen: list) -> None:
     """Every event once, in order."""
     assert [f"{stream}.{number}" for number in range(1, len(seen) + 1)] == [
@@ -63,11 +70,12 @@ async def test_browser_comes_back_by_itself_and_stops_at_the_end(page, how):
     async with serve_upstream() as upstream, serve_relay(upstream, retry_ms=500) as relay:
         upstream.script = PACED
         accepted = await start(relay)
-        async with cutting_proxy(
-            relay.port, randomly(7, least=900, most=2500, hows=(how,))
-        ) as proxy:
+        async with (
+            cutting_proxy(relay.port, randomly(7, least=1020, most=2500, hows=(how,))) as proxy,
+            await asyncio.start_server(show_nothing, "127.0.0.1", 0) as pages,
+        ):
             proxy.mercy = b"event: stream.end"  # or the head of the 204 may be cut
-            await page.goto(f"{relay.url}/healthz")  # any page without a policy of its own
+            await page.goto(f"http://127.0.0.1:{pages.sockets[0].getsockname()[1]}/")
             # The source is never closed by the page: the 204 at the end has to stop it.
             found = await asyncio.wait_for(
                 page.evaluate(READ, f"http://127.0.0.1:{proxy.port}{accepted['events_url']}"), 60
@@ -89,7 +97,7 @@ async def test_npm_client_comes_back_by_itself_and_stops_at_the_end(tmp_path):
     async with serve_upstream() as upstream, serve_relay(upstream, retry_ms=500) as relay:
         upstream.script = PACED
         accepted = await start(relay)
-        async with cutting_proxy(relay.port, randomly(3, least=900, most=2500)) as proxy:
+        async with cutting_proxy(relay.port, randomly(3, least=1020, most=2500)) as proxy:
             proxy.mercy = b"event: stream.end"
             script = f"""
               const {{ EventSource }} = await import({json.dumps(str(module))} + '/dist/index.js');

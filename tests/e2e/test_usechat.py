@@ -265,7 +265,7 @@ async def test_connection_that_broke_is_taken_up(watched, script, how):
     page = watched
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = PACED
-        cuts = iter([1950, 2950])  # behind the head
+        cuts = iter([2250, 3250])  # behind the head
         async with (
             cutting_proxy(relay.port, lambda: (next(cuts, 10**9), how)) as proxy,
             serve_page(script, f"http://127.0.0.1:{proxy.port}") as url,

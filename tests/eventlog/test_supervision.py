@@ -180,7 +180,7 @@ SQLITE = {
     "processes": (lambda log: log._database, "find_lost"),
     "sweeper": (lambda log: log, "sweep"),
     "transaction": (lambda log: log._database, "transact"),
-    "reading": (lambda log: log._database, "look"),
+    "reading": (lambda log: log._database, "read_progress"),
 }
 
 

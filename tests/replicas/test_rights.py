@@ -84,7 +84,7 @@ async def live(first: Relay, second: Relay) -> None:
     async with second.client.stream("GET", url) as reply:
         assert await read_messages(reply)
     assert 204 == (await second.client.delete(f"/v1/streams/{stream}")).status_code
-    assert 410 == (await first.client.get(f"/v1/streams/{stream}")).status_code
+    await until(first, stream, lambda reply: reply.status_code == 410)  # when it hears of it
 
 
 async def take_keys(first: Relay, second: Relay, upstream: Upstream) -> None:
