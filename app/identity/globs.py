@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from .principal import leads_up
+
 
 def covers(allowed: Sequence[str] | None, glob: str) -> bool:
     """Return whether all names that a glob matches are allowed; None allows all.
@@ -14,7 +16,11 @@ def covers(allowed: Sequence[str] | None, glob: str) -> bool:
 
 
 def _covers(outer: str, glob: str) -> bool:
-    if outer in ("*", glob):
+    if outer == glob:
+        return True
+    if leads_up(glob):
+        return False
+    if outer == "*":
         return True
     # Read as plain text, the glob may be matched by the outer one: a `*` there takes any text,
     # wildcards too. A `?` there takes one character, so that no `*` may be in its place, and

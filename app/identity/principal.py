@@ -1,5 +1,6 @@
 """Who asks, and whose streams are whose. Pure values."""
 
+import re
 from fnmatch import fnmatchcase
 from typing import Literal
 from urllib.parse import quote
@@ -9,6 +10,17 @@ import msgspec
 Role = Literal["client_secrets", "admin"]
 """What a key may do beside using models: make client secrets; read, stop and delete the streams
 of everybody, by their ids."""
+
+
+_SEPARATORS = re.compile(r"[/\\]")
+
+
+def leads_up(name: str) -> bool:
+    """Return whether a name has a part `..`, so that no glob may stand for it.
+
+    A gateway that decodes the path in which it stands would ask for another model.
+    """
+    return ".." in name and ".." in _SEPARATORS.split(name)
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -42,7 +54,11 @@ class Principal(msgspec.Struct, frozen=True):
 
     def may_use(self, model: str) -> bool:
         """Return whether it may use the model, or route, of a public name."""
-        return self.models is None or any(fnmatchcase(model, glob) for glob in self.models)
+        if self.models is None:
+            return True
+        if leads_up(model) and model not in self.models:
+            return False
+        return any(fnmatchcase(model, glob) for glob in self.models)
 
 
 ANYONE = Principal()

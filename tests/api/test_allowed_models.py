@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.identity.globs import covers
 from app.identity.principal import Principal
 from app.settings import load_settings
 from tests.api.test_openai_responses import HI
@@ -130,6 +131,39 @@ async def test_list_has_those_that_may_be_used(relay):
             assert status == one.status_code
             if status == 404:
                 assert f"unknown model {name!r}; GET /v1/models lists them" in one.text
+
+
+@pytest.mark.parametrize(
+    "name", ["small-/../big", "small-/..", "small-x/a/../../big", "small-\\..\\big"]
+)
+async def test_name_that_leads_up_is_within_no_glob(relay, upstream, name: str):
+    """Where it stands in a path, a gateway that decodes that would ask for another model."""
+    body = {"messages": MESSAGES, "model": f"openai/{name}"}
+    reply = await relay.client.post("/v1/chat", json=body, headers=bearer("own"))
+
+    assert 403 == reply.status_code
+    assert not upstream.calls
+    assert (
+        200 == (await relay.client.post("/v1/chat", json=body, headers=bearer("all"))).status_code
+    )
+
+
+@pytest.mark.parametrize(
+    ("models", "name", "may"),
+    [
+        (("u/*",), "u/a..b/...", True),
+        (("u/a/../b",), "u/a/../b", True),
+        (("u/*",), "u/a/../b", False),
+        (("*",), "u/a/../b", False),
+        (("[u]",), "[u]", False),
+        (("[u]",), "u", True),
+    ],
+)
+def test_globs_of_names(models: tuple[str, ...], name: str, may: bool):
+    assert may == Principal(models=models).may_use(name)
+    # Nor has a client secret it for that, whose models are looked for within those.
+    if "[" not in name:
+        assert may == covers(models, name)
 
 
 async def test_targets_are_told_of_to_those_that_may_use_all(relay):
