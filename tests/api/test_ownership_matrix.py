@@ -347,6 +347,10 @@ async def test_stream_tokens_do_what_they_are_for_in_the_query_too(world):
     # Nothing else is taken from a query, nor anywhere else.
     assert 401 == await ask("GET", base, "key-me")
     assert 401 == await ask("GET", base, "key-unknown")
+    # By its plain name, which what hides it from logs knows, and whole.
+    assert 200 == await ask("GET", f"{base}?x=token=1&%74oken=a", "key%2Dread-mine&token=&tok")
+    for name in ("%74oken", "TOKEN", "tok%65n", "+token", "token[]", "x;token"):
+        assert 401 == (await world.ask({}, "GET", f"{base}?{name}={read}")).status_code
     for path in ("/v1/models", "/readyz", f"/v1/responses/{world.names['{response}']}"):
         assert 401 == await ask("GET", path, read)
         assert 401 == await ask("GET", path, "key-me")
