@@ -78,6 +78,13 @@ class ClientSecrets:
         wanted = await read_options(
             request, self._hub, policy=self._policy, decoder=_wanted, example=EXAMPLE
         )
+        for place, name in (("user", wanted.user), ("tenant", wanted.tenant)):
+            if name is not None and not (name.isprintable() and name.strip()):
+                raise RequestError(
+                    "invalid_request",
+                    f"{place}: {name[:80]!r} has to be of visible characters, so that no "
+                    "two look the same",
+                )
         value = self._tokens.make_client_secret(
             principal,
             # Without one all who are given a secret of this key would own each other's streams.

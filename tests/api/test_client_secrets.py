@@ -122,6 +122,11 @@ async def test_what_it_made_makes_no_other(asked):
         ({"user": ""}, 400, "user"),
         ({"user": "x" * 129}, 400, "user"),
         ({"user": 7}, 400, "user"),
+        *(
+            ({"user": user}, 400, "user")
+            for user in (" ", "a\0b", "ann\u200b", "ann\n", "\u202eann")
+        ),
+        ({"tenant": "acme\u200b"}, 400, "tenant"),
         ({"models": ["fast"] * 33}, 400, "models"),
         ({"models": [""]}, 400, "models[0]"),
         ({"origins": ["a.example"]}, 400, "origins[0]"),
