@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -110,6 +111,24 @@ def test_key_for_this_run_is_asked_for_and_taken_by_all(tmp_path, more):
         assert {401} == relay.asks("ssk_" + "x" * 43)
         assert (200, 200) == (relay.ask(None, "/"), relay.ask(None, "/healthz"))
         assert [told] == KEY.findall(relay.stop())
+
+
+def test_body_that_comes_late_makes_no_secret_of_the_next_key(tmp_path):
+    stolen = key(tmp_path, "new", "backend", "--role", "client_secrets")
+    with running(tmp_path, **PAID, SESERAGI_KEYS_FILE="keys.json") as relay:
+        head = f"POST /v1/client_secrets HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: {stolen}\r\n"
+        with socket.create_connection(("127.0.0.1", relay.port), timeout=10) as connection:
+            connection.sendall(f"{head}connection: close\r\n".encode())
+            connection.sendall(b"content-type: application/json\r\ncontent-length: 2\r\n\r\n")
+            time.sleep(0.2)  # it is known who asks
+            key(tmp_path, "revoke", "backend")
+            key(tmp_path, "new", "backend", "--role", "client_secrets")
+            deadline = time.monotonic() + 10
+            while relay.ask(stolen) == 200:
+                assert time.monotonic() < deadline
+            connection.sendall(b"{}")
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 401 ")
 
 
 @pytest.mark.parametrize("more", [{}, WORKERS], ids=["one process", "workers"])

@@ -22,6 +22,9 @@ PREFIX = "ssk_"
 MAX_KEY = 256
 """Characters; those that are made have 47."""
 
+KEY_ID = 16
+"""Characters of a key's digest that stand in what is made with it."""
+
 LOOK_EVERY_S = 1.0
 """Seconds between looks at the file, and so how long a revoked key may still be taken."""
 
@@ -202,6 +205,7 @@ def _build(config: KeyConfig) -> _Key:
         tenant=config.tenant,
         user=config.user,
         key=config.name,
+        key_id=config.sha256[:KEY_ID],
         models=config.models,
         origins=config.origins,
         roles=frozenset(config.roles),

@@ -29,6 +29,8 @@ class Principal(msgspec.Struct, frozen=True):
     tenant: str = ""
     user: str = ""
     key: str = ""
+    key_id: str = ""
+    """What tells the key from another one of its name."""
     models: tuple[str, ...] | None = None
     """Globs of the public names of models; None for all."""
     origins: tuple[str, ...] = ()

@@ -40,8 +40,8 @@ REMEMBERED: Final = 4096
 
 NONCE_BYTES: Final = 12
 
-Who = tuple[str, str, str, tuple[str, ...] | None]
-"""Tenant, user, key and origins, as in the claims of a client secret."""
+Who = tuple[str, str, str, tuple[str, ...] | None, str]
+"""Tenant, user, key, origins and the key's id, as in the claims of a client secret."""
 
 _OPTIONS: Final[jwt.types.Options] = {
     "require": ["exp", "iat", "iss", "aud"],
@@ -77,6 +77,7 @@ class _Claims(msgspec.Struct, frozen=True):
     models: tuple[str, ...] | None = None
     origins: tuple[str, ...] | None = None
     """Those of the key, where they are None."""
+    key_id: str = ""
     stream: str | None = None
     may: Literal["all", "read", "stop"] = "all"
 
@@ -157,7 +158,7 @@ class Tokens:
         if form is None or _unverified_issuer(form[1]) != ISSUER:
             return None
         claims = self._decode(credential, self._stream_key, "stream", _StreamClaims)
-        tenant, user, key, origins = self._reveal(claims)
+        tenant, user, key, origins, key_id = self._reveal(claims)
         return _Claims(
             claims.exp,
             claims.iat,
@@ -166,6 +167,7 @@ class Tokens:
             user,
             models=(),
             origins=origins,
+            key_id=key_id,
             stream=claims.stream,
             may=claims.may,
         )
@@ -225,11 +227,12 @@ class Tokens:
         if not claims.key or self._find_key is None:
             return None
         key = self._find_key(claims.key, issued_at=claims.iat)
-        # Another key may have the name by now.
-        if key is None or (key.tenant or claims.tenant, key.user or claims.user) != (
-            claims.tenant,
-            claims.user,
-        ):
+        # Another key may have the name by now, also while a request by the old one went on.
+        if key is None or (
+            key.key_id,
+            key.tenant or claims.tenant,
+            key.user or claims.user,
+        ) != (claims.key_id, claims.tenant, claims.user):
             raise _key_gone(claims)
         return key
 
@@ -276,6 +279,7 @@ class Tokens:
             origins = origins or principal.origins
         said = {
             "key": principal.key,
+            "key_id": principal.key_id,
             "tenant": tenant or principal.tenant,
             "user": user,
             "models": models,
@@ -305,7 +309,10 @@ class Tokens:
         `expires_at` is in unix seconds; see `latest`.
         """
         origins = None if self._inherits(principal) else principal.origins
-        who: Who = (principal.tenant, principal.user, principal.key, origins)
+        who: Who = (
+            *(principal.tenant, principal.user, principal.key, origins),
+            principal.key_id,
+        )
         nonce = secrets.token_bytes(NONCE_BYTES)
         hidden = self._cipher.encrypt(nonce, msgspec.json.encode(who), stream.encode())
         return self._sign(
@@ -379,6 +386,7 @@ def _narrow(claims: _Claims, key: Principal | None) -> Principal:
         tenant=claims.tenant,
         user=claims.user,
         key=claims.key,
+        key_id=claims.key_id,
         models=models,
         origins=origins or (),
         expires_at=expires_at,

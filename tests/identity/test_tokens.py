@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jwt
+import msgspec
 import pytest
 
 from app.errors import RequestError
@@ -207,6 +208,25 @@ async def test_key_of_another_tenant_under_the_same_name_is_another(tokens, keys
     keys["web"] = Principal("others", key="web")
 
     assert "has ended or was revoked" in await refused(tokens, made)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_request_by_an_old_key_makes_nothing_that_stands_on_the_new_one(tokens, keys, kind):
+    """Its body may come long after its head, by which it was known who asks."""
+    keys["web"] = msgspec.structs.replace(KEY, key_id="new")
+
+    assert "has ended or was revoked" in await refused(tokens, KINDS[kind](tokens))
+
+
+async def test_what_is_made_by_what_a_key_has_made_stands_on_that_key(tokens, keys):
+    old, new = (msgspec.structs.replace(KEY, key_id=name) for name in ("old", "new"))
+    keys["web"] = old
+    holder = await tokens.verify(tokens.make_client_secret(old, user="ann", expires_at=NOW + 9))
+    link = link_of(tokens, principal=holder)
+
+    assert ("old", "old") == (holder.key_id, (await tokens.verify(link)).key_id)
+    keys["web"] = new
+    assert "has ended or was revoked" in await refused(tokens, link)
 
 
 async def test_key_that_is_newer_than_the_token_is_another(keys, clock):
