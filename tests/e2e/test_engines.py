@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.e2e.asking import Asking
-from tests.e2e.engines import ENGINES, Engine
+from tests.e2e.engines import ENGINES, Classic, Engine
 from tests.serving import serve_relay
 from tests.upstream import DONE, FINISH, Hold, Reset, head, send, serve_upstream, text, wait
 
@@ -136,7 +136,7 @@ async def test_key_is_asked_for_and_taken_from_the_address(engine):
 async def test_page_that_is_closed_stops_its_stream(engine):
     """At once, or, as WebKit on a busy machine drops what a page sends last, for want of a reader."""
     asking = Asking()
-    linger_s = 5 if engine.name == "webkit" else 600
+    linger_s = 5 if isinstance(engine, Classic) else 600
     async with (
         serve_upstream() as upstream,
         serve_relay(upstream, watch=asking, linger_s=linger_s) as relay,
