@@ -23,7 +23,7 @@ from tests.upstream import (
     wait,
 )
 
-GATE_S = 0.05
+GATE_S = 0.3
 """After this time the status is sent, whether the answer has begun or not."""
 
 SAYS = ('{"word": "Hello ', "wor", 'ld"}')
