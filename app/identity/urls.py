@@ -4,7 +4,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import httpx2
 
-from ..addresses import parse_address
+from .. import addresses
 
 
 def why_unusable(url: str) -> str | None:
@@ -33,8 +33,4 @@ def is_loopback(url: str) -> bool:
 
 
 def _is_loopback(parts: SplitResult) -> bool:
-    host = (parts.hostname or "").rstrip(".")
-    address = parse_address(host)
-    if address is not None:
-        return address.is_loopback
-    return host == "localhost" or host.endswith(".localhost")
+    return addresses.is_loopback((parts.hostname or "").rstrip("."))
