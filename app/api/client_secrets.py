@@ -17,6 +17,7 @@ from ..identity.principal import Principal
 from ..identity.tokens import Tokens
 from ..requests import Body
 from .body import read_options
+from .document import document
 from .policy import HttpSettings
 from .principal import principal_of
 
@@ -96,11 +97,7 @@ class ClientSecrets:
         )
         made = await self._tokens.verify(value)
         assert made is not None  # noqa: S101
-        return Response(
-            msgspec.json.encode(_render(value, made)),
-            headers={"cache-control": "no-store"},
-            media_type="application/json",
-        )
+        return document(_render(value, made))
 
     def _seconds(self, wanted: Wanted) -> float:
         """Return how long a secret is to be valid."""

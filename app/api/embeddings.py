@@ -10,8 +10,9 @@ from ..dialects.openai_chat.client.format import CLIENT_FORMAT
 from ..dialects.writing.token_estimate import estimate_text
 from ..generation.hub import Hub
 from ..generation.single_call import Asking
+from .document import document
 from .policy import HttpSettings
-from .single_call import ESTIMATED, IGNORED, SingleCall, Work, document
+from .single_call import ESTIMATED, IGNORED, SingleCall, Work
 
 
 def routes(hub: Hub, policy: HttpSettings) -> list[Route]:

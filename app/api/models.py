@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -11,6 +10,7 @@ from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.model_facts import About, render_anthropic, render_openai
 from ..errors import RequestError
 from ..generation.hub import Hub
+from .document import document
 from .principal import principal_of
 from .problems import failure
 from .query import read_query
@@ -24,9 +24,9 @@ def routes(hub: Hub) -> list[Route]:
         found = await hub.models(principal_of(request))
         if not _speaks_anthropic(request):
             rows = [render_openai(*one) for one in found]
-            return _answer({"object": "list", "data": rows})
+            return document({"object": "list", "data": rows})
         try:
-            return _answer(_page({one.name: one.about for one in found}, request))
+            return document(_page({one.name: one.about for one in found}, request))
         except RequestError as error:
             return failure(CLIENT_FORMATS["anthropic"], error, request)
 
@@ -37,7 +37,7 @@ def routes(hub: Hub) -> list[Route]:
         anthropic = _speaks_anthropic(request)
         if found is not None:
             row = render_anthropic(wanted, found.about) if anthropic else render_openai(*found)
-            return _answer(row)
+            return document(row)
         error = RequestError(
             "model_not_found", f"unknown model {wanted[:80]!r}; GET /v1/models lists them"
         )
@@ -74,11 +74,3 @@ def _page(models: Mapping[str, About], request: Request) -> dict[str, object]:
         "first_id": shown[0] if shown else None,
         "last_id": shown[-1] if shown else None,
     }
-
-
-def _answer(document: dict[str, object]) -> Response:
-    return Response(
-        msgspec.json.encode(document),
-        headers={"cache-control": "no-store"},
-        media_type="application/json",
-    )

@@ -16,6 +16,7 @@ from ..generation.hub import Hub
 from ..identity.tokens import Tokens
 from ..requests import Body
 from .body import read_options
+from .document import document
 from .paths import root_of
 from .policy import HttpSettings
 from .principal import principal_of, streams_of
@@ -87,11 +88,7 @@ class Sharing:
             "expires_at": int(expires_at),
             "limited_by": limited_by,
         }
-        return Response(
-            msgspec.json.encode(answer),
-            headers={"cache-control": "no-store"},
-            media_type="application/json",
-        )
+        return document(answer)
 
     def _kept_until(self, state: LogState, now: float) -> float:
         """Return until when a stream can be read at most."""

@@ -1,10 +1,9 @@
 """Endpoints that answer with one document, and start nothing that could be read again."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -93,12 +92,3 @@ async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
         if lost:
             raise ClientDisconnect from None
         raise
-
-
-def document(body: object, *, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a document as JSON, which nobody is to store."""
-    return Response(
-        msgspec.json.encode(body),
-        headers={"cache-control": "no-store", **(headers or {})},
-        media_type="application/json",
-    )

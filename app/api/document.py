@@ -1,0 +1,15 @@
+"""Answers that are one JSON document."""
+
+from collections.abc import Mapping
+
+import msgspec
+from starlette.responses import Response
+
+
+def document(body: object, *, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a document as JSON, which nobody is to store."""
+    return Response(
+        msgspec.json.encode(body),
+        headers={"cache-control": "no-store", **(headers or {})},
+        media_type="application/json",
+    )
