@@ -62,7 +62,7 @@ from .telemetry.access_logs import hide_tokens_in_access_logs
 from .telemetry.logs import configure_logs
 from .telemetry.observer import Ended, Observer, Observers
 from .telemetry.stream_log import StreamLog
-from .upstreams.client import open_client
+from .upstreams.client import open_client, open_trust
 from .upstreams.routes import Upstreams
 
 EXPOSED_HEADERS = (
@@ -276,7 +276,7 @@ def build_authenticator(settings: Settings) -> Authenticator | None:
     signing_key = identity.auth.signing_key
     assert signing_key is not None  # noqa: S101  (it is settled)
     try:
-        return Authenticator.build(identity, signing_key=signing_key)
+        return Authenticator.build(identity, signing_key=signing_key, trust=open_trust)
     except KeysUnusable as error:
         raise SettingsError(f"auth: {error}") from None
 

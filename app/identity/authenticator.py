@@ -1,5 +1,6 @@
 """Finds who shows a credential, by asking each kind of credential in turn."""
 
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,8 +30,12 @@ class Authenticator:
         self._clock = clock
 
     @classmethod
-    def build(cls, identity: Identity, *, signing_key: str) -> "Authenticator":
+    def build(
+        cls, identity: Identity, *, signing_key: str, trust: Callable[[], ssl.SSLContext]
+    ) -> "Authenticator":
         """Build an authenticator of the keys, tokens and issuers that the settings name.
+
+        `trust` makes what the certificates of issuers are checked against, at the first fetch.
 
         Raises:
             KeysUnusable: the keys file or a key cannot be used.
@@ -39,7 +44,7 @@ class Authenticator:
         keys = Keys(identity.keys, None if keys_file is None else Path(keys_file))
         tokens = Tokens(signing_key, find_key=keys.find)
         # Issuers know every JWT, the relay's own too.
-        return cls((keys, tokens, Issuers(identity.issuers)), tokens=tokens)
+        return cls((keys, tokens, Issuers(identity.issuers, trust=trust)), tokens=tokens)
 
     async def authenticate(self, credential: str) -> Principal:
         """Return who shows a credential.
