@@ -13,7 +13,7 @@ from starlette.routing import Route
 from ..errors import RequestError
 from ..generation.hub import Hub
 from ..identity.config import Glob, Origin
-from ..identity.principal import Principal
+from ..identity.principal import Principal, is_visible
 from ..identity.tokens import Tokens
 from ..requests import Body
 from .body import read_options
@@ -80,7 +80,7 @@ class ClientSecrets:
             request, self._hub, policy=self._policy, decoder=_wanted, example=EXAMPLE
         )
         for place, name in (("user", wanted.user), ("tenant", wanted.tenant)):
-            if name is not None and not (name.isprintable() and name.strip()):
+            if name is not None and not is_visible(name):
                 raise RequestError(
                     "invalid_request",
                     f"{place}: {name[:80]!r} has to be of visible characters, so that no "

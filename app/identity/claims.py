@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import RequestError
 from .config import Claim, IssuerConfig
-from .principal import Principal
+from .principal import Principal, is_visible
 
 MAX_VALUE = 256
 """Characters of a user's or a tenant's name; the names of streams are made of them."""
@@ -121,12 +121,7 @@ def _read_name(claims: Mapping[str, Any], claim: Claim) -> str | None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**128:
         return str(value)
-    if (
-        not isinstance(value, str)
-        or not value.strip()
-        or not value.isprintable()
-        or len(value) > MAX_VALUE
-    ):
+    if not isinstance(value, str) or not is_visible(value) or len(value) > MAX_VALUE:
         raise refusal(
             f"its claim {_named(claim)} has to be a text of 1 to {MAX_VALUE} visible characters, "
             "or a whole number"

@@ -23,6 +23,11 @@ def leads_up(name: str) -> bool:
     return ".." in name and ".." in _SEPARATORS.split(name)
 
 
+def is_visible(name: str) -> bool:
+    """Return whether the name of a user or tenant can be seen, so that no two look the same."""
+    return name.isprintable() and not name.isspace() and name != ""
+
+
 class Principal(msgspec.Struct, frozen=True):
     """Who makes a request: a user of a tenant, by a key of a name; "" where there is none."""
 
