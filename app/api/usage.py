@@ -1,0 +1,56 @@
+"""`GET /v1/usage`: what whoever asks has used, and what is left of his limits."""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..errors import RequestError
+from ..generation.hub import Hub
+from ..identity.tokens import Tokens
+from ..ledger.accounts import Account
+from ..ledger.limits import UNLIMITED
+from .document import document
+from .principal import principal_of
+from .query import read_query
+
+MAX_NAME: Final = 256
+"""Characters of a name in the query."""
+
+
+class Usage:
+    """The endpoint; it holds what all its requests share."""
+
+    def __init__(self, hub: Hub, tokens: Tokens | None) -> None:
+        self._hub = hub
+        self._tokens = tokens
+
+    async def get(self, request: Request) -> Response:
+        """Tell who asks of his account; an admin of any."""
+        of = self._read_account(request)
+        return document(await self._hub.usage(principal_of(request), of=of))
+
+    def _read_account(self, request: Request) -> Account | None:
+        """Return the account that the query names, which only an admin is told of."""
+        tenant, user, key = (_read_name(request, name) for name in ("tenant", "user", "key"))
+        accounts = self._hub.accounting.accounts
+        if key is not None:
+            if tenant is not None or user is not None:
+                raise RequestError("invalid_request", "key: send it without tenant and user")
+            limits = UNLIMITED if self._tokens is None else self._tokens.key_limits(key)
+            return accounts.key(key, limits)
+        if user is not None:
+            return accounts.user(tenant or "", user)
+        return None if tenant is None else accounts.tenant(tenant)
+
+
+def _read_name(request: Request, name: str) -> str | None:
+    value = read_query(request, name)
+    if value is not None and not 0 < len(value) <= MAX_NAME:
+        raise RequestError("invalid_request", f"{name}: send 1 to {MAX_NAME} characters")
+    return value
+
+
+def routes(hub: Hub, tokens: Tokens | None = None) -> list[Route]:
+    return [Route("/v1/usage", Usage(hub, tokens).get, methods=["GET"])]

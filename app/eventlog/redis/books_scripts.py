@@ -1,0 +1,287 @@
+"""Accounts, what is held, and rows in Redis: their keys, and the parts of scripts that change them.
+
+- `account:<digest of its name>`: how many streams run, its day, its month, each as the numbers of
+  `accounts.Period`, and the spans of its last minute: number, requests and tokens. All of them are
+  doubles, one after the other, which is what a script reads and writes fastest (2 and 3 us, and
+  7 and 7 in MessagePack). A month after it was used last it has nothing to say, and expires.
+- `held`, a hash: what is held for each stream. Whoever takes a stream out of it settles, so that
+  this happens once, however often a script is sent.
+- `holds`, a sorted set: when each of those streams is looked after, in ms of Redis's clock.
+- `rows`, a hash: the row of each stream that has ended, until the records have it.
+- `rows:due`, a sorted set: from when on somebody may take each row, in ms of Redis's clock.
+- `rows:dropped`: how many there was no room for, until somebody says so in its log.
+
+The arithmetic is that of `app.ledger.accounts`, to which a test compares it. Numbers are doubles
+here, which are exact up to 2**53: nine million USD.
+"""
+
+from hashlib import sha256
+
+PREFIX = "seseragi:"
+
+HELD = f"{PREFIX}held"
+HOLDS = f"{PREFIX}holds"
+ROWS = f"{PREFIX}rows"
+ROWS_DUE = f"{PREFIX}rows:due"
+ROWS_DROPPED = f"{PREFIX}rows:dropped"
+
+ROWS_KEPT = 100_000
+"""How many rows wait for the records; then the oldest are dropped."""
+
+KEPT_MS = 40 * 86_400_000
+"""How long all of it outlives the last stream that has changed it."""
+
+LOOKS = 4
+"""After how many leases a stream for which something is held is looked after again."""
+
+
+def account_key(name: str) -> str:
+    return f"{PREFIX}account:{sha256(name.encode()).hexdigest()}"
+
+
+_ACCOUNTS = (
+    f"local KEPT_MS, HELD, HOLDS = {KEPT_MS}, '{HELD}', '{HOLDS}'"
+    + """
+-- The numbers of an account: 1 streams that run, 2 to 8 of its day, 9 to 15 of its month, and of
+-- each span three more.
+local function numbers_of(packed)
+  local state = {struct.unpack('<' .. string.rep('d', #packed / 8), packed)}
+  state[#state] = nil  -- where it has stopped reading
+  return state
+end
+
+-- A time to live costs more than the rest of it: an account has a new one every day.
+local function keep(key, state, anew)
+  local packed = struct.pack('<' .. string.rep('d', #state), unpack(state))
+  if anew then
+    redis.call('SET', key, packed, 'PX', KEPT_MS)
+  else
+    redis.call('SET', key, packed, 'KEEPTTL')
+  end
+end
+"""
+)
+
+RESERVE = (
+    _ACCOUNTS
+    + f"local LOOKS = {LOOKS}"
+    + """
+-- Comes to the time of a request: of the spans those of the last minute are left. Gives what was
+-- used in them, requests and tokens, the last one or -1, and where that of the request is, or is
+-- to be.
+local function turn(state, day, month, span)
+  if day > state[2] then
+    state[2] = day
+    for i = 3, 8 do state[i] = 0 end
+  end
+  if month > state[9] then
+    state[9] = month
+    for i = 10, 15 do state[i] = 0 end
+  end
+  local requests, tokens, last, own, n = 0, 0, -1, nil, 15
+  for i = 16, #state, 3 do
+    local at, of_span, used = state[i], state[i + 1], state[i + 2]
+    if at > span - 13 then
+      if at == span then own = n + 1 end
+      state[n + 1], state[n + 2], state[n + 3] = at, of_span, used
+      n = n + 3
+      requests, tokens = requests + of_span, tokens + used
+      if at > last then last = at end
+    end
+  end
+  for i = #state, n + 1, -1 do state[i] = nil end
+  return requests, tokens, last, own or n + 1
+end
+
+-- The least of `most` and what one account leaves room for; nothing if that is not enough.
+local function room(request, account, state, requests, tokens, most)
+  local _, _, _, input, _, least, choices, input_nano, output_nano = unpack(request)
+  local _, per_minute, tokens_per_minute, streams, per_day, per_month = unpack(account)
+  if streams >= 0 and state[1] >= streams then return nil end
+  if per_minute >= 0 and requests >= per_minute then return nil end
+  if tokens_per_minute >= 0 then
+    local left = math.floor((tokens_per_minute - tokens - input) / choices)
+    if left < least then return nil end
+    most = math.min(most, left)
+  end
+  local each = output_nano * choices
+  if each + input_nano == 0 then return most end
+  for period = 2, 9, 7 do
+    local limit = period == 2 and per_day or per_month
+    if limit >= 0 then
+      local over = limit - state[period + 4] - state[period + 6] - input_nano
+      if over < each * least then return nil end
+      if each > 0 then most = math.min(most, math.floor(over / each)) end
+    end
+  end
+  return most
+end
+
+-- Takes from all accounts of a request or from none; writes nothing where it refuses. Gives first
+-- whether it could, then what there is to say: the accounts that were looked at; or the longest
+-- answer, and of each account with limits of a minute its number, requests, tokens and last span.
+-- Whoever was given his length before, `given`, is not refused.
+local function reserve(stream, owner, lease, packed, record)
+  local request = cmsgpack.unpack(packed)
+  local day, month, span, input, most, _, choices, input_nano, output_nano, given,
+    accounts = unpack(request)
+  local looked, found = {}, {}
+  for i, account in ipairs(accounts) do
+    local known = redis.call('GET', account[1])
+    looked[i] = known or ''
+    local state = known and numbers_of(known) or {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+    local anew = day > state[2]
+    local requests, tokens, last, own = turn(state, day, month, span)
+    if given < 0 then
+      most = room(request, account, state, requests, tokens, most)
+      if not most then return false, looked end
+    end
+    found[i] = {state, anew or not known, requests, tokens, last, own}
+  end
+  if given >= 0 then most = given end
+  local output = most * choices
+  local held, nano = input + output, input_nano + output * output_nano
+  local numbers, reply = {}, {most}
+  for i, account in ipairs(accounts) do
+    local state, anew, requests, tokens, last, own = unpack(found[i])
+    state[1] = state[1] + 1
+    if state[2] == day then state[8] = state[8] + nano end
+    if state[9] == month then state[15] = state[15] + nano end
+    if account[2] >= 0 or account[3] >= 0 then
+      local n = #reply
+      state[own] = span
+      state[own + 1] = (state[own + 1] or 0) + 1
+      state[own + 2] = (state[own + 2] or 0) + held
+      reply[n + 1], reply[n + 2], reply[n + 3] = i, requests + 1, tokens + held
+      reply[n + 4] = math.max(last, span)
+    end
+    keep(account[1], state, anew)
+    local n = #numbers
+    numbers[n + 1], numbers[n + 2], numbers[n + 3] = account[1], day, month
+  end
+  local hold = {owner, most, span, held, nano, record, numbers}
+  redis.call('HSET', HELD, stream, cmsgpack.pack(hold))
+  redis.call('ZADD', HOLDS, now + LOOKS * lease, stream)
+  redis.call('PEXPIRE', HELD, KEPT_MS)
+  redis.call('PEXPIRE', HOLDS, KEPT_MS)
+  return true, reply
+end
+"""
+)
+"""Needs `now`. What it is given of a request is what `books.pack_request` makes."""
+
+SETTLE = (
+    _ACCOUNTS
+    + f"""
+local ROWS, DUE, DROPPED, ROWS_KEPT = '{ROWS}', '{ROWS_DUE}', '{ROWS_DROPPED}', {ROWS_KEPT}
+"""
+    + """
+local function keep_row(stream, row)
+  local time = redis.call('TIME')
+  redis.call('HSET', ROWS, stream, row)
+  redis.call('ZADD', DUE, time[1] * 1000 + time[2] / 1000, stream)
+  redis.call('PEXPIRE', ROWS, KEPT_MS)
+  redis.call('PEXPIRE', DUE, KEPT_MS)
+  if redis.call('ZCARD', DUE) <= ROWS_KEPT then return end
+  local oldest = redis.call('ZRANGEBYSCORE', DUE, '-inf', '+inf', 'LIMIT', 0, 1)[1]
+  redis.call('ZREM', DUE, oldest)
+  redis.call('HDEL', ROWS, oldest)
+  redis.call('SET', DROPPED, (redis.call('GET', DROPPED) or 0) + 1, 'PX', KEPT_MS)
+end
+
+-- Puts what a stream has cost in the place of what is held for it, if anything is: `spent` is what
+-- `books.pack_settlement` makes, or nothing for one that never began.
+local function settle(stream, spent)
+  local packed = redis.call('HMGET', HELD, stream)[1]
+  if not packed then return false end
+  redis.call('HDEL', HELD, stream)
+  redis.call('ZREM', HOLDS, stream)
+  local input, output, nano, streams, row = 0, 0, 0, 0, ''
+  if spent then
+    input, output, nano, streams, row = string.match(spent, '^(%S+) (%S+) (%S+) (%S+) (.*)$')
+    nano = tonumber(nano)
+  end
+  local unpriced = nano < 0 and 1 or 0
+  nano = math.max(0, nano)
+  local _, _, span, tokens, held, _, numbers = unpack(cmsgpack.unpack(packed))
+  for i = 1, #numbers, 3 do
+    local known = redis.call('GET', numbers[i])
+    if known then
+      local state = numbers_of(known)
+      state[1] = math.max(0, state[1] - 1)
+      for j = 2, 9, 7 do
+        if state[j] == numbers[i + (j == 2 and 1 or 2)] then
+          state[j + 1], state[j + 2] = state[j + 1] + streams, state[j + 2] + input
+          state[j + 3], state[j + 4] = state[j + 3] + output, state[j + 4] + nano
+          state[j + 5], state[j + 6] = state[j + 5] + unpriced, math.max(0, state[j + 6] - held)
+        end
+      end
+      for j = 16, #state, 3 do
+        if state[j] == span then state[j + 2] = state[j + 2] + input + output - tokens end
+      end
+      keep(numbers[i], state)
+    end
+  end
+  if row ~= '' then keep_row(stream, row) end
+  return true
+end
+"""
+)
+
+FIND_HELD = """
+-- KEYS: holds, owners. ARGV: how many, ms until they are looked at again. Gives streams for which
+-- something is held and that nobody runs: those whose owner is lost; and those of which Redis has
+-- nothing else, or that have ended, whose owner, which might write them again, is lost too.
+local lost, living = {}, nil
+for _, stream in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])) do
+  local meta = 'seseragi:{' .. stream .. '}:meta'
+  local is = redis.call('HMGET', meta, 'lease', 'ended', 'gone')
+  local packed = redis.call('HMGET', 'seseragi:held', stream)[1]
+  if not packed then
+    redis.call('ZREM', KEYS[1], stream)
+  else
+    redis.call('ZADD', KEYS[1], now + ARGV[2], stream)
+    if is[1] and not is[2] and not is[3] then
+      if tonumber(is[1]) < now then lost[#lost + 1] = stream end
+    else
+      if not living then
+        living = {}
+        for _, owner in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], now, '+inf')) do
+          living[owner] = true
+        end
+      end
+      if not living[cmsgpack.unpack(packed)[1]] then lost[#lost + 1] = stream end
+    end
+  end
+end
+return lost
+"""
+
+HOLD = """
+-- KEYS: held. ARGV: stream. Gives what is held for it, tokens and nano-USD, and its record; or
+-- nothing.
+local packed = redis.call('HMGET', KEYS[1], ARGV[1])[1]
+if not packed then return false end
+local hold = cmsgpack.unpack(packed)
+return {string.format('%.0f', hold[4]), string.format('%.0f', hold[5]), hold[6]}
+"""
+
+TAKE_ROWS = """
+-- KEYS: rows, due, dropped. ARGV: how many, for how many ms nobody else is given them. Gives how
+-- many were dropped since somebody asked, and then streams with their rows, the oldest first.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + time[2] / 1000  -- not less than that of a row just kept
+local dropped = tonumber(redis.call('GET', KEYS[3]) or 0)
+if dropped > 0 then redis.call('DEL', KEYS[3]) end
+local taken = {dropped}
+for _, stream in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, ARGV[1])) do
+  local row = redis.call('HMGET', KEYS[1], stream)[1]
+  if row then
+    redis.call('ZADD', KEYS[2], now + ARGV[2], stream)
+    taken[#taken + 1], taken[#taken + 2] = stream, row
+  else
+    redis.call('ZREM', KEYS[2], stream)
+  end
+end
+return taken
+"""

@@ -1,0 +1,406 @@
+"""What streams may cost, and what they have cost, by the limits and prices of the settings.
+
+Works once when a stream begins and once when it ends; the log keeps the numbers.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from ..dialects.writing.token_estimate import estimate_output, estimate_tokens, tokens_of
+from ..errors import RequestError
+from ..eventlog.lost import Closing, LostStream
+from ..eventlog.record import StreamRecord
+from ..events import Event, StreamEnd, TokenCounts
+from ..identity.principal import Principal
+from ..ledger.accounts import Account, Grant, Reservation, ReservationRequest, Settlement
+from ..ledger.config import LedgerConfig
+from ..ledger.money import to_usd
+from ..ledger.prices import PriceBook
+from ..ledger.principals import PrincipalAccounts
+from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
+from ..telemetry.row import StreamRow, pack_row, unpack_row
+from ..upstreams.routes import Route
+from .token_usage import count_usage
+
+LEAST_OUTPUT = 16
+"""Tokens below which an answer is refused instead of cut, if more was asked for."""
+
+MOST_OUTPUT = 10**7
+"""The longest answer that is reserved for, whatever is asked for."""
+
+SAMPLED = 100_000
+"""How many events of an answer are looked at to estimate its length: 10 ms."""
+
+
+class Charge(NamedTuple):
+    """What one attempt has cost."""
+
+    counts: TokenCounts | None
+    """With their cost, and whether they are estimated; None where nothing was used."""
+    nano_usd: int | None
+    """None: the price is unknown."""
+    price_version: str = ""
+
+
+FREE = Charge(None, 0)
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """What whoever ends a stream knows of it, for its row."""
+
+    record: StreamRecord
+    target: str | None
+    answered_model: str | None = None
+    started_at: float
+    ended_at: float
+    """In unix seconds."""
+    first_event_s: float | None = None
+    longest_gap_s: float | None = None
+    attempts: int = 1
+    readers: int = 0
+    resumes: int = 0
+    events: int = 0
+    lost: bool = False
+    content: bytes = b""
+
+
+class _Dearest(NamedTuple):
+    """The prices of the dearest target of a route, in nano-USD; see `rates.Ceiling`."""
+
+    input: int
+    output: int
+    unpriced: bool
+    """Whether the price of one of them is unknown."""
+
+
+class Accounting:
+    """Knows limits and prices; `keeps_rows` says whether there are records to write."""
+
+    def __init__(
+        self, config: LedgerConfig, prices: PriceBook, *, keeps_rows: bool = False
+    ) -> None:
+        self._limits = config.limits
+        self.accounts = PrincipalAccounts(config.limits)
+        self._prices = prices
+        self.keeps_rows = keeps_rows
+        self.records_away: Callable[[], bool] = lambda: False
+        """Whether the records cannot be written to now, so that rows wait."""
+
+    # Before a stream
+
+    def request(
+        self, principal: Principal, route: Route, chat: ChatRequest, *, now: float | None = None
+    ) -> ReservationRequest:
+        """Return what has to be reserved for a stream.
+
+        Raises:
+            RequestError: `budget_exceeded`, money is limited and a price is unknown.
+        """
+        accounts = self.accounts_of(principal)
+        input_tokens = estimate_tokens(chat)
+        asked = chat.limit
+        output = self._longest(route) if asked is None else min(asked, MOST_OUTPUT)
+        ceiling = self._ceiling(route, input_tokens, accounts, service_tier=chat.tier)
+        return ReservationRequest(
+            accounts,
+            time.time() if now is None else now,
+            input_tokens,
+            output,
+            min(output, LEAST_OUTPUT),
+            chat.n or 1,
+            ceiling.input,
+            ceiling.output,
+            unpriced=ceiling.unpriced,
+        )
+
+    def accounts_of(self, principal: Principal) -> tuple[Account, ...]:
+        """Return the accounts that a stream of whoever asks takes from."""
+        return self.accounts.of(principal)
+
+    def _longest(self, route: Route) -> int:
+        """Return how long an answer may be where the request does not say."""
+        default = self._limits.max_output_tokens
+        longest = 0
+        for target in route.targets:
+            longest = max(longest, target.upstream.max_output_tokens or default)
+        return min(default, longest or default)
+
+    def _ceiling(
+        self,
+        route: Route,
+        input_tokens: int,
+        accounts: Sequence[Account],
+        *,
+        service_tier: str | None = None,
+    ) -> _Dearest:
+        """Return the prices of the dearest target."""
+        input_nano, output_nano, unpriced = 0, 0, False
+        for target in route.targets:
+            price = self._prices.price_of(target.name)
+            if price is not None:
+                found = price.ceiling(input_tokens, service_tier=service_tier)
+                input_nano = max(input_nano, found.input)
+                output_nano = max(output_nano, found.output)
+            elif any(account.limits_money for account in accounts):
+                raise RequestError(
+                    "budget_exceeded",
+                    f"there is a budget, and what {target.name!r} costs is unknown; the operator "
+                    "has to write a [[price]] for it",
+                )
+            else:
+                unpriced = True
+        return _Dearest(input_nano, output_nano, unpriced)
+
+    def clamp(
+        self, chat: ChatRequest, request: ReservationRequest, grant: Grant | None
+    ) -> ChatRequest:
+        """Return the request with a ceiling: the longest answer that was reserved for.
+
+        A body that is made of it asks for no more, whatever else the request says.
+        """
+        if grant is None or not any(account.limits_output for account in request.accounts):
+            return chat
+        asked = chat.limit is not None
+        ceiling = OutputCeiling(grant.output_tokens, request.choices, asked)
+        longest = grant.output_tokens if chat.limit is None else min(chat.limit, ceiling.tokens)
+        if not isinstance(chat, TranslatedRequest):
+            said = {name: getattr(chat, name) for name in ChatRequest.__struct_fields__}
+            chat = TranslatedRequest(**said)
+        # Every format renders the newer of the two.
+        return msgspec.structs.replace(
+            chat, max_tokens=None, max_completion_tokens=longest, ceiling=ceiling
+        )
+
+    # After an attempt, and at the end of a stream
+
+    def charge(
+        self,
+        target: str,
+        told: TokenCounts | None,
+        *,
+        request: ReservationRequest | None,
+        written: Callable[[], Sequence[Event]] = tuple,
+        complete: bool = False,
+    ) -> Charge:
+        """Return what an attempt has cost that its provider may bill.
+
+        That is by the provider's count; what it lacks is estimated, of the events that were
+        `written`. `complete`: the provider has ended the answer, and can have counted all of it.
+        """
+        counts = count_usage(
+            told,
+            request=request,
+            count_output=lambda: _count_output(written()),
+            complete=complete,
+        )
+        return self._priced(target, counts)
+
+    def estimate(
+        self,
+        target: str,
+        told: TokenCounts | None,
+        *,
+        request: ReservationRequest | None,
+        output_tokens: int,
+    ) -> Charge:
+        """Return what an attempt has cost so far, of whose answer so many tokens have come."""
+        counts = count_usage(
+            told, request=request, count_output=lambda: output_tokens, complete=False
+        )
+        return self._priced(target, counts)
+
+    def _priced(self, target: str, counts: TokenCounts) -> Charge:
+        price = self._prices.price_of(target)
+        if price is None:
+            return Charge(counts, None)
+        nano = price.cost(counts)
+        return Charge(msgspec.structs.replace(counts, cost=to_usd(nano)), nano, price.version)
+
+    def request_call(
+        self, principal: Principal, route: Route, input_tokens: int
+    ) -> ReservationRequest:
+        """Return what has to be reserved for a call that has no answer in tokens: embeddings.
+
+        Raises:
+            RequestError: `budget_exceeded`, money is limited and a price is unknown.
+        """
+        accounts = self.accounts_of(principal)
+        ceiling = self._ceiling(route, input_tokens, accounts)
+        return ReservationRequest(
+            accounts,
+            time.time(),
+            input_tokens,
+            least_output_tokens=0,
+            input_nano_usd=ceiling.input,
+            unpriced=ceiling.unpriced,
+        )
+
+    def list_price(self, target: str) -> tuple[int, int] | None:
+        """Return what a million tokens of input and of output cost, in nano-USD, of a short input.
+
+        May be called in any thread; None where it is unknown.
+        """
+        price = self._prices.price_of(target)
+        if price is None:
+            return None
+        rates = price.tariff.steps[0].rates
+        return rates.input, rates.output
+
+    def price(self, target: str, counts: TokenCounts) -> Charge:
+        """Return what so many tokens cost."""
+        return self._priced(target, counts)
+
+    def close_lost(self, lost: LostStream) -> Closing:
+        """Return the end and the settlement of a stream whose producer is lost.
+
+        Nothing is known of the attempts that failed before the one that answered. Of one that
+        nobody had answered yet the input is counted, which may have been billed. One of which
+        nothing is kept has cost what was held for it.
+        """
+        if lost.spent is not None:
+            return Closing(lost.end, _as_ended(lost.spent, lost))
+        record, target = lost.record, lost.target
+        request = record.reserve
+        if lost.held is not None:
+            charge = _held(lost.held, request)
+        elif target is not None:
+            counts = count_usage(
+                lost.end.usage,
+                request=request,
+                count_output=partial(tokens_of, lost.weight),
+                complete=lost.end.status == "completed",
+            )
+            charge = self._priced(f"{target.upstream}/{target.model}", counts)
+        elif request is not None and lost.end.status != "completed":
+            counts = count_usage(None, request=request, count_output=int, complete=False)
+            charge = Charge(counts, None if request.unpriced else request.input_nano_usd)
+        else:
+            charge = FREE
+        return self.close(
+            lost.end,
+            [charge],
+            finished=lambda: Finished(
+                record=record,
+                target=f"{target.upstream}/{target.model}" if target else None,
+                answered_model=target.model if target else None,
+                started_at=lost.started_at,
+                ended_at=lost.ended_at,
+                attempts=1 + lost.retries,
+                events=lost.events,
+                lost=True,
+            ),
+        )
+
+    def close(
+        self, end: StreamEnd, charges: Sequence[Charge], *, finished: Callable[[], Finished]
+    ) -> Closing:
+        """Return the end of a stream with its cost, and what to settle.
+
+        `charges` are those of its attempts, the last one that of the answer. `finished` is asked
+        where there are records.
+        """
+        input_tokens = output_tokens = 0
+        nano: int | None = 0
+        known = False
+        for counts, nano_usd, _ in charges:
+            nano = None if nano is None or nano_usd is None else nano + nano_usd
+            if counts is not None:
+                known = True
+                input_tokens += counts.input_tokens or 0
+                output_tokens += counts.output_tokens or 0
+        cost = to_usd(nano) if nano is not None and known else None
+        answer = charges[-1].counts if charges else None
+        end = msgspec.structs.replace(end, usage=answer or end.usage, cost=cost)
+        row = pack_row(_row(finished(), end, charges, nano_usd=nano)) if self.keeps_rows else b""
+        return Closing(end, Settlement(input_tokens, output_tokens, nano, row=row))
+
+
+def _row(
+    finished: Finished, end: StreamEnd, charges: Sequence[Charge], *, nano_usd: int | None
+) -> StreamRow:
+    record = finished.record
+    counted = [charge.counts for charge in charges if charge.counts is not None]
+    estimated = any(counts.estimated for counts in counted)
+    versions = {charge.price_version for charge in charges if charge.price_version}
+    return StreamRow(
+        stream=record.id,
+        request_id=record.request_id,
+        tenant=record.tenant,
+        user=record.user,
+        key=record.key_name,
+        route=record.route,
+        model=record.model,
+        client_format=record.client_format,
+        target=finished.target,
+        answered_model=finished.answered_model,
+        started_at=finished.started_at,
+        ended_at=finished.ended_at,
+        first_event_s=finished.first_event_s,
+        longest_gap_s=finished.longest_gap_s,
+        status=end.status,
+        finish_reason=end.finish_reason,
+        code=end.error.code if end.error else None,
+        attempts=finished.attempts,
+        readers=finished.readers,
+        resumes=finished.resumes,
+        events=finished.events,
+        input_tokens=_sum(counted, "input_tokens"),
+        output_tokens=_sum(counted, "output_tokens"),
+        cached_input_tokens=_sum(counted, "cached_input_tokens"),
+        cache_write_tokens=_sum(counted, "cache_write_tokens"),
+        reasoning_tokens=_sum(counted, "reasoning_tokens"),
+        usage_from="estimate" if estimated else "provider" if counted else "none",
+        nano_usd=nano_usd,
+        price_version=", ".join(sorted(versions)),
+        trace_id=record.trace_id,
+        lost=finished.lost,
+        content=finished.content,
+    )
+
+
+def _as_ended(spent: Settlement, lost: LostStream) -> Settlement:
+    """Return what a producer has settled, with the end in its row that took its own one's place."""
+    if not spent.row:
+        return spent
+    end = lost.end
+    row = msgspec.structs.replace(
+        unpack_row(spent.row),
+        ended_at=lost.ended_at,
+        status=end.status,
+        finish_reason=end.finish_reason,
+        code=end.error.code if end.error else None,
+        events=lost.events,
+        lost=True,
+    )
+    return msgspec.structs.replace(spent, row=pack_row(row))
+
+
+def _sum(counted: Sequence[TokenCounts], name: str) -> int | None:
+    """Add up the counts of one kind, as far as they are known."""
+    known = [number for counts in counted if (number := getattr(counts, name)) is not None]
+    return sum(known) if known else None
+
+
+def _held(held: Reservation, request: ReservationRequest | None) -> Charge:
+    """Return the cost of a stream for which so much was held: its price, if any, is unknown."""
+    input_tokens = min(held.tokens, request.input_tokens if request is not None else 0)
+    counts = TokenCounts(
+        input_tokens=input_tokens,
+        output_tokens=held.tokens - input_tokens,
+        total_tokens=held.tokens,
+        estimated=True,
+    )
+    if request is None or request.unpriced:
+        return Charge(counts, None)
+    return Charge(msgspec.structs.replace(counts, cost=to_usd(held.nano_usd)), held.nano_usd)
+
+
+def _count_output(written: Sequence[Event]) -> int:
+    """Estimate the tokens of an answer; of a very long one by its beginning."""
+    if len(written) <= SAMPLED:
+        return estimate_output(written)
+    return estimate_output(written[:SAMPLED]) * len(written) // SAMPLED

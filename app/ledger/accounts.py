@@ -1,0 +1,500 @@
+"""The accounts of those who use the relay: what is reserved, what was spent, what is left.
+
+A stream takes from several accounts at once: the relay's, its tenant's, its key's, its user's.
+`reserve` checks all of them and takes from all or none; `settle` puts what a stream has cost
+in the place of what was held for it. Each log does both in one step with the stream's own
+beginning and end, so that neither happens twice and nothing stays held.
+
+A stream counts in the day and the month (UTC) in which it began. A minute is the last twelve
+spans of five seconds and the one that runs: never less than 60 seconds, so that a limit is
+never passed in any 60 seconds, and at most 65.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from ..errors import RequestError
+from .money import to_usd
+
+SPAN_S: Final = 5
+SPANS: Final = 13
+"""How many spans, the running one included, make a minute."""
+
+DAY_S: Final = 86_400
+
+STREAMS_RETRY_S: Final = 2.0
+"""What is told to wait until another stream may have ended."""
+
+Kind = Literal["requests", "tokens", "streams", "usd_per_day", "usd_per_month"]
+
+
+class Account(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One account and its limits; money in nano-USD. None: no limit."""
+
+    name: str
+    """`relay`, or `tenant:`, `key:`, `user:` and the name, each part quoted."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    streams: int | None = None
+    nano_usd_per_day: int | None = None
+    nano_usd_per_month: int | None = None
+
+    @property
+    def limits_output(self) -> bool:
+        """Whether the length of an answer matters to it."""
+        return self.tokens_per_minute is not None or self.limits_money
+
+    @property
+    def limits_money(self) -> bool:
+        """Whether it has a budget."""
+        return self.nano_usd_per_day is not None or self.nano_usd_per_month is not None
+
+
+class ReservationRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What has to be reserved before a stream may begin.
+
+    The answer may have `output_tokens`, or fewer if that is what is left, but not fewer than
+    `least_output_tokens`. Prices are those of the dearest target, in nano-USD.
+    """
+
+    accounts: tuple[Account, ...]
+    at: float
+    """When the stream was asked for, in unix seconds."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    least_output_tokens: int = 1
+    choices: int = 1
+    """How many answers of that length there may be."""
+    input_nano_usd: int = 0
+    """Of the whole input, and of the call."""
+    output_nano_usd: int = 0
+    """Of one token of one answer."""
+    unpriced: bool = False
+    """Whether what a target costs is unknown, so that it may cost more than is held."""
+
+    @property
+    def day(self) -> int:
+        """The day in which the stream counts: days since 1970."""
+        return int(self.at // DAY_S)
+
+    @property
+    def month(self) -> int:
+        """The month in which the stream counts: months since the year 0."""
+        return month_of(self.day)
+
+    @property
+    def span(self) -> int:
+        """The span of five seconds in which it counts."""
+        return int(self.at // SPAN_S)
+
+    def reservation(self, output_tokens: int) -> "Reservation":
+        """Return what is held for a stream whose answer may have so many tokens."""
+        output = output_tokens * self.choices
+        return Reservation(
+            tokens=self.input_tokens + output,
+            nano_usd=self.input_nano_usd + output * self.output_nano_usd,
+        )
+
+
+class Reservation(NamedTuple):
+    """What is held for a stream that runs, in each of its accounts."""
+
+    tokens: int
+    nano_usd: int
+
+
+class Standing(NamedTuple):
+    """How an account stands to a limit of a minute."""
+
+    limit: int
+    remaining: int
+    reset_s: float
+    """Until all of it is there again, if nothing is used."""
+
+
+class Grant(NamedTuple):
+    """What a stream was given."""
+
+    output_tokens: int
+    """The longest answer that was reserved for; in each choice."""
+    requests: Standing | None = None
+    tokens: Standing | None = None
+    """How the account of who asks stands; None without such a limit."""
+
+
+class Settlement(msgspec.Struct, frozen=True, gc=False):
+    """What a stream has cost; money in nano-USD."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    nano_usd: int | None = 0
+    """None: a price is unknown."""
+    streams: int = 1
+    """0 of a stream that never began."""
+    row: bytes = b""
+    """What the log is to keep for the records until they have it; empty: nothing."""
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+NOTHING: Final = Settlement(streams=0)
+"""Of a stream for which nobody was called."""
+
+
+class LimitReached(RequestError):
+    """A limit does not leave room for a stream: `rate_limited`, or `budget_exceeded` for money."""
+
+    def __init__(
+        self,
+        account: str,
+        kind: Kind,
+        message: str,
+        *,
+        retry_after_s: float,
+        standing: Standing | None = None,
+    ) -> None:
+        code = "budget_exceeded" if kind.startswith("usd") else "rate_limited"
+        super().__init__(code, message, retry_after_s=retry_after_s)
+        self.account = account
+        self.kind = kind
+        self.standing = standing
+
+
+class Period(msgspec.Struct, array_like=True):
+    """What was used in one day or month, and what is held for streams that run."""
+
+    number: int = 0
+    """Of the day or month."""
+    requests: int = 0
+    """Streams that have ended."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    nano_usd: int = 0
+    unpriced: int = 0
+    """Streams whose price is unknown."""
+    held_nano_usd: int = 0
+
+    def turn(self, number: int) -> None:
+        """Begin a later period; what an earlier one held stays in that."""
+        if number > self.number:
+            self.number = number
+            self.requests = self.input_tokens = self.output_tokens = 0
+            self.nano_usd = self.unpriced = self.held_nano_usd = 0
+
+    def hold(self, number: int, held: Reservation) -> None:
+        """Hold what a stream may cost; one of a past period, by another clock, is not counted."""
+        if number == self.number:
+            self.held_nano_usd += held.nano_usd
+
+    def settle(self, number: int, held: Reservation, settlement: Settlement) -> None:
+        """Put what a stream has cost in the place of what was held for it."""
+        if number != self.number:
+            return
+        self.requests += settlement.streams
+        self.input_tokens += settlement.input_tokens
+        self.output_tokens += settlement.output_tokens
+        self.nano_usd += settlement.nano_usd or 0
+        self.unpriced += settlement.nano_usd is None
+        self.held_nano_usd = max(0, self.held_nano_usd - held.nano_usd)
+
+
+class AccountState(msgspec.Struct):
+    """The numbers of one account."""
+
+    running: int = 0
+    day: Period = msgspec.field(default_factory=Period)
+    month: Period = msgspec.field(default_factory=Period)
+    spans: dict[int, tuple[int, int]] = {}
+    """Requests and tokens, by the span in which they came; those of the last minute."""
+
+    def turn_to(self, at: float) -> None:
+        """Come to a time, in unix seconds."""
+        day = day_of(at)
+        self.turn(day, month_of(day), int(at // SPAN_S))
+
+    def turn(self, day: int, month: int, span: int) -> None:
+        """Come to a day, a month and a span."""
+        if day != self.day.number:
+            self.day.turn(day)
+        if month != self.month.number:
+            self.month.turn(month)
+        if self.spans:
+            oldest = span - SPANS
+            for old in [kept for kept in self.spans if kept <= oldest]:
+                del self.spans[old]
+
+    def add(self, span: int, requests: int, tokens: int) -> None:
+        """Count in a span."""
+        before = self.spans.get(span, (0, 0))
+        self.spans[span] = (before[0] + requests, before[1] + tokens)
+
+
+def day_of(at: float) -> int:
+    """Return the day of a time, in days since 1970."""
+    return int(at // DAY_S)
+
+
+@lru_cache(64)
+def month_of(day: int) -> int:
+    """Return the month of a day, in months since the year 0 (Hinnant, civil_from_days)."""
+    z = day + 719_468
+    era = z // 146_097
+    doe = z - era * 146_097
+    yoe = (doe - doe // 1460 + doe // 36_524 - doe // 146_096) // 365
+    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
+    mp = (5 * doy + 2) // 153
+    month = mp + 3 if mp < 10 else mp - 9
+    return (yoe + era * 400 + (month <= 2)) * 12 + month - 1
+
+
+def reserve(states: Mapping[str, AccountState], request: ReservationRequest) -> Grant:
+    """Take what a stream may cost from all of its accounts, or from none.
+
+    Raises:
+        LimitReached: one of them has not enough left.
+    """
+    output = request.output_tokens
+    day, span = request.day, request.span
+    month = month_of(day)
+    for account in request.accounts:
+        state = states[account.name]
+        state.turn(day, month, span)
+        output = _check(account, state, request, output)
+    grant = Grant(output)
+    held = request.reservation(output)
+    for account in request.accounts:
+        state = states[account.name]
+        state.running += 1
+        state.day.hold(day, held)
+        state.month.hold(month, held)
+        if account.requests_per_minute is not None or account.tokens_per_minute is not None:
+            state.add(span, 1, held.tokens)
+            grant = with_standing(grant, account, state, request)
+    return grant
+
+
+def settle(
+    states: Mapping[str, AccountState],
+    request: ReservationRequest,
+    held: Reservation,
+    settlement: Settlement,
+) -> None:
+    """Put what a stream has cost in the place of what was held for it."""
+    day = request.day
+    month = month_of(day)
+    for account in request.accounts:
+        state = states[account.name]
+        state.running = max(0, state.running - 1)
+        state.day.settle(day, held, settlement)
+        state.month.settle(month, held, settlement)
+        if state.spans and request.span in state.spans:
+            state.add(request.span, 0, settlement.tokens - held.tokens)
+
+
+def _check(account: Account, state: AccountState, request: ReservationRequest, output: int) -> int:
+    """Return how many tokens an answer may have, by one account; at most `output`.
+
+    Raises:
+        LimitReached: not enough.
+    """
+    if account.streams is not None and state.running >= account.streams:
+        raise _refused(account, "streams", request, retry_after_s=STREAMS_RETRY_S)
+    requests, tokens = _used(state) if state.spans else (0, 0)
+    if account.requests_per_minute is not None and requests >= account.requests_per_minute:
+        raise _refused(
+            account,
+            "requests",
+            request,
+            retry_after_s=_wait_s(state, request.at, 0, requests + 1 - account.requests_per_minute),
+            standing=_standing(account.requests_per_minute, requests, state, request.at),
+        )
+    if account.tokens_per_minute is not None:
+        left = (account.tokens_per_minute - tokens - request.input_tokens) // request.choices
+        if left < request.least_output_tokens:
+            least = request.input_tokens + request.least_output_tokens * request.choices
+            raise _refused(
+                account,
+                "tokens",
+                request,
+                retry_after_s=_wait_s(
+                    state, request.at, 1, tokens + least - account.tokens_per_minute
+                ),
+                standing=_standing(account.tokens_per_minute, tokens, state, request.at),
+            )
+        output = min(output, left)
+    if account.nano_usd_per_day is None and account.nano_usd_per_month is None:
+        return output
+    budgets: tuple[tuple[Kind, int | None, Period], ...] = (
+        ("usd_per_day", account.nano_usd_per_day, state.day),
+        ("usd_per_month", account.nano_usd_per_month, state.month),
+    )
+    for kind, limit, period in budgets:
+        if limit is None:
+            continue
+        each = request.output_nano_usd * request.choices
+        if not (each or request.input_nano_usd):
+            continue  # it costs nothing, whatever is left
+        over = limit - period.nano_usd - period.held_nano_usd - request.input_nano_usd
+        least = each * request.least_output_tokens
+        if over < least:
+            passes = over + period.held_nano_usd >= least
+            wait_s = STREAMS_RETRY_S if passes else _until_next(kind, request.at)
+            raise _refused(account, kind, request, retry_after_s=wait_s, passes=passes)
+        if each:
+            output = min(output, over // each)
+    return output
+
+
+def _used(state: AccountState) -> tuple[int, int]:
+    requests = tokens = 0
+    for span_requests, span_tokens in state.spans.values():
+        requests += span_requests
+        tokens += span_tokens
+    return requests, tokens
+
+
+def _wait_s(state: AccountState, at: float, which: int, excess: int) -> float:
+    """Return the seconds until so much of what was used is more than a minute ago."""
+    for span in sorted(state.spans):
+        excess -= state.spans[span][which]
+        if excess <= 0:
+            return max(1.0, (span + SPANS) * SPAN_S - at)
+    return float(SPANS * SPAN_S)
+
+
+def _standing(limit: int, used: int, state: AccountState, at: float) -> Standing:
+    last = max(state.spans, default=None)
+    reset_s = 0.0 if last is None else max(0.0, (last + SPANS) * SPAN_S - at)
+    return Standing(limit, max(0, limit - used), reset_s)
+
+
+def with_standing(
+    grant: Grant, account: Account, state: AccountState, request: ReservationRequest
+) -> Grant:
+    """Return a grant with how an account stands, if it is that of who asks.
+
+    What the others have left is no business of his: there he would see the traffic of all. Of the
+    state the sum of its spans counts, and which is the last.
+    """
+    if not _is_own(account, request):
+        return grant
+    requests, tokens = _used(state)
+    if (limit := account.requests_per_minute) is not None:
+        grant = grant._replace(requests=_standing(limit, requests, state, request.at))
+    if (limit := account.tokens_per_minute) is not None:
+        grant = grant._replace(tokens=_standing(limit, tokens, state, request.at))
+    return grant
+
+
+def month_starts_at(month: int) -> int:
+    """Return when a month begins, in unix seconds (Hinnant, days_from_civil)."""
+    year, mp = (month - 2) // 12, (month - 2) % 12  # of years that begin in March
+    era, yoe = divmod(year, 400)
+    days = era * 146_097 + yoe * 365 + yoe // 4 - yoe // 100 + (153 * mp + 2) // 5 - 719_468
+    return days * DAY_S
+
+
+def _until_next(kind: Kind, at: float) -> float:
+    """Return the seconds until the next day or month."""
+    day = day_of(at)
+    following = day + 1
+    if kind == "usd_per_month":
+        month = month_of(day)
+        while month_of(following) == month:
+            following += 1
+    return math.ceil(following * DAY_S - at)
+
+
+def _refused(
+    account: Account,
+    kind: Kind,
+    request: ReservationRequest,
+    *,
+    retry_after_s: float,
+    standing: Standing | None = None,
+    passes: bool = False,
+) -> LimitReached:
+    return LimitReached(
+        account.name,
+        kind,
+        _message(account, kind, request, passes=passes),
+        retry_after_s=retry_after_s,
+        standing=standing if _is_own(account, request) else None,
+    )
+
+
+def _is_own(account: Account, request: ReservationRequest) -> bool:
+    """Return whether an account is that of who asks, so that its numbers may be told."""
+    return not request.accounts or account.name == request.accounts[-1].name
+
+
+def _message(
+    account: Account, kind: Kind, request: ReservationRequest, *, passes: bool = False
+) -> str:
+    """Say what is reached, with no numbers but those of the last account: that of who asks.
+
+    `passes`: money has room again when others give back what they do not use.
+    """
+    who = WHOSE.get(account.name.partition(":")[0], "your")
+    own = _is_own(account, request)
+    match kind:
+        case "requests":
+            limit = f"{account.requests_per_minute} requests" if own else "requests"
+            return f"{who} limit of {limit} a minute is reached"
+        case "tokens":
+            limit = f"{account.tokens_per_minute} tokens" if own else "tokens"
+            return (
+                f"{who} limit of {limit} a minute has no room for this request of about "
+                f"{request.input_tokens} tokens and its answer"
+            )
+        case "streams":
+            limit = f"{account.streams} streams" if own else "streams"
+            return f"{who} limit of {limit} at once is reached"
+        case "usd_per_day":
+            limit = f" of {to_usd(account.nano_usd_per_day or 0)} USD" if own else ""
+            when = _HELD if passes else "; the next day begins at 00:00 UTC"
+            return f"{who} budget{limit} for the day has no room for this request{when}"
+        case "usd_per_month":
+            limit = f" of {to_usd(account.nano_usd_per_month or 0)} USD" if own else ""
+            when = _HELD if passes else "; the next month begins on the 1st at 00:00 UTC"
+            return f"{who} budget{limit} for the month has no room for this request{when}"
+
+
+_HELD: Final = (
+    " while others run, for which it is held; try again when they have ended, and say in the "
+    "request how long its answer may be"
+)
+
+WHOSE: Final = {
+    "relay": "the relay's",
+    "tenant": "the organization's",
+    "key": "the key's",
+    "user": "your",
+}
+"""By the kind of an account, in words that name nobody."""
+
+
+def fresh_states(
+    known: Mapping[str, AccountState], accounts: Iterable[Account]
+) -> dict[str, AccountState]:
+    """Return the states of accounts, new ones for those that are not known."""
+    return {
+        account.name: known[account.name] if account.name in known else AccountState()
+        for account in accounts
+    }
+
+
+def is_over(name: str, state: AccountState, day: int) -> bool:
+    """Return whether nothing of an account can count on a day any more, or later.
+
+    That is after its month, and of a client secret, which holds for a day at most, after two days.
+    """
+    last = state.day.number
+    ended = last < day - 1 if name.startswith("secret:") else month_of(last) < month_of(day)
+    return not state.running and ended

@@ -1,0 +1,281 @@
+"""The prices of genai-prices, if it is installed: those that it was shipped with.
+
+It is never asked for news, which it would fetch. Whose prices count is told by the base URL
+of an upstream, and by nothing else: a model of the same name costs something else elsewhere,
+and nothing that is known on a host of one's own.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from ..events import TokenCounts
+from .rates import Ceiling, Rates, Step, Tariff, rates, tariff
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo, ModelPrice, Provider
+
+TIERS: Final = ("service_tier", "speed")
+"""What the catalog calls it if a call is billed otherwise than usual."""
+
+MAX_NAME: Final = 256
+"""The longest name that is looked up; the catalog's longest has 80 characters, an ARN 150."""
+
+OTHER_HOSTS: Final = {"https://api.together.ai": "https://api.together.xyz"}
+"""Hosts of a provider that the catalog has by another of its names."""
+
+HUGGING_FACE: Final = "https://router.huggingface.co/v1"
+"""Where the model's name ends in the provider's: `openai/gpt-oss-120b:groq`."""
+
+FREE: Final = ":free"
+"""What models end in that cost nothing; others without a price are unknown."""
+
+_COMPACT_DATE = re.compile(r"-(20\d\d)([01]\d)([0-3]\d)(?=-|:|$)")
+
+MINUTE: Final = timedelta(minutes=1)
+"""How long a tariff holds: prices change with minutes that are whole."""
+
+NO_TIME: Final = timedelta(0)
+LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def open_catalog(base_urls: Mapping[str, str], *, now: Clock = utc_now) -> "GenaiCatalog | None":
+    """Return the catalog for upstreams, by their names; None where genai-prices is missing.
+
+    It takes a quarter of a second, and 20 MB.
+    """
+    try:
+        from genai_prices import __version__
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return None
+    return GenaiCatalog(
+        get_snapshot().providers, base_urls, version=f"genai-prices {__version__}", now=now
+    )
+
+
+class GenaiCatalog:
+    """A `Catalog` of the providers of genai-prices."""
+
+    def __init__(
+        self,
+        providers: "Sequence[Provider]",
+        base_urls: Mapping[str, str],
+        *,
+        version: str,
+        now: Clock = utc_now,
+    ) -> None:
+        self.version = version
+        self._now = now
+        self._providers = {provider.id: provider for provider in providers}
+        self._by_upstream = {
+            name: HUGGING_FACE if url.startswith(HUGGING_FACE) else _provider_at(url, providers)
+            for name, url in base_urls.items()
+        }
+        self._shelves: dict[str, _Shelf] = {}
+        self._prices: dict[tuple[str, str, int], GenaiPrice | None] = {}
+        """As many as the catalog has models."""
+
+    def find(self, upstream: str, model: str) -> "GenaiPrice | None":
+        """Return the price of a model of an upstream; None where it is unknown."""
+        provider_id = self._by_upstream.get(upstream)
+        if provider_id == HUGGING_FACE:
+            model, _, host = model.rpartition(":")
+            provider_id = f"huggingface_{host}"
+        provider = self._providers.get(provider_id or "")
+        if provider is None or len(model) > MAX_NAME:
+            return None
+        name = _bare(model).lower()
+        dashed = _COMPACT_DATE.sub(r"-\1-\2-\3", name)
+        for owner in (provider.id, *(provider.fallback_model_providers or ())):
+            shelf = self._shelf(owner)
+            place = shelf.find(name)
+            if place is None and dashed != name:
+                place = shelf.find(dashed)
+            if place is not None:
+                return self._price(provider.id, owner, place)
+        return None
+
+    def _shelf(self, owner: str) -> "_Shelf":
+        if owner not in self._shelves:
+            provider = self._providers.get(owner)
+            self._shelves[owner] = _Shelf(provider.models if provider else ())
+        return self._shelves[owner]
+
+    def _price(self, provider: str, owner: str, place: int) -> "GenaiPrice | None":
+        key = provider, owner, place
+        if key not in self._prices:
+            price = GenaiPrice(
+                self._shelves[owner].models[place],
+                version=self.version,
+                tiered=provider == owner,  # a host of others' models has tiers of its own
+                now=self._now,
+            )
+            self._prices[key] = price if price.known else None
+        return self._prices[key]
+
+
+class GenaiPrice:
+    """The price of one model, which may change with the day and the hour."""
+
+    def __init__(
+        self, model: "ModelInfo", *, version: str, tiered: bool = True, now: Clock = utc_now
+    ) -> None:
+        self.version = version
+        self.model = model.id
+        self._model = model
+        self._now = now
+        whens = [variant.when for variant in (model.price_variants or ()) if tiered]
+        self._tiers = {tier for when in whens for key in TIERS if (tier := when.get(key))}
+        self._memo: tuple[datetime, dict[str | None, Sequence[Tariff]]] = (LONG_AGO, {})
+        """The tariffs of one minute, by service tier."""
+
+    @property
+    def known(self) -> bool:
+        """Whether its tokens have a price."""
+        return _read(self._model.get_prices(self._now()), self.model) is not None
+
+    def cost(self, counts: TokenCounts) -> int:
+        """Return what so many tokens cost now, in nano-USD."""
+        return self._tariffs(counts.service_tier)[0].cost(counts)
+
+    def ceiling(self, input_tokens: int, *, service_tier: str | None = None) -> Ceiling:
+        """Return what a call may cost that ends within a day, at a tier or the usual one."""
+        now, *later = self._tariffs(service_tier)
+        ceiling = now.ceiling(input_tokens)
+        for other in later:
+            ceiling = Ceiling(*map(max, ceiling, other.ceiling(input_tokens)))
+        return ceiling
+
+    @property
+    def tariff(self) -> Tariff:
+        """What it costs now."""
+        return self._tariffs(None)[0]
+
+    def _tariffs(self, tier: str | None) -> Sequence[Tariff]:
+        """Return the tariff of a service tier now, and those that may follow it."""
+        now = self._now()
+        minute, known = self._memo
+        if not NO_TIME <= now - minute < MINUTE:
+            minute, known = self._memo = now.replace(second=0, microsecond=0), {}
+        tier = tier if tier in self._tiers else None
+        if tier not in known:
+            known[tier] = self._find(tier, now)
+        return known[tier]
+
+    def _find(self, tier: str | None, now: datetime) -> Sequence[Tariff]:
+        model = self._model
+        tomorrow = now + timedelta(days=1)
+        found = [model.get_prices(now), model.get_prices(tomorrow)]
+        if tier is not None:
+            context = dict.fromkeys(TIERS, tier)
+            found = [*(model.get_prices(at, context) for at in (now, tomorrow)), *found]
+        if isinstance(model.prices, list):
+            found += [row.prices for row in model.prices if hasattr(row.constraint, "start_time")]
+        tariffs = [_read(prices, model.id) for prices in found]
+        return list(dict.fromkeys(tariff for tariff in tariffs if tariff is not None))
+
+
+class _Shelf:
+    """The models of a provider, to be found by name in less time than one after another."""
+
+    def __init__(self, models: "Sequence[ModelInfo]") -> None:
+        self.models = models
+        self._exact: dict[str, int] = {}
+        self._others: list[tuple[int, Any]] = []
+        for place, model in enumerate(models):
+            for clause in _clauses(model.match):
+                if hasattr(clause, "equals"):
+                    self._exact.setdefault(clause.equals.lower(), place)
+                else:
+                    self._others.append((place, clause))
+
+    def find(self, name: str) -> int | None:
+        """Return the place of the first model that a name, in lower case, matches."""
+        exact = self._exact.get(name)
+        for place, clause in self._others:
+            if exact is not None and place >= exact:
+                break
+            if clause.is_match(name):
+                return place
+        return exact
+
+
+def _clauses(match: Any) -> Iterator[Any]:
+    """Yield the clauses of which one has to match."""
+    if hasattr(match, "or_"):
+        for clause in match.or_:
+            yield from _clauses(clause)
+    else:
+        yield match
+
+
+def _provider_at(base_url: str, providers: "Sequence[Provider]") -> str | None:
+    """Return the provider whose own host has a base URL."""
+    for host, known in OTHER_HOSTS.items():
+        base_url = base_url.replace(host, known, 1) if base_url.startswith(host) else base_url
+    for provider in providers:
+        found = re.match(provider.api_pattern, base_url)
+        # Some patterns end within the host: its name has to end there, or a label of it.
+        if found and (found[0][-1:] in "/." or base_url[found.end() :][:1] in ("", "/", ":")):
+            return provider.id
+    return None
+
+
+def _bare(model: str) -> str:
+    """Return a model's name without the path that some hosts give it."""
+    if model.startswith("arn:"):
+        return model.rpartition("/")[2]
+    return model.removeprefix("models/")
+
+
+def _read(prices: "ModelPrice", model: str) -> Tariff | None:
+    """Return the prices of tokens, None where there are none.
+
+    What the counts do not tell apart costs what is dearest: images among the output. What is
+    no token, as searches, is not counted.
+    """
+    known = {key: value for key, value in vars(prices).items() if value is not None}
+    if "input_mtok" not in known:
+        free = not known and model.endswith(FREE)
+        return tariff([Step(-1, rates(0, 0))]) if free else None
+    lengths = {tier.start for value in known.values() for tier in getattr(value, "tiers", ())}
+    steps = [Step(above, _rates(known, above)) for above in (-1, *lengths)]
+    return tariff(steps, request=_at(known.get("requests_kcount"), -1) / 1000)
+
+
+def _rates(known: Mapping[str, Any], above: int) -> Rates:
+    """Return the rates of an input that is longer than so many tokens."""
+
+    def usd(*keys: str) -> Decimal | None:
+        found = [_at(known[key], above) for key in keys if key in known]
+        return max(found, default=None)
+
+    return rates(
+        usd("input_mtok", "input_image_mtok", "input_video_mtok") or 0,
+        usd("output_mtok", "output_image_mtok", "output_video_mtok"),
+        cached_input=usd("cache_read_mtok", "cache_image_read_mtok"),
+        cache_write=usd("cache_write_mtok", "cache_write_5m_mtok"),
+        cache_write_1h=usd("cache_write_1h_mtok"),
+        audio_input=usd("input_audio_mtok"),
+        reasoning=usd("output_reasoning_mtok"),
+        audio_output=usd("output_audio_mtok"),
+    )
+
+
+def _at(price: Any, above: int) -> Decimal:
+    """Return a price for an input that is longer than so many tokens; 0 where there is none."""
+    if price is None:
+        return Decimal(0)
+    if not hasattr(price, "tiers"):
+        return Decimal(price)
+    reached = [tier for tier in price.tiers if tier.start <= above]
+    return Decimal(max(reached, key=lambda tier: tier.start).price if reached else price.base)

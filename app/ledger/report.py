@@ -1,0 +1,217 @@
+"""What an account has used, and what is left of its limits, as those are told who may know."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from .accounts import (
+    DAY_S,
+    Account,
+    AccountState,
+    Grant,
+    Period,
+    ReservationRequest,
+    day_of,
+    month_of,
+    month_starts_at,
+    with_standing,
+)
+from .money import to_usd
+from .principals import describe
+
+
+class PeriodReport(msgspec.Struct, frozen=True):
+    """A day or a month; sums of money are decimal US dollars."""
+
+    began_at: str
+    ends_at: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost: str
+    held: str
+    """For streams that run, of which a part comes back."""
+    unpriced: int
+    """How many streams had no known price, and are not in `cost`."""
+
+
+class LimitReport(msgspec.Struct, frozen=True):
+    """A limit, and what is left of it."""
+
+    limit: int | str
+    remaining: int | str
+    resets_at: str | None = None
+    """When all of it is there again, at the latest; None where that is when streams end."""
+
+
+class Binding(msgspec.Struct, frozen=True):
+    """The limit of which the smallest part is left."""
+
+    kind: str
+    """Of the account: `relay`, `tenant`, `key`, `user`, `secret`."""
+    limit: str
+    reached: bool
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What is told of an account."""
+
+    at: str
+    account: dict[str, str]
+    today: PeriodReport
+    month: PeriodReport
+    streams: int
+    """That run now."""
+    limits: dict[str, LimitReport]
+    binding: Binding | None
+
+
+class Use(msgspec.Struct, frozen=True):
+    """What is used of something, and its limit; None: there is none, or it is not counted."""
+
+    used: int | None
+    limit: int | None
+
+
+class Money(msgspec.Struct, frozen=True):
+    """What was spent in a day or a month, in decimal US dollars."""
+
+    used: str
+    held: str
+    limit: str | None
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """How one account stands, in short."""
+
+    kind: str
+    name: str | None
+    day: Money
+    month: Money
+    streams: Use
+    requests_per_minute: Use
+    tokens_per_minute: Use
+
+
+def overview(account: Account, state: AccountState, at: float) -> Overview:
+    """Tell an operator of one account, whose state is brought to the time `at`."""
+    state.turn_to(at)
+    described = describe(account)
+    kind = described["kind"]
+    spans = state.spans.values()
+    requests, tokens = sum(span[0] for span in spans), sum(span[1] for span in spans)
+    per_minute = (account.requests_per_minute, account.tokens_per_minute)
+    counted = per_minute != (None, None)  # else they are not
+    return Overview(
+        kind,
+        described.get(kind),
+        _money(state.day, account.nano_usd_per_day),
+        _money(state.month, account.nano_usd_per_month),
+        Use(state.running, account.streams),
+        Use(requests if counted else None, per_minute[0]),
+        Use(tokens if counted else None, per_minute[1]),
+    )
+
+
+def _money(period: Period, limit: int | None) -> Money:
+    return Money(
+        to_usd(period.nano_usd),
+        to_usd(period.held_nano_usd),
+        None if limit is None else to_usd(limit),
+    )
+
+
+class _Limit(NamedTuple):
+    """A limit of an account and what is left of it; money in nano-USD."""
+
+    name: str
+    limit: int
+    left: int
+    reset_at: float | None
+    is_money: bool = False
+
+    @property
+    def fraction(self) -> float:
+        return self.left / self.limit if self.limit else 0.0
+
+
+def report(accounts: Sequence[Account], states: Sequence[AccountState], at: float) -> Report:
+    """Report of the last account; of all others only whether they are what binds.
+
+    The states are brought to the time `at`, in unix seconds.
+    """
+    limits: list[_Limit] = []
+    nearest: tuple[float, Binding] | None = None
+    for account, state in zip(accounts, states, strict=True):
+        state.turn_to(at)
+        limits = _limits_of(account, state, at)
+        for limit in limits:
+            if nearest is None or limit.fraction <= nearest[0]:  # of equal ones, the asker's own
+                kind = account.name.partition(":")[0]
+                binding = Binding(kind, limit.name, reached=limit.left <= 0)
+                nearest = (limit.fraction, binding)
+    account, state = accounts[-1], states[-1]
+    day, month = day_of(at), month_of(day_of(at))
+    return Report(
+        _time(at),
+        describe(account),
+        _report_period(state.day, day * DAY_S, (day + 1) * DAY_S),
+        _report_period(state.month, month_starts_at(month), month_starts_at(month + 1)),
+        state.running,
+        {limit.name: _report_limit(limit) for limit in limits},
+        nearest[1] if nearest else None,
+    )
+
+
+def _limits_of(account: Account, state: AccountState, at: float) -> list[_Limit]:
+    """Return all limits of an account, whose state is that of now."""
+    standing = with_standing(Grant(0), account, state, ReservationRequest((), at))
+    found = [
+        _Limit(name, each.limit, each.remaining, at + each.reset_s)
+        for name, each in (
+            ("requests_per_minute", standing.requests),
+            ("tokens_per_minute", standing.tokens),
+        )
+        if each is not None
+    ]
+    if account.streams is not None:
+        found.append(_Limit("streams", account.streams, account.streams - state.running, None))
+    day = day_of(at)
+    for name, limit, period, ends_at in (
+        ("usd_per_day", account.nano_usd_per_day, state.day, (day + 1) * DAY_S),
+        ("usd_per_month", account.nano_usd_per_month, state.month, _next_month(day)),
+    ):
+        if limit is not None:
+            left = limit - period.nano_usd - period.held_nano_usd
+            found.append(_Limit(name, limit, left, ends_at, is_money=True))
+    return [limit._replace(left=max(0, limit.left)) for limit in found]
+
+
+def _next_month(day: int) -> int:
+    return month_starts_at(month_of(day) + 1)
+
+
+def _report_limit(limit: _Limit) -> LimitReport:
+    reset_at = None if limit.reset_at is None else _time(limit.reset_at)
+    if limit.is_money:
+        return LimitReport(to_usd(limit.limit), to_usd(limit.left), reset_at)
+    return LimitReport(limit.limit, limit.left, reset_at)
+
+
+def _report_period(period: Period, began_at: float, ends_at: float) -> PeriodReport:
+    return PeriodReport(
+        _time(began_at),
+        _time(ends_at),
+        period.requests,
+        period.input_tokens,
+        period.output_tokens,
+        to_usd(period.nano_usd),
+        to_usd(period.held_nano_usd),
+        period.unpriced,
+    )
+
+
+def _time(at: float) -> str:
+    return f"{datetime.fromtimestamp(int(at), UTC):%Y-%m-%dT%H:%M:%SZ}"

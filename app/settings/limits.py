@@ -1,0 +1,84 @@
+"""`[limits]` and the tables below it, and `[tenant.NAME]`."""
+
+from collections.abc import Iterable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from ..identity.config import Identity, KeyConfig
+from ..identity.principal import is_visible
+from ..ledger.config import LimitsConfig
+from ..ledger.limits import UsageLimits
+from .failure import SettingsError, reason
+from .tables import check_known
+
+EACH: Final = ("tenant", "key", "user")
+"""The tables below `[limits]`: what each one may use."""
+
+LONGEST: Final = "max_output_tokens"
+"""The key of `[limits]` that is no limit of an account."""
+
+MAX_NAME: Final = 256
+"""Characters of a tenant's name."""
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def build_limits(tables: dict[str, Any], *, where: str) -> LimitsConfig:
+    """Build the limits; takes their tables out of those of the file.
+
+    Raises:
+        SettingsError: a table, a key or a value that cannot be used.
+    """
+    place = f"{where}limits"
+    table = _check_table(tables.pop("limits", {}), place, "[limits]")
+    check_known(table, (*UsageLimits.__struct_fields__, LONGEST, *EACH), place)
+    own = {name: value for name, value in table.items() if name not in (LONGEST, *EACH)}
+    longest = {LONGEST: table[LONGEST]} if LONGEST in table else {}
+    return msgspec.structs.replace(
+        _convert(longest, LimitsConfig, place),
+        relay=_convert(own, UsageLimits, place),
+        tenants=_read_tenants(tables.pop("tenant", {}), f"{where}tenant"),
+        **{
+            name: _convert(table[name], UsageLimits, f"{place}.{name}")
+            for name in EACH
+            if name in table
+        },
+    )
+
+
+def list_idle(limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfig]) -> list[str]:
+    """List the tables whose limits are nobody's: those of names by which nobody can come."""
+    if not identity.configured:
+        each = [f"[limits.{name}]" for name in EACH if getattr(limits, name)]
+        return each + [f"[tenant.{name}]" for name in limits.tenants]
+    if identity.issuers:
+        return []  # whose tokens say of which tenant they are
+    known = {key.tenant for key in (*identity.keys, *keys)}
+    return [f"[tenant.{name}]" for name in limits.tenants if name not in known]
+
+
+def _read_tenants(raw: Any, place: str) -> dict[str, UsageLimits]:
+    tenants = _check_table(raw, place, "[tenant.NAME]")
+    for name in tenants:
+        if not is_visible(name) or len(name) > MAX_NAME:
+            raise SettingsError(
+                f"{place}: {name[:80]!r} can be the name of no tenant; give 1 to {MAX_NAME} "
+                "visible characters"
+            )
+    return {name: _convert(own, UsageLimits, f"{place}.{name}") for name, own in tenants.items()}
+
+
+def _check_table(raw: Any, place: str, form: str) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise SettingsError(f"{place}: write a table, {form}")
+    return raw
+
+
+def _convert(raw: Any, form: type[T], place: str) -> T:
+    check_known(raw, form.__struct_fields__, place)
+    try:
+        return msgspec.convert(raw, form)
+    except msgspec.ValidationError as error:
+        key, told = reason(error)
+        raise SettingsError(f"{place}{key}: {told}") from None

@@ -1,0 +1,406 @@
+"""What every event log has to do with money: reserve, settle once, keep rows.
+
+A test module for one of them imports `*` from here too; see `contract`.
+"""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from app.errors import RelayError
+from app.eventlog import EventLog
+from app.eventlog.lost import Closing, LostStream
+from app.eventlog.record import StreamRecord
+from app.events import StreamEnd, StreamStart, TextDelta
+from app.ledger.accounts import (
+    NOTHING,
+    Account,
+    AccountState,
+    LimitReached,
+    Period,
+    Reservation,
+    ReservationRequest,
+    Settlement,
+    Standing,
+    fresh_states,
+    reserve,
+    settle,
+)
+
+AT = 1_000_000.0
+MONEY = END_COST = 30
+BEGUN = StreamStart("st_1", "demo", 0)
+DONE = StreamEnd("completed", "stop")
+SPENT = Settlement(10, 20, MONEY, row=b"row")
+
+
+def asking(*accounts: Account, at: float = AT, **fields: Any) -> ReservationRequest:
+    """Return a request for 10 tokens of input and up to 100 of output, of 1 nano-USD each."""
+    defaults = {
+        "input_tokens": 10,
+        "output_tokens": 100,
+        "least_output_tokens": 5,
+        "input_nano_usd": 10,
+        "output_nano_usd": 1,
+    }
+    return ReservationRequest(accounts or (Account("relay"),), at, **{**defaults, **fields})
+
+
+def record(stream: str, request: ReservationRequest, **fields: Any) -> StreamRecord:
+    return StreamRecord(stream, created_at=request.at, reserve=request, **fields)
+
+
+async def state_of(event_log: EventLog, name: str = "relay") -> AccountState:
+    (state,) = await event_log.accounts([name])
+    return state
+
+
+def period(state: AccountState) -> Period:
+    """Return the day, which is the month but for its number."""
+    assert (state.day.nano_usd, state.day.held_nano_usd) == (
+        state.month.nano_usd,
+        state.month.held_nano_usd,
+    )
+    return state.day
+
+
+async def refusal(event_log: EventLog, wanted: StreamRecord) -> LimitReached | None:
+    """Open a stream; return why it was refused, if it was."""
+    try:
+        await event_log.create(wanted)
+    except LimitReached as error:
+        return error
+    return None
+
+
+def rounded(standing: Standing | None) -> tuple[float, ...] | None:
+    return None if standing is None else tuple(round(number, 3) for number in standing)
+
+
+def told(error: LimitReached) -> tuple[object, ...]:
+    wait_s = round(error.retry_after_s or 0, 3)
+    return (str(error), error.account, error.kind, rounded(error.standing), wait_s)
+
+
+async def run(
+    event_log: EventLog, stream: str, request: ReservationRequest, settlement: Settlement = SPENT
+) -> None:
+    await event_log.create(record(stream, request))
+    await event_log.append(stream, [BEGUN])
+    await event_log.append(stream, [DONE], settlement)
+
+
+async def test_an_account_that_nobody_used_is_empty(event_log):
+    assert AccountState() == await state_of(event_log, "user:a:nobody")
+
+
+async def test_what_a_stream_may_cost_is_held_until_its_end(event_log):
+    claim = await event_log.create(record("st_1", asking()))
+    state = await state_of(event_log)
+    assert (100, 1, 110, 0) == (
+        claim.grant.output_tokens,
+        state.running,
+        period(state).held_nano_usd,
+        period(state).nano_usd,
+    )
+
+    await event_log.append("st_1", [BEGUN])
+    assert 110 == period(await state_of(event_log)).held_nano_usd
+    await event_log.append("st_1", [DONE], SPENT)
+
+    state = await state_of(event_log)
+    assert (0, 0, MONEY) == (state.running, state.day.held_nano_usd, period(state).nano_usd)
+    assert (1, 10, 20) == (state.day.requests, state.day.input_tokens, state.day.output_tokens)
+
+
+async def test_a_budget_is_never_passed_and_the_longest_answer_fits_into_it(event_log):
+    account = Account("user:a:u", nano_usd_per_day=150)
+    first = await event_log.create(record("st_1", asking(account)))
+    second = await event_log.create(record("st_2", asking(account)))
+    assert (100, 30) == (first.grant.output_tokens, second.grant.output_tokens)
+    with pytest.raises(LimitReached) as refused:
+        await event_log.create(record("st_3", asking(account)))
+
+    assert "budget_exceeded" == refused.value.code
+    assert ("user:a:u", "usd_per_day") == (refused.value.account, refused.value.kind)
+    with pytest.raises(RelayError, match="no stream"):
+        await event_log.state("st_3")
+
+
+async def test_budget_of_a_month_outlasts_the_day(event_log, clock):
+    account = Account("relay", nano_usd_per_day=100, nano_usd_per_month=120)
+    request = asking(account, at=AT)
+    await run(event_log, "st_1", request, Settlement(1, 1, 95))
+    with pytest.raises(LimitReached) as refused:
+        await event_log.create(record("st_2", request))
+    assert "usd_per_day" == refused.value.kind
+
+    tomorrow = AT + (refused.value.retry_after_s or 0)
+    claim = await event_log.create(record("st_3", asking(account, at=tomorrow)))
+    assert 120 - 95 - 10 == claim.grant.output_tokens
+    state = await state_of(event_log)
+    assert (0, 25) == (state.day.nano_usd, state.day.held_nano_usd)
+    assert (95, 25) == (state.month.nano_usd, state.month.held_nano_usd)
+
+
+async def test_a_stream_is_settled_in_the_day_in_which_it_began(event_log):
+    await event_log.create(record("st_1", asking(at=AT)))
+    await event_log.append("st_1", [BEGUN])
+    await run(event_log, "st_2", asking(at=AT + 86_400), Settlement(1, 1, 7))
+    await event_log.append("st_1", [DONE], SPENT)
+
+    state = await state_of(event_log)
+    assert (7, 0) == (state.day.nano_usd, state.day.held_nano_usd)
+    assert (7 + MONEY, 0) == (state.month.nano_usd, state.month.held_nano_usd)
+
+
+async def test_what_is_free_needs_no_budget(event_log):
+    account = Account("relay", nano_usd_per_day=0)
+    free = asking(account, input_nano_usd=0, output_nano_usd=0)
+    assert 100 == (await event_log.create(record("st_1", free))).grant.output_tokens
+    with pytest.raises(LimitReached):
+        await event_log.create(record("st_2", asking(account)))
+
+
+async def test_no_more_requests_than_the_limit_come_in_any_minute(event_log):
+    account = Account("key:k", requests_per_minute=3)
+    taken = []
+    for second in range(150):
+        refused = await refusal(event_log, record(f"st_{second}", asking(account, at=AT + second)))
+        if refused is None:
+            taken.append(second)
+        else:
+            assert "rate_limited" == refused.code
+            assert 1 <= (refused.retry_after_s or 0) <= 65
+    assert all(sum(t <= other < t + 60 for other in taken) <= 3 for t in taken)
+    assert 7 <= len(taken)
+
+
+async def test_whoever_waits_as_long_as_was_said_is_let_in(event_log):
+    account = Account("key:k", requests_per_minute=2, tokens_per_minute=300)
+    at = AT
+    for number in range(12):
+        try:
+            await event_log.create(record(f"st_{number}", asking(account, at=at)))
+        except LimitReached as error:
+            at += error.retry_after_s or 0
+            await event_log.create(record(f"st_{number}", asking(account, at=at)))
+        at += 3
+
+
+async def test_tokens_of_a_minute_are_those_that_were_used_in_the_end(event_log):
+    account = Account("user:a:u", tokens_per_minute=200)
+    first = await event_log.create(record("st_1", asking(account)))
+    assert (100, 200, 90) == (
+        first.grant.output_tokens,
+        first.grant.tokens.limit,
+        first.grant.tokens.remaining,
+    )
+    second = await event_log.create(record("st_2", asking(account)))
+    assert 80 == second.grant.output_tokens
+    with pytest.raises(LimitReached) as refused:
+        await event_log.create(record("st_3", asking(account)))
+    assert refused.value.standing is not None
+    assert (200, 0) == refused.value.standing[:2]
+
+    await event_log.append("st_1", [BEGUN])
+    await event_log.append("st_1", [DONE], Settlement(10, 20, 0))
+    assert 70 == (await event_log.create(record("st_3", asking(account)))).grant.output_tokens
+
+
+async def test_several_answers_are_reserved_for_together(event_log):
+    account = Account("relay", nano_usd_per_day=100, tokens_per_minute=70)
+    claim = await event_log.create(record("st_1", asking(account, choices=3)))
+    assert 20 == claim.grant.output_tokens
+    assert 70 == period(await state_of(event_log)).held_nano_usd
+
+
+async def test_streams_at_once_are_counted(event_log):
+    account = Account("relay", streams=2)
+    for number in range(2):
+        await event_log.create(record(f"st_{number}", asking(account)))
+    with pytest.raises(LimitReached) as refused:
+        await event_log.create(record("st_2", asking(account)))
+    assert ("streams", "rate_limited") == (refused.value.kind, refused.value.code)
+
+    await event_log.append("st_0", [BEGUN, DONE], SPENT)
+    await event_log.create(record("st_2", asking(account)))
+
+
+async def test_all_accounts_give_or_none(event_log):
+    wide, narrow = Account("relay", requests_per_minute=100), Account("key:k", streams=0)
+    with pytest.raises(LimitReached) as refused:
+        await event_log.create(record("st_1", asking(wide, narrow)))
+    assert "key:k" == refused.value.account
+    state = await state_of(event_log)
+    assert (0, 0, {}) == (state.running, state.day.held_nano_usd, state.spans)
+
+
+async def test_at_once_no_more_are_let_in_than_a_budget_has_room_for(event_log):
+    account = Account("relay", nano_usd_per_day=10 * 110)
+    asked = [event_log.create(record(f"st_{n}", asking(account))) for n in range(100)]
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert 10 == sum(not isinstance(outcome, LimitReached) for outcome in outcomes)
+    assert 1100 == period(await state_of(event_log)).held_nano_usd
+
+
+async def test_a_key_that_leads_to_a_stream_reserves_nothing(event_log):
+    account = Account("relay", requests_per_minute=1)
+    first = record("st_1", asking(account), key="k", digest="d")
+    await event_log.create(first)
+    await event_log.append("st_1", [BEGUN])
+    claim = await event_log.create(record("st_2", asking(account), key="k", digest="d"))
+    assert ("st_1", None) == (claim.stream, claim.grant)
+    assert 1 == (await state_of(event_log)).running
+
+
+async def test_a_stream_that_never_began_leaves_nothing_held(event_log):
+    await event_log.create(record("st_1", asking()))
+    await event_log.delete("st_1")
+    state = await state_of(event_log)
+    assert (0, 0, 0, 0) == (
+        state.running,
+        state.day.requests,
+        state.day.nano_usd,
+        period(state).held_nano_usd,
+    )
+    assert [] == await event_log.rows(limit=10)
+
+
+def closing(lost: LostStream) -> Closing:
+    """Cost as many nano-USD as the answer has quarters of tokens."""
+    return Closing(lost.end, Settlement(10, 1, lost.weight, row=lost.record.id.encode()))
+
+
+async def test_a_stream_that_is_removed_while_it_runs_costs_what_was_used(event_log):
+    event_log.close_by(closing)
+    await event_log.create(record("st_1", asking()))
+    await event_log.append("st_1", [BEGUN, TextDelta(0, "12345678")])
+    await event_log.delete("st_1")
+    state = await state_of(event_log)
+    assert (0, 0, 8) == (state.running, state.day.held_nano_usd, period(state).nano_usd)
+    assert [("st_1", b"st_1")] == await event_log.rows(limit=10)
+
+
+async def test_what_ends_without_a_settlement_holds_nothing(event_log):
+    await event_log.create(record("st_1", asking()))
+    await event_log.append("st_1", [BEGUN, DONE])
+    state = await state_of(event_log)
+    assert (0, 0, 0) == (state.running, state.day.held_nano_usd, period(state).nano_usd)
+
+
+async def test_an_unknown_price_is_counted_as_one(event_log):
+    await run(event_log, "st_1", asking(), Settlement(1, 2, None))
+    state = await state_of(event_log)
+    assert (0, 1) == (state.day.nano_usd, state.day.unpriced)
+
+
+async def test_all_that_was_appended_is_known_where_it_is_produced(event_log):
+    await event_log.create(record("st_1", asking()))
+    await event_log.append("st_1", [BEGUN])
+    texts = [TextDelta(0, str(number)) for number in range(20)]
+    for text in texts:
+        if not event_log.push("st_1", [text]):
+            await event_log.append("st_1", [text])
+    assert [BEGUN, *texts] == [*event_log.produced("st_1")]
+    await event_log.append("st_1", [DONE])
+    assert [] == [*event_log.produced("st_2")]
+
+
+async def test_rows_are_kept_until_they_are_forgotten(event_log):
+    for number in range(5):
+        spent = Settlement(1, 1, 1, row=b"row %d" % number)
+        await run(event_log, f"st_{number}", asking(), spent)
+    rows = await event_log.rows(limit=3)
+    assert [(f"st_{n}", b"row %d" % n) for n in range(3)] == rows
+    assert rows == await event_log.rows(limit=3)
+    assert 5 == await event_log.count_rows()
+    await event_log.forget_rows(["st_0", "st_2", "st_9"])
+    assert ["st_1", "st_3", "st_4"] == [stream for stream, _ in await event_log.rows(limit=9)]
+    assert 3 == await event_log.count_rows()
+
+
+async def test_rows_outlast_their_streams(event_log, clock):
+    await run(event_log, "st_1", asking())
+    clock.now += 1000
+    with pytest.raises(RelayError):
+        await event_log.state("st_1")
+    assert [("st_1", b"row")] == await event_log.rows(limit=9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_it_counts_as_the_plain_arithmetic_does(event_log, seed):
+    """Do hundreds of random steps, and compare every outcome and every number."""
+    chance = random.Random(seed)
+    pool = [
+        Account("relay", nano_usd_per_month=60_000),
+        Account("tenant:a", streams=6, nano_usd_per_day=4_000),
+        Account("key:k", requests_per_minute=8),
+        Account("user:a:u", tokens_per_minute=900, nano_usd_per_day=2_000),
+        Account("user:a:v"),
+    ]
+    model: dict[str, AccountState] = {}
+    running: dict[str, ReservationRequest] = {}
+    held: dict[str, Reservation] = {}
+    at = 1_700_000_000.0
+    for number in range(250):
+        at += chance.choice((0, 0, 1.5, 7, 30, 4_000, 90_000 if number % 50 == 0 else 2))
+        if running and chance.random() < 0.5:
+            stream = chance.choice(sorted(running))
+            request = running.pop(stream)
+            cost = chance.choice((None, 0, 17, 250))
+            spent = chance.choice((NOTHING, Settlement(chance.randrange(50), 9, cost, row=b"r")))
+            settle(model, request, held.pop(stream), spent)
+            await event_log.append(stream, [BEGUN, DONE], spent)
+            continue
+        stream = f"st_{number}"
+        chosen = chance.sample(pool, chance.randrange(1, len(pool) + 1))
+        request = asking(
+            *chosen,
+            at=at - chance.choice((0, 0, 0, 0.5)),  # by another clock
+            input_tokens=chance.randrange(200),
+            output_tokens=chance.randrange(5, 400),
+            choices=chance.choice((1, 1, 2)),
+            input_nano_usd=chance.choice((0, 40)),
+            output_nano_usd=chance.choice((0, 1, 3)),
+        )
+        states = fresh_states(model, request.accounts)
+        expected: Any
+        wanted: LimitReached | None = None
+        try:
+            expected = reserve(states, request)
+        except LimitReached as error:
+            wanted = error
+        if wanted is not None:
+            got = await refusal(event_log, record(stream, request))
+            assert got is not None
+            assert told(wanted) == told(got)
+            continue
+        model |= states
+        running[stream] = request
+        held[stream] = request.reservation(expected.output_tokens)
+        claim = await event_log.create(record(stream, request))
+        assert (expected.output_tokens, *map(rounded, expected[1:])) == (
+            *(claim.grant.output_tokens, *map(rounded, claim.grant[1:])),
+        )
+    states = await event_log.accounts([account.name for account in pool])
+    for account, state in zip(pool, states, strict=True):
+        expected = model.get(account.name, AccountState())
+        for numbers in (expected, state):  # which spans are forgotten when is each log's own
+            numbers.day.turn(int(at // 86_400))
+            numbers.spans = {s: n for s, n in numbers.spans.items() if s > at // 5 - 13 and any(n)}
+        assert (expected.running, expected.day, expected.spans) == (
+            *(state.running, state.day, state.spans),
+        )
+
+
+async def test_a_request_of_yesterday_that_comes_late_leaves_nothing_held(event_log):
+    midnight = 1_700_006_400.0
+    await event_log.create(record("st_1", asking(at=midnight + 0.001)))
+    await event_log.create(record("st_2", asking(at=midnight - 0.001)))
+    for stream in ("st_1", "st_2"):
+        await event_log.append(stream, [BEGUN, DONE], SPENT)
+    state = await state_of(event_log)
+    assert (0, 0, 0) == (state.running, state.day.held_nano_usd, state.month.held_nano_usd)

@@ -1,0 +1,505 @@
+"""Accounts and rows in a SQLite file: over kills, restarts, workers, and what a disk may do."""
+
+import asyncio
+import itertools
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from app.errors import ServiceError
+from app.eventlog import EventLog, read_all, waiting_rows
+from app.eventlog.lost import Closing, LostStream
+from app.eventlog.record import StreamRecord
+from app.eventlog.sqlite import books, shared
+from app.eventlog.sqlite.log import SqliteLog
+from app.eventlog.sqlite.shared import SharedSqliteLog
+from app.eventlog.sqlite.shared_database import prepare
+from app.events import StreamEnd, TextDelta, TokenCounts
+from app.generation.accounting import Accounting
+from app.ledger.accounts import Account, AccountState, LimitReached, Settlement
+from app.ledger.config import LedgerConfig
+from app.ledger.prices import PriceBook
+from app.telemetry.row import StreamRow, pack_row, unpack_row
+from tests.eventlog import spender
+from tests.eventlog.books_contract import AT, BEGUN, DONE, SPENT, asking, period, run, state_of
+from tests.eventlog.books_contract import record as recorded
+from tests.eventlog.contract import Clock
+
+ROOT = Path(__file__).parents[2]
+LARGE = TextDelta(0, "x" * 100_000)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+@asynccontextmanager
+async def opened(
+    path: Path,
+    kind: type[SqliteLog] = SqliteLog,
+    *,
+    close: Callable[[LostStream], Closing] = spender.close,
+    **arguments: Any,
+):
+    """A log of one process's life."""
+    given = {"retention_s": 1000, "max_bytes": 10**9, "wall": lambda: AT, **arguments}
+    event_log = kind(path, **given)
+    event_log.close_by(close)
+    await event_log.open()
+    try:
+        yield event_log
+    finally:
+        await event_log.close()
+
+
+async def on_file(event_log: SqliteLog, statement: str) -> Any:
+    """Run a statement where the file is open."""
+    connection = event_log._database._connection
+    return await event_log._writer.read(lambda: connection.execute(statement).fetchone()[0])
+
+
+async def fill_disk(event_log: SqliteLog) -> None:
+    await on_file(event_log, "PRAGMA max_page_count = 1")  # as many as there are
+
+
+async def empty_disk(event_log: SqliteLog) -> None:
+    await on_file(event_log, "PRAGMA max_page_count = 1000000")
+
+
+# Processes that are killed
+
+
+@contextmanager
+def spending(path: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", "tests.eventlog.spender", str(path), *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+class Acknowledged:
+    """What processes have said before they were killed."""
+
+    def __init__(self) -> None:
+        self.begun: set[str] = set()
+        self.cost: dict[str, int] = {}
+
+    def read(self, process: "subprocess.Popen[str]", lines: int | None = None) -> None:
+        """Take so many lines, or all there are."""
+        assert process.stdout is not None
+        for line in itertools.islice(process.stdout, lines):
+            match line.split() if line.endswith("\n") else []:
+                case ["begun", stream, _]:
+                    self.begun.add(stream)
+                case ["ended", stream, nano]:
+                    self.cost[stream] = int(nano)
+                case words:  # what the log says of a slow disk or a lost process
+                    assert not words or "Traceback" not in line, line
+
+
+async def check(event_log: EventLog, said: Acknowledged) -> None:
+    """See that nothing is held, and that the rows are those of the streams, and add up."""
+    rows = await event_log.rows(limit=10**6)
+    costs = {stream: int(row) for stream, row in rows}
+
+    assert len(rows) == len(costs)
+    assert said.begun <= set(costs)
+    assert said.cost == {stream: costs[stream] for stream in said.cost}
+    # A stream may have begun, or ended, that could not be told of any more.
+    states = await event_log.accounts(spender.NAMES)
+    for state in states:
+        assert (0, 0) == (state.running, period(state).held_nano_usd)
+    for pick in (lambda period: period.nano_usd, lambda period: period.requests):
+        whole, *parts = (pick(state.day) for state in states)
+        assert whole == sum(parts)
+    assert sum(costs.values()) == states[0].day.nano_usd
+    assert len(costs) == states[0].day.requests
+
+
+async def test_books_are_exact_however_often_the_process_is_killed(path):
+    dice, said = random.Random(5), Acknowledged()
+    for life in range(4):
+        with spending(path, f"life{life}") as process:
+            said.read(process, 300 + dice.randrange(1_500))
+            process.kill()
+            said.read(process)
+        for _ in range(3):  # while what it left is ended
+            with spending(path, "nobody", "open") as process:
+                await asyncio.sleep(0.15 + 0.3 * dice.random())
+        async with opened(path) as event_log:
+            await check(event_log, said)
+            assert 0 == await on_file(event_log, "SELECT count(*) FROM held")
+    assert len(said.begun) > 1_000
+    assert any(nano >= 1_000 for nano in map(int, [row for _, row in await rows_of(path)]))
+
+
+async def rows_of(path: Path) -> list[tuple[str, bytes]]:
+    async with opened(path) as event_log:
+        return await event_log.rows(limit=10**6)
+
+
+async def test_books_of_workers_are_exact_when_one_after_the_other_is_killed(path, monkeypatch):
+    monkeypatch.setattr(shared, "LOOK_AFTER_S", 0.05)
+    dice, said = random.Random(6), Acknowledged()
+    prepare(path, now=0, close=spender.close)
+    async with (
+        opened(path, SharedSqliteLog) as here,
+        opened(path, SharedSqliteLog) as third,  # both look after the others
+    ):
+        for life in range(3):
+            with (
+                spending(path, f"a{life}", "shared") as one,
+                spending(path, f"b{life}", "shared") as other,
+            ):
+                await asyncio.to_thread(said.read, one, 100 + dice.randrange(600))
+                one.kill()
+                await asyncio.to_thread(said.read, one)
+                await asyncio.to_thread(said.read, other, 100 + dice.randrange(600))
+                other.kill()
+                await asyncio.to_thread(said.read, other)
+            async with asyncio.timeout(60):
+                while await on_file(here, "SELECT count(*) FROM held"):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            await check(third, said)
+    assert len(said.begun) > 500
+
+
+async def test_books_of_workers_are_exact_when_all_are_killed(path):
+    said = Acknowledged()
+    prepare(path, now=0, close=spender.close)
+    with spending(path, "a", "shared") as one, spending(path, "b", "shared") as other:
+        for process in (one, other):
+            said.read(process, 500)
+        for process in (one, other):
+            process.kill()
+            said.read(process)
+    prepare(path, now=0, close=spender.close)
+    async with opened(path, SharedSqliteLog) as event_log:
+        await check(event_log, said)
+        assert 0 == await on_file(event_log, "SELECT count(*) FROM held")
+
+
+# Several at once
+
+
+async def test_processes_at_once_let_in_no_more_than_a_budget_has_room_for(path):
+    account = Account("relay", nano_usd_per_day=10 * 110)
+    prepare(path, now=0)
+    async with (
+        opened(path, SharedSqliteLog) as one,
+        opened(path, SharedSqliteLog) as other,
+    ):
+        for round_ in range(5):
+            asked = [
+                event_log.create(recorded(f"st_{round_}_{number}_{n}", asking(account)))
+                for number in range(20)
+                for n, event_log in enumerate((one, other))
+            ]
+            made = await asyncio.gather(*asked, return_exceptions=True)
+            assert 10 == sum(not isinstance(outcome, LimitReached) for outcome in made)
+            assert 1_100 == period(await state_of(other)).held_nano_usd
+            for number, outcome in enumerate(made):
+                if not isinstance(outcome, BaseException):
+                    await (one, other)[(number + 1) % 2].delete(outcome.stream)
+            assert 0 == period(await state_of(one)).held_nano_usd
+
+
+async def test_refusal_undoes_nothing_that_others_have_done_in_the_same_transaction(path):
+    account = Account("relay", streams=1)
+    async with opened(path) as event_log:
+        made = await asyncio.gather(
+            event_log.create(recorded("st_1", asking(account))),
+            event_log.create(recorded("st_2", asking(account))),
+            event_log.create(recorded("st_3", asking(Account("relay")))),
+            return_exceptions=True,
+        )
+        assert [False, True, False] == [isinstance(one, LimitReached) for one in made]
+        await event_log.append("st_1", [BEGUN])
+        await event_log.append("st_3", [BEGUN])
+        assert 2 == (await state_of(event_log)).running
+
+
+@pytest.mark.parametrize("first", ["end", "removal"])
+async def test_stream_that_is_removed_as_it_ends_is_settled_once(path, first):
+    async with opened(path) as event_log:
+        await event_log.create(recorded("st_1", asking()))
+        await event_log.append("st_1", [BEGUN])
+        ways = [event_log.append("st_1", [DONE], SPENT), event_log.delete("st_1")]
+        await asyncio.gather(*(ways if first == "end" else reversed(ways)), return_exceptions=True)
+        state = await state_of(event_log)
+        assert (0, 1, 0) == (state.running, state.day.requests, period(state).held_nano_usd)
+        assert 1 == len(await event_log.rows(limit=9))
+
+
+# Streams that are lost
+
+
+async def test_end_that_is_written_for_a_lost_stream_says_what_it_has_cost(path):
+    def close(lost: LostStream) -> Closing:
+        assert (3, 2) == (lost.events, lost.weight // 4)
+        end = StreamEnd(
+            "interrupted", "error", TokenCounts(1, 2, 3, cost="0.5"), lost.end.error, cost="0.5"
+        )
+        return Closing(end, Settlement(1, 2, 500_000_000, row=b"row"))
+
+    async with opened(path) as event_log:
+        await event_log.create(recorded("st_1", asking()))
+        await event_log.append("st_1", [BEGUN, TextDelta(0, "12345678")])
+    told: list[LostStream] = []
+    event_log = SqliteLog(path, retention_s=100, max_bytes=10**9, wall=lambda: AT)
+    event_log.close_by(close)
+    event_log.on_ended(lambda stream, lost: told.append(lost) if lost else None)
+    await event_log.open()
+    end = (await read_all(event_log, "st_1"))[-1]
+    assert isinstance(end, StreamEnd)
+    assert ("0.5", TokenCounts(1, 2, 3, cost="0.5")) == (end.cost, end.usage)
+    assert [end] == [lost.end for lost in told]
+    state = await state_of(event_log)
+    assert (0, 500_000_000, 1) == (state.running, period(state).nano_usd, state.day.requests)
+    assert [("st_1", b"row")] == await event_log.rows(limit=9)
+    await event_log.close()
+
+
+async def test_lost_stream_ends_even_if_nobody_can_say_what_it_cost(path):
+    def fail(lost: LostStream) -> Closing:
+        raise KeyError(lost.record.id)
+
+    async with opened(path) as event_log:
+        await event_log.create(recorded("st_1", asking()))
+        await event_log.append("st_1", [BEGUN])
+    async with opened(path, close=fail) as event_log:
+        assert (await event_log.state("st_1")).ended
+        state = await state_of(event_log)
+        assert (0, 0, 1) == (state.running, period(state).held_nano_usd, state.day.unpriced)
+
+
+async def test_stream_that_never_began_is_let_go_without_a_row_after_a_restart(path):
+    async with opened(path) as event_log:
+        await event_log.create(recorded("st_1", asking()))
+    async with opened(path) as event_log:
+        state = await state_of(event_log)
+        assert (0, 0, 0) == (state.running, state.day.requests, period(state).held_nano_usd)
+        assert [] == await event_log.rows(limit=9)
+
+
+async def test_lost_stream_that_cannot_be_read_is_settled(path):
+    async with opened(path) as event_log:
+        await event_log.create(recorded("st_1", asking()))
+        await event_log.append("st_1", [BEGUN])
+        await on_file(event_log, "UPDATE tail SET events = x'7b' RETURNING 1")
+    async with opened(path) as event_log:
+        state = await state_of(event_log)
+        assert (0, 1, 0) == (state.running, state.day.requests, period(state).held_nano_usd)
+        assert ["st_1"] == [stream for stream, _ in await event_log.rows(limit=9)]
+
+
+# A file that fails
+
+
+USED = TokenCounts(10, 20, 30, cost="0.00003")
+ENDED = StreamEnd("completed", "stop", USED, cost="0.00003")
+ROW = StreamRow(
+    stream="st_1", started_at=AT, ended_at=AT, status="completed", nano_usd=30_000, attempts=2
+)
+USED_UP = Settlement(10, 20, 30_000, row=pack_row(ROW))
+
+
+def close_for_real(lost: LostStream) -> Closing:
+    return Accounting(LedgerConfig(), PriceBook(()), keeps_rows=True).close_lost(lost)
+
+
+async def refused_end(event_log: SqliteLog) -> None:
+    await event_log.create(recorded("st_1", asking()))
+    await event_log.append("st_1", [BEGUN])
+    await fill_disk(event_log)
+    with pytest.raises(ServiceError, match="could not be written"):
+        await event_log.append("st_1", [LARGE, ENDED], USED_UP)
+
+
+@pytest.mark.parametrize("way", ["sweep", "close", "delete"])
+async def test_stream_whose_end_was_refused_costs_what_was_used(path, way):
+    async with opened(path, close=close_for_real) as event_log:
+        await refused_end(event_log)
+        end = (await read_all(event_log, "st_1"))[-1]
+        assert isinstance(end, StreamEnd)
+        assert ("interrupted", "0.00003", USED) == (end.status, end.cost, end.usage)
+        assert 1 == (await state_of(event_log)).running
+        await empty_disk(event_log)
+        if way == "sweep":
+            await event_log.sweep()
+        elif way == "delete":
+            await event_log.delete("st_1")
+        if way != "close":
+            assert 0 == (await state_of(event_log)).running
+    async with opened(path, close=close_for_real) as event_log:
+        state = await state_of(event_log)
+        assert (0, 0, 30_000) == (
+            state.running,
+            period(state).held_nano_usd,
+            period(state).nano_usd,
+        )
+        ((_, data),) = await event_log.rows(limit=9)
+        row = unpack_row(data)
+        assert ("interrupted", "producer_lost", True) == (row.status, row.code, row.lost)
+        assert (30_000, 2, 2) == (row.nano_usd, row.attempts, row.events)
+
+
+async def test_stream_whose_end_was_refused_is_settled_once_if_the_process_is_lost(path):
+    async with opened(path, close=close_for_real) as event_log:
+        await refused_end(event_log)
+        event_log._owed.clear()  # which a kill does
+    async with opened(path) as event_log:
+        state = await state_of(event_log)
+        assert (0, 0, 1) == (state.running, period(state).held_nano_usd, state.day.requests)
+        assert [("st_1", b"1000")] == await event_log.rows(limit=9)
+
+
+async def test_full_disk_lets_no_stream_in_and_holds_nothing(path):
+    async with opened(path) as event_log:
+        await run(event_log, "st_0", asking())
+        before = await state_of(event_log)
+        await fill_disk(event_log)
+        records = [recorded(f"st_{n}", asking(), labels={"x": "x" * 5_000}) for n in range(1, 50)]
+        asked = [event_log.create(record) for record in records]
+        made = await asyncio.gather(*asked, return_exceptions=True)
+        assert {"internal"} == {getattr(one, "code", None) for one in made}
+        await empty_disk(event_log)
+        assert before == await state_of(event_log)
+        await event_log.create(recorded("st_x", asking()))
+        assert 1 == (await state_of(event_log)).running
+
+
+async def test_cancelled_start_that_the_file_keeps_for_now_is_let_go_later(path):
+    async with opened(path) as event_log:
+        await event_log.sweep()
+        creating = asyncio.create_task(event_log.create(recorded("st_1", asking())))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        creating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+        event_log._writer.submit(lambda: 1 / 0, lambda *_: None)  # with what removes it
+        await event_log._writer._idle.wait()
+        assert ({"st_1"}, 1) == (event_log._unwanted, (await state_of(event_log)).running)
+        await event_log.sweep()
+        assert (set(), 0) == (event_log._unwanted, (await state_of(event_log)).running)
+
+
+async def test_stream_that_could_not_begin_nor_be_removed_is_let_go_later(path):
+    async with opened(path) as event_log:
+        await event_log.create(recorded("st_1", asking(), key="k", digest="d"))
+        for attempt in (event_log.append("st_1", [BEGUN]), event_log.delete("st_1")):
+            event_log._writer.submit(lambda: 1 / 0, lambda *_: None)
+            with pytest.raises(ServiceError):
+                await attempt
+        assert 1 == (await state_of(event_log)).running
+        await event_log.sweep()
+        assert 0 == (await state_of(event_log)).running
+        assert not event_log._runs
+
+
+async def test_failed_transaction_leaves_the_accounts_as_they_were(path):
+    async with opened(path) as event_log:
+        await run(event_log, "st_0", asking())
+        before = await state_of(event_log)
+        asked = event_log.create(recorded("st_1", asking()))
+        event_log._writer.submit(lambda: 1 / 0, lambda *_: None)
+        with pytest.raises(ServiceError):
+            await asked
+        assert before == await state_of(event_log)
+        await run(event_log, "st_2", asking())
+        state = await state_of(event_log)
+        assert (2, 60, 0) == (state.day.requests, period(state).nano_usd, state.running)
+
+
+# Bounds
+
+
+async def test_rows_that_nobody_takes_have_a_bound(path, monkeypatch):
+    monkeypatch.setattr(waiting_rows, "MAX_ROWS", 10)
+    async with opened(path) as event_log:
+        with structlog.testing.capture_logs() as lines:
+            for number in range(25):
+                await run(event_log, f"st_{number}", asking())
+            rows = await event_log.rows(limit=100)
+
+        assert [f"st_{number}" for number in range(15, 25)] == [stream for stream, _ in rows]
+        told = [line for line in lines if "rows of ended streams were dropped" in line["event"]]
+        assert [(1, 10)] == [(line["rows"], line["kept"]) for line in told]
+        await event_log.forget_rows([stream for stream, _ in rows])
+        for number in range(25, 30):
+            await run(event_log, f"st_{number}", asking())
+        assert 5 == len(await event_log.rows(limit=100))
+
+
+async def test_accounts_that_nobody_uses_any_more_are_forgotten(path, clock):
+    async with opened(path, wall=clock) as event_log:
+        await run(event_log, "st_1", asking(Account("user:a:old"), at=clock.now))
+        await event_log.create(recorded("st_2", asking(Account("user:a:busy"), at=clock.now)))
+        clock.now += 40 * 86_400
+        await event_log.sweep()
+        assert 30 == (await state_of(event_log, "user:a:old")).month.nano_usd
+        clock.now += 31 * 86_400
+        await event_log.sweep()
+        assert AccountState() == await state_of(event_log, "user:a:old")
+        assert 1 == (await state_of(event_log, "user:a:busy")).running
+
+
+async def test_numbers_beyond_what_a_file_holds_fail_no_transaction(path):
+    async with opened(path) as event_log:
+        for number in range(3):
+            request = asking(output_tokens=2**63, output_nano_usd=10**9)
+            await event_log.create(recorded(f"st_{number}", request))
+            await event_log.append(f"st_{number}", [BEGUN, DONE], Settlement(1, 1, 2**63))
+        state = await state_of(event_log)
+        assert (0, 3) == (state.running, state.day.requests)
+        assert books.MAX_NUMBER <= state.day.nano_usd
+
+
+async def test_remembered_accounts_are_few(path, monkeypatch):
+    monkeypatch.setattr(books, "REMEMBERED", 5)
+    async with opened(path) as event_log:
+        for number in range(30):
+            await run(event_log, f"st_{number}", asking(Account(f"user:a:{number % 20}")))
+            assert len(event_log._database.books._states) <= 6
+        for number in range(20):
+            state = await state_of(event_log, f"user:a:{number}")
+            assert (2 if number < 10 else 1) == state.day.requests
+
+
+# Older files
+
+
+async def test_file_of_the_sixth_version_keeps_accounts_from_now_on(path):
+    async with opened(path) as event_log:
+        await event_log.create(StreamRecord("st_1"))
+        await event_log.append("st_1", [BEGUN])
+    connection = sqlite3.connect(path, isolation_level=None)
+    for table in ("accounts", "held", "waiting_rows", "posts"):
+        connection.execute(f"DROP TABLE {table}")
+    connection.execute("PRAGMA user_version = 6")
+    connection.close()
+    async with opened(path) as event_log:
+        assert (await event_log.state("st_1")).ended
+        assert [] == await event_log.rows(limit=9)
+        await run(event_log, "st_2", asking())
+        assert 1 == (await state_of(event_log)).day.requests
+    async with opened(path) as event_log:
+        assert 1 == (await state_of(event_log)).day.requests
+        assert [("st_2", b"row")] == await event_log.rows(limit=9)

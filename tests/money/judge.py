@@ -1,0 +1,262 @@
+"""The relays' books beside the provider's ledger: what must not be."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import msgspec
+
+from app.ledger.accounts import AccountState
+from app.telemetry.row import StreamRow
+from tests.money.company import ACCOUNTS, MEMBERS, QUICK
+from tests.money.provider import INPUT_NANO, OUTPUT_NANO, Call, Provider
+from tests.money.served import Books
+from tests.replicas.processes import Replica
+
+IN_FLIGHT = 12
+"""By how many tokens an answer that was cut may be estimated wrong: those that were under way."""
+LATE = 0.01
+"""How many such estimates may be more wrong, where processes wait for a busy machine."""
+
+
+@dataclass
+class Asked:
+    """One request, as its client saw it; `name` is that of its plan."""
+
+    name: str
+    status: int | None = None
+    """None: it heard nothing."""
+    code: str = ""
+    streams: set[str] = field(default_factory=set)
+    """Those that it was told of."""
+    end: str | None = None
+    """The status of the end that it read."""
+    killed: bool = False
+    """Whether a relay or Redis may have been killed while it ran."""
+    keyed: bool = False
+    """Whether it was sent again, with a key, until it was answered."""
+    took_s: float = 0.0
+    way: str = ""
+
+
+@dataclass
+class Verdict:
+    """What was found; `faults` is empty where the books are right."""
+
+    faults: list[str]
+    streams: int
+    billed: int
+    booked: int
+    """In nano-USD."""
+    errors: Counter[int]
+    """By how many tokens the output of streams without the provider's count is estimated wrong."""
+    statuses: Counter[str]
+    lost: Counter[int]
+    """The same, where whoever knew it was killed."""
+    behind_s: list[float]
+    """Of those, for how long tokens had come that nobody had in the log."""
+    late: list[str]
+    """Estimates that are more wrong than by what was under way, too few to be a fault."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.streams} streams {dict(self.statuses)}, billed {self.billed / 1e9:.6f} USD, "
+            f"booked {self.booked / 1e9:.6f}; error in tokens (least, 1 %, median, 99 %, most) "
+            f"of {_spread(self.errors)}, of lost {_spread(self.lost)}, whose last "
+            f"{_spread(Counter(self.behind_s))} s were not in the log; {len(self.faults)} faults"
+        )
+
+
+def _spread(errors: Counter[Any]) -> str:
+    off = sorted(errors.elements())
+    some = [off[len(off) * part // 100] for part in (0, 1, 50, 99)] + off[-1:] if off else []
+    return f"{len(off)} {some}"
+
+
+async def read_books(
+    client: httpx2.AsyncClient, replica: Replica, names: Sequence[str] = ACCOUNTS
+) -> Books:
+    """Read the accounts and rows at a relay."""
+    reply = await client.get(f"{replica.url}/-/books", params=[("name", name) for name in names])
+    reply.raise_for_status()
+    return msgspec.json.decode(reply.content, type=Books)
+
+
+async def quiet_books(
+    client: httpx2.AsyncClient, replicas: Sequence[Replica], *, within_s: float
+) -> Books:
+    """Read the books when nothing runs or is held any more, or that has taken too long."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within_s
+    while True:
+        try:
+            books = await read_books(client, replicas[0])
+        except httpx2.HTTPError:  # it is just being started again, or finds its log again
+            if loop.time() > deadline:
+                raise
+        else:
+            if not held(books.accounts) or loop.time() > deadline:
+                return books
+        await asyncio.sleep(0.2)
+
+
+def held(accounts: Mapping[str, AccountState]) -> list[str]:
+    """Return what accounts still hold, in words."""
+    return [
+        f"{name} holds {state.running} streams, {state.day.held_nano_usd} nano-USD of its day, "
+        f"{state.month.held_nano_usd} of its month"
+        for name, state in accounts.items()
+        if state.running or state.day.held_nano_usd or state.month.held_nano_usd
+    ]
+
+
+def judge(books: Books, provider: Provider, asked: Iterable[Asked]) -> Verdict:
+    """Compare the books with the ledger, once everything is quiet."""
+    asked = list(asked)
+    rows: dict[str, list[StreamRow]] = defaultdict(list)
+    for _, row in books.rows:
+        rows[row.request_id].append(row)
+    streams = Counter(stream for stream, _ in books.rows)
+    faults = held(books.accounts)
+    faults += [f"{count} rows of {stream}" for stream, count in streams.items() if count > 1]
+    faults += [f"row of {kept} says {row.stream}" for kept, row in books.rows if kept != row.stream]
+    errors, lost = Counter[int](), Counter[int]()
+    late: list[str] = []
+    behind_s: list[float] = []
+    for one in asked:
+        calls, own = provider.ledger.get(one.name, []), rows.get(one.name, [])
+        faults += [
+            f"{one.name}: {fault}"
+            for fault in _judge_one(one, calls, own, streams, errors, lost, late)
+        ]
+        if any(row.lost for row in own):
+            tokens = sum(call.sent for call in calls) - sum(row.output_tokens or 0 for row in own)
+            behind_s.append(round(max(0, tokens) * calls[0].plan.pace_ms / 1000 if calls else 0, 2))
+    if len(late) > 1 + LATE * errors.total():
+        faults += late
+    unknown = rows.keys() - {one.name for one in asked}
+    faults += [f"a row of {name!r}, which nobody asked for" for name in unknown]
+    faults += _sums(books)
+    return Verdict(
+        faults,
+        len(books.rows),
+        provider.billed,
+        sum(row.nano_usd or 0 for _, row in books.rows),
+        errors,
+        Counter(row.status for _, row in books.rows),
+        lost,
+        behind_s,
+        late,
+    )
+
+
+def _judge_one(
+    one: Asked,
+    calls: Sequence[Call],
+    rows: Sequence[StreamRow],
+    streams: Mapping[str, int],
+    errors: Counter[int],
+    those_lost: Counter[int],
+    late: list[str],
+) -> list[str]:
+    """Judge one request: it has one row where a stream was begun, at what the calls cost."""
+    gone = [stream for stream in one.streams if stream not in streams]
+    faults = [f"no row of its stream {stream}; {one}; {_tell(calls, rows)}" for stream in gone]
+    if len(rows) > 1 and not one.keyed:
+        faults.append(f"{len(rows)} rows; {one}; {_tell(calls, rows)}")
+    if calls and not rows:
+        faults.append(f"no row; {one}; {_tell(calls, rows)}")
+    if one.status == 429 and one.code == "budget_exceeded" and (calls or rows) and not one.keyed:
+        faults.append(f"refused, and {len(calls)} calls, {len(rows)} rows")
+    if not rows:
+        return faults
+    booked, billed = sum(row.nano_usd or 0 for row in rows), sum(call.billed for call in calls)
+    if any(row.nano_usd is None for row in rows):
+        faults.append("a row without a price")
+    told = all(row.usage_from == "provider" for row in rows)
+    if told:
+        if booked != billed:
+            faults.append(
+                f"booked {booked} by the provider's count, billed {billed}; {_tell(calls, rows)}"
+            )
+        return faults
+    kept = sum(row.output_tokens or 0 for row in rows)
+    sent = sum(call.sent for call in calls)
+    lost = any(row.lost for row in rows)
+    taken = sum(call.input_tokens for call in calls if call.taken)
+    least = min(taken, sum(call.estimate for call in calls if call.taken))
+    read = sum(row.input_tokens or 0 for row in rows)
+    if not lost and read < least:
+        faults.append(f"{read} tokens of input booked, {least} used; {_tell(calls, rows)}")
+    error = booked - billed
+    if taken != least:  # what is estimated cannot know that the provider counts otherwise
+        error += (taken - read) * INPUT_NANO
+    (those_lost if one.killed or lost else errors)[round(error / OUTPUT_NANO)] += 1
+    if one.killed or lost:
+        # What the relay had not written, and calls of it that nobody knows of, are not known.
+        if kept > sent + IN_FLIGHT:
+            faults.append(f"{kept} tokens of output booked, {sent} sent")
+    elif abs(error) > IN_FLIGHT * OUTPUT_NANO:
+        late.append(
+            f"{one.name}: booked {booked} ({kept} tokens of output), billed {billed} ({sent}); "
+            f"{_tell(calls, rows)}"
+        )
+    charged = [call for call in calls if call.taken]
+    # A call that was too late for the relay has told it nothing, not even that it is refused.
+    in_time = (rows[0].first_event_s or 0) < QUICK["first_event_timeout_s"]
+    told_all = len(charged) == 1 and charged[0].told and in_time
+    if told_all and rows[0].status == "completed" and not lost:
+        faults.append(f"estimated, and the provider has told: {rows}")
+    return faults
+
+
+def overspent(books: Books, budget: int) -> list[str]:
+    """Return what was booked beyond a budget for all, in nano-USD, and by no further attempts.
+
+    What is reserved is the input of one attempt.
+    """
+    further = sum(
+        (row.input_tokens or 0) * INPUT_NANO * (row.attempts - 1) // row.attempts
+        for _, row in books.rows
+    )
+    booked = sum(row.nano_usd or 0 for _, row in books.rows)
+    if booked <= budget + further:
+        return []
+    return [f"{booked} booked of a budget of {budget}, and {further} for further attempts"]
+
+
+def _tell(calls: Sequence[Call], rows: Sequence[StreamRow]) -> str:
+    told = [
+        f"{call.plan.prompt!r} taken={call.taken} sent={call.sent} told={call.told}"
+        for call in calls
+    ]
+    brief = [
+        f"{row.stream} {row.status} {row.code} attempts={row.attempts} {row.usage_from} {row.client_format} "
+        f"{row.target}"
+        for row in rows
+    ]
+    return f"calls {told}, rows {brief}"
+
+
+def _sums(books: Books) -> list[str]:
+    """Compare each account with the rows of those who take from it."""
+    sums: dict[str, list[int]] = {name: [0, 0, 0, 0] for name in books.accounts}
+    known = {(member.tenant, member.key, member.user): member.accounts for member in MEMBERS}
+    for _, row in books.rows:
+        for name in known.get((row.tenant, row.key, row.user), ("relay",)):
+            if name in sums:
+                of = sums[name]
+                of[0] += 1
+                of[1] += row.input_tokens or 0
+                of[2] += row.output_tokens or 0
+                of[3] += row.nano_usd or 0
+    faults = []
+    for name, of in sums.items():
+        for period in (books.accounts[name].day, books.accounts[name].month):
+            found = [period.requests, period.input_tokens, period.output_tokens, period.nano_usd]
+            if found != of:
+                faults.append(f"{name} has {found} in its books (requests, tokens, USD), rows {of}")
+    return faults
