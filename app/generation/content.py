@@ -1,0 +1,106 @@
+"""What was asked and answered, for the records of routes that are set to have it.
+
+Bounded, and made twice a stream: of the request when it starts, since that is dropped once the
+answer has begun, and of the answer when it ends.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from ..events import (
+    Event,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
+from ..requests import ChatRequest
+
+MAX_REQUEST = 64 * 1024
+"""Bytes of the messages of a request; of more, the latest are kept."""
+
+MAX_TEXT = 16 * 1024
+"""Characters of one text of them."""
+
+MAX_ANSWER = 256 * 1024
+"""Characters of an answer; of more, the beginning is kept."""
+
+MAX_EVENTS = 200_000
+
+_KINDS: dict[type, str] = {
+    TextDelta: "text",
+    ReasoningDelta: "reasoning",
+    RefusalDelta: "refusal",
+}
+_BINARY = ("data", "file_data", "signature", "encrypted")
+
+
+class Content:
+    """What is recorded of what one stream is asked and answers."""
+
+    __slots__ = ("_left_out", "_messages")
+
+    def __init__(self, chat: ChatRequest) -> None:
+        kept: list[bytes] = []
+        room = MAX_REQUEST
+        for message in reversed(chat.messages):
+            told = msgspec.json.encode(_shorten(msgspec.to_builtins(message)))
+            room -= len(told)
+            if room < 0:
+                break
+            kept.append(told)
+        self._messages = kept[::-1]
+        self._left_out = len(chat.messages) - len(kept)
+
+    def pack(self, events: Sequence[Event]) -> bytes:
+        """Return the content as JSON, with the answer that these events made."""
+        content: dict[str, Any] = {"messages": [msgspec.Raw(told) for told in self._messages]}
+        if self._left_out:
+            content["messages_left_out"] = self._left_out
+        return msgspec.json.encode(content | _answer(events))
+
+
+def _shorten(value: Any, name: str = "") -> Any:
+    """Return a value of a request without what is not text, or is too long."""
+    if isinstance(value, str):
+        if name in _BINARY or value.startswith("data:"):
+            return f"[{len(value)} characters]"
+        if len(value) > MAX_TEXT:
+            return f"{value[:MAX_TEXT]} [{len(value) - MAX_TEXT} more characters]"
+        return value
+    if isinstance(value, dict):
+        return {key: _shorten(one, key) for key, one in value.items()}
+    return [_shorten(one) for one in value] if isinstance(value, list) else value
+
+
+def _answer(events: Iterable[Event]) -> dict[str, Any]:
+    """Return the blocks of an answer, in their order, as far as they fit."""
+    blocks: dict[int, dict[str, Any]] = {}
+    texts: dict[int, list[str]] = {}
+    room, cut = MAX_ANSWER, False
+    for event in islice(events, MAX_EVENTS):
+        if isinstance(event, ToolCallStart):
+            name = event.name[:MAX_TEXT]
+            blocks[event.block] = {"type": "tool_call", "name": name, "arguments": ""}
+            room -= len(name)
+        elif isinstance(event, ToolCallDelta):
+            texts.setdefault(event.block, []).append(event.arguments[:room])
+            room -= len(event.arguments)
+        elif (kind := _KINDS.get(type(event))) is not None:
+            assert isinstance(event, TextDelta | ReasoningDelta | RefusalDelta)  # noqa: S101
+            said: dict[str, Any] = {"choice": event.choice} if event.choice else {}
+            blocks.setdefault(event.block, {"type": kind, "text": "", **said})
+            texts.setdefault(event.block, []).append(event.text[:room])
+            room -= len(event.text)
+        if room < 0:
+            cut = True
+            break
+    for number, parts in texts.items():
+        block = blocks.setdefault(number, {"type": "tool_call", "name": "", "arguments": ""})
+        block["arguments" if block["type"] == "tool_call" else "text"] = "".join(parts)
+    answer: dict[str, Any] = {"answer": [blocks[number] for number in sorted(blocks)]}
+    return {**answer, "answer_cut": True} if cut else answer

@@ -1,0 +1,152 @@
+"""Where the records are: a URL, and an engine for what is there."""
+
+import sqlite3
+import ssl
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, event, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+CONNECT_S = 5
+COMMAND_S = 15
+"""How long the database may take to be reached, and to answer."""
+
+BUSY_S = 10
+"""How long others may write to a SQLite file meanwhile."""
+
+SCHEMES = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
+
+FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, sqlite3.Error, OSError, TimeoutError)
+"""What is raised where a database cannot be used."""
+if find_spec("asyncpg") is not None:
+    import asyncpg
+
+    FAILURES = (*FAILURES, asyncpg.PostgresError, asyncpg.InterfaceError)
+
+
+class RecordsRefused(ValueError):
+    """The records cannot be where the settings say; the text says why, in one line."""
+
+
+class Address:
+    """The place of the records."""
+
+    def __init__(self, url: str) -> None:
+        """Read a URL.
+
+        Raises:
+            RecordsRefused: it cannot be used, or its package is not installed.
+        """
+        try:
+            read = make_url(url)
+        except (ArgumentError, ValueError):
+            raise RecordsRefused(_ADVICE) from None
+        if read.drivername not in SCHEMES:
+            raise RecordsRefused(_ADVICE)
+        self.sqlite = read.drivername == "sqlite"
+        self.path: Path | None = None
+        if self.sqlite:
+            if not read.database or read.database.startswith((":", "file:")) or read.query:
+                raise RecordsRefused(_ADVICE)
+            self.path = Path(read.database)
+            if not self.path.parent.is_dir():
+                raise RecordsRefused(f"the directory {str(self.path.parent)!r} does not exist")
+        elif not read.database:
+            raise RecordsRefused("the URL names no database: postgresql://USER@HOST/DATABASE")
+        package, extra = ("aiosqlite", "records") if self.sqlite else ("asyncpg", "postgresql")
+        for needed in (package, "alembic"):
+            if find_spec(needed) is None:
+                raise RecordsRefused(
+                    f"{needed} is not installed; in the checkout: pip install '.[{extra}]'"
+                )
+        self._arguments: dict[str, Any] = {}
+        if not self.sqlite:
+            read, self._arguments = _with_ssl(read)
+        self._url = read.set(drivername=SCHEMES[read.drivername])
+
+    def __str__(self) -> str:
+        """Show where it is, without a password."""
+        if self.sqlite:
+            return f"sqlite:///{self.path}"
+        shown = self._url.set(drivername="postgresql", query={})
+        return shown.render_as_string(hide_password=True)
+
+    def without_password(self, text: str) -> str:
+        """Return a text in which the password, if there is one, is not to be seen."""
+        password = self._url.password
+        return text.replace(str(password), "***") if password else text
+
+    def open(self) -> AsyncEngine:
+        """Return an engine, which connects when it is used.
+
+        Raises:
+            OSError: a SQLite file cannot be made.
+        """
+        if self.path is None:
+            return create_async_engine(
+                self._url,
+                hide_parameters=True,
+                pool_size=2,
+                max_overflow=0,
+                pool_timeout=CONNECT_S,
+                connect_args={
+                    "timeout": CONNECT_S,
+                    "command_timeout": COMMAND_S,
+                    "server_settings": {"application_name": "seseragi"},
+                    **self._arguments,
+                },
+            )
+        if not self.path.exists():
+            self.path.touch(mode=0o600)  # it says who asked for what
+        engine = create_async_engine(
+            self._url, hide_parameters=True, connect_args={"timeout": BUSY_S}
+        )
+        event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+        event.listen(engine.sync_engine, "begin", _begin_sqlite)
+        return engine
+
+
+_ADVICE = "use 'sqlite:///PATH' or 'postgresql://USER:PASSWORD@HOST/DATABASE'"
+
+
+def _with_ssl(url: URL) -> tuple[URL, dict[str, Any]]:
+    """Take libpq's words on TLS out of a URL: the driver has an argument for them."""
+    arguments: dict[str, Any] = {}
+    query = dict(url.query)
+    mode, root = query.pop("sslmode", None), query.pop("sslrootcert", None)
+    host = query.pop("host", None)
+    modes = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+    if query or not (mode is None or mode in modes) or not isinstance(root, str | None):
+        raise RecordsRefused(
+            "what may follow '?' in the URL is sslmode (of libpq), sslrootcert, a file, and host, "
+            "the directory of a socket"
+        )
+    if root is not None:
+        try:
+            context = ssl.create_default_context(cafile=root)
+        except (OSError, ssl.SSLError):
+            raise RecordsRefused(f"sslrootcert: {root!r} has no certificates") from None
+        context.check_hostname = mode != "verify-ca"
+        arguments["ssl"] = context
+    elif mode is not None:
+        arguments["ssl"] = mode
+    return url.set(query={"host": host} if host else {}), arguments
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    # The log forgets a row once it is committed here.
+    cursor.execute("PRAGMA synchronous = FULL")
+    # What is deleted is overwritten.
+    cursor.execute("PRAGMA secure_delete = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

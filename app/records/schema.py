@@ -1,0 +1,108 @@
+"""The tables, as the newest migration leaves them.
+
+Times are unix seconds, money is nano-USD, days are UTC. A stream counts in the day in which it
+began, which in PostgreSQL also says in which partition it is.
+"""
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Date,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+)
+
+HEAD: Final = "0001"
+"""The newest migration."""
+
+NAME: Final = 256
+"""The longest name of a tenant, user or key: both of an index fit into a page of PostgreSQL."""
+MODEL: Final = 512
+"""The longest name of a route, model or target."""
+
+metadata = MetaData()
+
+streams = Table(
+    "streams",
+    metadata,
+    Column("stream", String(64), nullable=False),
+    Column("day", Date, nullable=False),
+    Column("request_id", String(NAME), nullable=False),
+    Column("tenant", String(NAME), nullable=False),
+    Column("user", String(NAME), nullable=False),
+    Column("key", String(NAME), nullable=False),
+    Column("route", String(MODEL), nullable=False),
+    Column("model", String(MODEL), nullable=False),
+    Column("client_format", String(64), nullable=False),
+    Column("target", String(MODEL)),
+    Column("answered_model", String(MODEL)),
+    Column("started_at", Double, nullable=False),
+    Column("ended_at", Double, nullable=False),
+    Column("first_event_s", Double),
+    Column("longest_gap_s", Double),
+    Column("status", String(32), nullable=False),
+    Column("finish_reason", String(32), nullable=False),
+    Column("code", String(64)),
+    Column("attempts", Integer, nullable=False),
+    Column("readers", Integer, nullable=False),
+    Column("resumes", Integer, nullable=False),
+    Column("events", BigInteger, nullable=False),
+    Column("input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+    Column("cached_input_tokens", BigInteger),
+    Column("cache_write_tokens", BigInteger),
+    Column("reasoning_tokens", BigInteger),
+    Column("usage_from", String(16), nullable=False),
+    Column("nano_usd", BigInteger),
+    Column("price_version", String(NAME), nullable=False),
+    Column("trace_id", String(64), nullable=False),
+    Column("lost", Boolean, nullable=False),
+    # Last: where it is long, nothing before it has to be looked for behind it.
+    Column("content", Text),
+    PrimaryKeyConstraint("stream", "day"),
+    Index("ix_streams_started", "started_at"),
+    Index("ix_streams_user", "user", "tenant"),
+    postgresql_partition_by="RANGE (day)",
+)
+"""One row a stream. The day is in the key since PostgreSQL wants that of a partitioned table."""
+
+BY: Final = ("tenant", "user", "key", "route", "target")
+"""What the sums are told apart by, within a day."""
+
+SUMS: Final = (
+    *("requests", "failures", "input_tokens", "output_tokens", "cached_input_tokens"),
+    *("cache_write_tokens", "reasoning_tokens", "nano_usd", "unpriced"),
+)
+
+rollups = Table(
+    "rollups",
+    metadata,
+    Column("day", Date, nullable=False),
+    Column("id", LargeBinary(16), nullable=False),
+    *(Column(name, String(NAME), nullable=False) for name in ("tenant", "user", "key")),
+    *(Column(name, String(MODEL), nullable=False) for name in ("route", "target")),
+    *(Column(name, BigInteger, nullable=False) for name in SUMS),
+    PrimaryKeyConstraint("day", "id"),
+    Index("ix_rollups_user", "user", "tenant"),
+)
+"""The sums of the streams of a day that are alike. `id` is a digest of `BY`, which together may
+be longer than a key can be. `unpriced` counts streams whose cost is unknown."""
+
+erased = Table(
+    "erased",
+    metadata,
+    Column("digest", LargeBinary(16), primary_key=True),
+    Column("at", Double, nullable=False),
+    Index("ix_erased_at", "at"),
+)
+"""Digests of streams and users that were erased, for as long as a log may tell of them again."""

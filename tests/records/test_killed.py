@@ -1,0 +1,75 @@
+"""Relays that are killed with -9 at any moment: every stream that began has one row."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from app.records.address import Address
+from app.records.database import Database
+from tests.records.kept import check_sums, recorded
+from tests.redis_server import redis_server
+from tests.test_command import running
+
+ROUNDS = 2
+STREAMS = 15
+
+
+@pytest.fixture
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A log that is there yet when its relay was killed."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/log.db"
+        return
+    with redis_server(tmp_path) as server:
+        yield f"{server.url}?lease_s=2"
+
+
+async def ask(client: httpx2.AsyncClient, seen: set[str]) -> None:
+    model = random.choice(("demo", "demo-drop", "demo-error", "demo-long"))
+    asked = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 30}
+    await asyncio.sleep(random.uniform(0, 1))
+    try:
+        async with client.stream("POST", "/v1/chat", json=asked) as answer:
+            if stream := answer.headers.get("stream-id"):
+                seen.add(stream)
+            async for _ in answer.aiter_bytes():
+                pass
+    except httpx2.HTTPError:  # the relay was killed
+        return
+
+
+@pytest.mark.parametrize(
+    ("log", "url"), [("sqlite", "sqlite"), ("redis", "postgresql")], indirect=True
+)
+async def test_killed_relay_leaves_one_row_for_each_stream(log, url, tmp_path):
+    """Each kind of log and of database once: what is between them is rows, whatever they are."""
+    seen: set[str] = set()
+    for _ in range(ROUNDS):
+        with running("--log", log, "--records", url, cwd=tmp_path) as (process, address):
+            async with httpx2.AsyncClient(base_url=address, timeout=20, trust_env=False) as client:
+                asking = [asyncio.create_task(ask(client, seen)) for _ in range(STREAMS)]
+                begun = len(seen)
+                async with asyncio.timeout(60):
+                    while len(seen) == begun:  # noqa: ASYNC110  (nothing tells)
+                        await asyncio.sleep(0.01)
+                await asyncio.sleep(random.uniform(0, 1.5))
+                process.kill()
+                await asyncio.gather(*asking)
+    # Who comes next ends what was running, and brings over what waits.
+    with running("--log", log, "--records", url, cwd=tmp_path):
+        database = Database(Address(url))
+        await database.migrate()
+        async with asyncio.timeout(60):
+            while True:
+                rows = {row["stream"] for row in await recorded(database)}
+                if seen <= rows:
+                    break
+                await asyncio.sleep(0.2)
+
+    assert seen
+    await check_sums(database)
+    await database.close()
