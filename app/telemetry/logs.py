@@ -7,12 +7,42 @@ and a traceback has the lines of code alone: no values of variables, and a bound
 import json
 import logging
 import sys
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 import msgspec
 import structlog
 
 Fields = structlog.typing.EventDict
+
+
+class LineCounter:
+    """Tells somebody the level of each line."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[str], None] = lambda level: None
+
+    def __call__(self, _logger: object, _name: str, fields: Fields) -> Fields:
+        self.tell(fields["level"])
+        return fields
+
+
+LOGGERS: Final = (
+    "seseragi",
+    *(
+        "seseragi.access",
+        "seseragi.admin",
+        "seseragi.api",
+        "seseragi.asking",
+        "seseragi.credentials",
+    ),
+    *("seseragi.eventlog", "seseragi.hub", "seseragi.issuers", "seseragi.keys"),
+    *("seseragi.booking", "seseragi.cassettes", "seseragi.check", "seseragi.records"),
+    "seseragi.relay",
+    *("seseragi.server", "seseragi.settings", "seseragi.telemetry", "seseragi.workers"),
+)
+"""The relay's own loggers, whose levels can be set. A new one has to be written here."""
 
 MAX_EXCEPTION = 16_384
 """The longest traceback, in characters; of a longer one the middle is left out."""
@@ -22,9 +52,15 @@ def configure_logs(
     *,
     format: Literal["auto", "console", "json"] = "auto",
     level: str = "info",
+    levels: Mapping[str, str] = MappingProxyType({}),
     libraries: bool = True,
-) -> None:
-    """Send our own records, and with `libraries` all others, to stderr in one form."""
+) -> LineCounter:
+    """Send our own records, and with `libraries` all others, to stderr in one form.
+
+    `levels` are those of loggers, and of those below them, that have another one than `level`.
+    Whoever wants to know how many lines there are sets `tell` of what is returned.
+    """
+    counter = LineCounter()
     console = sys.stderr.isatty() if format == "auto" else format == "console"
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer(
@@ -38,6 +74,7 @@ def configure_logs(
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,  # the request that a line is about
         structlog.stdlib.add_log_level,
+        counter,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -48,11 +85,11 @@ def configure_logs(
     structlog.configure(
         processors=[*shared, *rendering, _to_bytes],
         logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=_filter_by(level, levels),
         cache_logger_on_first_use=True,
     )
     if not libraries:
-        return
+        return counter
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -69,6 +106,24 @@ def configure_logs(
     logging.getLogger("uvicorn.error").setLevel(
         logging.DEBUG if level == "debug" else logging.WARNING
     )
+    for name, own in levels.items():
+        logging.getLogger(name).setLevel(own.upper())
+    return counter
+
+
+def _filter_by(level: str, levels: Mapping[str, str]) -> Any:
+    """Return what makes our loggers, each with the level of its own name or of one above it."""
+    kinds: dict[str, Any] = {
+        one: structlog.make_filtering_bound_logger(one) for one in {level, *levels.values()}
+    }
+
+    def make(logger: Any, *args: Any, **kwargs: Any) -> Any:
+        name = logger.name or ""
+        while name and name not in levels:
+            name = name.rpartition(".")[0]
+        return kinds[levels.get(name, level)](logger, *args, **kwargs)
+
+    return make if levels else kinds[level]
 
 
 class _Shown:
@@ -116,9 +171,13 @@ def _printable(text: str) -> str:
 
 def _to_json(fields: dict[str, Any], **_: object) -> str:
     try:
-        return msgspec.json.encode(fields, enc_hook=repr).decode()
+        line = msgspec.json.encode(fields, enc_hook=repr).decode()
     except UnicodeEncodeError:  # half a character
         return json.dumps(fields, default=repr)
+    if line.isprintable():
+        return line
+    # Within strings alone; JSON allows more than a terminal ought to be shown.
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in line)
 
 
 def _to_bytes(_logger: object, _name: str, line: Any) -> bytes:

@@ -5,7 +5,7 @@ raises reaches no stream and no other observer.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 import structlog
@@ -13,9 +13,34 @@ import structlog
 from ..errors import RelayError
 from ..eventlog.lost import LostStream
 from ..eventlog.record import StreamRecord
-from ..events import ErrorInfo, FinishReason, Status, TokenCounts
+from ..events import ErrorInfo, FinishReason, Status, StreamTarget, TokenCounts
+from ..upstreams.targets import Target
 
 log = structlog.get_logger("seseragi.telemetry")
+
+
+class AttemptStarted(msgspec.Struct, frozen=True):
+    """A target is about to be asked: for a stream, or in a call that makes none."""
+
+    id: str
+    """The stream, or the call."""
+    attempt: int
+    target: Target
+    headers: dict[str, str]
+    """What the calls of it are to say beside their own headers: an observer may add to it."""
+    operation: Literal["generation", "embeddings", "token_count"] = "generation"
+    """Any other than a generation is a call of its own, whose end `call_ended` tells."""
+
+
+class CallEnded(msgspec.Struct, frozen=True):
+    """An attempt is over of a call that makes no stream, such as embeddings."""
+
+    id: str
+    attempt: int
+    code: str | None
+    """Of its error; "cancelled" where it was stopped."""
+    answered_model: str | None
+    usage: TokenCounts | None
 
 
 class AttemptFailed(msgspec.Struct, frozen=True):
@@ -41,6 +66,8 @@ class Committed(msgspec.Struct, frozen=True):
     target: str
     after_s: float
     """Since the stream was started."""
+    answer: StreamTarget | None = None
+    """Who answers by its own word."""
 
 
 class FirstEvent(msgspec.Struct, frozen=True):
@@ -63,8 +90,14 @@ class Ended(msgspec.Struct, frozen=True):
     attempt: int | None
     first_event_s: float | None
     duration_s: float
+    longest_gap_s: float | None = None
+    """Between two pieces of the answer."""
+    cost: str | None = None
+    """Of all attempts, in USD, as a decimal number; None where a price is unknown."""
     lost: bool = False
     """Whether it was ended for a producer that is lost: then less is known of it."""
+    content: bytes = b""
+    """What was asked and answered, as JSON (`generation.content`), where observers are to know."""
 
     @classmethod
     def of_lost(cls, lost: LostStream) -> "Ended":
@@ -81,6 +114,7 @@ class Ended(msgspec.Struct, frozen=True):
             attempt=target.attempt if target else None,
             first_event_s=None,
             duration_s=max(lost.ended_at - lost.started_at, 0),
+            cost=end.cost,
             lost=True,
         )
 
@@ -102,6 +136,8 @@ class Readers(msgspec.Struct, frozen=True):
     owner: str
     readers: int
     """How many the stream has in this process now."""
+    resumed: bool = False
+    """Whether one has joined that had a cursor."""
 
 
 class Observer(Protocol):
@@ -125,6 +161,14 @@ class Observer(Protocol):
 
     def started(self, record: StreamRecord) -> None:
         """Hear that a stream has begun."""
+        return
+
+    def attempt_started(self, started: AttemptStarted) -> None:
+        """Hear that a target is about to be asked."""
+        return
+
+    def call_ended(self, ended: CallEnded) -> None:
+        """Hear that an attempt of a call is over that makes no stream."""
         return
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
@@ -161,19 +205,27 @@ class Observers(Observer):
 
     def __init__(self, observers: Sequence[Observer] = ()) -> None:
         self._told: dict[str, list[Callable[[Any], None]]] = {
-            method: [
-                tell
-                for observer in observers
-                if getattr(tell := getattr(observer, method), "__func__", None)
-                is not getattr(Observer, method)
-            ]
-            for method in vars(Observer)
-            if not method.startswith("_")
+            method: [] for method in vars(Observer) if not method.startswith("_")
         }
         self._failed: set[Callable[[Any], None]] = set()
+        for observer in observers:
+            self.add(observer)
+
+    def add(self, observer: Observer) -> None:
+        """Tell one more from now on, of what it has a method for."""
+        for method, told in self._told.items():
+            tell = getattr(observer, method)
+            if getattr(tell, "__func__", None) is not getattr(Observer, method):
+                told.append(tell)
 
     def started(self, record: StreamRecord) -> None:
         self._notify("started", record)
+
+    def attempt_started(self, started: AttemptStarted) -> None:
+        self._notify("attempt_started", started)
+
+    def call_ended(self, ended: CallEnded) -> None:
+        self._notify("call_ended", ended)
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
         self._notify("attempt_failed", failed)

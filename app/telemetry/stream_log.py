@@ -2,6 +2,7 @@
 
 import structlog
 
+from ..eventlog.record import StreamRecord
 from .observer import AttemptFailed, Ended, Observer
 
 TO_MEND = frozenset(("upstream_auth", "upstream_billing"))
@@ -18,6 +19,7 @@ class StreamLog(Observer):
             "attempt failed",
             request_id=failed.record.request_id,
             stream=failed.record.id,
+            **_trace(failed.record),
             upstream=failed.upstream,
             code=failed.error.code,
             error=failed.error.message,
@@ -34,6 +36,7 @@ class StreamLog(Observer):
             # Not that of the request which this is told in: it may be any.
             request_id=ended.record.request_id,
             stream=ended.record.id,
+            **_trace(ended.record),
             model=ended.record.route,
             upstream=ended.target,
             attempt=ended.attempt,
@@ -46,7 +49,13 @@ class StreamLog(Observer):
             first_event_s=_rounded(ended.first_event_s),
             duration_s=_rounded(ended.duration_s),
             output_tokens=usage.output_tokens if usage else None,
+            estimated=(usage.estimated if usage else None) or False,
+            cost=ended.cost,
         )
+
+
+def _trace(record: StreamRecord) -> dict[str, str]:
+    return {"trace_id": record.trace_id} if record.traceparent else {}
 
 
 def _rounded(seconds: float | None) -> float | None:

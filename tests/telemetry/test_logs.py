@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from app.telemetry.logs import MAX_EXCEPTION
+from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
 from tests.serving import HELLO
 from tests.test_command import COMMAND, environment, running
-from tests.upstream import DONE, FINISH, head, send, serve_upstream, text
 
 ROOT = Path(__file__).parents[2]
 ODD = "m\x1b[31m\x07\x9b2J\u202egpj\n2026 [info] forged\x7f"
@@ -106,11 +106,11 @@ async def test_model_of_a_client_writes_no_escapes_on_the_console(tmp_path):
         model = ODD.partition("\n")[0]  # with a blank in it, a value is quoted anyhow
         body = json.dumps({**HELLO, "model": f"openai/{model}"})
         code = (
-            "import subprocess, sys, time, urllib.request as r, socket\n"
-            "with socket.socket() as s: s.bind(('127.0.0.1', 0)); port = s.getsockname()[1]\n"
-            f"p = subprocess.Popen([*{COMMAND!r}, '--port', str(port)], stderr=subprocess.PIPE)\n"
-            "while b'listening' not in p.stderr.readline(): pass\n"
-            "q = r.Request(f'http://127.0.0.1:{port}/v1/chat', data=sys.argv[1].encode(),"
+            "import re, subprocess, sys, urllib.request as r\n"
+            f"p = subprocess.Popen([*{COMMAND!r}, '--port', '0'], stderr=subprocess.PIPE)\n"
+            "while b'listening' not in (line := p.stderr.readline()): assert line\n"
+            "url = re.search(rb'http://[0-9.:]+', line)[0].decode()\n"
+            "q = r.Request(f'{url}/v1/chat', data=sys.argv[1].encode(),"
             " headers={'content-type': 'application/json'})\n"
             "r.urlopen(q).read()\n"
             "p.terminate(); sys.stdout.buffer.write(p.stderr.read()); p.wait()\n"
@@ -152,4 +152,4 @@ def _refused_key(folder: Path, base_url: str) -> list[dict]:
         with pytest.raises(urllib.error.HTTPError):
             urllib.request.urlopen(request)
         process.send_signal(signal.SIGTERM)
-        return [json.loads(line) for line in process.communicate(timeout=10)[1].splitlines()]
+        return [json.loads(line) for line in process.communicate(timeout=60)[1].splitlines()]

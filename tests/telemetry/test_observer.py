@@ -8,12 +8,12 @@ from structlog.testing import capture_logs
 from app.errors import RequestError
 from app.eventlog.record import StreamRecord
 from app.telemetry.observer import Observer, Observers, Refused
+from app.testing.upstream import head, send, serve_upstream
 from tests.serving import chat, serve_relay
-from tests.upstream import head, send, serve_upstream
 
 METHODS = (
-    *("started", "attempt_failed", "committed", "first_event", "ended"),
-    *("refused", "reader_joined", "reader_left"),
+    *("started", "attempt_started", "attempt_failed", "committed", "first_event", "ended"),
+    *("refused", "reader_joined", "reader_left", "call_ended"),
 )
 HI = 'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 DONE = 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -74,8 +74,11 @@ async def test_observer_is_told_of_a_stream_in_order_and_of_its_request():
         assert reply.status_code >= 400
 
     told = [method for method, _ in noting.told if not method.startswith(("reader", "refused"))]
-    assert ["started", "attempt_failed", "committed", "first_event", "ended"] == told
+    attempts = ["attempt_started", "attempt_failed", "attempt_started"]
+    assert ["started", *attempts, "committed", "first_event", "ended"] == told
     what = dict(noting.told)
+    asked = what["attempt_started"]
+    assert (what["started"].id, 2, "openai/m") == (asked.id, asked.attempt, asked.target.name)
     assert {"request-1"} == {
         what[method].record.request_id
         for method in ("attempt_failed", "committed", "first_event", "ended")
@@ -85,3 +88,15 @@ async def test_observer_is_told_of_a_stream_in_order_and_of_its_request():
         what["ended"].lost,
     )
     assert (1, 0) == (what["reader_joined"].readers, what["reader_left"].readers)
+
+
+async def test_observer_is_told_of_a_call_that_makes_no_stream():
+    noting = Noting()
+    async with serve_relay(observers=[noting]) as relay:
+        body = {"model": "demo-embedding", "input": "a river"}
+        assert 200 == (await relay.client.post("/v1/embeddings", json=body)).status_code
+
+    (_, started), (_, ended) = noting.told
+    assert ["attempt_started", "call_ended"] == [method for method, _ in noting.told]
+    assert (started.id, "embeddings", None) == (ended.id, started.operation, ended.code)
+    assert ended.usage.input_tokens > 0

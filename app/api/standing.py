@@ -1,0 +1,45 @@
+"""How near a limit of a minute is, in the headers that official SDKs know."""
+
+import time
+from datetime import UTC, datetime
+from typing import Final
+
+from ..ledger.accounts import Standing
+
+_KINDS: Final = ("requests", "tokens")
+STANDING_HEADERS: Final = (
+    *(f"x-ratelimit-{what}-{kind}" for kind in _KINDS for what in ("limit", "remaining", "reset")),
+    *(
+        f"anthropic-ratelimit-{kind}-{what}"
+        for kind in _KINDS
+        for what in ("limit", "remaining", "reset")
+    ),
+)
+"""All of them."""
+
+
+def standing_headers(
+    client_format: str, requests: Standing | None, tokens: Standing | None
+) -> dict[str, str]:
+    """Return the headers of a dialect: Anthropic's are its own, all others have OpenAI's."""
+    headers = {}
+    for kind, standing in zip(_KINDS, (requests, tokens), strict=True):
+        if standing is None:
+            continue
+        if client_format == "anthropic":
+            begin, end = f"anthropic-ratelimit-{kind}-", ""
+            reset = datetime.fromtimestamp(time.time() + standing.reset_s, UTC)
+            reset_at = f"{reset:%Y-%m-%dT%H:%M:%SZ}"
+        else:
+            begin, end = "x-ratelimit-", f"-{kind}"
+            reset_at = _duration(standing.reset_s)
+        headers[f"{begin}limit{end}"] = str(standing.limit)
+        headers[f"{begin}remaining{end}"] = str(standing.remaining)
+        headers[f"{begin}reset{end}"] = reset_at
+    return headers
+
+
+def _duration(seconds: float) -> str:
+    """Write a duration as OpenAI does: `8.64s`, `1m4.5s`."""
+    minutes, rest = divmod(round(seconds, 3), 60)
+    return f"{minutes:.0f}m{rest:g}s" if minutes else f"{rest:g}s"

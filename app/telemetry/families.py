@@ -1,0 +1,97 @@
+"""What is measured: every metric with its labels. docs/metrics.md has the same table."""
+
+from typing import Final, Literal
+
+import msgspec
+
+SECONDS_TO_BEGIN: Final = (0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300)
+SECONDS_OF_SILENCE: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+SECONDS_OF_STREAM: Final = (0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
+SECONDS_OF_LAG: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+
+Over = Literal["sum", "min", "max"]
+"""What is made of a gauge's values in several workers."""
+
+
+class Family(msgspec.Struct, frozen=True):
+    """One metric. A counter's name has no `_total`, which is added where it is served."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    over: Over = "sum"
+
+    @property
+    def size(self) -> int:
+        """How many numbers a series takes: a histogram's buckets, the one above, and the sum."""
+        return len(self.buckets) + 2 if self.buckets else 1
+
+
+def _counter(name: str, help: str, *labels: str) -> Family:
+    return Family(f"seseragi_{name}", "counter", help, labels)
+
+
+def _gauge(name: str, help: str, *labels: str, over: Over = "sum") -> Family:
+    return Family(f"seseragi_{name}", "gauge", help, labels, over=over)
+
+
+def _histogram(name: str, help: str, buckets: tuple[float, ...], *labels: str) -> Family:
+    return Family(f"seseragi_{name}", "histogram", help, labels, buckets)
+
+
+HTTP_REQUESTS: Final = _counter(
+    "http_requests", "Requests that were answered.", "endpoint", "method", "status"
+)
+STARTED: Final = _counter("streams_started", "Streams that began.", "route", "client_format")
+ENDED: Final = _counter("streams_ended", "Streams that ended.", "route", "status", "code")
+LOST: Final = _counter("streams_lost", "Streams ended for a process that was lost.")
+REFUSALS: Final = _counter("refusals", "Requests to start or read a stream, refused.", "code")
+ATTEMPTS: Final = _counter("attempts", "Attempts that are over.", "target", "outcome")
+RETRIES: Final = _counter("retries", "Attempts that failed and went to the same target.", "target")
+FALLBACKS: Final = _counter("fallbacks", "Attempts that failed and went to another.", "target")
+JOINED: Final = _counter("readers_joined", "Readers that joined a stream.")
+RESUMES: Final = _counter("resumes", "Readers among them that had a cursor.")
+TOKENS: Final = _counter("tokens", "Tokens of answers, and of what they cost.", "target", "kind")
+COST: Final = _counter("cost_usd", "What streams cost, of all attempts.", "route", "target")
+UNPRICED: Final = _counter("streams_unpriced", "Streams of unknown price.", "target")
+FIRST_EVENT: Final = _histogram(
+    "time_to_first_event_seconds",
+    "From the request until an answer can be read.",
+    SECONDS_TO_BEGIN,
+    "route",
+)
+LONGEST_GAP: Final = _histogram(
+    "longest_gap_seconds", "The longest silence within an answer.", SECONDS_OF_SILENCE, "route"
+)
+DURATION: Final = _histogram(
+    "stream_duration_seconds", "From the request to the end.", SECONDS_OF_STREAM, "route"
+)
+LAG: Final = _histogram(
+    "event_loop_lag_seconds",
+    "How late a timer of one second went off.",
+    SECONDS_OF_LAG,
+)
+LOG_LINES: Final = _counter("log_lines", "Lines of the relay's log.", "level")
+STREAMS: Final = _gauge("streams_running", "Streams that run.")
+CALLS: Final = _gauge("calls_running", "Calls that go on and make no stream.")
+READERS: Final = _gauge("readers", "Readers of streams.")
+DRAINING: Final = _gauge("draining", "Whether it takes no more streams.", over="max")
+LOG_HEALTHY: Final = _gauge("log_healthy", "Whether events can be kept.", over="min")
+LOG_STREAMS: Final = _gauge("log_streams", "Streams of the log in memory.")
+LOG_BYTES: Final = _gauge("log_memory_bytes", "What they take, estimated.")
+REQUEST_BYTES: Final = _gauge("requests_memory_bytes", "What requests take, estimated.")
+BREAKERS: Final = _gauge(
+    "breakers", "Workers in which the breaker of a target has a state.", "target", "state"
+)
+RECORDS_WAITING: Final = _gauge("records_waiting", "Rows that wait for the records.", over="max")
+RECORDS_FAILURES: Final = _gauge("records_failures", "Writes of rows that failed since the start.")
+WORKERS: Final = _gauge("workers", "Workers that serve.")
+
+FAMILIES: Final = (
+    *(HTTP_REQUESTS, STARTED, ENDED, LOST, REFUSALS, ATTEMPTS, RETRIES, FALLBACKS),
+    *(JOINED, RESUMES, TOKENS, COST, UNPRICED, FIRST_EVENT, LONGEST_GAP, DURATION, LAG),
+    *(LOG_LINES, STREAMS, CALLS, READERS, DRAINING, LOG_HEALTHY, LOG_STREAMS, LOG_BYTES),
+    *(REQUEST_BYTES, BREAKERS, RECORDS_WAITING, RECORDS_FAILURES, WORKERS),
+)

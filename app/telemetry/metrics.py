@@ -1,0 +1,380 @@
+"""What Prometheus is told: counted once a stream, and never for a token.
+
+No label is what a client has typed: routes, upstreams and targets are those of the settings,
+codes and statuses our own. What a name of a model passes through to has the upstream's name.
+So the number of series has a bound, whoever asks for what.
+
+The numbers of all workers are in areas that each of them can read, so that any may answer. What
+is not counted but looked at, each puts there every second; that of a worker which has ended is
+left out.
+"""
+
+import asyncio
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from typing import Final, NamedTuple, get_args
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from .. import __version__
+from ..dialects.client_formats import CLIENT_FORMATS
+from ..errors import CODES
+from ..eventlog.record import StreamRecord
+from ..events import Status, TokenCounts
+from ..retry import State
+from ..upstreams.routes import Upstreams
+from . import families as f
+from .areas import Area, Series
+from .families import FAMILIES, Family
+from .load import Load
+from .observer import AttemptFailed, Ended, FirstEvent, Observer, Readers, Refused
+
+PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS: Final = "application/openmetrics-text"
+
+NONE: Final = "none"
+"""The label of what has no code, no format, no endpoint."""
+OTHER: Final = "other"
+"""The label of what this relay does not know: another version's code, a name of older settings."""
+
+STATUSES: Final = frozenset(get_args(Status))
+STATES: Final = get_args(State)
+METHODS: Final = frozenset(("GET", "HEAD", "POST", "DELETE", "OPTIONS"))
+LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+
+BEAT_S: Final = 1.0
+
+REMEMBERED: Final = 256
+"""How many names of models are remembered."""
+
+KINDS: Final = (
+    *(("input", "input_tokens"), ("output", "output_tokens"), ("reasoning", "reasoning_tokens")),
+    *(("cached_input", "cached_input_tokens"), ("cache_write", "cache_write_tokens")),
+)
+
+# So that the first of what alerts look for is an increase, and not a series that begins with it.
+EXPECTED_ENDS: Final = (
+    *(("completed", NONE), ("cancelled", NONE)),
+    *(("interrupted", "producer_lost"), ("failed", "internal")),
+)
+
+
+class RecordsState(NamedTuple):
+    """How the records are doing."""
+
+    waiting: int
+    failures: int
+
+
+class Names:
+    """The labels that the settings allow."""
+
+    def __init__(self, upstreams: Upstreams) -> None:
+        # Clients repeat themselves: 0.1 us instead of 3.
+        self._resolve = lru_cache(REMEMBERED)(upstreams.configured_name)
+        self._names = frozenset(upstream.name for upstream in upstreams.all)
+        self.routes = (*upstreams.routes, *sorted(self._names - set(upstreams.routes)))
+        self.targets = frozenset(upstreams.configured_targets())
+        self.ways = (
+            *((name, t.name) for name, route in upstreams.routes.items() for t in route.targets),
+            *((name, name) for name in sorted(self._names)),
+        )
+        """The routes, each with its targets."""
+
+    def route(self, name: str) -> str:
+        """Return the route's name, or that of the upstream that the name passes through to."""
+        return self._resolve(name) or OTHER
+
+    def target(self, name: str | None) -> str:
+        """Return `upstream/model`; the upstream's name if a client has named the model."""
+        if name is None:
+            return NONE
+        if name in self.targets:
+            return name
+        upstream = name.partition("/")[0]
+        return upstream if upstream in self._names else OTHER
+
+
+class Metrics(Observer):
+    """Counts what happens in this process, whose area is that of the number `own`."""
+
+    def __init__(
+        self,
+        names: Names,
+        areas: Sequence[Area] = (),
+        own: int = 0,
+        *,
+        process: int,
+        look: Callable[[], Load] | None = None,
+        records: Callable[[], RecordsState] | None = None,
+    ) -> None:
+        self._names = names
+        self._areas = tuple(areas) or (Area(),)
+        self._area = self._areas[own]
+        self._values = self._area.values
+        self._places: dict[tuple[str, ...], int | None] = {
+            (series.metric, *series.labels): place for series, place in self._area.places().items()
+        }
+        self._process = process
+        self._look = look
+        self._records = records
+        self._timer: asyncio.TimerHandle | None = None
+        self._encoding = threading.Lock()
+        self._begin_series()
+
+    def _begin_series(self) -> None:
+        for route in self._names.routes:
+            for status, code in EXPECTED_ENDS:
+                self._add(f.ENDED, route, status, code, by=0)
+        for route, target in self._names.ways:
+            self._add(f.COST, route, target, by=0)
+            for family in (f.RETRIES, f.FALLBACKS, f.UNPRICED):
+                self._add(family, target, by=0)
+        for code in CODES:
+            self._add(f.REFUSALS, code, by=0)
+        for family in (f.LOST, f.JOINED, f.RESUMES):
+            self._add(family, by=0)
+        for level in (*LEVELS, OTHER):  # all, since threads log too, and only one may make series
+            self._add(f.LOG_LINES, level, by=0)
+
+    # What is counted
+
+    def _place(self, family: Family, labels: tuple[str, ...]) -> int | None:
+        name = (family.name, *labels)
+        try:
+            return self._places[name]
+        except KeyError:
+            place = self._area.place(Series(family.name, labels, family.size))
+            self._places[name] = place
+            return place
+
+    def _add(self, family: Family, *labels: str, by: float = 1) -> None:
+        place = self._place(family, labels)
+        if place is not None:
+            self._values[place] += by
+
+    def _set(self, family: Family, *labels: str, to: float) -> None:
+        place = self._place(family, labels)
+        if place is not None:
+            self._values[place] = to
+
+    def _note(self, family: Family, seconds: float, *labels: str) -> None:
+        place = self._place(family, labels)
+        if place is not None:
+            self._values[place + bisect_left(family.buckets, seconds)] += 1
+            self._values[place + len(family.buckets) + 1] += seconds
+
+    def started(self, record: StreamRecord) -> None:
+        client_format = record.client_format or NONE
+        if client_format not in CLIENT_FORMATS and client_format != NONE:
+            client_format = OTHER
+        self._add(f.STARTED, self._names.route(record.route), client_format)
+
+    def attempt_failed(self, failed: AttemptFailed) -> None:
+        target = self._names.target(failed.target)
+        self._add(f.ATTEMPTS, target, _code(failed.error.code))
+        again = failed.next_target == failed.target
+        self._add(f.RETRIES if again else f.FALLBACKS, target)
+
+    def first_event(self, first: FirstEvent) -> None:
+        self._note(f.FIRST_EVENT, first.after_s, self._names.route(first.record.route))
+
+    def ended(self, ended: Ended) -> None:
+        names = self._names
+        route, target = names.route(ended.record.route), names.target(ended.target)
+        status = ended.status if ended.status in STATUSES else OTHER
+        code = NONE if ended.error is None else _code(ended.error.code)
+        self._add(f.ENDED, route, status, code)
+        if ended.lost:
+            self._add(f.LOST)
+        if ended.target is not None:
+            self._add(f.ATTEMPTS, target, status if code == NONE else code)
+        if ended.first_event_s is not None:
+            self._note(f.LONGEST_GAP, ended.longest_gap_s or 0.0, route)
+        self._note(f.DURATION, ended.duration_s, route)
+        if ended.usage is not None:
+            self._count_usage(ended.usage, target)
+            if ended.cost is None:
+                self._add(f.UNPRICED, target)
+        if ended.cost is not None:
+            self._add(f.COST, route, target, by=float(ended.cost))
+
+    def _count_usage(self, usage: TokenCounts, target: str) -> None:
+        for kind, field in KINDS:
+            count: int | None = getattr(usage, field)
+            if count:
+                self._add(f.TOKENS, target, kind, by=count)
+
+    def refused(self, refused: Refused) -> None:
+        self._add(f.REFUSALS, _code(refused.error.code))
+
+    def reader_joined(self, readers: Readers) -> None:
+        self._add(f.JOINED)
+        if readers.resumed:
+            self._add(f.RESUMES)
+
+    def answered(self, endpoint: str | None, method: str, status: int) -> None:
+        """Count a request: `endpoint` is the path of the route that took it."""
+        self._add(
+            f.HTTP_REQUESTS,
+            endpoint or NONE,
+            method if method in METHODS else OTHER,
+            str(status) if 100 <= status <= 599 else OTHER,
+        )
+
+    def logged(self, level: str) -> None:
+        """Count a line of the log."""
+        self._add(f.LOG_LINES, level if level in LEVELS else OTHER)
+
+    # What is looked at
+
+    def open(self) -> None:
+        """Look every second how late the event loop is, and say how much there is to do."""
+        self._publish()
+        self._beat_at(asyncio.get_running_loop().time() + BEAT_S)
+
+    def close(self) -> None:
+        """Stop looking."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._area.leave()
+
+    def _beat_at(self, due: float) -> None:
+        self._timer = asyncio.get_running_loop().call_at(due, self._beat, due)
+
+    def _beat(self, due: float) -> None:
+        now = asyncio.get_running_loop().time()
+        self._note(f.LAG, max(0.0, now - due))
+        if len(self._areas) > 1:  # else they are looked at when they are asked for
+            self._publish()
+        self._beat_at(now + BEAT_S)
+
+    def _publish(self) -> None:
+        """Put into the area what others cannot look at."""
+        self._area.enter(self._process)
+        self._set(f.WORKERS, to=1)
+        if self._look is not None:
+            self._set_load(self._look())
+        if self._records is not None:
+            state = self._records()
+            self._set(f.RECORDS_WAITING, to=state.waiting)
+            self._set(f.RECORDS_FAILURES, to=state.failures)
+
+    def _set_load(self, load: Load) -> None:
+        for family, value in (
+            *((f.STREAMS, load.streams), (f.CALLS, load.calls), (f.READERS, load.readers)),
+            *((f.DRAINING, load.draining), (f.LOG_HEALTHY, load.log_healthy)),
+            *((f.LOG_STREAMS, load.log_streams), (f.LOG_BYTES, load.log_bytes)),
+            (f.REQUEST_BYTES, load.request_bytes),
+        ):
+            self._set(family, to=float(value))
+        for target, state in load.breakers:
+            for one in STATES:
+                self._set(f.BREAKERS, target, one, to=float(state == one))
+
+    # What is told
+
+    async def render(self, accept: str) -> tuple[bytes, str]:
+        """Return all metrics, and the type of the text, in the best form that is accepted."""
+        self._publish()
+        return await asyncio.to_thread(self._encode, OPENMETRICS in accept)
+
+    def _encode(self, as_openmetrics: bool) -> tuple[bytes, str]:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Collected(self._areas))
+        with self._encoding:  # one at a time: some thousand series take 50 ms
+            if as_openmetrics:
+                text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]  # it has no types
+                return text, openmetrics.CONTENT_TYPE_LATEST
+            return generate_latest(registry), PLAIN
+
+
+def _code(code: str) -> str:
+    return code if code in CODES else OTHER
+
+
+class _Collected(Collector):
+    """All areas as one."""
+
+    def __init__(self, areas: Sequence[Area]) -> None:
+        self._areas = areas
+
+    def collect(self) -> Iterator[Metric]:
+        merged = self._merge()
+        for family in FAMILIES:
+            if family.name in merged:
+                yield _to_metric(family, merged[family.name])
+        yield from self._processes()
+        info = GaugeMetricFamily(
+            "seseragi_build_info", "The version, as a label.", labels=["version"]
+        )
+        info.add_metric([__version__], 1)
+        yield info
+
+    def _merge(self) -> dict[str, dict[tuple[str, ...], list[float]]]:
+        merged: dict[str, dict[tuple[str, ...], list[float]]] = {}
+        known = {family.name: family for family in FAMILIES}
+        for area in self._areas:
+            for series, values in area.read():
+                family = known[series.metric]
+                if family.kind == "gauge" and not area.process:
+                    continue
+                rows = merged.setdefault(family.name, {})
+                before = rows.get(series.labels)
+                if before is None:
+                    rows[series.labels] = values
+                elif family.over == "sum":
+                    rows[series.labels] = [a + b for a, b in zip(before, values, strict=True)]
+                else:
+                    pick = min if family.over == "min" else max
+                    rows[series.labels] = [pick(before[0], values[0])]
+        return merged
+
+    def _processes(self) -> Iterator[Metric]:
+        """Yield what the system says of each worker."""
+        found: dict[str, Metric] = {}
+        for number, area in enumerate(self._areas, 1):
+            if not (process := area.process):
+                continue
+            told = ProcessCollector("seseragi", pid=partial(int, process), registry=None)
+            for metric in told.collect():
+                whole = found.setdefault(
+                    metric.name, Metric(metric.name, metric.documentation, metric.type)
+                )
+                for sample in metric.samples:
+                    whole.add_sample(sample.name, {"worker": f"{number}"}, sample.value)
+        yield from found.values()
+
+
+def _to_metric(family: Family, rows: dict[tuple[str, ...], list[float]]) -> Metric:
+    labels = list(family.labels)
+    if family.kind == "histogram":
+        histogram = HistogramMetricFamily(family.name, family.help, labels=labels)
+        bounds = [*map(floatToGoString, family.buckets), "+Inf"]
+        for values, numbers in rows.items():
+            *counts, total = numbers
+            so_far = 0.0
+            buckets = [
+                (bound, so_far := so_far + n) for bound, n in zip(bounds, counts, strict=True)
+            ]
+            histogram.add_metric(values, buckets, sum_value=total)
+        return histogram
+    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = kind(family.name, family.help, labels=labels)
+    for values, numbers in rows.items():
+        metric.add_metric(values, numbers[0])
+    return metric

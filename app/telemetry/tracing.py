@@ -1,0 +1,434 @@
+"""Traces: a span for each request, for each stream, and for each call of an upstream.
+
+The span of a stream is a child of that of its request and may outlive it: it ends with the
+stream, whoever reads. Those of its attempts are children of the stream's. Nothing here is done
+for a token.
+"""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
+from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode, TraceFlags
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from .. import __version__
+from ..eventlog.record import StreamRecord
+from ..events import TokenCounts
+from . import tracing_names as n
+from .access_logs import hide_tokens
+from .observer import (
+    AttemptFailed,
+    AttemptStarted,
+    CallEnded,
+    Committed,
+    Ended,
+    FirstEvent,
+    Observer,
+    Readers,
+    Refused,
+)
+from .trace_context import TRACEPARENT
+from .tracing_content import render_messages
+from .tracing_export import CLOSE_S, SpanQueue
+
+MAX_TEXT: Final = 200
+MAX_PATH: Final = 1000
+"""Characters of what clients have typed."""
+
+MAX_STREAMS: Final = 20_000
+"""Streams whose end is waited for: of one that another process has ended nobody hears."""
+
+_TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_HEADERS: Final = (b"traceparent", b"tracestate")
+
+_REQUEST: Final[ContextVar[Span | None]] = ContextVar("seseragi_request_span", default=None)
+_W3C: Final = TraceContextTextMapPropagator()
+
+
+class _OwnDecision(Sampler):
+    """Decides for spans whose parent is elsewhere as if they had none."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+
+    def should_sample(
+        self, parent_context: Context | None, trace_id: int, name: str, *args: Any, **kwargs: Any
+    ) -> SamplingResult:
+        parent = trace.get_current_span(parent_context).get_span_context()
+        if not parent.is_remote:
+            return self._sampler.should_sample(parent_context, trace_id, name, *args, **kwargs)
+        result = self._sampler.should_sample(Context(), trace_id, name, *args, **kwargs)
+        return SamplingResult(result.decision, result.attributes, parent.trace_state)
+
+    def get_description(self) -> str:
+        return f"OwnDecision({self._sampler.get_description()})"
+
+
+class _Stream:
+    """The spans of a stream that runs here."""
+
+    __slots__ = ("asked_at", "attempt", "span")
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.attempt: Span | None = None
+        self.asked_at = 0
+        """In nanoseconds of the wall clock."""
+
+
+class Tracing(Observer):
+    """Makes spans between `open` and `close`; before that it starts no thread."""
+
+    def __init__(self, *, spans: int, batch: int, delay_ms: int, trusts_flags: bool = True) -> None:
+        """Prepare it; with `trusts_flags` clients decide which of their traces are kept.
+
+        As many spans as `spans` may wait, and are sent in batches every `delay_ms`.
+        """
+        self._queue = partial(SpanQueue, spans=spans, batch=batch, delay_ms=delay_ms)
+        self._trusts_flags = trusts_flags
+        self._spans: SpanQueue | None = None
+        self._tracer: trace.Tracer = trace.NoOpTracer()
+        self._streams: dict[str, _Stream] = {}
+        self._calls: dict[str, Span] = {}
+
+    def open(self) -> None:
+        """Begin, in the process that is to make spans."""
+        _quieten()
+        provider = TracerProvider(resource=_build_resource(), shutdown_on_exit=False)
+        if not self._trusts_flags:
+            provider.sampler = _OwnDecision(provider.sampler)
+        self._spans = self._queue()
+        provider.add_span_processor(self._spans)
+        self._tracer = provider.get_tracer("seseragi", __version__)
+
+    async def aclose(self) -> None:
+        """Send what waits, as far as that can be done in a bounded time."""
+        if self._spans is None:
+            return
+        spans, self._spans = self._spans, None
+        self._tracer = trace.NoOpTracer()
+        closing, until = spans.begin_close(), time.monotonic() + CLOSE_S
+        while closing.is_alive() and time.monotonic() < until:  # noqa: ASYNC110  (of a thread)
+            await asyncio.sleep(0.01)
+        spans.end_close()
+
+    def close(self) -> None:
+        """Do the same where no event loop runs."""
+        if self._spans is not None:
+            spans, self._spans = self._spans, None
+            self._tracer = trace.NoOpTracer()
+            spans.close()
+
+    # Requests
+
+    def begin_request(self, scope: Mapping[str, Any]) -> Span:
+        """Begin the span of a request, within the client's trace if it names one."""
+        method = scope["method"] if scope["method"] in n.METHODS else n.OTHER_METHOD
+        span = self._tracer.start_span(
+            method,
+            _context_of(scope["headers"]),
+            SpanKind.SERVER,
+            {
+                n.METHOD: method,
+                n.PATH: _text(hide_tokens(scope["path"][:MAX_PATH]), MAX_PATH),
+                n.SCHEME: scope.get("scheme", "http"),
+            },
+        )
+        traceparent = _traceparent_of(span)
+        _REQUEST.set(span)
+        TRACEPARENT.set(traceparent)
+        # Each request has a task of its own, and what it starts takes this along.
+        structlog.contextvars.bind_contextvars(trace_id=traceparent[3:35])
+        return span
+
+    def end_request(
+        self,
+        span: Span,
+        *,
+        method: str,
+        route: str | None,
+        status: int | None,
+        request_id: str | None,
+        client_left: bool,
+    ) -> None:
+        """End the span of a request, whose answer had this status; None where none began."""
+        if span.is_recording():
+            name = method if method in n.METHODS else "HTTP"
+            span.update_name(name if route is None else f"{name} {route}")
+            _set(
+                span,
+                {
+                    n.ROUTE: route,
+                    n.REQUEST_ID: request_id,
+                    n.STATUS_CODE: status,
+                    n.CLIENT_LEFT: client_left or None,
+                },
+            )
+            if status is not None and status >= 500:
+                _fail(span, str(status))
+        span.end()
+
+    def refused(self, refused: Refused) -> None:
+        if (span := _REQUEST.get()) is not None:
+            span.set_attribute(n.CODE, refused.error.code)
+
+    def reader_joined(self, readers: Readers) -> None:
+        """Link a request that reads a stream which another one has started to the stream."""
+        span, stream = _REQUEST.get(), self._streams.get(readers.stream)
+        if span is not None and stream is not None:
+            span.set_attribute(n.STREAM, readers.stream)
+            span.add_link(stream.span.get_span_context())
+
+    # Streams
+
+    def started(self, record: StreamRecord) -> None:
+        request = _REQUEST.get()
+        if request is not None and record.traceparent == TRACEPARENT.get():
+            parent = trace.set_span_in_context(request, Context())
+            request.set_attribute(n.STREAM, record.id)
+        else:
+            parent = _parent_of(record)
+        self._streams[record.id] = _Stream(self._begin_stream(record, parent))
+        if len(self._streams) > MAX_STREAMS:
+            oldest = self._streams.pop(next(iter(self._streams)))
+            for span in (oldest.attempt, oldest.span):
+                if span is not None:
+                    _fail(span, "producer_lost")
+                    span.end()
+
+    def _begin_stream(self, record: StreamRecord, parent: Context) -> Span:
+        return self._tracer.start_span(
+            n.STREAM_SPAN,
+            parent,
+            SpanKind.INTERNAL,
+            {
+                n.STREAM: record.id,
+                n.REQUEST_ID: record.request_id,
+                n.MODEL_ROUTE: _text(record.route),
+                n.CLIENT_FORMAT: record.client_format,
+                **({n.KEY: _text(record.key_name)} if record.key_name else {}),
+            },
+            start_time=_nanoseconds(record.created_at) if record.created_at else None,
+        )
+
+    def attempt_started(self, started: AttemptStarted) -> None:
+        target, generates = started.target, started.operation == "generation"
+        stream = self._streams.get(started.id)
+        if generates and stream is None:  # its end would not be heard
+            return
+        above = _REQUEST.get() if stream is None else stream.span
+        parent = Context() if above is None else trace.set_span_in_context(above, Context())
+        upstream = target.upstream
+        operation = _OPERATIONS[started.operation](upstream.dialect)
+        model = _text(target.model)
+        place = n.place_of(upstream.name, upstream.base_url, upstream.dialect)
+        attributes: dict[str, str | int | bool] = {
+            n.OPERATION: operation,
+            n.PROVIDER: place.provider,
+            n.REQUEST_MODEL: model,
+            n.TARGET: _text(target.name),
+            n.ATTEMPT: started.attempt,
+        }
+        if place.host is not None and place.port is not None:
+            attributes |= {n.SERVER: place.host, n.PORT: place.port}
+        if generates:
+            attributes[n.REQUEST_STREAM] = True
+        now = time.time_ns()
+        span = self._tracer.start_span(
+            f"{operation} {model}", parent, SpanKind.CLIENT, attributes, start_time=now
+        )
+        if upstream.trace_context:
+            _W3C.inject(started.headers, trace.set_span_in_context(span, Context()))
+        if stream is not None:
+            stream.attempt, stream.asked_at = span, now
+        else:
+            self._calls[started.id] = span
+
+    def call_ended(self, ended: CallEnded) -> None:
+        span = self._calls.pop(ended.id, None)
+        if span is None:
+            return
+        model, cancelled = ended.answered_model, ended.code == "cancelled"
+        _set(
+            span,
+            {
+                n.RESPONSE_MODEL: None if model is None else _text(model),
+                n.STATUS: "cancelled" if cancelled else None,
+                **_usage_of(ended.usage),
+            },
+        )
+        if ended.code is not None and not cancelled:
+            _fail(span, ended.code)
+        span.end()
+
+    def committed(self, committed: Committed) -> None:
+        stream = self._streams.get(committed.record.id)
+        if stream is None or stream.attempt is None or committed.answer is None:
+            return
+        model, its_id = committed.answer.model, committed.answer.upstream_id
+        known = {n.RESPONSE_MODEL: _text(model), n.RESPONSE_ID: _text(its_id) if its_id else None}
+        _set(stream.attempt, known)
+
+    def first_event(self, first: FirstEvent) -> None:
+        stream = self._streams.get(first.record.id)
+        if stream is not None and stream.attempt is not None:
+            seconds = (time.time_ns() - stream.asked_at) / 1e9
+            stream.attempt.set_attribute(n.FIRST_CHUNK, seconds)
+
+    def attempt_failed(self, failed: AttemptFailed) -> None:
+        stream = self._streams.get(failed.record.id)
+        if stream is None:
+            return
+        if stream.attempt is not None:
+            _fail(stream.attempt, failed.error.code)
+            stream.attempt.end()
+            stream.attempt = None
+        again = failed.next_target == failed.target
+        stream.span.add_event(
+            n.RETRY if again else n.FALLBACK,
+            {
+                n.ATTEMPT: failed.attempt,
+                n.TARGET: _text(failed.target),
+                n.NEXT_TARGET: _text(failed.next_target),
+                n.ERROR: failed.error.code,
+                n.WAIT: failed.wait_s,
+            },
+        )
+
+    def ended(self, ended: Ended) -> None:
+        stream = self._streams.pop(ended.record.id, None)
+        if stream is None:  # of a process that is lost, or of one before this
+            stream = _Stream(self._begin_stream(ended.record, _parent_of(ended.record)))
+        if stream.attempt is not None:
+            if stream.attempt.is_recording():
+                _add_answer(stream.attempt, ended)
+                _mark(stream.attempt, ended)
+            stream.attempt.end()
+        if stream.span.is_recording():
+            _sum_up(stream.span, ended)
+        stream.span.end()
+
+
+_OPERATIONS: Final[Mapping[str, Callable[[str], str]]] = {
+    "generation": lambda dialect: n.OPERATIONS.get(dialect, n.CHAT),
+    "embeddings": lambda _: n.EMBEDDINGS,
+    "token_count": lambda _: n.COUNT_TOKENS,
+}
+
+
+def _build_resource() -> Resource:
+    """Return what spans are of: what the environment says first."""
+    resource = Resource({SERVICE_VERSION: __version__}).merge(Resource.create())
+    named = not str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service")
+    return resource if named else resource.merge(Resource({SERVICE_NAME: "seseragi"}))
+
+
+def _add_answer(span: Span, ended: Ended) -> None:
+    """Say what an attempt was answered, which was the last of its stream."""
+    reason = "error" if ended.finish_reason == "cancelled" else ended.finish_reason
+    said: dict[str, Any] = {n.FINISH_REASONS: [reason], n.STATUS: ended.status}
+    if ended.content:
+        messages = render_messages(ended.content, finish_reason=ended.finish_reason)
+        said |= {n.INPUT_MESSAGES: messages.asked, n.OUTPUT_MESSAGES: messages.answered}
+    _set(span, said | _usage_of(ended.usage))
+
+
+def _sum_up(span: Span, ended: Ended) -> None:
+    """Say how a stream was as a whole."""
+    _set(
+        span,
+        {
+            n.STATUS: ended.status,
+            n.EVENTS: ended.events,
+            n.ATTEMPTS: ended.attempt,
+            n.TARGET: None if ended.target is None else _text(ended.target),
+            n.FIRST_EVENT: ended.first_event_s,
+            n.LONGEST_GAP: ended.longest_gap_s,
+            n.COST: None if ended.cost is None else float(ended.cost),
+            n.LOST: ended.lost or None,
+        },
+    )
+    _mark(span, ended)
+
+
+def _mark(span: Span, ended: Ended) -> None:
+    """Mark what has failed; that somebody has stopped it is no failure."""
+    if ended.status in ("failed", "interrupted"):
+        _fail(span, ended.error.code if ended.error is not None else ended.status)
+
+
+def _usage_of(usage: TokenCounts | None) -> dict[str, Any]:
+    if usage is None:
+        return {}
+    counts = {name: getattr(usage, field) for field, name in n.USAGE.items()}
+    return {**counts, n.ESTIMATED: usage.estimated or None}
+
+
+def _set(span: Span, attributes: Mapping[str, Any]) -> None:
+    """Set those that are known, in one step: each costs 2 us."""
+    span.set_attributes({name: value for name, value in attributes.items() if value is not None})
+
+
+def _fail(span: Span, code: str) -> None:
+    """Mark a span as failed, by a code alone: messages may quote what somebody has sent."""
+    span.set_attribute(n.ERROR, code)
+    span.set_status(StatusCode.ERROR)
+
+
+def _context_of(headers: list[tuple[bytes, bytes]]) -> Context:
+    """Return what a request is within: the span of an app around this one, or the client's."""
+    if trace.get_current_span().get_span_context().is_valid:
+        return trace.set_span_in_context(trace.get_current_span(), Context())
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        if name in _HEADERS:
+            found.setdefault(name.decode(), []).append(value.decode("latin-1"))
+    if len(found.get("traceparent", ())) != 1:  # of several none can be believed
+        return Context()
+    return _W3C.extract(found, Context())
+
+
+def _parent_of(record: StreamRecord) -> Context:
+    """Return the span of the request that has started a stream, in whatever process."""
+    match = _TRACEPARENT.fullmatch(record.traceparent)
+    if match is None:
+        return Context()
+    trace_id, span_id, flags = (int(part, 16) for part in match.groups())
+    # Not as if it were another's: what its flags say was decided here.
+    parent = SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(flags))
+    return trace.set_span_in_context(trace.NonRecordingSpan(parent), Context())
+
+
+def _traceparent_of(span: Span) -> str:
+    own = span.get_span_context()
+    return f"00-{own.trace_id:032x}-{own.span_id:016x}-{own.trace_flags:02x}"
+
+
+def _text(text: str, most: int = MAX_TEXT) -> str:
+    """Return a text that a collector can be sent: not too long, and without half characters."""
+    text = text[:most]
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1e9)
+
+
+def _quieten() -> None:
+    """Let the library say nothing: it logs headers, and a line for each span that it drops."""
+    for name, level in (("opentelemetry", logging.CRITICAL), ("urllib3", logging.WARNING)):
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:  # else the operator wants to hear it
+            logger.setLevel(level)

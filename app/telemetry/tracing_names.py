@@ -1,0 +1,141 @@
+"""What spans and their attributes are called: all names that a collector is told, in one table.
+
+Those of `gen_ai` are of OpenTelemetry's conventions for generative AI as of November 2026
+(github.com/open-telemetry/semantic-conventions-genai, which they moved to), the others of its
+conventions 1.44 for HTTP. Both change: here is where to follow. What they have no name for begins
+with `seseragi`.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+# Requests
+
+METHOD: Final = "http.request.method"
+ROUTE: Final = "http.route"
+STATUS_CODE: Final = "http.response.status_code"
+PATH: Final = "url.path"
+SCHEME: Final = "url.scheme"
+ERROR: Final = "error.type"
+REQUEST_ID: Final = "seseragi.request_id"
+CODE: Final = "seseragi.code"
+"""Of the error that a request was refused with."""
+CLIENT_LEFT: Final = "seseragi.client_left"
+"""True where the client has gone before the end of its answer, as far as the server tells."""
+
+OTHER_METHOD: Final = "_OTHER"
+METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
+
+# Streams
+
+STREAM_SPAN: Final = "stream"
+STREAM: Final = "seseragi.stream"
+MODEL_ROUTE: Final = "seseragi.route"
+CLIENT_FORMAT: Final = "seseragi.client_format"
+KEY: Final = "seseragi.key"
+"""The name of the key that asked."""
+STATUS: Final = "seseragi.status"
+ATTEMPTS: Final = "seseragi.attempts"
+EVENTS: Final = "seseragi.events"
+FIRST_EVENT: Final = "seseragi.first_event_s"
+LONGEST_GAP: Final = "seseragi.longest_gap_s"
+COST: Final = "seseragi.cost_usd"
+LOST: Final = "seseragi.lost"
+"""True where it was ended for a process that is gone: that one's spans may be missing."""
+RETRY: Final = "retry"
+FALLBACK: Final = "fallback"
+NEXT_TARGET: Final = "seseragi.next_target"
+WAIT: Final = "seseragi.wait_s"
+
+# Calls of upstreams
+
+TARGET: Final = "seseragi.target"
+ATTEMPT: Final = "seseragi.attempt"
+ESTIMATED: Final = "seseragi.usage.estimated"
+SERVER: Final = "server.address"
+PORT: Final = "server.port"
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_STREAM: Final = "gen_ai.request.stream"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+RESPONSE_ID: Final = "gen_ai.response.id"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+INPUT_MESSAGES: Final = "gen_ai.input.messages"
+OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+
+USAGE: Final[Mapping[str, str]] = {
+    "input_tokens": "gen_ai.usage.input_tokens",
+    "output_tokens": "gen_ai.usage.output_tokens",
+    "cached_input_tokens": "gen_ai.usage.cache_read.input_tokens",
+    "cache_write_tokens": "gen_ai.usage.cache_write.input_tokens",
+    "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
+}
+"""By our own names of token counts."""
+
+CHAT: Final = "chat"
+EMBEDDINGS: Final = "embeddings"
+COUNT_TOKENS: Final = "count_tokens"
+"""Which the conventions do not have."""
+OPERATIONS: Final[Mapping[str, str]] = {"gemini": "generate_content"}
+"""What formats call a generation, where that is not `CHAT`."""
+
+_HOSTS: Final[Mapping[str, str]] = {
+    "api.openai.com": "openai",
+    "api.anthropic.com": "anthropic",
+    "generativelanguage.googleapis.com": "gcp.gemini",
+    "aiplatform.googleapis.com": "gcp.vertex_ai",
+    "openai.azure.com": "azure.ai.openai",
+    "services.ai.azure.com": "azure.ai.inference",
+    "amazonaws.com": "aws.bedrock",
+    "api.mistral.ai": "mistral_ai",
+    "api.cohere.com": "cohere",
+    "api.deepseek.com": "deepseek",
+    "api.groq.com": "groq",
+    "api.x.ai": "x_ai",
+    "api.perplexity.ai": "perplexity",
+    "api.moonshot.ai": "moonshot_ai",
+    "ml.cloud.ibm.com": "ibm.watsonx.ai",
+}
+"""The providers by the ends of their hosts' names."""
+
+_FORMATS: Final[Mapping[str, str]] = {
+    "anthropic": "anthropic",
+    "vertex_anthropic": "gcp.vertex_ai",
+    "bedrock_anthropic": "aws.bedrock",
+    "bedrock_converse": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "cohere": "cohere",
+}
+"""The providers of the formats that one alone speaks, where the host says nothing."""
+
+
+class Place(NamedTuple):
+    """Where an upstream is, and whose it is."""
+
+    provider: str
+    host: str | None
+    port: int | None
+
+
+@lru_cache(256)
+def place_of(name: str, base_url: str, dialect: str) -> Place:
+    """Return where an upstream of the settings is, without what is secret in its URL.
+
+    An OpenAI-compatible host that nobody knows is a provider of the upstream's own name.
+    """
+    try:
+        url = urlsplit(base_url)
+        host, port = url.hostname, url.port or (80 if url.scheme == "http" else 443)
+    except ValueError:
+        host, port = None, None
+    if host is None or "." not in host:
+        return Place(_FORMATS.get(dialect, name), host, port if host else None)
+    # "-" too: regions of Vertex AI are "europe-west1-aiplatform.googleapis.com".
+    known = (
+        one for end, one in _HOSTS.items() if host == end or host.endswith((f".{end}", f"-{end}"))
+    )
+    return Place(next(known, None) or _FORMATS.get(dialect, name), host, port)

@@ -1,0 +1,510 @@
+"""`/metrics`: what is counted is what clients saw, and no label is what they typed."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+import time
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as parse_openmetrics,
+)
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.composition import build_hub
+from app.errors import CODES, RelayError
+from app.eventlog.record import StreamRecord
+from app.events import ErrorInfo, TokenCounts
+from app.identity.principal import Principal
+from app.settings import load_settings
+from app.telemetry import areas, metrics
+from app.telemetry.areas import Area
+from app.telemetry.families import FAMILIES
+from app.telemetry.metrics import Metrics, Names, RecordsState
+from app.telemetry.observer import Ended, Refused
+from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
+from tests.identities import bearer, known
+from tests.serving import HELLO, Relay, chat, serve_relay
+from tests.test_command import ask, running
+
+ROOT = Path(__file__).parents[2]
+TABLE = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+HI = [head(), send(text("hi") + FINISH + DONE)]
+
+Series = tuple[str, frozenset[tuple[str, str]]]
+
+
+def parse(shown: str) -> dict[Series, float]:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(shown)
+        for sample in family.samples
+    }
+
+
+async def scrape(relay: Relay, **headers: str) -> dict[Series, float]:
+    reply = await relay.client.get("/metrics", headers=headers)
+    assert 200 == reply.status_code, reply.text
+    return parse(reply.text)
+
+
+def total(found: Mapping[Series, float], metric: str, **labels: str) -> float:
+    """Add up the series of a metric that have these labels."""
+    return sum(
+        value
+        for (name, those), value in found.items()
+        if name == metric and labels.items() <= dict(those).items()
+    )
+
+
+def build(**environ: str) -> Metrics:
+    """Metrics of a relay that nobody asks."""
+    settings = load_settings({"SESERAGI_DEMO": "true", **environ})
+    names = Names(build_hub(settings).upstreams)
+    return Metrics(names, process=os.getpid())
+
+
+def shown(measured: Metrics) -> dict[Series, float]:
+    return parse(measured._encode(False)[0].decode())
+
+
+async def test_counters_are_what_the_client_saw():
+    async with serve_upstream() as upstream, serve_relay(upstream, attempts=2) as relay:
+        upstream.script = HI
+        streams = []
+        for _ in range(3):
+            async with relay.client.stream("POST", "/v1/chat", json=HELLO) as reply:
+                await reply.aread()
+                streams.append(reply.headers["stream-id"])
+        openai = {"model": "openai/m", **HELLO, "stream": True}
+        assert 200 == (await relay.client.post("/v1/chat/completions", json=openai)).status_code
+        resumed = await relay.client.get(f"/v1/streams/{streams[0]}/events?after=2")
+        assert 200 == resumed.status_code
+        for said in ("one", "another"):
+            body = {**HELLO, "model": said}
+            refused = await relay.client.post(
+                "/v1/chat", json=body, headers={"idempotency-key": "k"}
+            )
+        upstream.script = [head("503 Busy"), send("{}")]
+        failed = await relay.client.post("/v1/chat", json=HELLO)
+        upstream.script = [head(), send(text("so far")), Hold()]
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as reply:
+            running = await scrape(relay)
+            stopped = await relay.client.post(f"/v1/streams/{reply.headers['stream-id']}/cancel")
+            await reply.aread()
+        lost = await relay.client.get("/nowhere")
+        found = await scrape(relay)
+
+    assert [503, 202, 422, 404] == [r.status_code for r in (failed, stopped, refused, lost)]
+    ended = "seseragi_streams_ended_total"
+    assert 5 == total(found, ended, status="completed", code="none", route="openai")
+    assert 1 == total(found, ended, status="failed", code=failed.json()["code"])
+    assert 1 == total(found, ended, status="cancelled")
+    assert 7 == total(found, ended)
+    started = "seseragi_streams_started_total"
+    assert 6 == total(found, started, route="openai", client_format="native")
+    assert 1 == total(found, started, route="openai", client_format="openai_chat")
+    assert 1 == total(found, "seseragi_refusals_total", code="idempotency_mismatch")
+    assert 1 == total(found, "seseragi_refusals_total")
+    assert 1 == total(found, "seseragi_retries_total")
+    assert 0 == total(found, "seseragi_fallbacks_total")
+    attempts = "seseragi_attempts_total"
+    assert 2 == total(found, attempts, outcome="upstream_overloaded")
+    assert 5 == total(found, attempts, outcome="completed")
+    assert 8 == total(found, attempts)
+    assert 8 == total(found, "seseragi_readers_joined_total")
+    assert 1 == total(found, "seseragi_resumes_total")
+    assert 6 == total(found, "seseragi_time_to_first_event_seconds_count", route="openai")
+    assert 7 == total(found, "seseragi_stream_duration_seconds_count", route="openai")
+    assert 6 == total(found, "seseragi_longest_gap_seconds_count")
+    assert 1 == total(running, "seseragi_streams_running") == total(running, "seseragi_readers")
+    assert 0 == total(found, "seseragi_streams_running") == total(found, "seseragi_readers")
+    answers = "seseragi_http_requests_total"
+    assert 5 == total(found, answers, endpoint="/v1/chat", method="POST", status="200")
+    assert 1 == total(found, answers, endpoint="/v1/chat", status="503")
+    assert 1 == total(found, answers, endpoint="/v1/streams/{stream}/cancel", status="202")
+    assert 1 == total(found, answers, endpoint="none", status="404")
+    assert 1 == total(found, answers, endpoint="/metrics")  # this one's is not yet
+
+
+def test_routes_targets_tokens_and_money():
+    measured = build()
+    record = StreamRecord("st_1", route="demo", client_format="native")
+    usage = TokenCounts(10, 20, cached_input_tokens=3, reasoning_tokens=0)
+    ended = Ended(
+        *(record, "completed", "stop", None, usage),
+        events=3,
+        target="demo/demo",
+        attempt=1,
+        first_event_s=0.3,
+        duration_s=40.0,
+        longest_gap_s=0.2,
+        cost="0.0125",
+    )
+    measured.ended(ended)
+    measured.ended(ended)
+    found = shown(measured)
+
+    for kind, count in (("input", 20), ("output", 40), ("cached_input", 6), ("reasoning", 0)):
+        assert count == total(found, "seseragi_tokens_total", target="demo/demo", kind=kind)
+    assert 0.025 == total(found, "seseragi_cost_usd_total", route="demo", target="demo/demo")
+    assert 0 == total(found, "seseragi_streams_unpriced_total")
+    buckets = "seseragi_stream_duration_seconds_bucket"
+    assert [0, 2, 2] == [total(found, buckets, le=le) for le in ("30.0", "60.0", "+Inf")]
+    assert 80 == total(found, "seseragi_stream_duration_seconds_sum")
+
+
+async def test_scanner_makes_no_series():
+    """Models, paths, methods, formats and users that nobody has named in the settings."""
+    mine = {
+        "me": Principal("t", "me", "k"),
+        "all": Principal("", "", "m", roles=frozenset(["metrics"])),
+    }
+    who = {f"u{n}": Principal(f"t{n}", f"u{n}", f"k{n}") for n in range(30)}
+
+    async def walk(relay: Relay, start: int) -> None:
+        async def ask(number: int) -> None:
+            odd = f'x{number}\u2028\x1b[31m"}}\n'
+            name = bearer(f"u{number % 30}")
+            for model in (odd, f"openai/{odd}", f"demo/{odd}", f"openai/m{number}"):
+                await relay.client.post("/v1/chat", json={**HELLO, "model": model}, headers=name)
+            for path in (f"/{number}", f"/v1/streams/st_{number}/events", f"/v1/models/m{number}"):
+                await relay.client.get(path, headers=name)
+            await relay.client.request(f"M{number}", f"/v1/chat/{number}", headers=name)
+            await relay.client.get(
+                "/metrics", headers={"accept": odd.encode().decode("latin-1", "replace")[:1]}
+            )
+
+        for number in range(start, start + 30):
+            await ask(number)
+
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, authenticator=known(**mine, **who)) as relay,
+    ):
+        upstream.script = HI
+        await scrape(relay, **bearer("all"))
+        await walk(relay, 0)
+        before = set(await scrape(relay, **bearer("all")))
+        await walk(relay, 1000)
+        found = await scrape(relay, **bearer("all"))
+
+    assert before == set(found)
+    assert 240 == total(found, "seseragi_streams_ended_total", route="openai", status="completed")
+    shown_names = repr(sorted(map(repr, found)))
+    assert [] == re.findall(r"x1\d|u\d+|m1\d+\b|M\d|2028|x1b", shown_names)
+
+
+def test_what_older_settings_and_newer_relays_say_makes_no_series():
+    measured = build(OPENAI_API_KEY="k")
+    before = len(shown(measured))
+    counts = []
+    for number in range(3):
+        name = f"gone-{number}"
+        record = StreamRecord("st_1", route=f"{name}/m", client_format=name)
+        error = ErrorInfo(name, "no", retryable=False)
+        unknown: Any = name
+        measured.started(record)
+        measured.ended(
+            Ended(
+                *(record, unknown, "error", error, None),
+                events=1,
+                target=f"{name}/{name}",
+                attempt=1,
+                first_event_s=None,
+                duration_s=1,
+            )
+        )
+        measured.answered(None, name, 9999)
+        measured.logged(name)
+        counts.append(len(shown(measured)))
+
+    assert before < counts[0] == counts[1] == counts[2]
+    assert "gone" not in repr(shown(measured))
+
+
+def test_table_of_the_document_is_what_is_served():
+    rows = [row.split("|") for row in TABLE.splitlines() if row.startswith("| `seseragi_")]
+    documented = {
+        name.strip(" `"): frozenset(re.findall(r"`(\w+)`", labels)) for _, name, labels, *_ in rows
+    }
+    served = {
+        f"{family.name}_total" if family.kind == "counter" else family.name: frozenset(
+            family.labels
+        )
+        for family in FAMILIES
+    }
+    settings = load_settings({})
+    hub = build_hub(settings)
+    measured = Metrics(
+        Names(hub.upstreams), process=os.getpid(), records=lambda: RecordsState(3, 1)
+    )
+    for family in FAMILIES:
+        if family.kind == "histogram":
+            measured._note(family, 1, *family.labels)
+        else:
+            measured._add(family, *family.labels)
+    measured._publish()
+    found = {
+        re.sub("_(bucket|sum|count)$", "", name): frozenset(dict(labels)) - {"le"}
+        for name, labels in shown(measured)
+    }
+
+    assert documented == found
+    assert served.items() <= found.items()
+    assert all("{" not in family.help for family in FAMILIES)
+
+
+async def test_metrics_are_for_their_role():
+    mine = {
+        "me": Principal("t", "me", "k"),
+        "maker": Principal("t", "", "c", roles=frozenset(["client_secrets"])),
+        "prometheus": Principal("", "", "p", roles=frozenset(["metrics"]), models=()),
+        "admin": Principal("", "", "a", roles=frozenset(["admin"])),
+    }
+    async with serve_relay(authenticator=known(**mine)) as relay:
+        told = {
+            name: (await relay.client.get("/metrics", headers=bearer(name))).status_code
+            for name in (*mine, "nobody")
+        }
+        refusal = await relay.client.get("/metrics", headers=bearer("me"))
+        others = await relay.client.get("/v1/usage?key=k", headers=bearer("prometheus"))
+
+    assert {"me": 403, "maker": 403, "prometheus": 200, "admin": 200, "nobody": 401} == told
+    assert "'metrics' or 'admin'" in refusal.json()["detail"]
+    assert 403 == others.status_code
+
+
+async def test_setting_takes_the_metrics_away():
+    async with serve_relay(metrics="false") as relay:
+        await chat(relay, model="demo")
+        assert 404 == (await relay.client.get("/metrics")).status_code
+
+
+async def test_formats_are_those_of_prometheus():
+    async with serve_relay() as relay:
+        plain = await relay.client.get("/metrics")
+        accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3"
+        other = await relay.client.get("/metrics", headers={"accept": accept})
+        for odd in (
+            "application/openmetrics-text;version=x",
+            "text/plain;version=",
+            "*" * 9000,
+        ):
+            assert 200 == (await relay.client.get("/metrics", headers={"accept": odd})).status_code
+        assert 200 == (await relay.client.head("/metrics")).status_code
+
+    assert "text/plain; version=0.0.4; charset=utf-8" == plain.headers["content-type"]
+    assert (
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        == other.headers["content-type"]
+    )
+    assert "no-store" == plain.headers["cache-control"]
+    names = {family.name for family in parse_openmetrics(other.text)}
+    assert {"seseragi_streams_ended", "seseragi_log_healthy"} <= names
+
+
+async def test_breakers_are_told_of_configured_targets_alone():
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, default_model="openai/m") as relay,
+    ):
+        upstream.script = [head("500 Broken"), send("{}")]
+        for _ in range(4):
+            await relay.client.post("/v1/chat", json={**HELLO, "model": "openai/m"})
+            await relay.client.post("/v1/chat", json={**HELLO, "model": "openai/typed"})
+        found = await scrape(relay)
+
+    state = {
+        dict(labels)["state"]: value
+        for (name, labels), value in found.items()
+        if name == "seseragi_breakers" and dict(labels)["target"] == "openai/m"
+    }
+    assert {"open": 1, "closed": 0, "half-open": 0, "resting": 0} == state
+    assert "typed" not in repr(found)
+
+
+async def test_nothing_is_counted_for_a_token():
+    """And what a stream costs are few calls: 7 us where a request takes 650."""
+
+    async def count(tokens: int) -> int:
+        seen = 0
+
+        def profile(frame: FrameType, event: str, _: object) -> None:
+            nonlocal seen
+            name = frame.f_code.co_filename
+            if event == "call" and name in (metrics.__file__, areas.__file__):
+                seen += 1
+
+        async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+            upstream.script = [head(), *[send(text("a"))] * tokens, send(FINISH + DONE)]
+            await chat(relay)  # the series begin
+            await idle(relay)
+            sys.setprofile(profile)
+            try:
+                await chat(relay)
+                await idle(relay)
+            finally:
+                sys.setprofile(None)
+        return seen
+
+    few, many = await count(2), await count(100)
+
+    assert few == many
+    assert 10 < few < 60
+
+
+async def idle(relay: Relay) -> None:
+    """Wait until nothing is left to be done for what was asked."""
+    async with asyncio.timeout(20):
+        while relay.server.server_state.tasks or relay.hub._runs:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_loop_that_is_late_is_told(monkeypatch):
+    monkeypatch.setattr(metrics, "BEAT_S", 0.01)
+    measured = build()
+    measured.open()
+
+    def beats() -> tuple[float, float]:
+        """Return how many were in time, and how many late."""
+        found = shown(measured)
+        count = total(found, "seseragi_event_loop_lag_seconds_count")
+        in_time = total(found, "seseragi_event_loop_lag_seconds_bucket", le="0.1")
+        return in_time, count - in_time
+
+    async with asyncio.timeout(20):
+        while not beats()[0]:  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0.02)
+        before = beats()[1]
+        time.sleep(0.3)  # noqa: ASYNC251  (that is the fault)
+        while beats()[1] == before:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    measured.close()
+
+
+def test_full_area_counts_on_what_it_has(monkeypatch):
+    monkeypatch.setattr(areas, "NAMES_BYTES", 2600)
+    area = Area()
+    settings = load_settings({})
+    measured = Metrics(Names(build_hub(settings).upstreams), [area], process=os.getpid())
+    for code in CODES:
+        measured.refused(Refused("", "r", None, RelayError(code, "no")))
+        measured.answered(f"/{code}", "GET", 200)
+    found = shown(measured)
+
+    assert 1 == total(found, "seseragi_refusals_total", code="invalid_request")
+    assert 0 < total(found, "seseragi_http_requests_total") < len(CODES)
+
+
+def test_areas_of_workers_add_up_and_forget_what_the_dead_held():
+    settings = load_settings({})
+    names = Names(build_hub(settings).upstreams)
+    shared = [Area(), Area(), Area()]
+    one, two = (Metrics(names, shared, own, process=os.getpid()) for own in (0, 1))
+    for measured, times in ((one, 2), (two, 3)):
+        measured._publish()
+        for _ in range(times):
+            measured.answered("/v1/chat", "POST", 200)
+    both = shown(one)
+    shared[1].leave()
+    alone = shown(one)
+    again = Metrics(names, shared, 1, process=os.getpid())
+    again._publish()
+    again.answered("/v1/chat", "POST", 200)
+
+    def sums(found: Mapping[Series, float]) -> list[float]:
+        return [
+            total(found, "seseragi_http_requests_total"),
+            total(found, "seseragi_workers"),
+            sum(name == "seseragi_process_open_fds" for name, _ in found),
+        ]
+
+    assert [5, 2, 2] == sums(both)
+    assert [5, 1, 1] == sums(alone)
+    assert [6, 2, 2] == sums(shown(one)) == sums(shown(again))
+
+
+def get(url: str) -> dict[Series, float]:
+    with urllib.request.urlopen(f"{url}/metrics") as reply:
+        return parse(reply.read().decode())
+
+
+def until(
+    url: str, metric: str, value: float, *, least: bool = False, **labels: str
+) -> dict[Series, float]:
+    """Ask until the series of a metric add up to a value, or to that at least."""
+    deadline = time.monotonic() + 30
+    while (sums := total(found := get(url), metric, **labels)) != value:
+        if least and sums > value:
+            break
+        assert time.monotonic() < deadline, f"{metric} is {sums}"
+        time.sleep(0.05)
+    return found
+
+
+SLOWLY = [
+    *(sys.executable, "-c"),
+    "from app import __main__, workers\nworkers.FIRST_PAUSE_S = 4\n__main__.main()",
+]
+"""The command, with so long a pause before a worker is started again that it cannot be missed."""
+
+
+def test_several_workers_give_one_answer_over_kills(tmp_path):
+    log = f"sqlite:///{tmp_path}/log.db"
+    message = b'"messages":[{"role":"user","content":"hi"}]'
+    body, short = b'{"model":"demo-pause",%b}' % message, b'{"max_tokens":9,%b}' % message
+    started, ended = "seseragi_streams_started_total", "seseragi_streams_ended_total"
+    arguments = ("--workers", "2", "--log", log)
+    with running(*arguments, cwd=tmp_path, command=SLOWLY) as (process, url):
+        until(url, "seseragi_workers", 2)
+        replies = [ask(url, body) for _ in range(6)]
+        until(url, "seseragi_streams_running", 6)
+        for reply in replies[:3]:
+            reply.close()
+        for reply in replies:
+            path = f"{url}/v1/streams/{reply.headers['stream-id']}/cancel"
+            urllib.request.urlopen(urllib.request.Request(path, method="POST")).close()
+        for reply in replies[3:]:
+            assert b"stream.end" in reply.read()
+        assert [6.0] * 10 == [total(get(url), started) for _ in range(10)]
+        until(url, "seseragi_stream_duration_seconds_count", 6)
+        before = until(url, ended, 6)
+        warnings = total(before, "seseragi_log_lines_total", level="warning")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        after = until(url, "seseragi_workers", 1)
+        assert 1 == sum(name == "seseragi_process_open_fds" for name, _ in after)
+        for metric in (started, ended, "seseragi_stream_duration_seconds_count"):
+            assert 6 == total(before, metric) == total(after, metric)
+        # The parent's.
+        until(url, "seseragi_log_lines_total", warnings + 1, level="warning", least=True)
+        for _ in range(2):
+            ask(url, short).close()
+        until(url, "seseragi_workers", 2)
+        assert {8.0} == {total(until(url, started, 8), started) for _ in range(5)}
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(60)
+
+
+def test_streams_that_the_start_ends_are_counted(tmp_path):
+    log = f"sqlite:///{tmp_path}/log.db"
+    body = b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
+    with running("--workers", "2", "--log", log, cwd=tmp_path) as (process, url):
+        reply = ask(url, body)
+        reply.read(300)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGKILL)
+    with running("--workers", "2", "--log", log, cwd=tmp_path) as (process, url):
+        until(url, "seseragi_streams_lost_total", 1)
+        until(url, "seseragi_streams_ended_total", 1, code="producer_lost")

@@ -1,0 +1,224 @@
+"""The dashboard and the alert rules, by a real Prometheus: each finds what it is made for."""
+
+import json
+import re
+import subprocess
+from typing import Any
+
+import httpx2
+
+from app.identity.principal import Principal
+from app.telemetry.families import FAMILIES
+from app.testing.upstream import DONE, FINISH, Upstream, head, send, serve_upstream, text
+from tests.identities import known
+from tests.needs import program
+from tests.serving import HELLO, Relay, serve_relay
+
+from .prometheus import (
+    ALERTS,
+    DASHBOARD,
+    expressions_of_alerts,
+    expressions_of_dashboard,
+    serve_prometheus,
+)
+
+HI = [head(), send(text("hi") + FINISH + DONE)]
+PROCESS = {"cpu_seconds_total", "resident_memory_bytes", "open_fds", "max_fds"}
+OFTEN = "0+60x2000"
+"""Once a second, for a day and more."""
+RARELY = "0+1x2000"
+NEVER = "0x2000"
+ALWAYS = "1x2000"
+
+HTTP = 'seseragi_http_requests_total{status="%s"}'
+ENDED = 'seseragi_streams_ended_total{status="%s", code="%s"}'
+REFUSED = 'seseragi_refusals_total{code="%s"}'
+BEGUN = 'seseragi_time_to_first_event_seconds_bucket{route="r", le="%s"}'
+LAG = "seseragi_event_loop_lag_seconds_%s"
+OPEN = 'seseragi_breakers{instance="i", target="u/m", state="open"}'
+BREAKING = 'seseragi_breakers{instance="i", target="u/m", state="half-open"}'
+
+WELL = {
+    'up{job="seseragi"}': ALWAYS,
+    "seseragi_log_healthy": ALWAYS,
+    "seseragi_draining": NEVER,
+    OPEN: NEVER,
+    BREAKING: NEVER,
+    ENDED % ("completed", "none"): OFTEN,
+    ENDED % ("failed", "upstream_timeout"): RARELY,
+    ENDED % ("failed", "internal"): NEVER,
+    ENDED % ("interrupted", "producer_lost"): NEVER,
+    ENDED % ("cancelled", "none"): OFTEN,
+    "seseragi_streams_lost_total": NEVER,
+    BEGUN % "0.5": "0+50x2000",
+    BEGUN % "1": OFTEN,
+    BEGUN % "10": OFTEN,
+    BEGUN % "+Inf": OFTEN,
+    'seseragi_retries_total{target="u/m"}': RARELY,
+    'seseragi_fallbacks_total{target="u/m"}': RARELY,
+    'seseragi_attempts_total{target="u/m"}': OFTEN,
+    'seseragi_log_lines_total{level="error"}': NEVER,
+    'seseragi_log_lines_total{level="warning"}': OFTEN,
+    HTTP % 200: "0+600x2000",
+    HTTP % 503: RARELY,
+    HTTP % 429: RARELY,
+    HTTP % 401: RARELY,
+    REFUSED % "budget_exceeded": NEVER,
+    REFUSED % "rate_limited": RARELY,
+    LAG % 'bucket{le="0.1"}': OFTEN,
+    LAG % "count": OFTEN,
+    'seseragi_process_cpu_seconds_total{worker="1"}': "0+30x2000",
+    'seseragi_process_open_fds{worker="1"}': "100x2000",
+    'seseragi_process_max_fds{worker="1"}': "1024x2000",
+    "seseragi_records_waiting": "3x2000",
+}
+"""Series of a relay that has nothing to complain of, a sample a minute."""
+
+AT = "0x20 "
+"""Nothing until shortly before the alerts are looked at."""
+
+SOON, LATE = "40m", "1500m"
+OF_A_DAY = "SeseragiSlowToBegin"
+"""It compares with the day before."""
+
+FAULTS: dict[str, dict[str, str]] = {
+    "SeseragiDown": {'up{job="seseragi"}': "1x20 0x50"},
+    "SeseragiLogFailing": {"seseragi_log_healthy": "1x20 0x50"},
+    "SeseragiStopHangs": {"seseragi_draining": f"{AT}1x50"},
+    "SeseragiTargetOpen": {OPEN: f"{AT}1 0 1 0 1 0 1x50", BREAKING: f"{AT}0 1 0 1 0 1 0x50"},
+    "SeseragiStreamsFail": {ENDED % ("failed", "upstream_timeout"): "0+10x2000"},
+    "SeseragiBug": {ENDED % ("failed", "internal"): "0x38 1x50"},
+    "SeseragiStreamsInterrupted": {ENDED % ("interrupted", "producer_lost"): "0x38 1x50"},
+    "SeseragiRelayLost": {"seseragi_streams_lost_total": "0x38 1x50"},
+    "SeseragiSlowToBegin": {
+        BEGUN % "0.5": "0+50x1400 70000x600",
+        BEGUN % "1": "0+60x1400 84000x600",
+    },
+    "SeseragiAttemptsFail": {'seseragi_fallbacks_total{target="u/m"}': "0+20x2000"},
+    "SeseragiErrorLogged": {'seseragi_log_lines_total{level="error"}': "0x38 1x50"},
+    "SeseragiOverloaded": {HTTP % 503: "0+20x2000"},
+    "SeseragiManyLimited": {HTTP % 429: "0+60x2000"},
+    "SeseragiManyUnknown": {HTTP % 401: "0+300x2000"},
+    "SeseragiBudgetUsedUp": {REFUSED % "budget_exceeded": "0x38 1x50"},
+    "SeseragiLoopStalls": {LAG % 'bucket{le="0.1"}': "0+50x2000"},
+    "SeseragiCoreBusy": {'seseragi_process_cpu_seconds_total{worker="1"}': "0+50x2000"},
+    "SeseragiFilesRunOut": {'seseragi_process_open_fds{worker="1"}': "900x2000"},
+    "SeseragiRecordsWait": {"seseragi_records_waiting": "20000x2000"},
+}
+
+
+def test_rules_are_well_formed():
+    done = subprocess.run(
+        [program("promtool"), "check", "rules", ALERTS], capture_output=True, text=True
+    )
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_every_alert_fires_on_its_fault_and_no_other_does(tmp_path):
+    assert set(FAULTS) == set(expressions_of_alerts())
+
+    def case(fault: str | None) -> dict[str, Any]:
+        series = WELL | (FAULTS[fault] if fault else {})
+        assert set(series) == set(WELL), fault
+        fires = [{"labels": f'{{alertname="{fault}"}}', "value": 1}] if fault else []
+        query = 'count by (alertname) (ALERTS{alertstate="firing"})'
+        return {
+            "name": fault or "well",
+            "interval": "1m",
+            "input_series": [{"series": name, "values": row} for name, row in series.items()],
+            "promql_expr_test": [
+                {
+                    "expr": query,
+                    "eval_time": LATE if fault == OF_A_DAY else SOON,
+                    "exp_samples": fires,
+                }
+            ],
+        }
+
+    cases = [case(fault) for fault in (None, *FAULTS)]
+    file = tmp_path / "tests.yml"
+    file.write_text(json.dumps({"rule_files": [str(ALERTS)], "tests": cases}))
+    done = subprocess.run(
+        [program("promtool"), "test", "rules", file], capture_output=True, text=True
+    )
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_queries_name_metrics_that_there_are():
+    served = {"seseragi_build_info"} | {f"seseragi_process_{name}" for name in PROCESS}
+    for family in FAMILIES:
+        ends = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
+        served |= {f"{family.name}{end}" for end in ends[family.kind]}
+    asked = [*expressions_of_alerts().values(), *expressions_of_dashboard()]
+    names = {name for query in asked for name in re.findall(r"seseragi_\w+", query)}
+
+    assert set() == names - served
+    assert 25 < len(names)
+
+
+def test_dashboard_is_whole():
+    board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    panels = board["panels"]
+
+    assert len(panels) == len({panel["id"] for panel in panels})
+    places = [tuple(panel["gridPos"].values()) for panel in panels]
+    assert len(places) == len(set(places))
+    for panel in panels:
+        assert panel["title"]
+        assert panel["type"] == "row" or panel["targets"]
+        for target in panel.get("targets", ()):
+            assert {"type": "prometheus", "uid": "${datasource}"} == target["datasource"]
+
+
+async def load(relay: Relay, upstream: Upstream, headers: dict[str, str]) -> None:
+    """Ask for what there is a panel for."""
+
+    async def ask(model: str = "openai/m", **more: Any) -> httpx2.Response:
+        body = {**HELLO, "model": model}
+        return await relay.client.post("/v1/chat", json=body, headers={**headers, **more})
+
+    upstream.script = HI
+    done = await ask()
+    url = f"/v1/streams/{done.headers['stream-id']}/events?after=2"
+    await relay.client.get(url, headers=headers)
+    await ask("openai/x", **{"idempotency-key": "k"})
+    await ask("openai/y", **{"idempotency-key": "k"})
+    upstream.script = [head("503 Busy"), send("{}")]
+    for _ in range(3):
+        await ask()
+    upstream.script = HI
+    await ask("openai/z")
+
+
+async def test_every_query_returns_data_under_a_load(tmp_path):
+    keys = known(
+        me=Principal("t", "me", "k"),
+        prometheus=Principal("", "", "p", roles=frozenset(["metrics"])),
+    )
+    headers = {"authorization": "Bearer key-me"}
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, attempts=2, authenticator=keys) as relay,
+        serve_prometheus(tmp_path, [f"127.0.0.1:{relay.port}"], key="key-prometheus") as prometheus,
+    ):
+        assert relay.measured is not None
+        relay.measured.open()
+        await prometheus.until('up{job="seseragi"} == 1')
+        for _ in range(3):  # what was counted first has grown
+            await load(relay, upstream, headers)
+            await prometheus.scraped()
+        for query in expressions_of_dashboard():
+            asked = query.replace("$__rate_interval", "30s").replace("$__range", "30s")
+            assert await prometheus.until(asked)
+        for name in ("SeseragiStreamsFail", "SeseragiOverloaded", "SeseragiAttemptsFail"):
+            assert await prometheus.until(f'ALERTS{{alertname="{name}", alertstate="pending"}}')
+        firing = await prometheus.ask('ALERTS{alertstate="firing"}')
+        failed = await prometheus.ask("prometheus_rule_evaluation_failures_total > 0")
+        series = await prometheus.ask('count({job="seseragi"})')
+        relay.measured.close()
+
+    assert [] == failed
+    assert [] == firing
+    assert 100 < float(series[0]["value"][1]) < 400
