@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from app.identity.principal import Principal
+from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 from tests.api.asking import Asked, serve_asked
 from tests.api.test_ownership_matrix import body_of
 from tests.api.test_share import M, start
 from tests.serving import HELLO
-from tests.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 
 ADMIN = Principal("ops", key="boss", roles=frozenset({"admin"}))
 

@@ -1,0 +1,140 @@
+"""What a process remembers of the last hour: refusals, failures, and what has ended.
+
+All of it is bounded: by the codes of errors, by minutes, and by number. Told once a stream.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Container
+
+from ..errors import CODES, RelayError
+from ..telemetry.observer import AttemptFailed, Ended, Observer, Refused
+from .board import (
+    MAX_LAST,
+    MAX_MESSAGE,
+    MINUTES,
+    LastError,
+    Minutes,
+    Recent,
+    Trouble,
+    cut,
+)
+
+OTHER = "other"
+"""The code of what this version does not know."""
+
+FAILED = frozenset(("failed", "interrupted"))
+"""How streams end that have failed."""
+
+
+class History(Observer):
+    """Counts by the minute, and keeps the newest.
+
+    `names` are those of the settings: routes, models and upstreams; `targets` theirs. `wall`
+    tells unix seconds.
+    """
+
+    def __init__(
+        self,
+        names: Container[str],
+        targets: Container[str],
+        *,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._names = names
+        self._targets = targets
+        self._wall = wall
+        self._refused: dict[str, Minutes] = {}
+        self._failed: dict[str, Minutes] = {}
+        self.last: deque[Trouble] = deque(maxlen=MAX_LAST)
+        self.recent: deque[Recent] = deque(maxlen=MAX_LAST)
+        """The newest last."""
+        self._errors: dict[str, LastError] = {}
+
+    def counts(self, *, failed: bool) -> dict[str, Minutes]:
+        """Return how many requests were refused, or streams failed, in each of the last minutes."""
+        oldest = int(self._wall() // 60) - MINUTES
+        counted = self._failed if failed else self._refused
+        fresh = {
+            code: {minute: n for minute, n in minutes.items() if minute > oldest}
+            for code, minutes in counted.items()
+        }
+        return {code: minutes for code, minutes in fresh.items() if minutes}
+
+    def last_error(self, target: str) -> LastError | None:
+        """Return what went wrong last at a target of the settings."""
+        return self._errors.get(target)
+
+    # What is told
+
+    def attempt_failed(self, failed: AttemptFailed) -> None:
+        self._blame(failed.target, failed.error)
+
+    def refused(self, refused: Refused) -> None:
+        error, model = refused.error, refused.model
+        self._count(self._refused, error.code)
+        self.last.append(
+            Trouble(
+                at=self._wall(),
+                failed=False,
+                code=error.code,
+                message=cut(error.message, MAX_MESSAGE),
+                model=self._name_of(model or ""),
+                request_id=cut(refused.request_id),
+                owner=cut(refused.owner),
+            )
+        )
+
+    def ended(self, ended: Ended) -> None:
+        record, error, now = ended.record, ended.error, self._wall()
+        self.recent.append(
+            Recent(
+                id=record.id,
+                ended_at=now,
+                status=ended.status,
+                code=error.code if error else None,
+                route=cut(record.route),
+                target=cut(ended.target) if ended.target else None,
+                cost=ended.cost,
+                output_tokens=ended.usage.output_tokens if ended.usage else None,
+                duration_s=round(ended.duration_s, 3),
+                owner=cut(record.owner),
+                tenant=cut(record.tenant),
+                user=cut(record.user),
+                key=cut(record.key_name),
+            )
+        )
+        if error is None or ended.status not in FAILED:
+            return
+        self._count(self._failed, error.code)
+        self._blame(ended.target, RelayError.of(error))
+        self.last.append(
+            Trouble(
+                at=now,
+                failed=True,
+                code=error.code,
+                message=cut(error.message, MAX_MESSAGE),
+                model=self._name_of(record.route),
+                request_id=cut(record.request_id),
+                stream=record.id,
+                owner=cut(record.owner),
+            )
+        )
+
+    def _count(self, counted: dict[str, Minutes], code: str) -> None:
+        minutes = counted.setdefault(code if code in CODES else OTHER, {})
+        minute = int(self._wall() // 60)
+        minutes[minute] = minutes.get(minute, 0) + 1
+        if len(minutes) > MINUTES + 1:
+            del minutes[min(minutes)]
+
+    def _name_of(self, model: str) -> str | None:
+        """Return the name of the settings for what a client has named."""
+        if model in self._names:
+            return model
+        upstream = model.partition("/")[0]
+        return upstream if upstream in self._names else None
+
+    def _blame(self, target: str | None, error: RelayError) -> None:
+        if target is not None and target in self._targets:
+            self._errors[target] = LastError(code=error.code, at=self._wall())

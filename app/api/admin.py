@@ -1,0 +1,87 @@
+"""`/admin` and what its page asks: `GET /v1/admin/summary` and `POST /v1/admin/targets`."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+
+from ..admin.desk import Action, Desk
+from ..errors import RequestError
+from ..generation.hub import Hub
+from ..requests import Body
+from .authentication import ADMIN_PAGE, is_local
+from .body import read_options
+from .document import document
+from .page import COMPRESSED, HEADERS
+from .policy import HttpSettings
+from .principal import is_admin, principal_of
+
+EXAMPLE: Final = '{"target": "openai/gpt-6", "action": "rest", "for_s": 300}'
+
+
+class Order(Body, frozen=True):
+    """What is to become of a target."""
+
+    target: Annotated[str, Meta(min_length=1, max_length=3000)]
+    action: Action
+    for_s: Annotated[float, Meta(ge=1, le=86_400)] = 300
+
+
+_order = msgspec.json.Decoder(Order)
+
+
+class Admin:
+    """The endpoints; they hold what all their requests share."""
+
+    def __init__(
+        self, desk: Desk, hub: Hub, policy: HttpSettings, page: Path, *, asks: bool
+    ) -> None:
+        """Serve a desk and a page; `asks` says whether who asks has to say who he is."""
+        self._desk = desk
+        self._hub = hub
+        self._policy = policy
+        self._page = page
+        self._asks = asks
+
+    async def summary(self, request: Request) -> Response:
+        """Tell how all processes fare."""
+        _check(request)
+        headers = {"cache-control": "no-store"}
+        return Response(await self._desk.summary(), headers=headers, media_type="application/json")
+
+    async def targets(self, request: Request) -> Response:
+        """Order something of a target."""
+        _check(request)
+        order = await read_options(
+            request, self._hub, policy=self._policy, decoder=_order, example=EXAMPLE
+        )
+        by = principal_of(request).key
+        ordered = await self._desk.order(order.target, order.action, for_s=order.for_s, by=by)
+        return document(ordered, status_code=202)
+
+    async def page(self, request: Request) -> Response:
+        """Send the page, which holds nothing itself."""
+        if not (self._asks or is_local(request.scope)) or not self._page.is_file():
+            raise RequestError("not_found", "there is nothing at '/admin'")
+        return FileResponse(self._page, headers=HEADERS)
+
+
+def _check(request: Request) -> None:
+    if not is_admin(request):
+        raise RequestError(
+            "forbidden",
+            "this is for keys with the role 'admin', and without any keys for this machine alone",
+        )
+
+
+def routes(desk: Desk, hub: Hub, policy: HttpSettings, static: Path, *, asks: bool) -> list[Route]:
+    admin = Admin(desk, hub, policy, static / "admin.html", asks=asks)
+    return [
+        Route(ADMIN_PAGE, admin.page, methods=["GET"], middleware=[COMPRESSED]),
+        Route("/v1/admin/summary", admin.summary, methods=["GET"]),
+        Route("/v1/admin/targets", admin.targets, methods=["POST"]),
+    ]

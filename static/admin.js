@@ -1,0 +1,199 @@
+/** The operator's page: a summary every two seconds, and the inspector on a stream. */
+
+import { Inspector } from './admin/inspector.js';
+import { overview } from './admin/panels.js';
+import { put } from './admin/table.js';
+import { clock, owner, plain } from './admin/words.js';
+import { byId } from './dom.js';
+import { KeyForm, showing, storeKey, storedKey, takeFromAddress } from './key.js';
+
+const EVERY_MS = 2000;
+const LONGEST_MS = 30_000; // between two questions to a relay that does not answer
+const PATIENCE_MS = 10_000;
+
+const V1 = new URL('v1/', document.baseURI).href; // below a path prefix too
+const SUMMARY = `${V1}admin/summary`;
+
+const { body } = document;
+const [main, status, banner, forget] = ['main', 'status', 'banner', 'forget-key'].map((id) => byId(id));
+const dialog = byId('dialog');
+
+async function call(url, { order, ...init } = {}, key = storedKey()) {
+  const headers = { accept: 'application/json', ...(order && { 'content-type': 'application/json' }), ...showing(key) };
+  const response = await fetch(url, { ...init, headers, body: order && JSON.stringify(order), cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
+  const answer = await response.json().catch(() => null);
+  if (response.ok && answer) return answer;
+  throw Object.assign(new Error(plain(answer?.detail ?? `the relay answered ${response.status}`)), { code: response.status });
+}
+
+const reason = ({ code, message }) => (code ? message : 'no answer');
+
+// ---- The summary ----
+
+let summary;
+let show;
+let timer;
+let asking = false;
+let failures = 0;
+
+async function ask() {
+  clearTimeout(timer);
+  if (asking) return; // the next comes when this one is answered
+  if (document.hidden) return say('paused');
+  asking = true;
+  try {
+    take(await call(SUMMARY));
+  } catch (error) {
+    if ([401, 403, 404].includes(error.code)) return turnAway(error);
+    failures += 1;
+    put(byId('banner-text'), `The relay cannot be asked: ${reason(error)}. ${summary ? `What is shown is of ${clock(summary.at)}. ` : ''}It is asked again by itself.`);
+    banner.hidden = false;
+    say('offline');
+  } finally {
+    asking = false;
+  }
+  timer = setTimeout(ask, Math.min(LONGEST_MS, EVERY_MS * 2 ** Math.max(0, failures - 1)));
+}
+
+function take(answer) {
+  const start = performance.now();
+  summary = answer;
+  failures = 0;
+  banner.hidden = true;
+  main.hidden = false;
+  forget.hidden = storedKey() === null;
+  show ??= overview(act);
+  if (body.dataset.view === 'overview') show(summary);
+  follow();
+  body.dataset.state = summary.live.total ? 'busy' : 'idle';
+  say('live', clock(summary.at));
+  performance.measure('seseragi.update', { start });
+}
+
+function say(link, words = link) {
+  body.dataset.link = link;
+  byId('link').textContent = words;
+}
+
+// ---- Who asks ----
+
+takeFromAddress();
+const keyForm = new KeyForm(main, async (key) => {
+  try {
+    const answer = await call(SUMMARY, {}, key);
+    storeKey(key);
+    keyForm.hide();
+    take(answer);
+  } catch (error) {
+    return problemOf(error, key);
+  }
+  byId('to-overview').focus();
+  ask();
+  return '';
+});
+
+function turnAway(error) {
+  say('closed');
+  banner.hidden = forget.hidden = true;
+  inspector.open('');
+  keyForm.show(problemOf(error, storedKey()));
+}
+
+function problemOf(error, key) {
+  if (error.code === 403 && key !== null) return 'The relay knows this key, but it has not the role “admin”.';
+  if (error.code === 401) return key === null ? '' : 'The relay does not take this key.';
+  return `${reason(error)}.`;
+}
+
+forget.onclick = () => {
+  storeKey(null);
+  location.reload();
+};
+
+// ---- The views ----
+
+const inspector = new Inspector((id, dialect) => `${V1}streams/${encodeURIComponent(id)}${dialect ? `/events?format=${dialect}&suffix&uncounted` : ''}`);
+let cameFrom;
+
+/** The stream that the address names: "" for none, undefined for the overview. */
+const inspected = () => (location.hash.startsWith('#stream=') ? location.hash.slice(8) : undefined);
+const rowOf = (id) => [...summary.live.streams, ...summary.recent].find((row) => row.id === id);
+
+function follow() {
+  const stream = inspected();
+  const view = stream === undefined ? 'overview' : 'inspector';
+  const changed = body.dataset.view !== view;
+  body.dataset.view = view;
+  for (const name of ['overview', 'inspector']) {
+    byId(name).hidden = name !== view;
+    byId(`to-${name}`).ariaCurrent = name === view ? 'page' : null;
+  }
+  if (!summary) return;
+  inspector.open(stream ?? '');
+  inspector.tell(rowOf(stream));
+  if (!changed) return;
+  scrollTo(0, 0);
+  if (view === 'inspector') return byId('inspector-title').focus();
+  show(summary);
+  if (cameFrom?.isConnected) cameFrom.focus();
+}
+
+const goTo = (stream) => { location.hash = `stream=${stream}`; };
+
+addEventListener('hashchange', () => {
+  if (takeFromAddress()) return location.reload();
+  if (body.dataset.view === 'overview') cameFrom = document.activeElement;
+  follow();
+});
+byId('open-stream').onsubmit = () => {
+  goTo(byId('stream-id').value.trim());
+  return false;
+};
+
+// ---- What can be done ----
+
+/** Ask before something is done; Enter alone does nothing. */
+function sure(title, text, yes, choice = false) {
+  for (const [name, words] of Object.entries({ title, text, yes })) byId(`dialog-${name}`).textContent = words;
+  byId('dialog-choice').hidden = !choice;
+  dialog.returnValue = '';
+  dialog.showModal();
+  byId('dialog-no').focus();
+  return new Promise((resolve) => { dialog.addEventListener('close', () => resolve(dialog.returnValue === 'yes'), { once: true }); });
+}
+
+/** Do something, and say what came of it. */
+async function perform(done, url, order) {
+  status.textContent = await call(url, { method: 'POST', order }).then(() => done, (error) => `Not done: ${reason(error)}.`);
+  ask();
+}
+
+async function act(what, row) {
+  if (what === 'open') {
+    const id = row.stream ?? row.id;
+    if (id?.startsWith('st_')) goTo(id);
+  } else if (what === 'stop') {
+    const told = row.readers ? `Who reads it (${row.readers}) is told that it was cancelled.` : '';
+    if (!await sure('Stop this stream?', `${plain(row.id)}, ${owner(row)}. ${told} What it has used is billed.`, 'Stop it')) return;
+    await perform(`Stopped ${plain(row.id)}.`, `${V1}streams/${encodeURIComponent(row.id)}/cancel`);
+  } else {
+    const target = plain(row.target);
+    const order = { target: row.target, action: what };
+    if (what === 'rest') {
+      const text = `No request goes there until then; what runs there goes on. Its routes: ${plain(row.routes?.join(', '))}.`;
+      if (!await sure(`Rest ${target}?`, text, 'Rest it', true)) return;
+      order.for_s = Number(byId('rest-for').value);
+    }
+    const done = { try: `The next request may go to ${target}`, wake: `${target} is awake`, rest: `${target} rests` }[what];
+    await perform(`${done}. All processes know it within 3 s.`, `${V1}admin/targets`, order);
+  }
+}
+
+byId('stop').onclick = () => act('stop', rowOf(inspected()) ?? { id: inspected() });
+byId('ask-now').onclick = ask;
+document.addEventListener('visibilitychange', ask);
+addEventListener('online', ask);
+
+for (const path of document.querySelectorAll('.current path')) path.setAttribute('d', path.getAttribute('d') + path.dataset.on.repeat(40));
+follow();
+ask();

@@ -1,0 +1,409 @@
+"""`GET /v1/admin/summary`, `POST /v1/admin/targets` and `/admin`, as clients of one process."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+import pytest
+
+from app import main
+from app.admin import desk as desks
+from app.admin.board import MAX_LAST, MAX_MESSAGE, MINUTES
+from app.api.authentication import is_local
+from app.identity.keys import digest
+from app.testing.upstream import (
+    DONE,
+    FINISH,
+    Hold,
+    Step,
+    Upstream,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    text,
+)
+from tests.serving import HELLO, Relay, serve_relay
+
+M = "openai/m"
+SPENT = 'data: {"choices":[],"usage":{"prompt_tokens":70,"completion_tokens":30}}\n\n'
+ENDS: list[Step] = [head(), send(text("a") + FINISH + SPENT + DONE)]
+RUNS: list[Step] = [head(), send(text("abcdefgh") + text("abcdefgh")), Hold()]
+
+CONFIG = f"""
+[[price]]
+target = "openai/*"
+input = 1
+output = 2
+
+[tenant.acme]
+usd_per_month = 100
+streams = 7
+
+[[key]]
+name = "boss"
+sha256 = "{digest("ssk_boss")}"
+roles = ["admin"]
+
+[[key]]
+name = "app"
+sha256 = "{digest("ssk_app")}"
+tenant = "acme"
+user = "ann"
+limits = {{ usd_per_day = 1.5, requests_per_minute = 50 }}
+"""
+
+
+class World(NamedTuple):
+    relay: Relay
+    upstream: Upstream
+
+    async def ask(
+        self, who: str, path: str, body: Any = None, *, method: str = "", **headers: str
+    ) -> httpx2.Response:
+        shown = {"authorization": f"Bearer ssk_{who}"} if who else {}
+        return await self.relay.client.request(
+            method or ("GET" if body is None else "POST"),
+            path,
+            json=body,
+            headers={**shown, **headers},
+        )
+
+    async def look(self) -> Any:
+        answer = await self.ask("boss", "/v1/admin/summary")
+        assert (200, "no-store") == (answer.status_code, answer.headers["cache-control"])
+        return answer.json()
+
+    async def until(self, wanted: Callable[[Any], bool]) -> Any:
+        async with asyncio.timeout(20):
+            while not wanted(found := await self.look()):  # noqa: ASYNC110  (it is a poll)
+                await asyncio.sleep(0.02)
+        return found
+
+    async def start(self, **fields: Any) -> httpx2.Response:
+        body = {**HELLO, "model": M, **fields}
+        return await self.ask("app", "/v1/chat", body, prefer="respond-async")
+
+
+@asynccontextmanager
+async def serve(tmp_path: Path, config: str = CONFIG, **settings: Any) -> AsyncIterator[World]:
+    file = tmp_path / "seseragi.toml"
+    file.write_text(config)
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, config=str(file), default_model=M, **settings) as relay,
+    ):
+        yield World(relay, upstream)
+
+
+@pytest.fixture(autouse=True)
+def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desks, "FRESH_S", 0.0)
+
+
+async def test_streams_and_money_are_what_the_client_knows(tmp_path):
+    async with serve(tmp_path) as world:
+        world.upstream.script = RUNS
+        started = time.time()
+        stream = (await world.start()).json()["id"]
+        url = f"/v1/streams/{stream}/events"
+        shown = {"authorization": "Bearer ssk_app"}
+        async with world.relay.client.stream("GET", url, headers=shown) as reading:
+            assert 200 == reading.status_code
+            found = await world.until(lambda s: s["live"]["streams"][0]["first_event_s"])
+            (live,) = found["live"]["streams"]
+            assert (stream, M, M, 1, 0) == tuple(
+                live[name] for name in ("id", "route", "target", "attempt", "failed_attempts")
+            )
+            assert ("acme", "app", "ann", "acme:user:ann") == tuple(
+                live[name] for name in ("tenant", "key", "user", "owner")
+            )
+            assert 1 == live["readers"] == found["processes"][0]["readers"]
+            assert (4, 16) == (live["output_tokens"], len("abcdefgh" * 2))
+            assert started - 1 < live["started_at"] < time.time() + 1
+            assert 0 < live["gap_s"] < 20
+            assert live["gap_s"] == pytest.approx(live["longest_gap_s"], abs=1)
+            # What goes in is estimated as it is for the reservation: some tokens of 1e-6 USD each.
+            assert 8e-6 < float(live["cost"]) < 5e-5
+        assert 1 == found["live"]["total"] == found["processes"][0]["streams"]
+
+        await world.ask("boss", f"/v1/streams/{stream}/cancel", {})
+        world.upstream.script = ENDS
+        assert "stream.end" in (await world.ask("app", "/v1/chat", {**HELLO, "model": M})).text
+        found = await world.until(lambda s: len(s["recent"]) == 2)
+        newest, oldest = found["recent"]
+        assert ("completed", 30, "0.00013") == tuple(
+            newest[name] for name in ("status", "output_tokens", "cost")
+        )
+        assert ("cancelled", stream) == (oldest["status"], oldest["id"])
+        usage = (await world.ask("boss", "/v1/usage?tenant=acme")).json()
+
+    assert {"total": 0, "streams": []} == found["live"]
+    accounts = {(one["kind"], one["name"]): one for one in found["money"]["accounts"]}
+    assert [("relay", None), ("tenant", "acme"), ("key", "app"), ("key", "boss")] == list(accounts)
+    acme, app = accounts["tenant", "acme"], accounts["key", "app"]
+    assert {"used": usage["today"]["cost"], "held": "0", "limit": None} == acme["day"]
+    assert {"used": usage["month"]["cost"], "held": "0", "limit": "100"} == acme["month"]
+    assert {"used": 0, "limit": 7} == acme["streams"]
+    assert "1.5" == app["day"]["limit"]
+    assert {"used": 2, "limit": 50} == app["requests_per_minute"]
+    assert {"used": None, "limit": None} == accounts["relay", None]["tokens_per_minute"]
+    assert (0, True) == (found["money"]["more"], found["money"]["known"])
+
+
+async def test_refusals_and_failures_of_the_hour_are_counted(tmp_path):
+    async with serve(tmp_path, attempts=1) as world:
+        names = [f"nowhere-{number}" * 400 for number in range(MAX_LAST + 5)]
+        for name in names:
+            assert 404 == (await world.start(model=name)).status_code
+        said = json.dumps({"error": {"message": "sorry " * 400}})
+        world.upstream.script = reply("400 Bad Request", said)
+        assert 400 == (await world.ask("app", "/v1/chat", {**HELLO, "model": M})).status_code
+        found = await world.until(lambda s: s["hour"]["failed"])
+
+    hour = found["hour"]
+    (refused,), (failed,) = hour["refused"], hour["failed"]
+    assert ("model_not_found", len(names)) == (refused["code"], refused["count"])
+    assert ("upstream_invalid_request", 1) == (failed["code"], failed["count"])
+    for row in (refused, failed):
+        assert (MINUTES, row["count"]) == (len(row["minutes"]), sum(row["minutes"]))
+        assert row["count"] == sum(row["minutes"][-3:])
+    assert hour["since"] % 60 == 0
+    assert 59 * 60 <= found["at"] - hour["since"] < 60 * 60
+    newest, *others = hour["last"]
+    assert MAX_LAST == len(hour["last"])
+    assert ("failed", M) == (newest["kind"], newest["model"])
+    assert newest["stream"].startswith("st_")
+    assert newest["message"].startswith("upstream 'openai'")
+    assert "sorry" in newest["message"]
+    assert all(len(row["message"]) <= MAX_MESSAGE for row in hour["last"])
+    assert {("refused", None, "acme:user:ann")} == {
+        (row["kind"], row["model"], row["owner"]) for row in others
+    }
+    (target,) = (target for target in found["targets"] if target["target"] == M)
+    assert target["last_error"]["code"] == "upstream_invalid_request"
+
+
+TWO = f"""
+{CONFIG}
+[[route]]
+name = "fast"
+targets = ["openai/m", "openai/spare"]
+"""
+
+
+async def test_target_that_rests_is_not_asked(tmp_path):
+    def asked(world: World) -> list[str]:
+        models = [call.json["model"] for call in world.upstream.calls]
+        world.upstream.calls.clear()
+        return models
+
+    async def order(target: str, action: str, **more: Any) -> httpx2.Response:
+        body = {"target": target, "action": action, **more}
+        return await world.ask("boss", "/v1/admin/targets", body)
+
+    async def ask(**fields: Any) -> httpx2.Response:
+        return await world.ask("app", "/v1/chat", {**HELLO, "model": "fast", **fields})
+
+    async with serve(tmp_path, TWO) as world:
+        world.upstream.script = ENDS
+        ordered = await order("openai/m", "rest", for_s=600)
+        assert 202 == ordered.status_code
+        until = ordered.json()["until"]
+        assert until == pytest.approx(time.time() + 600, abs=20)
+        assert 200 == (await ask()).status_code
+        assert ["spare"] == asked(world)
+
+        state = next(t for t in (await world.look())["targets"] if t["target"] == "openai/m")
+        assert ("resting", ["fast"]) == (state["state"], state["routes"])
+        assert until == pytest.approx(state["rests_until"], abs=1)
+        health = (await world.ask("boss", "/readyz?verbose")).json()["targets"]
+        assert "resting" == next(t["state"] for t in health if t["target"] == "openai/m")
+        metrics = (await world.ask("boss", "/metrics")).text
+        assert 'seseragi_breakers{state="resting",target="openai/m"} 1.0' in metrics
+        assert 'seseragi_breakers{state="open",target="openai/m"} 0.0' in metrics
+
+        # Nor is it asked after a failure of the other one, nor by itself, nor to embed or count.
+        world.upstream.script = reply("503 Service Unavailable", "{}")
+        assert 503 == (await ask()).status_code
+        assert {"spare"} == set(asked(world))
+        await order("openai/spare", "rest")
+        refused = await ask()
+        assert (502, "upstream_unavailable") == (refused.status_code, refused.json()["code"])
+        assert 1 <= int(refused.headers["retry-after"]) <= 300
+        embedding = {"model": "fast", "input": "a"}
+        assert 502 == (await world.ask("app", "/v1/embeddings", embedding)).status_code
+        assert [] == asked(world)
+
+        world.upstream.script = ENDS
+        await order("openai/m", "wake")
+        assert 200 == (await ask()).status_code
+        assert ["m"] == asked(world)
+
+        for body, status in (
+            ({"target": "openai/nothing", "action": "rest"}, 404),
+            ({"target": "openai/m", "action": "stop"}, 400),
+            ({"target": "openai/m", "action": "rest", "for_s": 0.5}, 400),
+            ({"target": "openai/m", "action": "rest", "for_s": 86_401}, 400),
+            ({"target": "openai/m"}, 400),
+            ([], 400),
+        ):
+            answer = await world.ask("boss", "/v1/admin/targets", body)
+            assert (body, status) == (body, answer.status_code)
+
+
+async def test_try_lets_the_next_request_through(tmp_path):
+    config, long = f"{TWO}", {"breaker_pause_s": 900, "breaker_longest_pause_s": 900}
+    async with serve(tmp_path, config, attempts=1, **long) as world:
+
+        def choose(call: Any) -> Any:
+            return reply("503 Service Unavailable", "{}") if call.json["model"] == "m" else ENDS
+
+        def state(found: Any) -> str:
+            return next(str(t["state"]) for t in found["targets"] if t["target"] == "openai/m")
+
+        world.upstream.choose = choose
+        body = {**HELLO, "model": "fast"}
+        for _ in range(4):
+            assert 200 == (await world.ask("app", "/v1/chat", body)).status_code
+        assert "open" == state(await world.look())
+        world.upstream.choose, world.upstream.script = None, ENDS
+        world.upstream.calls.clear()
+        await world.ask("app", "/v1/chat", body)
+        await world.ask("boss", "/v1/admin/targets", {"target": "openai/m", "action": "try"})
+        assert "half_open" == state(await world.look())
+        await world.ask("app", "/v1/chat", body)
+        assert ["spare", "m"] == [call.json["model"] for call in world.upstream.calls]
+        await world.until(lambda s: state(s) == "closed")
+
+
+async def test_look_of_an_operator_leaves_the_life_of_a_stream_alone(tmp_path):
+    async with serve(tmp_path, linger_s=600) as world:
+        world.upstream.script = RUNS
+        stream = (await world.start()).json()["id"]
+        lingers = world.relay.hub._attendance._produced[stream]
+        stopped_by = lingers.timer  # unless somebody reads
+        assert stopped_by is not None
+        path = f"/v1/streams/{stream}/events"
+        assert 403 == (await world.ask("app", f"{path}?uncounted")).status_code
+
+        async def look_on(who: str, query: str) -> None:
+            shown = {"authorization": f"Bearer ssk_{who}"}
+            async with world.relay.client.stream("GET", path + query, headers=shown) as reading:
+                assert 200 == reading.status_code
+                async for chunk in reading.aiter_bytes():
+                    if b"abcdefgh" in chunk:
+                        return
+
+        for form in ("native", "openai_chat", "openai_responses", "anthropic", "ui", "ag_ui"):
+            await look_on("boss", f"?uncounted&format={form}")
+        found = await world.look()
+        assert [(stream, 0)] == [(s["id"], s["readers"]) for s in found["live"]["streams"]]
+        assert (stopped_by, 1) == (lingers.timer, lingers.readers)  # who started it
+        await look_on("boss", "")  # one that counts
+        assert (stopped_by.cancelled(), 2) == (True, lingers.readers)
+
+
+async def test_only_the_oldest_streams_are_told_of(tmp_path, monkeypatch):
+    monkeypatch.setattr(desks, "MAX_STREAMS", 3)
+    async with serve(tmp_path) as world:
+        world.upstream.script = RUNS
+        streams = [(await world.start()).json()["id"] for _ in range(5)]
+        live = (await world.look())["live"]
+    assert (5, streams[:3]) == (live["total"], [stream["id"] for stream in live["streams"]])
+
+
+async def test_many_who_look_cost_one_look(tmp_path, monkeypatch):
+    monkeypatch.setattr(desks, "FRESH_S", 600.0)
+    async with serve(tmp_path) as world:
+        first = await world.ask("boss", "/v1/admin/summary")
+        others = await asyncio.gather(*(world.ask("boss", "/v1/admin/summary") for _ in range(20)))
+    assert {first.content} == {other.content for other in others}
+
+
+async def test_who_may_look(tmp_path):
+    async with serve(tmp_path) as world:
+        for path, body in (("/v1/admin/summary", None), ("/v1/admin/targets", {})):
+            for who, status in (("", 401), ("nobody", 401), ("app", 403)):
+                assert status == (await world.ask(who, path, body)).status_code
+
+
+async def test_without_keys_it_is_for_this_machine_alone(tmp_path, monkeypatch):
+    (tmp_path / "admin.html").write_text("<!doctype html><title>admin</title>")
+    monkeypatch.setattr(main, "static_folder", lambda: tmp_path)
+    async with serve(tmp_path, "") as world:
+        assert 200 == (await world.ask("", "/v1/admin/summary")).status_code
+        page = await world.ask("", "/admin")
+        assert (200, "text/html; charset=utf-8") == (page.status_code, page.headers["content-type"])
+        assert "script-src 'self';" in page.headers["content-security-policy"]
+        of_another = {"x-forwarded-for": "203.0.113.7"}
+        for path, body, status in (
+            ("/v1/admin/summary", None, 403),
+            ("/v1/admin/targets", {"target": M, "action": "rest"}, 403),
+            ("/admin", None, 404),
+        ):
+            assert status == (await world.ask("", path, body, **of_another)).status_code
+        stream = (await world.start()).json()["id"]
+        path = f"/v1/streams/{stream}/events?uncounted"
+        assert 403 == (await world.ask("", path, **of_another)).status_code
+    async with serve(tmp_path) as world:  # the page itself asks for the key
+        assert 200 == (await world.ask("", "/admin", **of_another)).status_code
+    async with serve(tmp_path, admin=False) as world:
+        for path, body in (
+            ("/v1/admin/summary", None),
+            ("/v1/admin/targets", {}),
+            ("/admin", None),
+        ):
+            assert 404 == (await world.ask("boss", path, body)).status_code
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "host", "local"),
+    [
+        ("127.0.0.1", "127.0.0.1", "127.0.0.1:8000", True),
+        ("::1", "::1", "[::1]:8000", True),
+        ("127.0.0.1", "127.0.0.1", "app.localhost:8000", True),
+        ("127.0.0.1", "127.0.0.1", None, True),
+        ("127.0.0.1", "192.0.2.1", "localhost", False),  # by a proxy that is trusted
+        ("127.0.0.1", "127.0.0.1", "chat.example.com", False),  # by one that does not say for whom
+        ("192.0.2.7", "192.0.2.7", "192.0.2.7", False),  # by an address that others reach
+        ("192.0.2.7", "127.0.0.1", "localhost", False),
+        ("0.0.0.0", "127.0.0.1", "localhost", False),  # noqa: S104  (a server that does not say)
+        ("/run/seseragi.sock", "", "localhost", True),
+        ("/run/seseragi.sock", "192.0.2.1", "localhost", False),
+        ("relay.example", "127.0.0.1", "localhost", False),
+    ],
+)
+def test_local_is_who_is_on_this_machine(server: str, client: str, host: str | None, local: bool):
+    headers = [] if host is None else [(b"host", host.encode())]
+    ends = {"server": (server, 8000), "client": (client, 1) if client else None}
+    scope = {**ends, "headers": headers}
+
+    assert is_local(scope) == local
+
+
+async def test_records_and_log_are_named(tmp_path):
+    place = f"sqlite:///{tmp_path}/records.db"
+    async with serve(tmp_path, records=place, log=f"sqlite:///{tmp_path}/log.db") as world:
+        found = await world.look()
+    assert {"kind": "sqlite", "waiting": 0} == found["records"]
+    assert "sqlite" == found["log"]["kind"]
+
+
+async def test_target_that_begins_to_rest_meanwhile_is_no_fallback(tmp_path):
+    async with serve(tmp_path, TWO, attempts=1) as world:
+        breakers, now = world.relay.hub.upstreams.breakers, asyncio.get_running_loop().time()
+
+        def choose(call: Any) -> list[Step]:
+            breakers.rest("openai/spare", now + 600)
+            return reply("503 Service Unavailable", "{}")
+
+        world.upstream.choose = choose
+        answer = await world.ask("app", "/v1/chat", {**HELLO, "model": "fast"})
+        asked = [call.json["model"] for call in world.upstream.calls]
+    assert (503, ["m"]) == (answer.status_code, asked)

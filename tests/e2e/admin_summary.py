@@ -1,0 +1,137 @@
+"""A summary of a relay with much to do, in PROTOCOL.md's words, for the page of `/admin`."""
+
+from typing import Any
+
+NOW = 1_795_358_000.0
+MARKUP = "<img src=x onerror=alert(1)>"
+
+
+def stream(number: int, *, step: int = 0) -> dict[str, Any]:
+    """One of many running streams; with each step it has gone on."""
+    return {
+        "id": f"st_{number:022}",
+        "request_id": f"req_{number}",
+        "owner": "acme",
+        "tenant": "ac\u202eme" if number % 5 == 4 else "acme",
+        "key": None if number % 7 else "web",
+        "user": "x" * 200 if number % 9 == 8 else f"user-{number}",
+        "route": "fast",
+        "target": None if number % 11 == 10 else "openai/gpt-6",
+        "attempt": 1 + number % 2,
+        "failed_attempts": number % 2,
+        "started_at": NOW - 3000 + number,
+        "first_event_s": None if number % 11 == 10 else 0.31,
+        "events": 40 + (number * 37 + step * 13) % 900,
+        "events_per_s": (number * 7 + step) % 60 + 0.5,
+        "gap_s": 0.04 + (number + step) % 3,
+        "longest_gap_s": 3,
+        "readers": (number + step) % 3,
+        "output_tokens": number * 3 + step,
+        "cost": None if number % 4 == 3 else f"{number * 0.000123:.6f}",
+        "process": "p1",
+    }
+
+
+def account(kind: str, name: str | None, used: str, limit: str | None) -> dict[str, Any]:
+    day = {"used": used, "held": "0.10", "limit": limit}
+    return {
+        "kind": kind,
+        "name": name,
+        "day": day,
+        "month": {**day, "limit": None},
+        "streams": {"used": 2, "limit": 10},
+        "requests_per_minute": {"used": None, "limit": None},
+        "tokens_per_minute": {"used": 300, "limit": 20_000},
+    }
+
+
+def target(name: str, state: str, **more: Any) -> dict[str, Any]:
+    return {
+        "target": name,
+        "routes": ["fast"],
+        "state": state,
+        "failures": 0,
+        "retry_at": None,
+        "rests_until": None,
+        "last_error": None,
+        "processes": {"open": 0, "of": 3},
+        **more,
+    }
+
+
+def trouble(number: int) -> dict[str, Any]:
+    return {
+        "at": NOW - number,
+        "kind": "refused",
+        "code": "rate_limited",
+        "message": MARKUP * (1 + number % 3),
+        "model": "fast",
+        "request_id": f"req_{number}",
+        "stream": f"st_{number:022}" if number % 2 else None,
+        "owner": "acme\u2066",
+    }
+
+
+def ended(number: int) -> dict[str, Any]:
+    return {
+        "id": f"st_e{number:021}",
+        "ended_at": NOW - number,
+        "status": "failed" if number % 3 else "completed",
+        "code": "upstream_timeout" if number % 3 else None,
+        "route": "fast",
+        "target": "openai/gpt-6",
+        "cost": "0.0012",
+        "output_tokens": 412,
+        "duration_s": 9.8,
+        "tenant": "acme",
+        "key": None,
+        "user": None,
+    }
+
+
+def summary(streams: int = 500, *, step: int = 0, changed: int | None = None) -> dict[str, Any]:
+    """What is told at a step; with `changed` only so many of the streams have gone on."""
+    minutes = [number % 7 for number in range(60)]
+    process = {"host": "relay", "started_at": NOW - 90_000, "streams": 170, "readers": 200}
+    last_error = {"code": "upstream_timeout", "at": NOW - 40}
+    return {
+        "at": NOW,
+        "version": "1.2.3",
+        "processes": [
+            {**process, "id": "p1", "pid": 1, "at": NOW, "draining": False, "log_healthy": True},
+            {**process, "id": "p2", "pid": 2, "at": NOW, "draining": True, "log_healthy": False},
+        ],
+        "log": {"kind": "redis", "streams": 1_000_000, "bytes": 123_456_789},
+        "live": {
+            "total": streams + 12,
+            "streams": [
+                stream(number, step=step if changed is None or number < changed else 0)
+                for number in range(streams)
+            ],
+        },
+        "money": {
+            "known": True,
+            "more": 3,
+            "accounts": [
+                account("relay", None, "42.10", "50"),
+                account("tenant", "acme", "12.30", "12"),
+                account("key", "ssk\u202e", "0.00012", None),
+            ],
+        },
+        "targets": [
+            target("openai/gpt-6", "closed"),
+            target(
+                "anthropic/claude", "open", failures=5, retry_at=NOW + 17, last_error=last_error
+            ),
+            target("gemini/pro", "half_open"),
+            target("local/llama", "resting", rests_until=NOW + 280),
+        ],
+        "hour": {
+            "since": NOW - 3600,
+            "refused": [{"code": "rate_limited", "count": sum(minutes), "minutes": minutes}],
+            "failed": [{"code": "upstream_timeout", "count": 6, "minutes": [0] * 59 + [6]}],
+            "last": [trouble(number) for number in range(50)],
+        },
+        "recent": [ended(number) for number in range(50)],
+        "records": {"kind": "postgresql", "waiting": 2},
+    }
