@@ -1,0 +1,255 @@
+"""The file of a cassette: JSON lines, the head first, then one event a line. No I/O.
+
+Line n holds event n of the stream; the head stands for event 1, the `stream.start`, of which
+a replay has its own. `at` counts seconds from the start of the stream. Nothing in a file says
+who asked: no key, no owner, no id of a request or of the stream.
+"""
+
+import re
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from .. import __version__
+from ..errors import CODES
+from ..events import (
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    encode,
+)
+
+VERSION: Final = 1
+MAX_BYTES: Final = 16 * 2**20
+"""The largest file, also in memory: all of it is read before its first event is sent."""
+MAX_SECONDS: Final = 86_400
+MAX_REASON: Final = 300
+"""Characters of what is wrong with a line, which may quote it."""
+
+_KINDS: Final = {
+    TextStart: ("text", 0),
+    TextDelta: ("text", 1),
+    TextEnd: ("text", 2),
+    ReasoningStart: ("reasoning", 0),
+    ReasoningDelta: ("reasoning", 1),
+    ReasoningEnd: ("reasoning", 2),
+    RefusalStart: ("refusal", 0),
+    RefusalDelta: ("refusal", 1),
+    RefusalEnd: ("refusal", 2),
+    ToolCallStart: ("tool_call", 0),
+    ToolCallDelta: ("tool_call", 1),
+    ToolCallEnd: ("tool_call", 2),
+}
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+T = TypeVar("T")
+
+
+class Head(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The first line."""
+
+    cassette: Literal[1]
+    """The version of the format, by which a file is known."""
+    made_by: Annotated[str, Meta(max_length=100)]
+    model: Annotated[str, Meta(max_length=2048)]
+    """What was asked for."""
+    measured_from: Annotated[int, Meta(ge=1)] | None = None
+    """The first event whose time was measured; those before it are spread evenly. None: all."""
+    request_digest: Annotated[str, Meta(max_length=100)] | None = None
+    request: dict[str, Any] | None = None
+    """What was asked, where the settings want it in the file."""
+
+
+class Played(NamedTuple):
+    """An event, and when it comes."""
+
+    at: float
+    event: Event
+
+
+class Tape(NamedTuple):
+    """What a file holds."""
+
+    head: Head
+    played: Sequence[Played]
+
+    @property
+    def last(self) -> int:
+        """The number of the last event."""
+        return 1 + len(self.played)
+
+
+class TapeError(ValueError):
+    """A line that cannot be used; the message says which and why."""
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    at: Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
+    event: Event
+
+
+_head = msgspec.json.Decoder(Head)
+_line = msgspec.json.Decoder(_Line)
+_to_json = msgspec.json.Encoder().encode
+
+
+def make_head(
+    model: str,
+    *,
+    measured_from: int | None,
+    request_digest: str = "",
+    request: dict[str, Any] | None = None,
+) -> Head:
+    """Return the head of a cassette that is made now."""
+    return Head(
+        VERSION,
+        f"seseragi {__version__}",
+        model,
+        measured_from,
+        request_digest or None,
+        request,
+    )
+
+
+def render_head(head: Head) -> bytes:
+    """Write the first line."""
+    return _to_json(head) + b"\n"
+
+
+def render_event(event: Event, at: float) -> bytes:
+    """Write the line of an event; nothing for a `stream.start`, whose line is the head."""
+    if isinstance(event, StreamStart):
+        return b""
+    return b'{"at":%b,"event":%b}\n' % (_to_json(round(at, 3)), encode(event))
+
+
+def spread(count: int, seconds: float) -> list[float]:
+    """Return times for so many events of which it is only known when all had come."""
+    each = min(max(seconds, 0.0), MAX_SECONDS) / max(count - 1, 1)
+    return [each * place for place in range(count)]
+
+
+def file_name_of(model: str) -> str:
+    """Return what the cassette of a model may be called: no path, and nothing of a stream."""
+    return _UNFIT.sub("-", model)[:60].strip("-._") or "stream"
+
+
+def parse_tape(data: bytes) -> Tape:
+    """Read a file.
+
+    Raises:
+        TapeError: it cannot be used; with the number of the line, from 1.
+    """
+    lines = data.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    if not lines or not lines[0].strip():
+        raise TapeError("line 1: it is empty; the head of a cassette stands there")
+    if lines[0].startswith(BOM_UTF8):
+        raise TapeError("line 1: it begins with a byte order mark; save the file as UTF-8 without")
+    head = _decode(_head, lines[0], number=1)
+    played: list[Played] = []
+    order = _Order()
+    before = 0.0
+    for number, line in enumerate(lines[1:], 2):
+        if not line or line.isspace():
+            raise TapeError(f"line {number}: it is empty; each line holds an event")
+        found = _decode(_line, line, number=number)
+        if found.at < before:
+            raise TapeError(f"line {number}: at: {found.at:g} s is before the line above it")
+        before = found.at
+        if reason := order.refuse(found.event):
+            raise TapeError(f"line {number}: {reason}")
+        played.append(Played(found.at, found.event))
+    return Tape(head, played)
+
+
+def upstream_of(line: bytes) -> str:
+    """Return the upstream that a line of a file says to have answered; "" if it is of another."""
+    try:
+        event = _line.decode(line).event
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    return event.upstream if isinstance(event, StreamTarget) else ""
+
+
+def _decode(decoder: msgspec.json.Decoder[T], line: bytes, *, number: int) -> T:
+    try:
+        return decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise TapeError(f"line {number}: {str(error)[:MAX_REASON]}") from None
+
+
+class _Order:
+    """What may come next, by the invariants of `events`."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, tuple[str, int]] = {}
+        """The kind and the choice of each block that has begun and not ended."""
+        self._begun: set[int] = set()
+        self._has_target = self._ended = False
+
+    def refuse(self, event: Event) -> str:
+        """Return why an event cannot stand here, "" if it can."""
+        if self._ended:
+            return "nothing follows a 'stream.end'"
+        match event:
+            case StreamStart():
+                return "'stream.start' stands in no line: the head is in its place"
+            case StreamTarget():
+                if self._has_target:
+                    return "there is a 'stream.target' already"
+                self._has_target = True
+            case StreamEnd(error=error):
+                if error is not None and error.code not in CODES:
+                    return f"unknown code {error.code[:40]!r}"
+                if self._open and error is None:
+                    return f"block {min(self._open)} has no end yet"
+                self._ended = True
+            case _:
+                return self._refuse_block(event)
+        return ""
+
+    def _refuse_block(self, event: Event) -> str:
+        kind, step = _KINDS.get(type(event), ("", 0))
+        if not kind:
+            return ""
+        block: int = getattr(event, "block", 0)
+        choice: int = getattr(event, "choice", 0)
+        if not self._has_target:
+            return "a 'stream.target' has to come before the answer"
+        if step == 0:
+            if block in self._begun:
+                return f"block {block} has begun already"
+            self._begun.add(block)
+            self._open[block] = kind, choice
+            return ""
+        begun_as, belongs_to = self._open.get(block, ("", choice))
+        if begun_as != kind:
+            return f"block {block} is no open '{kind}' block"
+        if belongs_to != choice:
+            return f"block {block} has begun with choice {belongs_to}, not {choice}"
+        if step == 2:
+            del self._open[block]
+        return ""
+
+
+def render_tape(head: Head, played: Iterable[Played]) -> bytes:
+    """Write a whole file."""
+    return render_head(head) + b"".join(render_event(event, at) for at, event in played)

@@ -1,0 +1,67 @@
+"""The cassettes as an httpx2 transport, as the demo is one: mount it, and no socket is opened."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+
+import httpx2
+
+from .folder import Folder
+from .playing import Read, Silence, Step, check_places, decode_playback, play
+
+
+class CassetteTransport(httpx2.AsyncBaseTransport):
+    """Answers every call, whose body is a `Playback`, with the events of its cassette."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Return the replay.
+
+        Raises:
+            RelayError: there is no such cassette, or it cannot be used.
+        """
+        playback = decode_playback(await request.aread())
+        tape = await asyncio.to_thread(self._folder.load, playback.name)
+        check_places(tape, playback)
+        headers = {"content-type": "application/x-ndjson"}
+        return httpx2.Response(200, headers=headers, stream=_Replay(play(tape, playback)))
+
+
+class _Replay(httpx2.AsyncByteStream):
+    """Steps as the bytes of a response; they are made one by one, as they are read."""
+
+    def __init__(self, steps: Iterator[Step]) -> None:
+        self._steps = steps
+        self._closed = asyncio.Event()
+        self._due = 0.0
+        """When the next step is to come, so that late ones do not add up."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        self._due = asyncio.get_running_loop().time()
+        for step in self._steps:
+            match step:
+                case Read(wait_s, data):
+                    await self._pause(wait_s)
+                    if self._closed.is_set():
+                        return
+                    yield data
+                case Silence(seconds):
+                    await self._pause(seconds)
+                case "cut":
+                    raise httpx2.ReadError("connection reset by the cassette, as cut_at asks")
+
+    async def aclose(self) -> None:
+        self._closed.set()
+
+    async def _pause(self, seconds: float | None) -> None:
+        """Sleep, but not beyond the closing of the stream; None: until then."""
+        self._due += seconds or 0.0
+        left_s = None if seconds is None else self._due - asyncio.get_running_loop().time()
+        if left_s is not None and left_s <= 0:
+            await asyncio.sleep(0)  # a replay without waits takes turns with everybody else
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left_s):
+                await self._closed.wait()

@@ -1,0 +1,79 @@
+"""Cassettes as targets: a recorded stream in the place of a provider."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import httpx2
+
+from ..cassettes.playback import Playback, name_of, parse_playback
+from ..cassettes.playing import encode_playback
+from ..dialects.native.upstream.format import FORMAT
+from ..dialects.upstream_format import UpstreamFormat
+from ..errors import RequestError
+from ..requests import ChatRequest
+from ..retry import TargetPolicy
+from .endpoints import Upstream
+from .request_builder import TargetRequest
+from .targets import Target
+from .transport import Call
+
+CASSETTE: Final = Upstream("cassette", "http://cassette.invalid", dialect="native")
+"""The upstream of all of them: `cassette/NAME`, with options as in `cassette/NAME?speed=0`."""
+
+PREFIX: Final = f"{CASSETTE.name}/"
+
+_URL: Final = httpx2.URL(CASSETTE.base_url)  # no host's name: RFC 6761, 6.4
+
+
+class CassetteTarget(Target, frozen=True):
+    """One replay; it is asked once, since it would do the same again."""
+
+    playback: Playback = Playback("")
+
+    @classmethod
+    def of(cls, playback: Playback) -> "CassetteTarget":
+        """Return the target that replays a cassette."""
+        return cls(CASSETTE, playback.name, TargetPolicy(attempts=1), {}, playback)
+
+    @property
+    def replays(self) -> bool:
+        return True
+
+    @property
+    def dialect(self) -> UpstreamFormat:
+        return FORMAT
+
+    def build_request(self, chat: ChatRequest, *, last: bool = True) -> TargetRequest:
+        """Build nothing: whatever is asked, the answer is the recorded one."""
+        return TargetRequest({})
+
+    async def build_call(self, request: TargetRequest, *, connect_timeout_s: float) -> Call:
+        """Build the call that asks for the replay."""
+        return Call("POST", _URL, {}, encode_playback(self.playback), connect_timeout_s)
+
+    async def build_json(self, path: str, body: Mapping[str, Any]) -> Call:
+        """Refuse any other call."""
+        raise RequestError("invalid_request", "model: a cassette replays a stream, nothing else")
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Take all: none has an effect."""
+
+    def list_refused(self, fields: Mapping[str, Any]) -> list[str]:
+        """Refuse none: none has an effect."""
+        return []
+
+
+def find_cassette(model: str) -> CassetteTarget | None:
+    """Return what replays the cassette that a model's name means; None for any other model.
+
+    Raises:
+        RequestError: `model_not_found`, `invalid_request`: see `parse_playback`.
+    """
+    if not model.startswith(PREFIX):
+        return None
+    return CassetteTarget.of(parse_playback(model[len(PREFIX) :]))
+
+
+def public_name(model: str) -> str:
+    """Return a model's name without the options of a replay."""
+    return name_of(model) if model.startswith(PREFIX) else model

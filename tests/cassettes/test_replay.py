@@ -1,0 +1,80 @@
+"""A recorded provider stream, saved and replayed: in every dialect what the live one gave."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.dialects.answering.public_ids import public_token
+from app.dialects.client_formats import CLIENT_FORMATS
+from app.events import Event, decode
+from app.framing.sse import Decoder
+from app.testing.upstream import chunk, chunked_head, send, serve_upstream
+from tests.dialects.streams import DIALECT_OF, body_of, end_of, recordings
+from tests.serving import HELLO, Relay, serve_relay
+
+ROWS = [param.values[0] for param in recordings()]
+PURPOSES = (
+    *("ui", "ag_ui", "openai_chat", "openai_completions", "anthropic", "anthropic.tools"),
+    *("openai_responses", "openai_responses.items", "call"),
+)
+TIMES = re.compile(r'("(?:created|created_at|completed_at)":)[\d.]+')
+
+
+def masked(text: str, stream: str) -> str:
+    """A text without what has to be new: ids that are made of the stream's, and times of making.
+
+    Any other id stays: those of calls that the provider made are the recorded ones.
+    """
+    text = text.replace(stream, "ID")
+    for purpose in PURPOSES:
+        token = public_token(stream, purpose)
+        text = text.replace(token, purpose).replace(token.replace("-", "_"), purpose)
+    return TIMES.sub(r"\1TIME", text)
+
+
+async def read(relay: Relay, stream: str) -> dict[str, str]:
+    """A stream in each dialect, as its frames and as the one object of its result."""
+    said = {}
+    found: list[Event] = []
+    for name in CLIENT_FORMATS:
+        reply = await relay.client.get(f"/v1/streams/{stream}/events?format={name}")
+        assert 200 == reply.status_code, reply.text
+        said[name] = masked(reply.text, stream)
+        if name == "native":
+            found = [decode(message.data) for message in Decoder().feed(reply.content)]
+    if end_of(found).status == "completed":
+        for name, client_format in CLIENT_FORMATS.items():
+            result = msgspec.json.encode(client_format.render_result(stream, found)).decode()
+            said[f"result of {name}"] = masked(result, stream)
+    return said
+
+
+@pytest.mark.parametrize("dialect", sorted(set(DIALECT_OF.values())))
+async def test_replay_says_in_every_dialect_what_the_live_stream_said(dialect: str, tmp_path: Path):
+    rows: list[Any] = [row for row in ROWS if row and DIALECT_OF[row["format"]] == dialect]
+    if not rows:
+        pytest.skip("no recorded streams")
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, dialect=dialect, cassettes=tmp_path) as relay,
+    ):
+        for number, row in enumerate(rows):
+            upstream.script = [chunked_head(), chunk(body_of(row)), send("0\r\n\r\n")]
+            live = await relay.client.post("/v1/chat", json=HELLO)
+            stream = live.headers["stream-id"]
+            saved = await relay.client.post(f"/v1/streams/{stream}/cassette")
+            assert 200 == saved.status_code
+            (tmp_path / f"n{number}.jsonl").write_bytes(saved.content)
+            asked = {**HELLO, "model": f"cassette/n{number}?speed=0&seed=7"}
+            again = await relay.client.post("/v1/chat", json=asked)
+
+            assert live.status_code == again.status_code, (row["file"], again.text)
+            assert f"n{number}" == again.headers["seseragi-cassette"]
+            before, after = await read(relay, stream), await read(relay, again.headers["stream-id"])
+            assert before.keys() == after.keys()
+            for name, said in before.items():
+                assert said == after[name], (row["file"], name)
+    assert len(rows) == len(upstream.calls)

@@ -1,0 +1,369 @@
+"""The file of a cassette: what is taken and what is refused, and what a replay of it sends."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.cassettes.digest import digest_of
+from app.cassettes.folder import Folder, FolderFull
+from app.cassettes.playback import Playback, parse_playback
+from app.cassettes.playing import Read, Silence, check_places, play
+from app.cassettes.tape import Played, Tape, TapeError, make_head, parse_tape, render_tape, spread
+from app.composition import open_cassettes
+from app.errors import RequestError, UpstreamError
+from app.events import Event, StreamEnd, StreamTarget, TextDelta, TextEnd, TextStart, decode, encode
+from app.requests import (
+    ChatRequest,
+    ClientBody,
+    TranslatedRequest,
+    UserMessage,
+    parse_chat_request,
+)
+from app.settings import load_settings
+
+HEAD = b'{"cassette":1,"made_by":"a test","model":"m"}\n'
+EVENTS: tuple[Event, ...] = (
+    StreamTarget("openai", "m", 1),
+    TextStart(0),
+    TextDelta(0, "こん"),
+    TextDelta(0, "にちは"),
+    TextEnd(0),
+    StreamEnd("completed", "stop"),
+)
+TAPE = parse_tape(
+    render_tape(
+        make_head("m", measured_from=1),
+        [Played(at, event) for at, event in zip([1, 1, 1, 2, 4, 4], EVENTS, strict=True)],
+    )
+)
+START = b'{"at":0,"event":{"type":"text.start","block":0}}\n'
+TARGET = b'{"at":0,"event":{"type":"stream.target","upstream":"u","model":"m","attempt":1}}\n'
+
+
+def line(event: str, at: str = "0") -> bytes:
+    return f'{{"at":{at},"event":{{"type":{event}}}}}\n'.encode()
+
+
+BROKEN = {
+    "nothing": (b"", "line 1: it is empty"),
+    "no JSON": (b"hello\n", "line 1: JSON is malformed"),
+    "another version": (HEAD.replace(b":1,", b":2,"), "line 1: Invalid enum value 2"),
+    "a field that is none": (HEAD.replace(b"model", b"modle"), "line 1: Object contains unknown"),
+    "an event that is none": (HEAD + TARGET + line('"text.dance"'), "line 3: Invalid value 'text.d"),
+    "an empty line": (HEAD + b"\n" + TARGET, "line 2: it is empty; each line holds an event"),
+    "an empty line at the end": (HEAD + TARGET + b" \r\n", "line 3: it is empty"),
+    "an empty first line": (b"\n" + HEAD, "line 1: it is empty; the head"),
+    "a byte order mark": (b"\xef\xbb\xbf" + HEAD, "line 1: it begins with a byte order mark"),
+    "a time before": (HEAD + TARGET.replace(b":0,", b":2,", 1) + START, "line 3: at: 0 s is before"),
+    "a time that is none": (HEAD + line('"text.end","block":0', "-1"), "line 2: Expected `float` >="),
+    "no target": (HEAD + START, "line 2: a 'stream.target' has to come"),
+    "a delta of nothing": (HEAD + TARGET + line('"text.delta","block":3,"text":""'), "line 3: block 3"),
+    "a block twice": (HEAD + TARGET + START + START, "line 4: block 0 has begun"),
+    "a delta of another choice": (
+        HEAD + TARGET + START + line('"text.delta","block":0,"text":"x","choice":7'),
+        "line 4: block 0 has begun with choice 0, not 7",
+    ),
+    "a code that is none": (
+        HEAD + line('"stream.end","status":"failed","finish_reason":"error",'
+                    '"error":{"code":"x","message":"","retryable":false}'),
+        "line 2: unknown code 'x'",
+    ),
+    "an end too soon": (
+        HEAD + TARGET + START + line('"stream.end","status":"completed","finish_reason":"stop"'),
+        "line 4: block 0 has no end",
+    ),
+    "a start": (
+        HEAD + line('"stream.start","stream":"st","model":"m","created":1'),
+        "line 2: 'stream.start' stands in no line",
+    ),
+    "half a line": (HEAD + TARGET + START[:20], "line 3: Input data was truncated"),
+    "no UTF-8": (HEAD + TARGET + START.replace(b"text", b"t\xffxt"), "line 3: "),
+    "deep": (HEAD + b'{"at":0,"event":' + b"[" * 100_000, "line 2: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_file_is_told_by_its_line(case: str):
+    data, expected = BROKEN[case]
+    with pytest.raises(TapeError) as caught:
+        parse_tape(data)
+
+    assert str(caught.value).startswith(expected)
+    assert len(str(caught.value)) < 400
+
+
+def test_written_file_is_read_back_and_line_n_is_event_n():
+    assert list(EVENTS) == [event for _, event in TAPE.played]
+    assert 7 == TAPE.last
+    data = render_tape(TAPE.head, TAPE.played)
+    assert b"\xe3\x81\xab" in data.split(b"\n")[5 - 1]
+    assert data == render_tape(*parse_tape(data))
+
+
+def test_times_that_nobody_measured_are_even_and_end_with_the_stream():
+    assert [0, 1, 2, 3] == spread(4, 3)
+    assert [[], [0]] == [spread(0, 3), spread(1, 3)]
+    assert [0, 0] == spread(2, -5)
+
+
+def steps(options: str) -> list[Any]:
+    return list(play(TAPE, parse_playback(f"x?{options}")))
+
+
+def sent(options: str) -> list[list[str]]:
+    reads = [step.data.decode() for step in steps(options) if isinstance(step, Read)]
+    return [[type(decode(one)).__name__ for one in read.splitlines()] for read in reads]
+
+
+def test_replay_keeps_what_came_together_and_its_pace():
+    assert [1, 1, 2] == [step.wait_s for step in steps("")]
+    assert [0.5, 0.5, 1] == [step.wait_s for step in steps("speed=2")]
+    assert [0, 0, 0] == [step.wait_s for step in steps("speed=0")]
+    expected = [["StreamTarget", "TextStart", "TextDelta"], ["TextDelta"], ["TextEnd", "StreamEnd"]]
+    assert expected == sent("speed=2")
+
+
+def test_faults_come_after_the_event_of_their_number():
+    assert "cut" == steps("cut_at=4")[-1]
+    assert [["StreamTarget", "TextStart", "TextDelta"]] == sent("cut_at=4")
+    assert ["cut"] == steps("cut_at=1")
+    assert [["StreamTarget"], ["StreamEnd"]] == sent("error_at=2")
+    assert [["StreamTarget", "TextStart"], ["TextDelta"], *sent("")[1:]] == sent("stall_at=3")
+    assert [Silence(None)] == [step for step in steps("stall_at=3") if isinstance(step, Silence)]
+    assert Silence(2) == steps("stall_at=1&stall_s=2")[0]
+    check_places(TAPE, Playback("x", cut_at=7))
+    with pytest.raises(RequestError, match="stall_at: the cassette 'x' has 7 events"):
+        check_places(TAPE, Playback("x", stall_at=8))
+
+
+def test_seed_changes_reads_and_waits_and_never_what_is_said():
+    whole = b"".join(step.data for step in steps(""))
+    seen = set()
+    for seed in range(20):
+        once = steps(f"seed={seed}")
+        assert once == steps(f"seed={seed}")
+        assert whole == b"".join(step.data for step in once)
+        seen.add(tuple(step.data for step in once))
+    assert 10 < len(seen)
+
+
+@pytest.mark.parametrize("options", ["speed=0", "seed=1"])
+def test_replay_of_a_long_answer_that_came_at_once_takes_turns(options: str, monkeypatch):
+    made: list[Event] = []
+
+    def counted(event: Event) -> bytes:
+        made.append(event)
+        return encode(event)
+
+    monkeypatch.setattr("app.cassettes.playing.encode", counted)
+    deltas = [Played(0, TextDelta(0, f"{number:04}")) for number in range(5000)]
+    tape = Tape(TAPE.head, [*TAPE.played[:2], *deltas, *TAPE.played[-2:]])
+    most = 0
+    said = b""
+    for step in play(tape, parse_playback(f"x?{options}")):
+        assert isinstance(step, Read)
+        most = max(most, len(made))
+        made.clear()
+        said += step.data
+
+    assert most < 500
+    assert len(tape.played) == said.count(b"\n")
+
+
+REFUSED = {
+    "x?spede=1": ("invalid_request", "unknown option 'spede' (do you mean 'speed'?); options: speed"),
+    "x?speed=fast": ("invalid_request", "speed: expected `float`, got 'fast'"),
+    "x?cut_at=0": ("invalid_request", "cut_at: expected `int` >= 1"),
+    "x?cut_at=1&cut_at=2": ("invalid_request", "an option is there twice"),
+    "x?error_at=1&error=oops": ("invalid_request", "error: use one of context_length_exceeded"),
+    "x?stall_s=1": ("invalid_request", "stall_s: it needs a stall_at"),
+    "x?speed": ("invalid_request", "is no list of options"),
+    "x?speed=nan": ("invalid_request", "speed: "),
+    "x?cut_at=1.5": ("invalid_request", "cut_at: expected `int`, got '1.5'"),
+    "x?stall_at=null": ("invalid_request", "stall_at: it has no value; leave it out"),
+    "x?" + "a" * 600: ("invalid_request", "is no list of options"),
+    "x?name=y": ("invalid_request", "unknown option 'name'"),
+    **dict.fromkeys(
+        ("", "../x", "a/b", "..", ".x", "a\\b", "x\n", "é", "a" * 101, "/etc/passwd", "a%2fb", "x\0"),
+        ("model_not_found", "the name of a cassette is made of"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", REFUSED)
+def test_model_that_names_no_replay_is_refused(model: str):
+    code, expected = REFUSED[model]
+    with pytest.raises(RequestError) as caught:
+        parse_playback(model)
+
+    assert code == caught.value.code
+    assert expected in caught.value.message
+
+
+def test_folder_reads_once_what_many_ask_for_at_the_same_time(tmp_path, monkeypatch):
+    folder = Folder(tmp_path)
+    folder.save("one", render_tape(TAPE.head, TAPE.played))
+    together = threading.Barrier(4)
+    read: list[int] = []
+
+    def slowly(data: bytes) -> Tape:
+        read.append(len(data))
+        time.sleep(0.02)  # so that the others come meanwhile
+        return parse_tape(data)
+
+    def load(_: int) -> Tape:
+        together.wait(20)
+        return folder.load("one")
+
+    monkeypatch.setattr("app.cassettes.folder.parse_tape", slowly)
+    with ThreadPoolExecutor(4) as threads:
+        tapes = list(threads.map(load, range(4)))
+
+    assert 1 == len(read)
+    assert all(tape is tapes[0] for tape in tapes)
+
+
+def test_folder_reads_again_what_has_changed_and_writes_whole_files(tmp_path, monkeypatch):
+    folder = Folder(tmp_path)
+    data = render_tape(TAPE.head, TAPE.played)
+    folder.save("one", data)
+    assert folder.load("one") is folder.load("one")
+    folder.save("one", HEAD + TARGET)
+    assert 2 == folder.load("one").last
+    (tmp_path / "two.jsonl").write_bytes(HEAD + b"oops")
+    with pytest.raises(UpstreamError, match=r"cassette 'two.jsonl': line 2: "):
+        folder.load("two")
+    (tmp_path / "three.jsonl").mkdir()
+    for name in ("none", "three"):
+        assert not folder.has(name)
+        with pytest.raises(RequestError) as caught:
+            folder.load(name)
+        assert "model_not_found" == caught.value.code
+        assert str(tmp_path) not in caught.value.message
+    (tmp_path / ".hidden.jsonl").write_bytes(data)
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert {"u"} == folder.upstreams()
+    (tmp_path / "pipe.jsonl").unlink()
+    assert ["one", "three", "two"] == folder.names()
+    monkeypatch.setattr("app.cassettes.folder.MAX_BYTES", 100)
+    folder.save("large", data)
+    with pytest.raises(UpstreamError, match="larger than 100 bytes"):
+        folder.load("large")
+    monkeypatch.setattr("app.cassettes.folder.MAX_FILES", 5)
+    with pytest.raises(FolderFull):
+        folder.save("full", data)
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+SAME = (
+    {"user": "ann"},
+    {"stream": False},
+    {"metadata": {"a": "b"}},
+    {"on_disconnect": "cancel"},
+    {"model": "another word for it"},
+)
+OTHER = (
+    {"messages": [{"role": "user", "content": "other"}]},
+    {"temperature": 0.5},
+    {"max_tokens": 5},
+    {"tools": [{"type": "function", "function": {"name": "f"}}]},
+    {"provider_options": {"top_k": 5}},
+)
+
+
+def test_digest_is_of_what_is_asked_and_not_of_who_asks():
+    def digest(fields: dict[str, Any], model: str = "m") -> str:
+        body = {"messages": [{"role": "user", "content": "hi"}], **fields}
+        return digest_of(model, parse_chat_request(msgspec.json.encode(body)))
+
+    whole = digest({})
+    assert {whole} == {digest(fields) for fields in SAME}
+    others = [digest(fields) for fields in OTHER] + [digest({}, "n")]
+    assert len(others) + 1 == len({whole, *others})
+
+    def called(id: str, city: str = "Oslo") -> dict[str, Any]:
+        call = {"id": id, "type": "function", "function": {"name": "f", "arguments": city}}
+        return {
+            "messages": [
+                {"role": "assistant", "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": id, "content": "12"},
+            ]
+        }
+
+    assert digest(called("call_1")) == digest(called("call_2"))
+    assert digest(called("call_1")) != digest(called("call_1", "Rome"))
+
+
+def test_body_of_another_dialect_counts_where_it_goes_as_it_is():
+    def digest(formats: tuple[str, ...] = ("anthropic",), beta: str = "", **fields: Any) -> str:
+        body = {"messages": [{"role": "user", "content": "hi"}], **fields}
+        headers = {"anthropic-beta": beta} if beta else {}
+        return digest_of(
+            "m",
+            TranslatedRequest(
+                [UserMessage("hi")], client_body=ClientBody("anthropic", body, headers)
+            ),
+            formats=formats,
+        )
+
+    native = digest_of("m", ChatRequest([UserMessage("hi")]))
+    assert native == digest(formats=()) == digest(formats=("openai_responses",), beta="x")
+    assert len({native, digest(), digest(beta="x"), digest(beta="y")}) == 4
+    # What is asked about is no id of a message or a call.
+    for kind in ("container_upload", "object", "order"):
+        one, other = (digest(fields=[{"type": kind, "id": own}]) for own in ("a", "b"))
+        assert one != other, kind
+    for kind in ("function_call", "tool_use", "message", "web_search_call"):
+        one, other = (digest(fields=[{"type": kind, "id": own}]) for own in ("a", "b"))
+        assert one == other, kind
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from app.cassettes.folder import Folder
+Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+Folder(Path(sys.argv[1])).save("one", b"written, and not in its place")
+"""
+
+
+def left_by_a_kill(folder: Path) -> Path:
+    before = {*folder.iterdir()}
+    command = (sys.executable, "-c", KILLED, str(folder))
+    ended = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, timeout=60)
+    assert -signal.SIGKILL == ended.returncode
+    (left,) = {*folder.iterdir()} - before
+    return left
+
+
+def test_what_a_killed_writer_has_left_is_removed_and_what_is_being_written_is_not(tmp_path):
+    left, being_written = (left_by_a_kill(tmp_path) for _ in range(2))
+    others = [tmp_path / name for name in (".mine.tmp", ".cassette-notes.tmp", "one.tmp")]
+    for file in others:
+        file.write_bytes(b"no writer of cassettes made this")
+    for file in (left, *others):
+        os.utime(file, (0, 0))
+    stays = {being_written, *others}
+
+    def open_for(mode: str) -> None:
+        found = {"SESERAGI_CASSETTES": str(tmp_path), "SESERAGI_RECORD_CASSETTES": mode}
+        open_cassettes(load_settings(found))
+
+    for reader in ("off", "replay"):
+        open_for(reader)
+        assert {left, *stays} == {*tmp_path.iterdir()}
+    open_for("new")
+    assert stays == {*tmp_path.iterdir()}
+
+    os.utime(left_by_a_kill(tmp_path), (0, 0))
+    Folder(tmp_path).save("two", HEAD + TARGET)
+    assert {*stays, tmp_path / "two.jsonl"} == {*tmp_path.iterdir()}
