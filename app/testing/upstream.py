@@ -1,7 +1,8 @@
 """A scripted upstream on a real socket: faults are data.
 
-A script is a list of steps, such as `[head(), send(b"..."), wait(0.2), reset()]`, played to
-every connection. What the relay sent and how the connection ended are recorded.
+A script is a list of steps, such as `[head(), send(b"..."), wait(0.2), Reset()]`, played to
+every connection. What the relay sent and how the connection ended are recorded. It needs the
+standard library alone.
 """
 
 import asyncio
@@ -10,7 +11,8 @@ import json
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,32 +24,46 @@ class Call:
     method: str
     path: str
     headers: dict[str, str]
+    """By their names in lower case."""
     body: bytes
     closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the relay has closed the connection."""
 
     @property
     def json(self) -> Any:
+        """Return what the body says."""
         return json.loads(self.body)
 
 
 @dataclass(frozen=True)
 class Send:
+    """Send these bytes, whatever they are: half a line, garbage, a head of one's own."""
+
     data: bytes
 
 
 @dataclass(frozen=True)
 class Wait:
+    """Do nothing for so many seconds."""
+
     seconds: float
 
 
 @dataclass(frozen=True)
 class Reset:
-    """RST instead of FIN."""
+    """Break the connection: RST instead of FIN."""
 
 
 @dataclass(frozen=True)
 class Hold:
     """Stay silent until the relay closes the connection."""
+
+
+@dataclass(frozen=True)
+class Until:
+    """Stay silent until the test says that it goes on, in the event loop of the upstream."""
+
+    told: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True)
@@ -58,21 +74,27 @@ class Endless:
     times: int = 100_000
 
 
-Step = Send | Wait | Reset | Hold | Endless
+Step = Send | Wait | Reset | Hold | Until | Endless
+"""What a script is made of; when it is over, the connection is closed."""
 
 
 def send(data: bytes | str) -> Send:
+    """Send bytes, or a text as UTF-8."""
     return Send(data.encode() if isinstance(data, str) else data)
 
 
 def wait(seconds: float) -> Wait:
+    """Do nothing for so many seconds."""
     return Wait(seconds)
 
 
 def head(
     status: str = "200 OK", content_type: str | None = "text/event-stream", **headers: str
 ) -> Send:
-    """The head of a reply whose body ends with the connection."""
+    """Send the head of a reply whose body ends with the connection.
+
+    Further headers are named with underscores: `retry_after="2"`.
+    """
     lines = [f"HTTP/1.1 {status}", "connection: close"]
     if content_type is not None:
         lines.append(f"content-type: {content_type}")
@@ -81,11 +103,12 @@ def head(
 
 
 def chunked_head(**headers: str) -> Send:
-    """The head of a reply in chunks, whose end can be told from a cut."""
+    """Send the head of a reply in chunks, whose end can be told from a cut."""
     return Send(head(**headers).data.replace(b"connection: close", b"transfer-encoding: chunked"))
 
 
 def chunk(data: bytes | str) -> Send:
+    """Send one chunk of such a body; `LAST_CHUNK` ends it."""
     data = data.encode() if isinstance(data, str) else data
     return Send(b"%x\r\n%b\r\n" % (len(data), data))
 
@@ -96,18 +119,22 @@ LAST_CHUNK = Send(b"0\r\n\r\n")
 def reply(
     status: str, body: bytes | str, content_type: str = "application/json", **headers: str
 ) -> list[Step]:
-    """A whole reply."""
+    """Return the steps of a whole reply, such as `reply("429 Too Many Requests", "{}")`."""
     return [head(status, content_type, **headers), send(body)]
 
 
 def event(delta: dict[str, Any] | None = None, **fields: Any) -> str:
-    """One Chat Completions chunk as an SSE event."""
+    """Return one chunk of Chat Completions as a server-sent event.
+
+    `fields` are of its choice: `finish_reason="length"`.
+    """
     choice = {"index": 0, "delta": delta or {}, "finish_reason": None, **fields}
     payload = {"id": "up-1", "object": "chat.completion.chunk", "model": "m-1", "choices": [choice]}
     return f"data: {json.dumps(payload, ensure_ascii=False)}\n\n"
 
 
 def text(content: str) -> str:
+    """Return the chunk of a piece of text."""
     return event({"content": content})
 
 
@@ -119,32 +146,57 @@ USAGE = (
 DONE = "data: [DONE]\n\n"
 
 
+def answer(*pieces: str) -> list[Step]:
+    """Return the steps of a whole answer of Chat Completions, one read a piece."""
+    return [head(), *(send(text(piece)) for piece in pieces), send(FINISH + USAGE + DONE)]
+
+
 class Upstream:
     """Serves `script`, or what `choose` gives for a call, on 127.0.0.1."""
 
     def __init__(self) -> None:
         self.script: Sequence[Step] = []
+        """Played to every call."""
         self.choose: Callable[[Call], Sequence[Step]] | None = None
+        """Where a call decides what is played to it."""
         self.models: Sequence[Step] = reply("404 Not Found", "")
+        """Played to every GET, as that for the list of models."""
+        self.choose_models: Callable[[Call], Sequence[Step]] | None = None
         self.models_asked = 0
         self.calls: list[Call] = []
+        """What has come, but for every GET."""
         self.called = asyncio.Event()
         self.port = 0
 
     @property
     def base_url(self) -> str:
+        """Return what an upstream of the relay's settings has as its `base_url`."""
         return f"http://127.0.0.1:{self.port}/v1"
 
+    def reset(self, *script: Step) -> None:
+        """Forget what has come, and play these steps from now on."""
+        self.script, self.choose = script, None
+        self.models, self.choose_models, self.models_asked = reply("404 Not Found", ""), None, 0
+        self.calls.clear()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        call = await _read_call(reader)
-        if call is None:
+        try:
+            if (call := await _read_call(reader)) is not None:
+                await self._answer(call, reader, writer)
+        except ConnectionError:
+            pass
+        finally:
             writer.close()
-            return
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _answer(
+        self, call: Call, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         if call.method == "GET":
             self.models_asked += 1
-            for step in self.models:
+            for step in self.choose_models(call) if self.choose_models else self.models:
                 await _play(step, writer, call.closed)
-            writer.close()
             return
         self.calls.append(call)
         self.called.set()
@@ -152,13 +204,8 @@ class Upstream:
         try:
             for step in self.choose(call) if self.choose else self.script:
                 await _play(step, writer, call.closed)
-        except ConnectionError:
-            pass
         finally:
             watch.cancel()
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
 
 
 async def _watch(reader: asyncio.StreamReader, closed: asyncio.Event) -> None:
@@ -176,6 +223,8 @@ async def _play(step: Step, writer: asyncio.StreamWriter, closed: asyncio.Event)
             await asyncio.sleep(seconds)
         case Hold():
             await closed.wait()
+        case Until(told):
+            await told.wait()
         case Endless(data, times):
             for _ in range(times):
                 if closed.is_set():
@@ -216,3 +265,32 @@ async def serve_upstream(*, tls: ssl.SSLContext | None = None) -> AsyncIterator[
         server.close()
         for call in upstream.calls:
             call.closed.set()
+
+
+@contextlib.contextmanager
+def start_upstream(*, timeout_s: float = 10) -> Iterator[Upstream]:
+    """Run a scripted upstream in a thread, for tests that have no event loop.
+
+    `script`, `choose` and `calls` can be used from outside; `closed` and `called` can be looked
+    at (`is_set`), and not awaited.
+    """
+    started: list[tuple[asyncio.AbstractEventLoop, asyncio.Event, Upstream]] = []
+    ready = threading.Event()
+
+    async def serve() -> None:
+        async with serve_upstream() as upstream:
+            over = asyncio.Event()
+            started.append((asyncio.get_running_loop(), over, upstream))
+            ready.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    if not ready.wait(timeout_s):
+        raise TimeoutError("the scripted upstream did not start")
+    [(loop, over, upstream)] = started
+    try:
+        yield upstream
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(timeout_s)

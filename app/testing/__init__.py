@@ -1,0 +1,61 @@
+"""For the tests of whoever builds on the relay: a relay of one's own, and a scripted provider.
+
+docs/testing.md tells of both, and of the pytest fixture. Nothing here needs pytest.
+"""
+
+from .relay import Relay, start_relay
+from .upstream import (
+    DONE,
+    FINISH,
+    LAST_CHUNK,
+    USAGE,
+    Call,
+    Endless,
+    Hold,
+    Reset,
+    Send,
+    Step,
+    Until,
+    Upstream,
+    Wait,
+    answer,
+    chunk,
+    chunked_head,
+    event,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    start_upstream,
+    text,
+    wait,
+)
+
+__all__ = [
+    "DONE",
+    "FINISH",
+    "LAST_CHUNK",
+    "USAGE",
+    "Call",
+    "Endless",
+    "Hold",
+    "Relay",
+    "Reset",
+    "Send",
+    "Step",
+    "Until",
+    "Upstream",
+    "Wait",
+    "answer",
+    "chunk",
+    "chunked_head",
+    "event",
+    "head",
+    "reply",
+    "send",
+    "serve_upstream",
+    "start_relay",
+    "start_upstream",
+    "text",
+    "wait",
+]
