@@ -1,8 +1,9 @@
-// A program: asks the relay by one client for answers that fail, and writes what that showed.
+// A program: asks relays by some clients for answers that fail, and writes what that showed.
 //
-// `node ask.mjs CLIENT URL FAULT...` writes a line of JSON for each fault, whose name is the
-// model that it asks for: what was raised, the errors that were shown instead, else the text and
-// how the client says that it ended.
+// `node ask.mjs CLIENT=URL... FAULT...` asks by all clients at once, each at a relay of its own,
+// and writes a line of JSON for each and each fault, whose name is the model that it asks for:
+// what was raised, the errors that were shown instead, else the text and how the client says
+// that it ended.
 
 const PROMPT = 'Hello';
 const MESSAGES = [{ role: 'user', content: PROMPT }];
@@ -210,14 +211,18 @@ for (const [label, version] of [['5', '5'], ['6', '6'], ['7', '']]) {
   CLIENTS[`ai-${label}-ui`] = uiStream(version);
 }
 
-const [name, url, ...faults] = process.argv.slice(2);
-process.on('unhandledRejection', () => {}); // of promises of the clients that nobody asked for
-for (const fault of faults) {
+async function askAll(client, url, faults) {
+  for (const together of faults) {
+    await Promise.all(together.split('+').map((fault) => askOne(client, url, fault)));
+  }
+}
+
+async function askOne(client, url, fault) {
   let text = '';
   const errors = [];
-  const found = { fault };
+  const found = { client, fault };
   try {
-    found.finish = await CLIENTS[name](
+    found.finish = await CLIENTS[client](
       url,
       fault,
       (piece) => (text += piece ?? ''),
@@ -228,4 +233,10 @@ for (const fault of faults) {
   }
   console.log(JSON.stringify({ ...found, ...(errors.length ? { errors } : {}), text }));
 }
+
+const words = process.argv.slice(2);
+const asked = words.filter((word) => word.includes('=')).map((word) => word.split('='));
+const faults = words.filter((word) => !word.includes('='));
+process.on('unhandledRejection', () => {}); // of promises of the clients that nobody asked for
+await Promise.all(asked.map(([client, url]) => askAll(client, url, faults)));
 process.exit(0);

@@ -1,8 +1,10 @@
-"""A program: asks the relay by one client for answers that fail, and writes what that showed.
+"""A program: asks relays by some clients for answers that fail, and writes what that showed.
 
-`python ask.py CLIENT URL FAULT...` writes a line of JSON for each fault, whose name is the model
-that it asks for: what was raised, else the text and how the client says that it ended. It runs
-in any environment that has the client, and knows nothing of the relay.
+`python ask.py CLIENT=URL... FAULT[+FAULT]...` asks by all clients at once, each at a relay of its
+own, for one fault after the other, for those with a "+" at once. It writes a line of JSON for each
+client and each fault, whose name is the model that it asks for: what
+was raised, else the text and how the client says that it ended. It runs in any environment that
+has the clients, and knows nothing of the relays.
 """
 
 # What it imports is in other environments.
@@ -452,20 +454,31 @@ async def aisuite_chat(url: str, model: str, text: list[str]) -> Any:
     return finish
 
 
+async def ask_all(name: str, url: str, faults: list[str]) -> None:
+    for together in faults:
+        await asyncio.gather(*(ask_one(name, url, fault) for fault in together.split("+")))
+
+
+async def ask_one(name: str, url: str, fault: str) -> None:
+    text: list[str] = []
+    found: dict[str, Any] = {"client": name, "fault": fault}
+    try:
+        finish = await asyncio.wait_for(CLIENTS[name](url, fault, text), 60)
+    except ImportError as missing:
+        found["missing"] = str(missing)
+    except BaseException as raised:
+        found["raised"] = f"{type(raised).__name__}: {raised}"[:300]
+    else:
+        found["finish"] = None if finish is None else str(finish)
+    print(json.dumps({**found, "text": "".join(text)}), flush=True)
+
+
 async def main() -> None:
-    name, url, *faults = sys.argv[1:]
-    for fault in faults:
-        text: list[str] = []
-        found: dict[str, Any] = {"fault": fault}
-        try:
-            finish = await asyncio.wait_for(CLIENTS[name](url, fault, text), 60)
-        except ImportError as missing:
-            found["missing"] = str(missing)
-        except BaseException as raised:
-            found["raised"] = f"{type(raised).__name__}: {raised}"[:300]
-        else:
-            found["finish"] = None if finish is None else str(finish)
-        print(json.dumps({**found, "text": "".join(text)}), flush=True)
+    asked = [word.split("=", 1) for word in sys.argv[1:] if "=" in word]
+    faults = [word for word in sys.argv[1:] if "=" not in word]
+    for name, url in asked:  # what they import holds up the others
+        await ask_all(name, url, faults[:1])
+    await asyncio.gather(*(ask_all(name, url, faults[1:]) for name, url in asked))
 
 
 if __name__ == "__main__":

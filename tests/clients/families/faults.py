@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from app.identity.principal import ANYONE
-from tests.serving import Relay, serve_relay
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     USAGE,
@@ -22,9 +21,17 @@ from tests.upstream import (
     text,
     wait,
 )
+from tests.serving import Relay, serve_relay
 
-GATE_S = 0.3
-"""After this time the status is sent, whether the answer has begun or not."""
+GATE_S = 2
+"""After this time the status is sent, whether the answer has begun or not: a refusal has to be
+known by then, while twenty clients ask at once and other tests have the machine."""
+
+LATE_S = GATE_S + 0.5
+"""After this time, which begins when the relay has asked, the gate is over for certain."""
+
+THEN_S = 1
+"""After this time something happens to an answer that has begun."""
 
 SAYS = ('{"word": "Hello ', "wor", 'ld"}')
 """The whole answer, which is JSON for the clients that want it."""
@@ -64,15 +71,22 @@ class Fault:
 
 FAULTS: dict[str, Fault] = {
     "cut": Fault(BEGUN),
-    "cut-first": Fault([head(), wait(2 * GATE_S)]),
+    "cut-first": Fault([head(), wait(LATE_S)]),
     "failed": Fault([*BEGUN, send(ERROR)]),
-    "failed-first": Fault([head(), wait(2 * GATE_S), send(ERROR)]),
+    "failed-first": Fault([head(), wait(LATE_S), send(ERROR)]),
     "refused": Fault(reply("503 Busy", '{"error":{"message":"too busy"}}')),
     "stopped": Fault([*BEGUN, Hold()], _cancel),
     "killed": Fault([*BEGUN, Hold()], _lose),
     "interrupted": Fault([*BEGUN, Hold()], _drain),
 }
 """By the model that is asked for. The last one ends the relay."""
+
+TOGETHER = [
+    *(["cut"], ["failed"], ["refused"], ["cut-first", "failed-first"]),
+    *([fault] for fault in FAULTS if FAULTS[fault].then is not None),
+]
+"""Which a client may ask for at once: the two that wait for the gate; what is done to a relay is
+done to all of its streams."""
 
 
 @contextlib.asynccontextmanager
@@ -94,5 +108,5 @@ async def serve_faults() -> AsyncIterator[Relay]:
 
 
 async def _then(do: Callable[[Relay], Awaitable[None]], relay: Relay) -> None:
-    await asyncio.sleep(2 * GATE_S)
+    await asyncio.sleep(THEN_S)
     await do(relay)

@@ -5,6 +5,7 @@
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tests.clients.families.faults import FAULTS, SAYS, serve_faults
+from tests.clients.families.faults import FAULTS, SAYS, TOGETHER, serve_faults
 
 COLUMNS: Final[dict[str, Sequence[str]]] = {
     "cut, failed, interrupted": ("cut", "cut-first", "failed", "failed-first", "interrupted"),
@@ -27,27 +28,38 @@ _SHOWN: Final = ("RunError", "cancelled", "failed", "interrupted")
 """How the clients that raise nothing say that an answer is not a whole one."""
 
 
-async def probe(command: Sequence[str], environ: Mapping[str, str] | None = None) -> list[str]:
-    """Ask for every fault by a client; return the cells of its row.
+async def probe(
+    command: Sequence[str], clients: Sequence[str], environ: Mapping[str, str] | None = None
+) -> list[list[str]]:
+    """Ask for every fault by some clients of one program; return the cells of their rows.
 
     Raises:
-        AssertionError: the client does not get the answer that is whole.
+        AssertionError: a client does not get the answer that is whole.
     """
     inherited = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
     quiet = {"OPENAI_API_KEY": "unused", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-    async with serve_faults() as relay:
+    async with contextlib.AsyncExitStack() as stack:
+        relays = [await stack.enter_async_context(serve_faults()) for _ in clients]
         process = await asyncio.create_subprocess_exec(
             *command,
-            relay.url,
-            *(f"openai/{fault}" for fault in ("whole", *FAULTS)),
+            *(f"{name}={relay.url}" for name, relay in zip(clients, relays, strict=True)),
+            *("+".join(f"openai/{fault}" for fault in faults) for faults in (["whole"], *TOGETHER)),
             env={**inherited, **quiet, **(environ or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
         out, complaints = await asyncio.wait_for(process.communicate(), 240)
     lines = [json.loads(line) for line in out.decode().splitlines() if line.startswith("{")]
+    return [
+        _row([line for line in lines if line["client"] == name], complaints.decode()[-2000:])
+        for name in clients
+    ]
+
+
+def _row(lines: Sequence[Mapping[str, Any]], complaints: str) -> list[str]:
     found = {line["fault"].removeprefix("openai/"): line for line in lines}
-    assert ["whole", *FAULTS] == [*found], complaints.decode()[-2000:]
+    assert {"whole", *FAULTS} == found.keys(), complaints
+    assert len(found) == len(lines)
 
     whole = found["whole"]
     assert ("".join(SAYS), NOTHING) == (whole["text"], _cell(whole)), whole
@@ -69,4 +81,6 @@ def _join(cells: set[str]) -> str:
 
 
 if __name__ == "__main__":
-    print(" | ".join(asyncio.run(probe(sys.argv[1:]))))
+    *program, name = sys.argv[1:]
+    (row,) = asyncio.run(probe(program, [name]))
+    print(" | ".join(row))
