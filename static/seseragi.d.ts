@@ -10,7 +10,7 @@ export const EVENT_TYPES: readonly StreamEvent['type'][];
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter' | 'refusal' | 'pause' | 'error' | 'cancelled' | 'unknown';
 export type Status = 'completed' | 'cancelled' | 'failed' | 'interrupted';
 
-/** What a stream cost. A number that the provider did not give is absent, never 0. */
+/** What a stream used. A number that is not known is absent, never 0. */
 export interface Usage {
   input_tokens?: number;
   output_tokens?: number;
@@ -18,6 +18,10 @@ export interface Usage {
   cached_input_tokens?: number;
   cache_write_tokens?: number;
   reasoning_tokens?: number;
+  /** What these tokens cost, in USD: a decimal number such as "0.00135". Absent where a price is unknown. */
+  cost?: string;
+  /** Whether the relay has estimated what the provider did not say. */
+  estimated?: true;
 }
 
 export interface StreamFailure {
@@ -64,8 +68,8 @@ export type ProviderTool = InBlock & { type: 'provider_tool'; name: string; inpu
 export type Notice = { type: 'notice'; code: string; message: string };
 export type ChoiceEnd = { type: 'choice.end'; choice?: number; finish_reason: FinishReason; finish_reason_raw?: string; stop_sequence?: string };
 export type UsageEvent = Usage & { type: 'usage' };
-/** Always the last. */
-export type StreamEnd = { type: 'stream.end'; status: Status; finish_reason?: FinishReason; usage?: Usage; error?: StreamFailure };
+/** Always the last. `cost` is in USD, of the whole stream: attempts that failed before the answer are in it. */
+export type StreamEnd = { type: 'stream.end'; status: Status; finish_reason?: FinishReason; usage?: Usage; error?: StreamFailure; cost?: string };
 
 /** Every native event, told apart by `type`. */
 export type StreamEvent =
@@ -81,10 +85,10 @@ export type StreamEvent =
  * One event as it was received. It stands beside its id and not around it: `tool_call.start` has
  * an `id` of its own.
  */
-export interface Received {
+export interface Received<E = StreamEvent> {
   /** The cursor to read on from. Take it as opaque. */
   id: string;
-  event: StreamEvent;
+  event: E;
   /** The event's JSON as it stood on the wire. */
   data: string;
 }
@@ -159,6 +163,18 @@ export interface ResumeOptions extends ReadOptions {
   after?: string | number | null;
 }
 
+/**
+ * How frames of another of the relay's dialects are read: for adapters, which POST to its path.
+ * After a cut the rest is asked for in the same dialect.
+ */
+export interface Dialect<E> {
+  /** Its name in `?format=`: `ui`, `ag_ui`. */
+  format: string;
+  parse(data: string): E;
+  /** Whether it is the last of its stream. */
+  ends(event: E): boolean;
+}
+
 // ---- Errors -------------------------------------------------------------------------------------
 
 /** The codes that are the client's own. */
@@ -167,7 +183,7 @@ export type ClientErrorCode = 'connection_failed' | 'connection_lost' | 'events_
 /** The codes of the relay that can come before a stream begins, or instead of one. */
 export type RelayErrorCode =
   | 'invalid_request' | 'unauthenticated' | 'forbidden' | 'not_found' | 'model_not_found' | 'method_not_allowed'
-  | 'conflict' | 'idempotency_mismatch' | 'stream_expired' | 'previous_response_not_found' | 'request_too_large' | 'unsupported_media_type' | 'rate_limited'
+  | 'conflict' | 'idempotency_mismatch' | 'stream_expired' | 'previous_response_not_found' | 'request_too_large' | 'unsupported_media_type' | 'rate_limited' | 'budget_exceeded'
   | 'context_length_exceeded' | 'content_filtered' | 'upstream_invalid_request' | 'upstream_auth' | 'upstream_billing'
   | 'upstream_not_found' | 'upstream_rate_limited' | 'upstream_unavailable' | 'upstream_overloaded' | 'upstream_timeout'
   | 'upstream_invalid_response' | 'upstream_tool_failed' | 'upstream_truncated' | 'overloaded' | 'producer_lost'
@@ -228,14 +244,19 @@ export type ReadyState = 'connecting' | 'open' | 'reconnecting' | 'closed';
 
 /**
  * One generation, read over any number of connections. Iterating it sends the request; it can be
- * iterated once. It dispatches `statechange` whenever `readyState` has changed.
+ * iterated once. It dispatches `statechange` whenever `readyState` has changed,
+ * and `wait` whenever `retryAt` has.
  *
  * The loop ends after `stream.end` and not otherwise: where the relay says that the stream has ended
  * and there is nothing after the cursor, it throws `end_missing`. It throws a SeseragiError when it cannot go on, and an AbortError (or
  * the reason given) after `disconnect()` or an abort of the signal.
  */
-export class ChatStream extends EventTarget implements AsyncIterable<Received> {
-  constructor(request: ChatRequest | null, options?: ChatOptions & ResumeOptions & { stream?: string });
+export class ChatStream<E = StreamEvent> extends EventTarget implements AsyncIterable<Received<E>> {
+  /**
+   * Without a request it reads what exists: the `stream`, by its id or `events_url`, or what a GET
+   * of the `url` answers with. For another dialect than the native one the request is of its form.
+   */
+  constructor(request: ChatRequest | object | null, options?: ChatOptions & ResumeOptions & { stream?: string; dialect?: Dialect<E> });
   /** The stream's id, once the answer has begun. */
   readonly streamId: string | null;
   /** The id of the last event handed over: the cursor. */
@@ -244,9 +265,11 @@ export class ChatStream extends EventTarget implements AsyncIterable<Received> {
   readonly readyState: ReadyState;
   /** How often a lost connection was replaced. */
   readonly reconnects: number;
-  /** Why it is reconnecting, else null. */
+  /** Why it has to connect again, else null. */
   readonly problem: SeseragiError | null;
-  [Symbol.asyncIterator](): AsyncGenerator<Received, void, void>;
+  /** When the next attempt is made, in milliseconds since the epoch; null while none is waited for. */
+  readonly retryAt: number | null;
+  [Symbol.asyncIterator](): AsyncGenerator<Received<E>, void, void>;
   /**
    * Stop the generation, wherever it is read. The loop goes on to its `stream.end`; where the
    * request could not be sent yet, it throws an AbortError.
@@ -254,8 +277,10 @@ export class ChatStream extends EventTarget implements AsyncIterable<Received> {
   cancel(): Promise<void>;
   /** Stop reading and leave the generation to the relay; the loop throws the reason. */
   disconnect(reason?: unknown): void;
-  addEventListener(type: 'statechange', listener: ((event: Event) => void) | null, options?: boolean | AddEventListenerOptions): void;
-  removeEventListener(type: 'statechange', listener: ((event: Event) => void) | null, options?: boolean | EventListenerOptions): void;
+  /** End the wait for the next attempt, for somebody who does not want to wait; also one that the relay asked for. */
+  retryNow(): void;
+  addEventListener(type: ('statechange' | 'wait'), listener: ((event: Event) => void) | null, options?: boolean | AddEventListenerOptions): void;
+  removeEventListener(type: ('statechange' | 'wait'), listener: ((event: Event) => void) | null, options?: boolean | EventListenerOptions): void;
 }
 
 /** Ask for an answer and read it as it comes. */

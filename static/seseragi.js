@@ -25,6 +25,7 @@
 /** @typedef {import('./seseragi.d.ts').ChatRequest} ChatRequest */
 /** @typedef {import('./seseragi.d.ts').ClientSecret} ClientSecret */
 /** @typedef {import('./seseragi.d.ts').ClientStorage} ClientStorage */
+/** @typedef {import('./seseragi.d.ts').Dialect<any>} Dialect */
 /** @typedef {import('./seseragi.d.ts').FetchCredential} FetchCredential */
 /** @typedef {import('./seseragi.d.ts').Message} Message */
 /** @typedef {import('./seseragi.d.ts').ReadyState} ReadyState */
@@ -93,7 +94,7 @@ async function errorOf(response) {
     const code = status === 401 ? 'unauthenticated' : 'http_error';
     return new SeseragiError(code, message, { ...about, retryable: status === 429 || status >= 500 });
   }
-  return new SeseragiError(problem.code, problem.detail ?? problem.title ?? problem.code, {
+  return new SeseragiError(problem.code, problem.detail ?? problem.message ?? problem.title ?? problem.code, {
     status,
     retryable: problem.retryable === true,
     retryAfterS: problem.retry_after_s ?? about.retryAfterS,
@@ -391,6 +392,7 @@ async function send(url, init, fixed, { signal, headers, fetch = globalThis.fetc
   } catch (cause) {
     if (signal?.aborted) throw signal.reason;
     const where = withoutQuery(url);
+    if (/** @type {any} */ (cause)?.path) /** @type {any} */ (cause).path = where; // Bun says the whole URL
     if (/** @type {any} */ (cause)?.cause?.code === 'ERR_INVALID_URL') throw new TypeError(`Failed to parse URL from ${where}`); // Node: no attempt will change it
     throw new SeseragiError('connection_failed', `no answer from ${where}`, { retryable: true, cause });
   }
@@ -422,6 +424,9 @@ function parseEvent(data) {
   if (typeof event?.type !== 'string') throw new SeseragiError('invalid_response', 'an event of the stream has no type');
   return event;
 }
+
+/** @type {Dialect} */
+const NATIVE = { format: 'native', parse: parseEvent, ends: (event) => event.type === 'stream.end' };
 
 /** The messages of one response, in the batches in which its bytes come. */
 class Connection {
@@ -506,7 +511,7 @@ const ENDING_STRIDE = 10 ** 8;
 /**
  * One generation, read while it runs. Iterating it sends the request; it can be iterated once.
  *
- * It dispatches `statechange` whenever `readyState` has changed.
+ * It dispatches `statechange` whenever `readyState` has changed, and `wait` whenever `retryAt` has.
  *
  * @implements {AsyncIterable<Received>}
  */
@@ -519,12 +524,16 @@ export class ChatStream extends EventTarget {
   requestId = null;
   /** How often a lost connection was replaced. */
   reconnects = 0;
-  /** Why it is reconnecting, else null. @type {SeseragiError|null} */
+  /** Why it has to connect again, else null. @type {SeseragiError|null} */
   problem = null;
+  /** When the next attempt is made, in milliseconds since the epoch; null while none is waited for. @type {number|null} */
+  retryAt = null;
 
   #request;
   #options;
   #streamsUrl;
+  /** @type {Dialect} */
+  #dialect;
   #query = ''; // of the events_url that was given
   /** @type {ReadyState} */
   #state = 'connecting';
@@ -545,7 +554,7 @@ export class ChatStream extends EventTarget {
   #connection = null;
   /** @type {ReturnType<typeof setTimeout>|undefined} */
   #watchdog;
-  /** @type {(() => void)|null} */
+  /** @type {((now?: boolean) => void)|null} */
   #wake = null;
   #identify = () => {};
   /** Resolves when the stream's id is known, or never will be. */
@@ -557,8 +566,9 @@ export class ChatStream extends EventTarget {
    */
   constructor(request, options = {}) {
     super();
-    const { url = '/v1/chat', streamsUrl = besides(`${url}`), stream, after, retryMs = RETRY_MS } = options;
+    const { url = '/v1/chat', streamsUrl = besides(`${url}`), stream, after, retryMs = RETRY_MS, dialect = NATIVE } = options;
     this.#request = request;
+    this.#dialect = dialect;
     this.#options = options;
     this.#streamsUrl = streamsUrl;
     this.#retryMs = retryMs;
@@ -613,6 +623,13 @@ export class ChatStream extends EventTarget {
     this.#drop();
     this.#wake?.();
     this.#enter('closed');
+  }
+
+  /** End the wait for the next attempt, for somebody who does not want to wait; also one that the relay asked for. */
+  retryNow() {
+    if (!this.#wake) return;
+    this.#succeed();
+    this.#wake(true);
   }
 
   /** Learn the id of a stream whose answer has not begun, without waiting for that. */
@@ -681,11 +698,13 @@ export class ChatStream extends EventTarget {
     let response;
     if (this.streamId === null) {
       // Not watched: a long request takes its time on a slow network, and the relay to answer.
-      response = await post(this.#options.url ?? '/v1/chat', this.#request, { accept, 'idempotency-key': idempotencyKey }, options);
+      const url = this.#options.url ?? '/v1/chat';
+      response = this.#request === null ? await call(url, { cache: 'no-store' }, { accept }, options)
+        : await post(url, this.#request, { accept, 'idempotency-key': idempotencyKey }, options);
       this.#identifyAs(response.headers.get('stream-id'));
     } else {
       this.#watch(stallMs);
-      response = await call(this.#urlTo('events') + this.#query, { cache: 'no-store' }, { accept, 'last-event-id': this.lastEventId ?? undefined }, options);
+      response = await call(this.#urlTo('events') + this.#eventsQuery(), { cache: 'no-store' }, { accept, 'last-event-id': this.lastEventId ?? undefined }, options);
     }
     this.requestId = response.headers.get('x-request-id');
     if (response.status === 204) {
@@ -720,16 +739,18 @@ export class ChatStream extends EventTarget {
 
   /** Check a message's number. @param {Message} message @returns {Received|null} null if it was seen before */
   #accept({ id, data }) {
-    const event = parseEvent(data);
-    const [, stream, digits] = /^(.+)\.(\d+)$/.exec(id) ?? [];
+    const event = this.#dialect.parse(data);
+    const [, stream, digits] = /^(.+)\.[a-z]?(\d+)$/.exec(id) ?? [];
     if (!stream || (this.streamId ?? stream) !== stream) {
       throw new SeseragiError('invalid_response', `an event has the id ${JSON.stringify(id)}, which is not of this stream`);
     }
     const number = Number(digits);
     if (number <= this.#last) return null;
-    // The end of a stream whose relay was lost has numbers that the lost one cannot have given.
-    const ending = (this.#last + 1) * ENDING_STRIDE + this.#last + 1;
-    if (number !== this.#last + 1 && number !== ending) {
+    // The end of a stream whose relay was lost has numbers that the lost one cannot have given:
+    // as many strides on as events were kept, which frames of another dialect do not tell.
+    const strides = (number - this.#last - 1) / ENDING_STRIDE;
+    const ending = this.#dialect === NATIVE ? strides === this.#last + 1 : Number.isInteger(strides);
+    if (number !== this.#last + 1 && !ending) {
       throw new SeseragiError('events_missing', `event ${number} of the stream came after event ${this.#last}`);
     }
     this.#identifyAs(stream);
@@ -738,7 +759,7 @@ export class ChatStream extends EventTarget {
     this.#count += 1;
     this.#succeed();
     this.lastEventId = id;
-    this.#ended = event.type === 'stream.end';
+    this.#ended = this.#dialect.ends(event);
     if (this.#ended) this.#forget();
     else this.#remember();
     return { id, event, data };
@@ -755,8 +776,16 @@ export class ChatStream extends EventTarget {
     this.#waitedMs += delay;
     this.problem = failure;
     this.#enter(this.#opened ? 'reconnecting' : 'connecting');
-    await this.#sleep(askedMs); // what the relay asked for holds even when the network comes back
-    await this.#sleep(delay - askedMs, { wakeable: true });
+    this.#waitUntil(Date.now() + delay);
+    // What the relay asked for holds even when the network comes back.
+    if (!await this.#sleep(askedMs)) await this.#sleep(delay - askedMs, { wakeable: true });
+    this.#waitUntil(null);
+  }
+
+  /** @param {number|null} at */
+  #waitUntil(at) {
+    this.retryAt = at;
+    this.dispatchEvent(new Event('wait'));
   }
 
   /**
@@ -765,7 +794,7 @@ export class ChatStream extends EventTarget {
    * @param {SeseragiError} failure
    */
   #mayRetry(failure) {
-    if (this.streamId !== null) return mayPass(failure);
+    if (this.streamId !== null || this.#request === null) return mayPass(failure);
     const begun = !['connection_failed', 'connection_lost', 'credential_failed', 'http_error', 'overloaded'].includes(failure.code);
     return this.#options.idempotencyKey !== undefined && mayPass(failure) && !begun;
   }
@@ -785,18 +814,19 @@ export class ChatStream extends EventTarget {
     return this.#retryMs + Math.random() * Math.max(0, ceiling - this.#retryMs);
   }
 
-  /** @param {number} ms @param {{wakeable?: boolean}} [how] */
+  /** @param {number} ms @param {{wakeable?: boolean}} [how] @returns {Promise<boolean|undefined>} whether somebody wants no wait at all */
   async #sleep(ms, { wakeable = false } = {}) {
     if (ms <= 0 || this.#left) return;
-    await new Promise((resolve) => {
+    const hurried = await new Promise((resolve) => {
       const timer = setTimeout(resolve, Math.min(ms, LONGEST_TIMEOUT_MS));
-      this.#wake = () => {
-        if (!wakeable && !this.#left) return;
+      this.#wake = (now) => {
+        if (!wakeable && !now && !this.#left) return;
         clearTimeout(timer);
-        resolve(undefined);
+        resolve(now);
       };
     });
     this.#wake = null;
+    return hurried;
   }
 
   /** Give up the connection unless a byte comes within so long. @param {number} ms */
@@ -860,7 +890,7 @@ export class ChatStream extends EventTarget {
 
   /** @param {ReadyState} state */
   #enter(state) {
-    if (state !== 'reconnecting') this.problem = null;
+    if (state === 'open' || state === 'closed') this.problem = null;
     if (state === this.#state || this.#state === 'closed') return;
     this.#state = state;
     this.dispatchEvent(new Event('statechange'));
@@ -878,7 +908,7 @@ export class ChatStream extends EventTarget {
     for (const name of OWN_QUERY) kept.delete(name);
     if (`${kept}`) this.#query = `?${kept}`;
     const cursor = `${after ?? ''}`;
-    this.#last = Number(/(?:^|\.)(\d+)$/.exec(cursor)?.[1] ?? 0);
+    this.#last = Number(/(?:^|\.)[a-z]?(\d+)$/.exec(cursor)?.[1] ?? 0);
     if (cursor && cursor !== '0') this.lastEventId = /^\d+$/.test(cursor) ? `${this.streamId}.${cursor}` : cursor;
   }
 
@@ -893,6 +923,11 @@ export class ChatStream extends EventTarget {
   /** @param {'events'|'cancel'} what */
   #urlTo(what) {
     return `${this.#streamsUrl}/${encodeURIComponent(this.streamId ?? '')}/${what}`;
+  }
+
+  #eventsQuery() {
+    const { format } = this.#dialect;
+    return format === NATIVE.format ? this.#query : `${this.#query || '?'}${this.#query && '&'}format=${format}&suffix`;
   }
 
   // A storage that is full or forbidden costs the resumption after a reload, not the answer.

@@ -2,24 +2,15 @@
 // usage: node refused.mjs BASE_URL CREDENTIALS_JSON
 import { HttpAgent } from "@ag-ui/client";
 import Anthropic from "@anthropic-ai/sdk";
-import { AbstractChat, DefaultChatTransport } from "ai";
+import { DefaultChatTransport } from "ai";
 import OpenAI from "openai";
+
+import { Chat } from "./chat.mjs";
 
 const [base, credentials] = process.argv.slice(2);
 const messages = [{ role: "user", content: "hello" }];
 const model = "openai/m";
 console.warn = () => {};
-
-class Chat extends AbstractChat {
-  constructor(init) {
-    const state = { status: "ready", error: undefined, messages: [] };
-    state.pushMessage = (message) => (state.messages = [...state.messages, message]);
-    state.popMessage = () => (state.messages = state.messages.slice(0, -1));
-    state.replaceMessage = (at, message) => (state.messages = state.messages.with(at, message));
-    state.snapshot = (value) => structuredClone(value);
-    super({ ...init, state });
-  }
-}
 
 async function gather(stream) {
   for await (const _ of stream);

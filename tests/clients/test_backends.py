@@ -128,7 +128,7 @@ async def test_node(program_of):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        out, complaints = await asyncio.wait_for(process.communicate(), 30)
+        out, complaints = await asyncio.wait_for(process.communicate(), 60)
     assert (0, "") == (process.returncode, complaints.decode())
     stranger, given, failed = json.loads(out)
 

@@ -16,7 +16,7 @@ async def test_the_node_clients_find_all_that_is_beside_an_answer() -> None:
     node = program("node")
     for package in ("openai", "@anthropic-ai/sdk"):
         file(ROOT / "node_modules" / package / "package.json", how="run npm ci")
-    async with serve_relay() as relay:
+    async with serve_relay(demo_pace=0) as relay:
         process = await asyncio.create_subprocess_exec(
             node,
             str(ROOT / "tests" / "clients" / "beside.mjs"),

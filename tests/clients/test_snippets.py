@@ -78,7 +78,7 @@ async def run(command: list[str]) -> str:
 
 @pytest.mark.parametrize(("document", "name"), SNIPPETS)
 async def test_snippet_writes_the_whole_answer(document, name):
-    async with serve_relay() as relay:
+    async with serve_relay(demo_pace=0) as relay:
         written = await run(COMMANDS[name](code(document, name, relay)))
         answer = text_of(await chat(relay, messages=PROMPT, model="demo"))
 
@@ -87,7 +87,7 @@ async def test_snippet_writes_the_whole_answer(document, name):
 
 
 async def test_environment_leads_anthropics_client_to_the_relay():
-    async with serve_relay() as relay:
+    async with serve_relay(demo_pace=0) as relay:
         ask = "import anthropic; print(*(it.id for it in anthropic.Anthropic().models.list()))"
         exports = code("anthropic.md", "environment", relay)
         names = await run(["sh", "-c", f'{exports}exec "$0" -c "$1"', sys.executable, ask])
@@ -96,7 +96,7 @@ async def test_environment_leads_anthropics_client_to_the_relay():
 
 
 async def test_conversation_goes_on_from_a_stored_response():
-    async with serve_relay() as relay:
+    async with serve_relay(demo_pace=0) as relay:
         written = await run(python(code("openai.md", "stored", relay)))
 
     assert ["user", "assistant", "user"] == written.split()
@@ -109,7 +109,7 @@ async def test_ai_sdk_with_the_openai_provider_answers():
         const { generateText } = await import(process.argv[1]);
         console.log((await generateText({ model, prompt: 'Hi' })).text.length);
     """
-    async with serve_relay() as relay:
+    async with serve_relay(demo_pace=0) as relay:
         snippet = code("ai-sdk.md", "provider", relay)
         snippet = snippet.replace("@ai-sdk/openai", f"{package}/dist/index.js")
         ai = f"{package.with_name('ai7')}/dist/index.js"

@@ -120,7 +120,7 @@ test('heartbeat lines between frames, without a blank line, change nothing', asy
   assert.deepEqual(await eventsOf(chat(REQUEST, { url: base })), EVENTS);
 });
 
-test('reading stops at stream.end and closes a connection that stays open', { timeout: 5000 }, async (t) => {
+test('reading stops at stream.end and closes a connection that stays open', { timeout: 60_000 }, async (t) => {
   let closed;
   const base = await serve(t, (request, response) => {
     closed = once(response, 'close');
@@ -242,7 +242,7 @@ test('an event of an unknown type is passed on', async (t) => {
   assert.deepEqual(await eventsOf(chat(REQUEST, { url: base })), [START, later, END]);
 });
 
-test('an abort throws AbortError and closes the socket', { timeout: 5000 }, async (t) => {
+test('an abort throws AbortError and closes the socket', { timeout: 60_000 }, async (t) => {
   let closed;
   const base = await serve(t, (request, response) => {
     closed = once(response, 'close');
@@ -279,14 +279,14 @@ test('after an abort no event of the same read is handed over', async (t) => {
   assert.deepEqual(events, [START]);
 });
 
-test('an abort before the answer throws the signal\'s reason', { timeout: 5000 }, async (t) => {
+test('an abort before the answer throws the signal\'s reason', { timeout: 60_000 }, async (t) => {
   const base = await serve(t, () => {});
   const signal = AbortSignal.timeout(20);
 
   await assert.rejects(() => eventsOf(chat(REQUEST, { url: base, signal })), { name: 'TimeoutError' });
 });
 
-test('leaving the loop closes the socket', { timeout: 5000 }, async (t) => {
+test('leaving the loop closes the socket', { timeout: 60_000 }, async (t) => {
   let closed;
   const base = await serve(t, (request, response) => {
     closed = once(response, 'close');

@@ -30,10 +30,10 @@ for (const how of Object.keys(CUTS)) {
       assertOnceInOrder(await drain(stream), EVENTS);
       assert.equal(relay.posts.length, 1);
       if (at < whole.length - 1) assert.equal(relay.gets.length, 1);
-      // A reset may take frames along that were sent: then the cursor is earlier, never later.
+      // A reset may take frames along that were sent, and in Bun any cut: then the cursor is earlier, never later.
       const complete = whole.subarray(0, at).toString('latin1').split('\n\n').length - 1;
       const cursor = Number((relay.gets[0]?.cursor ?? `${STREAM}.0`).split('.')[1]);
-      assert.ok(how === 'rst' ? cursor <= complete : cursor === complete, `${cursor} after ${complete} whole frames`);
+      assert.ok(how === 'rst' || process.versions.bun ? cursor <= complete : cursor === complete, `${cursor} after ${complete} whole frames`);
     }
   });
 }

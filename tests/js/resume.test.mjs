@@ -410,7 +410,7 @@ test('a GET that gets no answer is given up after stallMs', async (t) => {
   assert.equal(calls.length, 3);
 });
 
-test('a frozen socket is left for another one', { timeout: 5000 }, async (t) => {
+test('a frozen socket is left for another one', { timeout: 60_000 }, async (t) => {
   const relay = await serveRelay(t);
   let frozen = 0;
   const fetch = async (url, init) => {
@@ -418,7 +418,7 @@ test('a frozen socket is left for another one', { timeout: 5000 }, async (t) => 
     frozen += 1;
     return open(FRAMES.slice(0, first(3)))(init);
   };
-  const { events } = await drain(chat(REQUEST, { url: relay.url, fetch, stallMs: 50 }));
+  const { events } = await drain(chat(REQUEST, { url: relay.url, fetch, stallMs: 1000 }));
 
   assert.deepEqual(events, EVENTS);
   assert.deepEqual([frozen, relay.gets.map(({ cursor }) => cursor)], [1, [`${STREAM}.3`]]);
@@ -594,7 +594,7 @@ for (const [name, leave] of [
     assert.equal(stream.readyState, 'closed');
   });
 
-  test(`${name} ends the waiting between two attempts`, { timeout: 5000 }, async () => {
+  test(`${name} ends the waiting between two attempts`, { timeout: 60_000 }, async () => {
     const { fetch, calls } = scripted(sse(framesOf(EVENTS.slice(0, 2), { retryMs: 60_000 })));
     const abort = new AbortController();
     const stream = chat(REQUEST, { fetch, signal: abort.signal });
@@ -745,4 +745,26 @@ test('the end of a stream whose relay was lost is read on over the gap in its nu
 
   const skipped = scripted(sse(framesOf(EVENTS.slice(0, 2)) + frame(end(0), ending[0])));
   assert.equal((await drain(chat(REQUEST, { fetch: skipped.fetch, maxAttempts: 0 }))).error.code, 'events_missing');
+});
+
+test('a wait is told, and ends at once where somebody does not want to wait', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout', 'Date'] });
+  const { fetch, calls } = scripted(
+    Response.json({ code: 'overloaded', detail: 'full' }, { status: 503, headers: { 'retry-after': '60' } }),
+    refuse, sse(FRAMES));
+  const stream = resume(STREAM, { fetch, retryMs: 5000 });
+  const waits = [];
+  stream.addEventListener('wait', () => waits.push(stream.retryAt && stream.retryAt - Date.now()));
+  stream.retryNow(); // nothing is waited for
+  const reading = drain(stream);
+  await settle();
+  assert.deepEqual([waits, calls.length, stream.problem?.status], [[60_000], 1, 503]);
+  stream.retryNow();
+  await settle();
+  assert.deepEqual([waits.length, waits[1], calls.length, stream.problem?.code], [3, null, 2, 'connection_failed']);
+  assert.ok(waits[2] >= 5000 && waits[2] <= 7500, String(waits[2])); // as after a first failure
+  stream.retryNow();
+  const { events } = await reading;
+
+  assert.deepEqual([events.length, calls.length, stream.retryAt, waits.length], [LAST, 3, null, 4]);
 });

@@ -145,7 +145,7 @@ const size = whole.length - whole.indexOf("\r\n\r\n") - 4;
 function play(cut) {
   const seen = [];
   return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve([cut, seen, "in vain"]), 45_000);
+    const timer = setTimeout(() => resolve([cut, seen, "in vain"]), 150_000);
     open(`http://127.0.0.1:${server.address().port}/${cut}${pathname}${search}`, (type, id, data) => {
       if (type) seen.push([Number(id.split(".").at(-1)), typeOf(data) === type]);
       if (type && type !== "stream.end") return false;

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { joined } from '../../static/conversation.js';
+import { joined } from '../../static/chat/turn.js';
 
 function packed(events) {
   const kept = [];

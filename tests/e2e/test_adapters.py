@@ -1,0 +1,154 @@
+"""The package in pages with React's StrictMode: cut, offline, loaded again, and in two windows.
+
+One page has the hook, the AI SDK and AG-UI by their adapters. Its second window is a frame.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from app.testing.upstream import DONE, FINISH, Step, Until, head, send, serve_upstream, text, wait
+from tests.cutting import How, cutting_proxy
+from tests.e2e.engines import Engine, firefox
+from tests.e2e.react_page import build_with_package, serve_page
+from tests.serving import serve_relay
+
+pytestmark = pytest.mark.browser
+
+EXPECTED_ERRORS = ("net::ERR_", "blocked by CORS policy")  # where a preflight is cut
+ADAPTERS = ("hook", "sdk", "agent")
+WORDS = [f"{number} せせらぎ🌊 " for number in range(60)]
+WHOLE = "".join(WORDS)
+PACED: list[Step] = [
+    head(),
+    *(step for word in WORDS for step in (send(text(word)), wait(0.05))),
+    send(FINISH + DONE),
+]
+UNTIL = """
+  const until = Date.now() + 20000;
+  while (!(%s)) {
+    if (Date.now() > until) throw new Error('waited in vain; the page says: ' + document.body.innerText);
+    await new Promise((done) => setTimeout(done, 20));
+  }
+"""
+BEGUN = "document.querySelector('.assistant')?.textContent.includes('%d せせらぎ🌊 ')"
+READY = "document.querySelector('main')?.dataset.status === 'ready'"
+SEEN = """
+  return [window, ...Array.from(frames)].map(({ document, paints }) =>
+    [[...document.querySelectorAll('main > p[class]')].filter((it) => it.textContent).map((it) => it.textContent), paints]);
+"""
+TELL = """
+  Object.defineProperty(navigator, 'onLine', { value: '%s' === 'online', configurable: true });
+  dispatchEvent(new Event(navigator.onLine ? 'online' : 'offline'));
+"""
+OPEN_ANOTHER = """
+  const frame = document.createElement('iframe');
+  frame.src = location.href;
+  document.body.append(frame);
+"""
+BOTH_READY = "[window, ...Array.from(frames)].every(({ document }) => document.querySelector('.assistant')?.textContent === %s && document.querySelector('main').dataset.status === 'ready')"
+
+
+@pytest.fixture(scope="module")
+def script() -> str:
+    return build_with_package("adapters.jsx")
+
+
+class Chromium:
+    """A page of the shared Chromium, as an `Engine`."""
+
+    def __init__(self, page: Any) -> None:
+        self._page = page
+
+    async def open(self, url: str) -> None:
+        await self._page.goto(url)
+
+    async def run(self, code: str) -> Any:
+        return await self._page.evaluate(f"async () => {{ {code} }}")
+
+
+async def go_through(engine: Engine, script: str, adapter: str) -> None:
+    """Ask once, and have the answer once: over cuts, offline, loaded again, and in two windows."""
+    refused = 0
+    away = False
+    async with serve_upstream() as upstream, serve_relay(upstream, retry_ms=500) as relay:
+        gone, back = asyncio.Event(), asyncio.Event()
+        upstream.script = [*PACED[:17], Until(gone), *PACED[17:69], Until(back), *PACED[69:]]
+
+        def plan() -> tuple[int, How]:
+            nonlocal refused
+            if away:
+                refused += 1
+                return 0, "rst"
+            hows: list[How] = ["fin", "rst", "fin"]
+            cuts = max(0, proxy.cuts - refused)
+            return (3000, hows[cuts]) if cuts < len(hows) else (0, "none")
+
+        async with (
+            cutting_proxy(relay.port, plan) as proxy,
+            serve_page(script) as url,
+        ):
+            address = f"http://127.0.0.1:{proxy.port}"
+            await engine.open(f"{url}/?1#{adapter}%20{address}")
+            await engine.run(UNTIL % READY)
+            await engine.run("document.querySelector('button').click()")
+            await engine.run(UNTIL % (BEGUN % 3))
+            away = True
+            await engine.run(TELL % "offline")
+            gone.set()
+            until = asyncio.get_running_loop().time() + 20
+            while refused < 2:
+                assert asyncio.get_running_loop().time() < until
+                await asyncio.sleep(0.02)
+            away = False
+            await engine.run(TELL % "online")
+            back.set()
+            await engine.run(UNTIL % (BEGUN % 8))
+            before = await engine.run(SEEN)
+            await engine.open(f"{url}/?2#{adapter}%20{address}")
+            await engine.run(UNTIL % (BEGUN % 10))
+            await engine.run(OPEN_ANOTHER)
+            await engine.run(UNTIL % (BOTH_READY % json.dumps(WHOLE)))
+            after = await engine.run(SEEN)
+
+            assert [["hello", WHOLE]] * 2 == [shown for shown, _ in after]
+            for _, paints in [*before, *after]:
+                assert [] == [paint for paint in paints if not WHOLE.startswith(paint)]
+            assert 1 == len(upstream.calls)
+            assert 3 <= proxy.cuts - refused
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+async def test_answer_comes_once_in_chromium(page, script, adapter):
+    await go_through(Chromium(page), script, adapter)
+
+
+async def test_answer_comes_once_in_firefox(script):
+    async with firefox() as engine:
+        for adapter in ADAPTERS:
+            await go_through(engine, script, adapter)
+
+
+async def test_page_that_was_offline_goes_on_when_it_is_back(page, script):
+    async with serve_upstream() as upstream, serve_relay(upstream, retry_ms=500) as relay:
+        upstream.script = PACED
+        first: list[tuple[int, How]] = [(2600, "rst")]
+        cuts = iter(first)
+        async with (
+            cutting_proxy(relay.port, lambda: next(cuts, (0, "none"))) as proxy,
+            serve_page(script) as url,
+        ):
+            address = f"http://127.0.0.1:{proxy.port}"
+            await page.goto(f"{url}/#hook%20{address}")
+            await page.wait_for_selector("main[data-status=ready]")
+            await page.context.set_offline(True)
+            await page.click("text=Send")
+            await page.wait_for_selector("main[data-status=submitted]")
+            await page.context.set_offline(False)
+            await page.wait_for_selector(f".assistant:has-text('{WORDS[-1]}')")
+            await page.wait_for_selector("main[data-status=ready]")
+
+            assert ["hello", WHOLE] == await page.locator("main > p").all_text_contents()
+            assert 1 == len(upstream.calls)

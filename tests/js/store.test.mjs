@@ -1,0 +1,401 @@
+// The conversation store: events to messages and back, one generation a turn, several tabs.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+
+import { AnswerParts, assistantMessage, requestMessages, textOf } from '../../static/parts.js';
+import { ChatStore } from '../../static/store.js';
+import { chatWithTools } from '../../static/tools.js';
+import { EVENTS, framesOf, memoryStorage, settle, STREAM } from './relay.mjs';
+import { AT_ONCE, scriptedRelay, until } from './scripted.mjs';
+
+const TEXT = EVENTS.map(({ text }) => text ?? '').join('');
+const CALL = { id: 'call_1', name: 'add' };
+
+/** The frames of a whole stream of these events between its start and its end. */
+function answer(stream, events, end = { status: 'completed', finish_reason: 'stop' }) {
+  const all = [{ type: 'stream.start', stream, model: 'demo', created: 1 }, ...events, { type: 'stream.end', ...end }];
+  return framesOf(all, { retryMs: 0, stream }).split('\n\n').slice(0, -1).map((frame) => `${frame}\n\n`);
+}
+const said = (stream, text) => answer(stream, [{ type: 'text.start', block: 0 }, { type: 'text.delta', block: 0, text }, { type: 'text.end', block: 0 }]);
+const asks = (stream, ...calls) => answer(stream, calls.flatMap(({ id, name, text }, block) => [
+  { type: 'tool_call.start', block, id, name },
+  { type: 'tool_call.delta', block, arguments: text.slice(0, 2) }, { type: 'tool_call.delta', block, arguments: text.slice(2) },
+  { type: 'tool_call.end', block, arguments: text },
+]), { status: 'completed', finish_reason: 'tool_calls' });
+const PLAIN = framesOf(EVENTS, { retryMs: 0 }).split('\n\n').slice(0, -1).map((frame) => `${frame}\n\n`);
+
+function open(relay, options = {}) {
+  return new ChatStore({ ...AT_ONCE, fetch: relay.fetch, url: 'http://relay.test/v1/chat', request: { model: 'demo' }, ...options });
+}
+const idle = (chat) => until(() => ['ready', 'error'].includes(chat.getSnapshot().status));
+const shown = (chat) => chat.getSnapshot().messages.map((message) => [message.role, textOf(message), message.status]);
+const WHOLE = [['user', 'hi', undefined], ['assistant', TEXT, 'completed']];
+
+/** Tabs of one browser: a storage, whose events come to all but the one that wrote. */
+function browser(t) {
+  const storage = memoryStorage();
+  const tabs = [];
+  const listeners = globalThis.addEventListener;
+  const remove = globalThis.removeEventListener;
+  t.after(() => { Object.assign(globalThis, { addEventListener: listeners, removeEventListener: remove }); });
+  return {
+    storage,
+    /** Do something in a tab: what it listens for is its own. */
+    tab() {
+      const window = new EventTarget();
+      tabs.push(window);
+      const own = {
+        ...storage,
+        setItem: (key, value) => {
+          storage.setItem(key, value);
+          for (const other of tabs) if (other !== window) queueMicrotask(() => other.dispatchEvent(Object.assign(new Event('storage'), { key })));
+        },
+      };
+      return {
+        storage: own,
+        within: (act) => {
+          globalThis.addEventListener = window.addEventListener.bind(window);
+          globalThis.removeEventListener = window.removeEventListener.bind(window);
+          return act();
+        },
+        close: () => { tabs.splice(tabs.indexOf(window), 1); window.dispatchEvent(new Event('pagehide')); },
+      };
+    },
+  };
+}
+
+// ---- Events to messages and back
+
+test('events of all kinds become parts by block, and the message to send back', () => {
+  const parts = new AnswerParts();
+  const events = [
+    { type: 'stream.start', stream: STREAM, model: 'demo', created: 1 },
+    { type: 'reasoning.start', block: 0 }, { type: 'reasoning.delta', block: 0, text: 'h' }, { type: 'reasoning.delta', block: 0, text: 'm' },
+    { type: 'text.start', block: 1 }, { type: 'tool_call.start', block: 2, id: 'c1', name: 'add' },
+    { type: 'text.delta', block: 1, text: 'so' }, { type: 'reasoning.end', block: 0, signature: 's', format: 'f' },
+    { type: 'tool_call.delta', block: 2, arguments: '{"a"' }, { type: 'tool_call.end', block: 2, arguments: '{"a":1}' },
+    { type: 'opaque', block: 2, format: 'g', data: { x: 1 } }, { type: 'opaque', format: 'g', data: 2 },
+    { type: 'text.start', block: 3, choice: 1 }, { type: 'text.delta', block: 3, choice: 1, text: 'another' },
+    { type: 'text.end', block: 1 }, { type: 'source', url: 'https://a.example' }, { type: 'a.later.event', block: 1 },
+  ];
+  const changed = events.map((event) => parts.receive(event));
+
+  assert.deepEqual(changed, events.map(({ type }) => !/^(stream|a\.later)/.test(type)));
+  assert.deepEqual(parts.parts.map(({ type, text, done }) => [type, text, done]), [
+    ['reasoning', 'hm', true], ['text', 'so', true], ['tool_call', undefined, true], ['opaque', undefined, undefined],
+    ['opaque', undefined, undefined], ['text', 'another', false], ['source', undefined, undefined],
+  ]);
+  assert.deepEqual(assistantMessage(parts.parts), {
+    role: 'assistant',
+    content: [{ type: 'reasoning', text: 'hm', signature: 's', format: 'f' }, { type: 'text', text: 'so' }, { type: 'opaque', format: 'g', data: 2 }],
+    tool_calls: [{ id: 'c1', type: 'function', function: { name: 'add', arguments: '{"a":1}' }, opaque: [{ format: 'g', data: { x: 1 } }] }],
+  });
+  // Begun anew from what was kept, at any event, it comes to the same.
+  for (let at = 0; at < events.length; at++) {
+    const before = new AnswerParts();
+    for (const event of events.slice(0, at)) before.receive(event);
+    const after = new AnswerParts(JSON.parse(JSON.stringify(before.parts)));
+    for (const event of events.slice(at)) after.receive(event);
+    assert.deepEqual(after.parts, parts.parts);
+  }
+});
+
+test('calls without an output and answers without words are not sent', () => {
+  const call = { type: 'tool_call', block: 0, id: 'c1', name: 'add', arguments: '{}', done: true };
+  const user = { id: 'u', role: 'user', parts: [{ type: 'text', text: 'hi' }] };
+  const say = (status, ...parts) => ({ id: 'a', role: 'assistant', parts, status });
+
+  assert.deepEqual(requestMessages([user, say('completed', call), say('failed')]), [{ role: 'user', content: 'hi' }]);
+  assert.deepEqual(requestMessages([say('cancelled', { ...call, output: 'x' })]), []);
+  assert.deepEqual(requestMessages([say('completed', { ...call, output: 'no', isError: true })])[1], { role: 'tool', tool_call_id: 'c1', content: 'no', is_error: true });
+  const picture = [{ type: 'image_url', image_url: { url: 'data:,' } }];
+  assert.deepEqual(requestMessages([{ id: 'u', role: 'user', parts: picture }]), [{ role: 'user', content: picture }]);
+});
+
+// ---- Turns
+
+test('an answer that is cut at any byte is one answer, asked for once', async () => {
+  const bytes = Buffer.byteLength(PLAIN.join(''));
+  for (let at = 0; at < bytes; at += 1) {
+    let bodies = 0;
+    const relay = scriptedRelay([PLAIN], { cut: (size) => [at, Math.floor(size / 2)][bodies++] ?? Infinity });
+    const chat = open(relay);
+    const seen = [];
+    chat.options.onEvent = ({ event }) => seen.push(event);
+    assert.equal(chat.send('hi'), true);
+    await idle(chat);
+
+    assert.deepEqual(shown(chat), WHOLE, `cut at ${at}`);
+    assert.deepEqual(seen, EVENTS);
+    assert.equal(new Set(relay.posts.map(({ key }) => key)).size, 1);
+  }
+});
+
+test('a page that is loaded again at any byte has one whole answer and has asked for it once', async (t) => {
+  const bytes = Buffer.byteLength(PLAIN.join(''));
+  for (const kept of [true, false]) { // a page that is closed well stores how far it came
+    for (let at = 0; at < bytes; at += 7) {
+      const { storage, tab } = browser(t);
+      let bodies = 0;
+      const relay = scriptedRelay([PLAIN], { cut: () => (bodies++ === 0 ? at : Infinity) });
+      relay.held = new Promise(() => {});
+      const page = tab();
+      const first = open(relay, { storage: () => page.storage });
+      let count = 0;
+      first.options.onEvent = () => { count += 1; };
+      const leave = page.within(() => first.subscribe(() => {}));
+      first.send('hi');
+      const frames = Buffer.from(PLAIN.join('')).subarray(0, at).toString('latin1').split('\n\n').length - 1;
+      await until(() => count === frames && relay.posts.length === 1);
+      const record = storage.getItem('seseragi.chat');
+      page.close();
+      leave();
+      await settle();
+      if (!kept) storage.setItem('seseragi.chat', record);
+      relay.held = null;
+      const again = tab();
+      const second = open(relay, { storage: () => again.storage });
+      // Mounted twice, as StrictMode does.
+      again.within(() => second.subscribe(() => {}))();
+      again.within(() => second.subscribe(() => {}));
+      await until(() => second.getSnapshot().messages.at(-1)?.status === 'completed');
+
+      assert.deepEqual(shown(second), WHOLE, `left at ${at}`);
+      assert.equal(new Set(relay.posts.map(({ key }) => key)).size, 1);
+      assert.equal(JSON.parse(storage.getItem('seseragi.chat')).turn, null);
+    }
+  }
+});
+
+test('another tab joins by the id, both have the answer once, and both go on from it', async (t) => {
+  const bytes = Buffer.byteLength(PLAIN.slice(1).join('')); // what the other tab reads
+  for (let at = 0; at < bytes; at += 23) {
+    const { tab } = browser(t);
+    let bodies = 0;
+    const relay = scriptedRelay([PLAIN, said('st_1', 'more')], { cut: () => (bodies++ < 2 ? at : Infinity) });
+    let free;
+    relay.held = new Promise((resolve) => { free = resolve; });
+    const [one, two] = [tab(), tab()];
+    const first = open(relay, { storage: () => one.storage });
+    const second = open(relay, { storage: () => two.storage });
+    one.within(() => first.subscribe(() => {}));
+    two.within(() => second.subscribe(() => {}));
+    first.send('hi');
+    await settle();
+    assert.equal(second.send('me too'), false, `cut at ${at}: ${JSON.stringify([shown(first), shown(second)])}`);
+    relay.held = null;
+    free();
+    await until(() => [first, second].every((chat) => chat.getSnapshot().messages.at(-1)?.status === 'completed'));
+    await settle();
+
+    assert.deepEqual([shown(first), shown(second)], [WHOLE, WHOLE]);
+    assert.equal(new Set(relay.posts.map(({ key }) => key)).size, 1);
+    second.send('more?');
+    await until(() => [first, second].every((chat) => shown(chat).length === 4 && chat.getSnapshot().status === 'ready'));
+
+    assert.deepEqual(shown(first).at(-1), ['assistant', 'more', 'completed']);
+    assert.equal(relay.posts.at(-1).body.messages.length, 3);
+  }
+});
+
+test('a tab does not wait for ever for another that asked and is gone', async (t) => {
+  const real = globalThis.setTimeout;
+  t.mock.method(globalThis, 'setTimeout', (act, ms = 0, ...rest) => real(act, ms / 100, ...rest));
+  for (const end of ['itself', 'retry', 'stop', 'setMessages', 'leave']) {
+    const { tab } = browser(t);
+    const relay = scriptedRelay([PLAIN, said('st_1', 'more')]);
+    const silent = { ...relay, fetch: (url, init) => { if (init.method === 'POST') relay.posts.push({ key: new Headers(init.headers).get('idempotency-key') }); return new Promise(() => {}); } };
+    const [one, two] = [tab(), tab()];
+    const first = open(silent, { storage: () => one.storage });
+    const second = open(relay, { storage: () => two.storage });
+    one.within(() => first.subscribe(() => {}));
+    const leave = two.within(() => second.subscribe(() => {}));
+    first.send('hi');
+    await until(() => second.getSnapshot().status === 'submitted' && relay.posts.length === 1);
+    one.close();
+    const [asked] = relay.posts;
+    if (end === 'retry') second.retry();
+    if (end === 'stop') await second.stop();
+    if (end === 'setMessages') second.setMessages([]);
+    if (end === 'leave') leave();
+    if (end === 'itself' || end === 'retry') {
+      await idle(second);
+      assert.deepEqual(shown(second), WHOLE);
+      assert.deepEqual(relay.posts.map(({ key }) => key), [asked.key, asked.key]);
+      continue;
+    }
+    await new Promise((resolve) => { real(resolve, 100); }); // twice the time that it waits
+    assert.equal(relay.posts.length, 1, end);
+    if (end === 'leave') continue;
+    assert.deepEqual([second.getSnapshot().status, shown(second).at(-1)], ['ready', end === 'stop' ? ['assistant', '', 'cancelled'] : undefined]);
+    assert.equal(second.send('more'), true);
+    await idle(second);
+    assert.equal(shown(second).at(-1)[2], 'completed');
+  }
+});
+
+test('what is sent twice is asked once', async () => {
+  const relay = scriptedRelay([PLAIN]);
+  const chat = open(relay);
+
+  assert.deepEqual([chat.send('hi', { id: 'u' }), chat.send('hi', { id: 'u' }), chat.send('no')], [true, false, false]);
+  await idle(chat);
+  assert.equal(chat.send('hi', { id: 'u' }), false);
+  assert.equal(relay.posts.length, 1);
+});
+
+test('a page that sends as it begins goes on with what is stored, also before it knew the stream', async (t) => {
+  const { storage, tab } = browser(t);
+  const relay = scriptedRelay([PLAIN]);
+  const turn = { key: 'k', stream: null, cursor: null, request: { messages: [{ role: 'user', content: 'hi' }] }, step: 1 };
+  const messages = [{ id: 'u', role: 'user', parts: [{ type: 'text', text: 'hi' }] }, { id: 'k', role: 'assistant', parts: [], status: 'running' }];
+  storage.setItem('seseragi.chat', JSON.stringify({ revision: 'r', messages, turn }));
+  const page = tab();
+  const chat = open(relay, { storage: () => page.storage });
+
+  assert.equal(chat.send('hi'), false);
+  page.within(() => chat.subscribe(() => {}));
+  await idle(chat);
+  assert.deepEqual(shown(chat), WHOLE);
+  assert.deepEqual(relay.posts.map(({ key, body }) => [key, body]), [['k', turn.request]]);
+});
+
+test('nobody listens, and the answer is left; who comes back reads on from the cursor', async () => {
+  let bodies = 0;
+  const relay = scriptedRelay([PLAIN], { cut: (size) => (bodies++ === 0 ? size - 150 : Infinity) });
+  relay.held = new Promise(() => {});
+  const chat = open(relay);
+  const leave = chat.subscribe(() => {});
+  chat.send('hi');
+  await until(() => chat.getSnapshot().status === 'streaming');
+  leave();
+  await new Promise((resolve) => { setTimeout(resolve, 5); });
+  relay.held = null;
+  assert.equal(relay.gets.length, 0);
+  chat.subscribe(() => {});
+  await idle(chat);
+
+  assert.deepEqual(shown(chat), WHOLE);
+  assert.match(relay.gets[0].cursor, /\.[1-9]/);
+});
+
+test('a refusal leaves the question, and retry asks it again', async () => {
+  let refusing = true;
+  const relay = scriptedRelay([PLAIN], { refuse: () => (refusing ? Response.json({ code: 'rate_limited', detail: 'slower' }, { status: 429 }) : null) });
+  const chat = open(relay);
+  chat.send('hi');
+  await idle(chat);
+
+  assert.deepEqual([chat.getSnapshot().error.message, shown(chat)], ['slower', [['user', 'hi', undefined]]]);
+  refusing = false;
+  assert.equal(chat.retry(), true);
+  await idle(chat);
+  assert.deepEqual(shown(chat), WHOLE);
+});
+
+test('a stream that failed is an error with what came, and retry asks anew', async () => {
+  const failed = answer(STREAM, [{ type: 'text.start', block: 0 }, { type: 'text.delta', block: 0, text: 'ha' }, { type: 'text.end', block: 0 }],
+    { status: 'failed', error: { code: 'upstream_truncated', message: 'cut off', retryable: true } });
+  const relay = scriptedRelay([failed, said('st_1', 'whole')]);
+  const chat = open(relay);
+  chat.send('hi');
+  await idle(chat);
+
+  assert.deepEqual([chat.getSnapshot().error.code, shown(chat).at(-1)], ['upstream_truncated', ['assistant', 'ha', 'failed']]);
+  chat.retry();
+  await idle(chat);
+  assert.deepEqual(shown(chat).at(-1), ['assistant', 'whole', 'completed']);
+  assert.deepEqual(relay.posts[1].body.messages, [{ role: 'user', content: 'hi' }]);
+});
+
+test('a connection that does not come back is an error; retry reads on, and a new question can be asked', async () => {
+  for (const next of ['retry', 'send']) {
+    let away = false;
+    const relay = scriptedRelay([PLAIN, said('st_1', 'more')], { cut: (size) => (away ? size : size - 150), refuse: ({ posts }) => {
+      if (away === false) return null;
+      if (away === 'now') throw new TypeError('failed to fetch');
+      return posts ? null : null;
+    } });
+    const chat = open(relay, { maxAttempts: 2, onEvent: () => { if (!away) away = 'now'; } });
+    chat.send('hi');
+    await idle(chat);
+    assert.deepEqual([chat.getSnapshot().error.code, chat.getSnapshot().messages[1].status], ['connection_lost', 'running']);
+    away = 'over';
+    if (next === 'retry') chat.retry();
+    else assert.equal(chat.send('other'), true);
+    await idle(chat);
+
+    if (next === 'retry') assert.deepEqual(shown(chat), WHOLE);
+    else assert.deepEqual(shown(chat).map(([, , status]) => status), [undefined, 'lost', undefined, 'completed']);
+  }
+});
+
+test('stop asks the relay, and what came stays', async () => {
+  const relay = scriptedRelay([PLAIN], { cut: (size) => size - 150 });
+  relay.held = new Promise(() => {});
+  const chat = open(relay);
+  chat.send('hi');
+  await until(() => chat.getSnapshot().status === 'streaming');
+  await chat.stop();
+
+  assert.deepEqual(relay.cancels, [`/v1/streams/${STREAM}/cancel`]);
+  assert.deepEqual(chat.getSnapshot().messages[1].status, 'running');
+  chat.setMessages([]);
+  assert.deepEqual([chat.getSnapshot().status, chat.getSnapshot().messages], ['ready', []]);
+});
+
+// ---- Tools
+
+const TOOLS = { add: { description: 'Adds', parameters: { type: 'object' }, run: ({ a, b }) => a + b }, ask: { description: 'Asks the user' } };
+
+test('tools are run when the answer is whole, and their results sent back until there are no more calls', async () => {
+  const streams = [asks(STREAM, { ...CALL, text: '{"a":1,"b":2}' }, { id: 'call_2', name: 'add', text: '{"a"' }), said('st_1', '3')];
+  const relay = scriptedRelay(streams);
+  const chat = open(relay, { tools: TOOLS });
+  chat.send('1+2?');
+  await idle(chat);
+
+  assert.deepEqual(shown(chat).map(([, text]) => text), ['1+2?', '', '3']);
+  assert.deepEqual(relay.posts[0].body.tools.map((tool) => tool.function.name), ['add', 'ask']);
+  const results = [
+    { role: 'tool', tool_call_id: 'call_1', content: '3' },
+    { role: 'tool', tool_call_id: 'call_2', content: 'the arguments are no valid JSON', is_error: true },
+  ];
+  assert.deepEqual(relay.posts[1].body.messages.slice(2), results);
+
+  const again = scriptedRelay(streams);
+  const loop = chatWithTools({ messages: [{ role: 'user', content: '1+2?' }] }, { tools: TOOLS, fetch: again.fetch, url: 'http://relay.test/v1/chat' });
+  let text = '';
+  for await (const { event } of loop) text += event.type === 'text.delta' ? event.text : '';
+  assert.deepEqual([text, loop.messages.slice(2, 4), loop.messages.at(-1)], ['3', results, { role: 'assistant', content: '3' }]);
+});
+
+test('a call that only the page can answer waits for it', async () => {
+  const relay = scriptedRelay([asks(STREAM, { ...CALL, text: '{"a":1,"b":2}' }, { id: 'call_2', name: 'ask', text: '{}' }), said('st_1', 'fine')]);
+  const chat = open(relay, { tools: TOOLS });
+  chat.send('?');
+  await idle(chat);
+  await until(() => chat.getSnapshot().messages[1].parts[0].output === '3');
+
+  assert.equal(relay.posts.length, 1);
+  assert.equal(chat.addToolOutput('call_9', 'no'), false);
+  assert.equal(chat.addToolOutput('call_2', { yes: true }), true);
+  await idle(chat);
+  assert.deepEqual(relay.posts[1].body.messages.slice(2).map(({ content }) => content), ['3', '{"yes":true}']);
+});
+
+test('in two tabs each tool is run once', async (t) => {
+  const { tab } = browser(t);
+  const relay = scriptedRelay([asks(STREAM, { ...CALL, text: '{"a":1,"b":2}' }), said('st_1', '3')]);
+  let runs = 0;
+  const tools = { add: { run: async () => { runs += 1; await settle(); return 3; } } };
+  const [one, two] = [tab(), tab()];
+  const [first, second] = [one, two].map((page) => open(relay, { storage: () => page.storage, tools }));
+  one.within(() => first.subscribe(() => {}));
+  two.within(() => second.subscribe(() => {}));
+  first.send('?');
+  await until(() => [first, second].every((chat) => shown(chat).at(-1)?.[1] === '3' && chat.getSnapshot().status === 'ready'));
+
+  assert.deepEqual([runs, new Set(relay.posts.map(({ key }) => key)).size], [1, 2]);
+});
