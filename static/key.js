@@ -57,12 +57,15 @@ export class KeyForm {
   #error = byId('key-error', HTMLElement);
   #inPlaceOf;
   #checking = false;
+  #say;
 
   /**
    * @param {HTMLElement} inPlaceOf
    * @param {(key: string) => Promise<string>} use try a key; gives what is wrong with it, "" when it was taken
+   * @param {(text: string) => string} [say] puts a text into the page's language
    */
-  constructor(inPlaceOf, use) {
+  constructor(inPlaceOf, use, say = (text) => text) {
+    this.#say = say;
     this.#inPlaceOf = inPlaceOf;
     this.#form.addEventListener('submit', (event) => {
       event.preventDefault();
@@ -90,7 +93,7 @@ export class KeyForm {
   async #submit(use) {
     const key = this.#input.value.trim();
     if (this.#checking) return;
-    if (!FORM.test(key)) return this.#refuse(key ? 'A key has no spaces and no letters with accents.' : 'Enter a key.');
+    if (!FORM.test(key)) return this.#refuse(this.#say(key ? 'A key has no spaces and no letters with accents.' : 'Enter a key.'));
     this.#checking = true;
     const problem = await use(key).finally(() => { this.#checking = false; });
     if (problem) this.#refuse(problem);

@@ -1,14 +1,37 @@
 """A real Chromium, found by `$CHROMIUM` or on the path."""
 
 import os
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Page, async_playwright
+import pytest_asyncio
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from tests.needs import program
 
+# What Playwright leaves out by a list that this one replaces, and the last two: the pages of
+# Chromium's own address bar, which no test sees, took half of the CPU of a page load.
+LEFT_OUT = (
+    "AimEnabled",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades",
+    "LensOverlay",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PaintHolding",
+    "PreconnectToSearch",
+    "ThirdPartyStoragePartitioning",
+    "WebUIOmniboxAimPopup",
+    "WebUIOmniboxPopup",
+)
 FLAGS = [
+    f"--disable-features={','.join(LEFT_OUT)}",
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -22,33 +45,67 @@ FLAGS = [
 EXPECTED = ("the server responded with a status", "Content Security Policy")
 
 
-@pytest.fixture
-async def page(request: pytest.FixtureRequest) -> AsyncIterator[Page]:
-    """A fresh page; at the end nothing may have gone wrong in it.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run all tests with a page in one event loop, that of the browser they share."""
+    for item in items:
+        if "page" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def chromium() -> AsyncIterator[Callable[[Sequence[str]], Awaitable[Browser]]]:
+    """Run one Chromium for all tests with the same flags: to start one takes a second of work."""
+    executable = program("chromium", "chromium-browser", variable="CHROMIUM")
+    running: dict[tuple[str, ...], Browser] = {}
+    async with async_playwright() as playwright:
+
+        async def browser_with(more_flags: Sequence[str]) -> Browser:
+            flags = [*FLAGS, *more_flags, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+            if tuple(flags) not in running:
+                running[tuple(flags)] = await playwright.chromium.launch(
+                    executable_path=executable, args=flags, timeout=120_000
+                )
+            return running[tuple(flags)]
+
+        yield browser_with
+        for browser in running.values():
+            await browser.close()
+
+
+def asked_too_late(message: ConsoleMessage) -> bool:
+    """Tell whether a page was still asking a relay that a test had already closed."""
+    where = urlsplit(message.location["url"])
+    if "net::ERR_" not in message.text or where.hostname != "127.0.0.1" or not where.port:
+        return False
+    with socket.socket() as probe:
+        return probe.connect_ex((where.hostname, where.port)) != 0
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(
+    request: pytest.FixtureRequest, chromium: Callable[[Sequence[str]], Awaitable[Browser]]
+) -> AsyncIterator[Page]:
+    """A fresh page, in a context of its own; at the end nothing may have gone wrong in it.
 
     A module whose tests cut connections lists what Chromium says of it in `EXPECTED_ERRORS`;
     `MORE_FLAGS` are those that its Chromium needs.
     """
     expected = (*EXPECTED, *getattr(request.module, "EXPECTED_ERRORS", ()))
-    flags = [*FLAGS, "--no-sandbox"] if os.geteuid() == 0 else FLAGS
-    flags = [*flags, *getattr(request.module, "MORE_FLAGS", ())]
-    executable = program("chromium", "chromium-browser", variable="CHROMIUM")
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=executable, args=flags)
-        context = await browser.new_context()
-        page = await context.new_page()
-        page.set_default_timeout(10_000)
-        wrong: list[str] = []
-        page.on("pageerror", lambda error: wrong.append(f"exception: {error}"))
-        page.on(
-            "console",
-            lambda message: (
-                wrong.append(message.text)
-                if message.type == "error"
-                and "the server responded with a status" not in message.text
-                else None
-            ),
-        )
-        yield page
-        await browser.close()
-        assert [] == [text for text in wrong if not any(map(text.__contains__, expected))]
+    browser = await chromium(getattr(request.module, "MORE_FLAGS", ()))
+    assert [] == browser.contexts
+    context = await browser.new_context()
+    page = await context.new_page()
+    page.set_default_timeout(30_000)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(f"exception: {error}"))
+
+    def note(message: ConsoleMessage) -> None:
+        harmless = "the server responded with a status" in message.text or asked_too_late(message)
+        if message.type == "error" and not harmless:
+            wrong.append(message.text)
+
+    page.on("console", note)
+    yield page
+    for opened in browser.contexts:
+        await opened.close()
+    assert [] == [text for text in wrong if not any(map(text.__contains__, expected))]

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from app.server import bind
 from tests.needs import program
+from tests.ports import free_port
 
 START_S = 60
 
@@ -125,8 +125,7 @@ async def firefox() -> AsyncIterator[Engine]:
 async def webkit() -> AsyncIterator[Engine]:
     """Start WebKit's own small browser on a virtual screen."""
     driver, screen = program("WebKitWebDriver"), program("xvfb-run")
-    with bind("127.0.0.1", 0) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     environment = {**os.environ, "WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS": "1"}
     words = ["-a", driver, f"--port={port}", "--host=127.0.0.1"]
     async with (

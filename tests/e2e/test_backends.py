@@ -11,12 +11,12 @@ import httpx2
 import pytest
 from playwright.async_api import Page, Route
 
+from app.testing.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
 from tests.clients.test_backends import DOCUMENT, fastapi_app
 from tests.e2e.asking import Asking
 from tests.needs import file, program
 from tests.serving import Relay, serve_relay
 from tests.test_docs import block
-from tests.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
 
 pytestmark = pytest.mark.browser
 
@@ -103,11 +103,11 @@ async def test_a_page_without_a_key_is_answered(page, client, tmp_path, monkeypa
         monkeypatch.setenv("RELAY_KEY", "ssk_backend")
         script = bundle(name, tmp_path, relay, *aliases, more=SEND if version else "")
         await open_app(page, script)
-        await page.wait_for_function(f"document.body.innerText.trim() === '{ANSWER}'")
+        await page.wait_for_function(f"() => document.body.innerText.trim() === '{ANSWER}'")
         if version:  # and once more, by resuming
             while ("GET", "ek_1") not in asking.kinds:
                 await page.wait_for_timeout(50)
-            await page.wait_for_function(f"document.body.innerText.trim() === '{ANSWER}'")
+            await page.wait_for_function(f"() => document.body.innerText.trim() === '{ANSWER}'")
 
     assert ["1234"] == asking.users
     assert {"ssk_backend", "ek_1"} == {given for _, given in asking.shown}

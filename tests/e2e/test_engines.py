@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from app.testing.upstream import DONE, FINISH, Hold, Reset, Until, head, send, serve_upstream, text
 from tests.e2e.asking import Asking
 from tests.e2e.engines import ENGINES, Classic, Engine
 from tests.serving import serve_relay
-from tests.upstream import DONE, FINISH, Hold, Reset, head, send, serve_upstream, text, wait
 
 pytestmark = pytest.mark.browser
 
@@ -20,7 +20,7 @@ SEND = """
   document.querySelector('#send').click();
 """
 UNTIL = """
-  const until = Date.now() + 15000;
+  const until = Date.now() + 25000;
   while (!(%s)) {
     if (Date.now() > until) throw new Error('waited in vain; the page says: ' + document.body.innerText);
     await new Promise((done) => setTimeout(done, 20));
@@ -71,17 +71,14 @@ async def test_page_answers_is_cut_comes_back_and_stops(engine):
 
             assert ("completed", "川せせらぎ🌊مرحبا \u2028 終わり") == await shown(engine)
 
-            upstream.script = [
-                head(),
-                send(text("one ")),
-                wait(1),
-                send(text("two") + FINISH + DONE),
-            ]
+            cut = Until()
+            upstream.script = [head(), send(text("one ")), cut, send(text("two") + FINISH + DONE)]
             await send_prompt(engine, "cut", transport=transport)
             await until(
                 engine, "[...document.querySelectorAll('.text')].at(-1).textContent === 'one '"
             )
             await engine.run("document.querySelector('#cut').click()")
+            cut.told.set()
             await until(engine, IDLE)
 
             assert ("completed", "one two") == await shown(engine)
@@ -103,11 +100,13 @@ async def test_page_answers_is_cut_comes_back_and_stops(engine):
 
 async def test_page_reads_on_after_a_reload_and_shows_a_cut_as_a_cut(engine):
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("before ")), wait(1.5), send(text("after")), Reset()]
+        again = Until()
+        upstream.script = [head(), send(text("before ")), again, send(text("after")), Reset()]
         await engine.open(relay.url)
         await send_prompt(engine, "reload")
         await until(engine, "document.querySelector('.text')?.textContent === 'before '")
         await engine.open(f"{relay.url}/?again")
+        again.told.set()
         await until(engine, IDLE)
 
         assert ("failed", "before after") == await shown(engine)
@@ -145,5 +144,5 @@ async def test_page_that_is_closed_stops_its_stream(engine):
         await engine.open(relay.url)
         await engine.run(STOPPED_WITH_THE_PAGE)
         await engine.open("about:blank")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await upstream.calls[0].closed.wait()

@@ -1,11 +1,16 @@
 """The page outlives its connections: a cut, a reload, a second tab, a proxy that cuts at random."""
 
-import pytest
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
+import pytest
+from playwright.async_api import Page, Route
+
+from app.testing.upstream import DONE, FINISH, Step, Until, head, send, serve_upstream, text, wait
 from tests.cutting import cutting_proxy, randomly
 from tests.e2e.test_page import IDLE, answer, ask, status
 from tests.serving import serve_relay
-from tests.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
 
 pytestmark = pytest.mark.browser
 
@@ -19,15 +24,39 @@ PACED: list[Step] = [
 BUSY = "body[data-state=busy] .message.assistant .text"
 
 
+def paced(go_on: Until) -> list[Step]:
+    """Return the answer that stands still in its midst until the test goes on."""
+    return [*PACED[:13], go_on, *PACED[13:]]
+
+
+@contextlib.asynccontextmanager
+async def kept_away(page: Page) -> AsyncIterator[None]:
+    """Let no connection to a stream's events be made before the end of the block."""
+    over = asyncio.Event()
+
+    async def later(route: Route) -> None:
+        await over.wait()
+        await route.continue_()
+
+    await page.route("**/v1/streams/*/events*", later)
+    try:
+        yield
+    finally:
+        over.set()
+
+
 @pytest.mark.parametrize("transport", ["fetch", "eventsource"])
 async def test_cut_connection_comes_back_by_itself(page, transport):
     async with serve_upstream() as upstream, serve_relay(upstream, retry_ms=500) as relay:
-        upstream.script = PACED
+        go_on = Until()
+        upstream.script = paced(go_on)
         await page.goto(relay.url)
         await ask(page, "count", transport=transport)
         await page.wait_for_selector(BUSY)
-        await page.click("#cut")
-        await page.wait_for_selector("body[data-ready=reconnecting]")
+        async with kept_away(page):
+            await page.click("#cut")
+            await page.wait_for_selector("body[data-ready=reconnecting]")
+        go_on.told.set()
 
         assert "".join(WORDS).strip() == (await answer(page)).strip()
         assert "completed" == await status(page)
@@ -41,12 +70,13 @@ async def test_cut_connection_comes_back_by_itself(page, transport):
 @pytest.mark.parametrize("transport", ["fetch", "eventsource"])
 async def test_reload_goes_on_in_mid_sentence(page, transport):
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = PACED
+        go_on = Until()
+        upstream.script = paced(go_on)
         await page.goto(relay.url)
         await ask(page, "count", transport=transport)
-        await page.wait_for_selector(BUSY)
-        await page.wait_for_timeout(300)
+        await page.wait_for_selector(f"{BUSY}:has-text('{WORDS[3].strip()}')")
         await page.reload()
+        go_on.told.set()
 
         assert "".join(WORDS).strip() == (await answer(page)).strip()
         assert "completed" == await status(page)
@@ -56,13 +86,16 @@ async def test_reload_goes_on_in_mid_sentence(page, transport):
 
 async def test_second_tab_shows_the_same_stream(page):
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = PACED
+        go_on = Until()
+        upstream.script = paced(go_on)
         await page.goto(relay.url)
         await ask(page, "count")
         await page.wait_for_selector("#tab:not([hidden])")
         link = await page.get_attribute("#tab", "href")
         other = await page.context.new_page()
         await other.goto(f"{relay.url}/{link}")
+        await other.wait_for_selector(BUSY)
+        go_on.told.set()
         for tab in (page, other):
             assert "".join(WORDS).strip() == (await answer(tab)).strip()
             assert "completed" == await status(tab)

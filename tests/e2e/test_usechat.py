@@ -4,28 +4,37 @@ The page is the code block of docs/clients/ai-sdk.md as it stands, built here by
 """
 
 import asyncio
-import contextlib
-import os
-import subprocess
 from collections.abc import AsyncIterator
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Page
 
+from app.testing.upstream import (
+    DONE,
+    FINISH,
+    Hold,
+    Step,
+    Until,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
 from tests.cutting import cutting_proxy
+from tests.e2e.react_page import HTML, MODULES, build, serve_page
 from tests.needs import file, program
 from tests.serving import serve_relay
 from tests.test_docs import block
-from tests.upstream import DONE, FINISH, Hold, Step, head, reply, send, serve_upstream, text, wait
 
 pytestmark = pytest.mark.browser
 
 EXPECTED_ERRORS = ("net::ERR_",)
 
-ROOT = Path(__file__).parents[2]
-MODULES = ROOT / "node_modules"
 VERSIONS = {6: ("ai-sdk-react6", "ai6"), 7: ("@ai-sdk/react", "ai")}
 BASE = "http://localhost:8000"
 WORDS = [f"{number} せせらぎ🌊 " for number in range(30)]
@@ -38,8 +47,9 @@ PACED: list[Step] = [
 READY = "main[data-status=ready]"
 FAILED = "main[data-status=error]"
 BEGUN = ".assistant:has-text('3 せせらぎ🌊 ')"
+PAINTED = "text => paints.at(-1) === text"
+SHOWS = "text => [...document.querySelectorAll('.assistant')].at(-1)?.textContent === text"
 POLICY = "default-src 'none'; script-src 'self'; connect-src "
-HTML = '<!doctype html><meta charset="utf-8"><div id="root"></div><script type="module" src="/page.js"></script>'
 WATCH_PAINTS = """
   window.paints = [];
   const look = () => {
@@ -48,7 +58,32 @@ WATCH_PAINTS = """
     requestAnimationFrame(look);
   };
   requestAnimationFrame(look);
+  window.statuses = [];
+  const watch = () => {
+    const now = document.querySelector('main')?.dataset.status;
+    if (now && now !== statuses.at(-1)) statuses.push(now);
+  };
+  new MutationObserver(watch).observe(document, { subtree: true, childList: true, attributes: true });
 """
+
+
+class WordByWord:
+    """An answer of which each word is sent once the page shows the one before it."""
+
+    def __init__(self) -> None:
+        self._seen = [Until() for _ in WORDS]
+        pairs = zip(WORDS, self._seen, strict=True)
+        self.script: list[Step] = [
+            head(),
+            *(step for word, seen in pairs for step in (send(text(word)), seen)),
+            send(FINISH + DONE),
+        ]
+
+    async def shown(self, page: Page, words: range) -> None:
+        """Let the answer go on after each of these words, once it is there."""
+        for number in words:
+            await page.wait_for_function(PAINTED, arg="".join(WORDS[: number + 1]))
+            self._seen[number].told.set()
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -61,46 +96,17 @@ def script(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("page")
     snippet = folder / "snippet.jsx"
     snippet.write_text(block("usechat", "docs/clients/ai-sdk.md"), encoding="utf-8")
-    command = [
-        str(MODULES / ".bin" / "esbuild"),
-        str(ROOT / "tests" / "clients" / "react" / "page.jsx"),
-        "--bundle",
-        "--format=esm",
-        "--jsx=automatic",
-        "--log-level=warning",
-        f"--alias:snippet={snippet}",
-        f"--alias:@ai-sdk/react={react}",
-        f"--alias:ai={ai}",
-        '--define:process.env.NODE_ENV="development"',  # in which React warns
-    ]
-    environ = {**os.environ, "NODE_PATH": str(MODULES)}
-    done = subprocess.run(command, env=environ, capture_output=True, check=True, text=True)
-    assert "" == done.stderr
-    assert 1 == done.stdout.count(BASE)
-    return done.stdout
+    script = build("page.jsx", {"snippet": snippet, "@ai-sdk/react": react, "ai": ai})
+    assert 1 == script.count(BASE)
+    return script
 
 
-@contextlib.asynccontextmanager
-async def serve_page(script: str, relay: str) -> AsyncIterator[str]:
-    """Serve the page from an origin of its own, with a policy that lets it call the relay only."""
-    files = {"/": ("text/html", HTML), "/page.js": ("text/javascript", script.replace(BASE, relay))}
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        path = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode().partition("?")[0]
-        kind, body = files.get(path, ("text/plain", ""))
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}; charset=utf-8\r\nconnection: close\r\n"
-        writer.write(f"{head}content-security-policy: {POLICY}{relay}\r\n\r\n{body}".encode())
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://localhost:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
+def serve_chat(script: str, relay: str) -> AbstractAsyncContextManager[str]:
+    """Serve the page, with a policy that lets it call the relay only."""
+    return serve_page(script.replace(BASE, relay), policy=f"{POLICY}{relay}")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def watched(page: Page) -> AsyncIterator[Page]:
     """The page; neither React nor the browser may warn, nor a policy be broken."""
     warned: list[str] = []
@@ -133,12 +139,14 @@ async def shown(page: Page) -> list[str]:
 async def test_answer_paints_as_it_comes(watched, script, mode):
     page = watched
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = PACED
-        async with serve_page(script, relay.url) as url:
+        answer = WordByWord()
+        upstream.script = answer.script
+        async with serve_chat(script, relay.url) as url:
             await page.goto(url + mode)
             await page.wait_for_selector(READY)
             await ask(page)
             await page.wait_for_selector("main[data-status=streaming]")
+            await answer.shown(page, range(len(WORDS)))
             await page.wait_for_selector(READY)
 
             assert ["hello", WHOLE] == await shown(page)
@@ -152,26 +160,29 @@ async def test_answer_paints_as_it_comes(watched, script, mode):
 async def test_page_that_is_loaded_again_goes_on_with_the_answer(watched, script, mode, keeps):
     page = watched
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = PACED
-        async with serve_page(script, relay.url) as url:
+        answer = WordByWord()
+        upstream.script = answer.script
+        async with serve_chat(script, relay.url) as url:
             await page.goto(url + mode)
             await ask(page)
-            await page.wait_for_selector(BEGUN)
-            before = (await answers(page))[0]
+            await answer.shown(page, range(9))
+            await page.wait_for_selector(f".assistant:has-text('{WORDS[9]}')")
             if not keeps:
                 await page.add_init_script("delete sessionStorage.messages")
             await page.reload()
-            await page.wait_for_selector(".assistant")
+            await answer.shown(page, range(9, len(WORDS)))  # it is ready before it asks too
             await page.wait_for_selector(READY)
 
-            assert len(before) < len(WHOLE)
             assert [*(["hello"] if keeps else []), WHOLE] == await shown(page)
             paints = await page.evaluate("paints")
             assert len(paints) > 5
             assert all(WHOLE.startswith(paint) for paint in paints)
-            await page.reload()  # the answer has ended, and is sent again
-            await page.wait_for_selector(READY)
+            # The answer has ended, and is sent again.
+            async with page.expect_response(lambda response: response.url.endswith("/stream")):
+                await page.reload()
             await page.wait_for_timeout(300)
+            await page.wait_for_function(SHOWS, arg=WHOLE)
+            await page.wait_for_selector(READY)
 
             assert [WHOLE] == await answers(page)
             assert 1 == len(upstream.calls)
@@ -181,16 +192,21 @@ async def test_second_turn_goes_on_after_the_first(watched, script):
     page = watched
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("first") + FINISH + DONE)]
-        async with serve_page(script, relay.url) as url:
+        async with serve_chat(script, relay.url) as url:
             await page.goto(url)
             await ask(page, "one")
             await page.wait_for_selector(".assistant:has-text('first')")
             await page.wait_for_selector(READY)
-            upstream.script = PACED
+            rest = Until()
+            begun = [send(text(word)) for word in WORDS[:9]]
+            left = [send(text(word)) for word in WORDS[9:]]
+            upstream.script = [head(), *begun, rest, *left, send(FINISH + DONE)]
             await ask(page, "two")
             await page.wait_for_selector(BEGUN)
             await page.reload()
             await page.wait_for_selector(".assistant + .user + .assistant")
+            rest.told.set()
+            await page.wait_for_function(SHOWS, arg=WHOLE)  # it is ready before it asks too
             await page.wait_for_selector(READY)
 
             assert ["one", "first", "two", WHOLE] == await shown(page)
@@ -202,13 +218,13 @@ async def test_stop_ends_the_answer_and_the_upstream(watched, script):
     page = watched
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("half an ans")), Hold()]
-        async with serve_page(script, relay.url) as url:
+        async with serve_chat(script, relay.url) as url:
             await page.goto(url)
             await ask(page)
             await page.wait_for_selector(".assistant:has-text('half an ans')")
             await page.click("text=Stop")
             await page.wait_for_selector(READY)
-            await asyncio.wait_for(upstream.calls[0].closed.wait(), 5)
+            await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
             assert ["hello", "half an ans"] == await shown(page)
 
@@ -217,7 +233,7 @@ async def test_failure_within_the_answer_is_an_error_and_stays_one(watched, scri
     page = watched
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("half an ans"))]
-        async with serve_page(script, relay.url) as url:
+        async with serve_chat(script, relay.url) as url:
             await page.goto(url)
             await ask(page)
             await page.wait_for_selector(FAILED)
@@ -237,7 +253,7 @@ async def test_failure_before_the_answer_is_an_error(watched, script):
     page = watched
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("first") + FINISH + DONE)]
-        async with serve_page(script, relay.url) as url:
+        async with serve_chat(script, relay.url) as url:
             await page.goto(url)
             await ask(page, "one")
             await page.wait_for_selector(".assistant")
@@ -265,17 +281,17 @@ async def test_connection_that_broke_is_taken_up(watched, script, how):
     page = watched
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = PACED
-        cuts = iter([2250, 3250])  # behind the head
+        cuts = iter([3300, 4300])  # behind the head
         async with (
             cutting_proxy(relay.port, lambda: (next(cuts, 10**9), how)) as proxy,
-            serve_page(script, f"http://127.0.0.1:{proxy.port}") as url,
+            serve_chat(script, f"http://127.0.0.1:{proxy.port}") as url,
         ):
             await page.goto(url)
             await ask(page)
-            await page.wait_for_selector(FAILED)
             await page.wait_for_selector(f".assistant:has-text('{WORDS[-1]}')")
             await page.wait_for_selector(READY)
 
+            assert "error" in await page.evaluate("statuses")
             assert ["hello", WHOLE] == await shown(page)
             assert 2 == proxy.cuts
             assert 1 == len(upstream.calls)

@@ -1,19 +1,30 @@
-import { element } from './dom.js';
+import { element } from '../dom.js';
+import { Formula } from './formula.js';
+import { say } from './language.js';
+import { mathOf } from './maths.js';
 
-/** @typedef {{mark: string, node: HTMLElement}} Open */
+/** @typedef {{mark: string, node: HTMLElement, image?: Text|null}} Open `image` is the text that ends with the mark of a picture */
+/** @typedef {{formula: Formula, mark: string, node: HTMLElement}} OpenFormula */
 
-const SPECIAL = /[*_~`\\[\]]/g;
+const SPECIAL = /[*_~`\\[\]$&]/g;
 const BACKTICK = /`/g;
 const PUNCTUATION = /[!-/:-@[-`{-~]/;
 const WORD = /[\p{L}\p{N}]/u;
 const DEEPEST = 16; // marks that are open at once; a mark beyond is text
 const LONGEST_ADDRESS = 2000;
+// An address that stands in the text as it is; one in Japanese text ends where that goes on.
+const ADDRESS = /https?:\/\/[\w\-.~:/?#[\]@!$&'()*+,;=%]+/g;
+
+const ENTITY = /^&(#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]{2,6})$/; // before its semicolon
+const MAY_BE_ENTITY = /^&(#[xX]?[\da-fA-F]{0,7}|[A-Za-z]{0,6})$/;
+/** @type {Record<string, string>} */
+const ENTITIES = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0', copy: '©', reg: '®', trade: '™', hellip: '…', mdash: '—', ndash: '–', larr: '←', rarr: '→', times: '×', deg: '°', middot: '·', bull: '•', euro: '€' };
 
 /** @type {Record<string, keyof HTMLElementTagNameMap>} */
 const TAGS = { '*': 'em', '**': 'strong', _: 'em', __: 'strong', '~~': 'del' };
 
 /**
- * The inline Markdown of one block, growing piece by piece: emphasis, code, links, escapes.
+ * The inline Markdown of one block, growing piece by piece: emphasis, code, links, escapes, formulas.
  *
  * Text is appended as it comes: a mark opens its element at once, and is put back as text if
  * the block ends before it is closed. Held back are only marks that the next character decides,
@@ -30,6 +41,9 @@ export class Inline {
   /** @type {string|null} */
   #address = null; // of a link, from its parenthesis on
   #parentheses = 0;
+  /** @type {OpenFormula|null} */
+  #maths = null;
+  #plainDollars = false; // while what was no formula is read again
 
   /** @param {HTMLElement} root */
   constructor(root) {
@@ -39,6 +53,10 @@ export class Inline {
   /** @param {string} text */
   append(text) {
     for (let at = 0; at < text.length; ) {
+      if (this.#maths) {
+        at += this.#formula(text.slice(at));
+        continue;
+      }
       if (this.#run || this.#address !== null) {
         // A character of two units is one.
         const character = String.fromCodePoint(/** @type {number} */ (text.codePointAt(at)));
@@ -60,7 +78,19 @@ export class Inline {
   finish() {
     this.#giveUpAddress();
     this.#resolve('');
+    if (this.#maths) {
+      if (this.#maths.formula.ended) this.#closeFormula();
+      else this.#giveUpFormula();
+    }
+    this.#giveUpAddress();
+    this.#resolve('');
     while (this.#open.length) this.#unwrap();
+    linkAddresses(this.#root);
+  }
+
+  /** Whether a formula is open that may go on over lines. */
+  get inFormula() {
+    return this.#maths?.formula.display ?? false;
   }
 
   get #code() {
@@ -70,9 +100,22 @@ export class Inline {
   /** @param {string} character */
   #afterRun(character) {
     const [mark] = this.#run;
-    if (mark === '\\') {
+    if (mark === '\\' && (character === '(' || character === '[') && !this.#plainDollars) {
       this.#run = '';
-      this.#write(PUNCTUATION.test(character) ? character : `\\${character}`);
+      this.#openFormula(`\\${character}`);
+    } else if (mark === '\\') {
+      this.#run = '';
+      this.#write(PUNCTUATION.test(character) || character === '\n' ? character : `\\${character}`);
+    } else if (mark === '&') {
+      if (MAY_BE_ENTITY.test(this.#run + character)) {
+        this.#run += character;
+        return;
+      }
+      const known = character === ';' ? entity(this.#run) : null;
+      if (known === null) this.#resolve(character);
+      this.#run = '';
+      if (known === null) this.append(character);
+      else this.#write(known);
     } else if (mark === ']') {
       this.#run = '';
       if (character === '(') {
@@ -82,6 +125,9 @@ export class Inline {
         this.#closeBracket();
         this.append(character);
       }
+    } else if (this.#run + character === '$$' && !this.#plainDollars) {
+      this.#run = '';
+      this.#openFormula('$$');
     } else if (character === mark && mark !== '[') {
       this.#run += character;
     } else {
@@ -97,10 +143,71 @@ export class Inline {
     if (!run) return;
     const [mark] = run;
     if (mark === '`') this.#backticks(run);
-    else if (mark === '[' && next) this.#begin('[', 'span', '[');
+    else if (mark === '$' && this.#opensFormula(run, next)) this.#openFormula(run);
+    else if (mark === '[' && next) this.#bracket();
     else if (mark === ']') this.#closeBracket();
     else if (mark === '*' || mark === '_' || run === '~~') this.#emphasis(run, next);
     else this.#write(run);
+  }
+
+  #bracket() {
+    const image = this.#before === '!' ? this.#node : null;
+    this.#begin('[', 'span', '[');
+    const opened = this.#open.at(-1);
+    if (opened?.mark === '[') opened.image = image;
+  }
+
+  /** @param {string} run @param {string} next */
+  #opensFormula(run, next) {
+    return run === '$' && !this.#plainDollars && next !== '' && !/\s/.test(next) && !WORD.test(this.#before);
+  }
+
+  /** @param {string} mark */
+  #openFormula(mark) {
+    const node = element('span', { className: 'formula' }, document.createTextNode(mark));
+    this.#place.append(node);
+    this.#maths = { formula: new Formula(mark), mark, node };
+    this.#node = null;
+  }
+
+  /** @param {string} text @returns {number} how many characters were taken */
+  #formula(text) {
+    const { formula, node } = /** @type {OpenFormula} */ (this.#maths);
+    const { is, taken } = formula.take(text);
+    if (is === 'whole') {
+      this.#closeFormula();
+    } else if (is === 'none') {
+      this.#giveUpFormula();
+    } else {
+      const shown = node.firstChild;
+      if (shown instanceof Text) shown.appendData(text);
+    }
+    return taken;
+  }
+
+  #closeFormula() {
+    const { formula: { source, display }, mark, node } = /** @type {OpenFormula} */ (this.#maths);
+    this.#maths = null;
+    this.#before = ')';
+    const math = mathOf(source, display);
+    if (!math) node.replaceWith(element('code', {}, `${mark}${source}${mark[0] === '$' ? mark : mark === '\\(' ? '\\)' : '\\]'}`));
+    else if (display) node.replaceWith(element('span', { className: 'formula display', tabIndex: 0, role: 'group', ariaLabel: say('Formula') }, math));
+    else node.replaceWith(math);
+  }
+
+  /** It was none: its source is text like any other. */
+  #giveUpFormula() {
+    const { formula: { source, pending }, mark, node } = /** @type {OpenFormula} */ (this.#maths);
+    this.#maths = null;
+    node.remove();
+    this.#write(mark[0] === '$' ? mark : mark[1]);
+    this.#plainDollars = true;
+    this.append(source + pending);
+    if (this.#run[0] === '$') {
+      this.#write(this.#run);
+      this.#run = '';
+    }
+    this.#plainDollars = false;
   }
 
   /** @param {string} run */
@@ -148,9 +255,12 @@ export class Inline {
     }
     this.#address = null;
     while (this.#open.length > at + 1) this.#unwrap();
-    const { node } = this.#open[at];
+    const { node, image } = this.#open[at];
     node.firstChild?.remove(); // the bracket
+    if (image) image.data = image.data.slice(0, -1); // its mark: nothing is loaded from elsewhere, so a picture is a link
     const link = element('a', { href: address, target: '_blank', rel: 'noopener noreferrer nofollow' }, ...node.childNodes);
+    if (image) link.className = 'image';
+    if (!link.firstChild) link.append(address);
     node.replaceWith(link);
     this.#open.pop();
     this.#node = null;
@@ -217,7 +327,51 @@ export class Inline {
   }
 }
 
+/** What an entity stands for; null if it is none that is known. @param {string} text without its semicolon */
+function entity(text) {
+  const [, name = ''] = ENTITY.exec(text) ?? [];
+  if (name[0] !== '#') return Object.hasOwn(ENTITIES, name) ? ENTITIES[name] : null;
+  const code = /^#x/i.test(name) ? parseInt(name.slice(2), 16) : Number(name.slice(1));
+  return code >= 32 && code < 0x110000 && !(code >= 0xd800 && code < 0xe000) ? String.fromCodePoint(code) : null;
+}
+
 /** @param {string} address */
 function isLink(address) {
   return URL.canParse(address) && /^(https?|mailto):$/.test(new URL(address).protocol);
+}
+
+/**
+ * Turn the addresses in the text of a finished block into links.
+ * @param {Node} node
+ */
+function linkAddresses(node) {
+  for (const child of [...node.childNodes]) {
+    if (child instanceof Text) linkText(child);
+    else if (child instanceof HTMLElement && !/^(a|code)$/.test(child.localName)) linkAddresses(child);
+  }
+}
+
+/** @param {Text} node */
+function linkText(node) {
+  if (!node.data.includes('://')) return;
+  /** @type {(Node|string)[]} */
+  const parts = [];
+  let end = 0;
+  for (const { 0: found, index } of node.data.matchAll(ADDRESS)) {
+    const address = withoutSentence(found);
+    if (!isLink(address) || !/^[^/]+\/\/(localhost|[^/]+\.[^/]+)/.test(address)) continue;
+    parts.push(node.data.slice(end, index), element('a', { href: address, target: '_blank', rel: 'noopener noreferrer nofollow' }, address));
+    end = index + address.length;
+  }
+  if (parts.length) node.replaceWith(...parts, node.data.slice(end));
+}
+
+/** Leave out what belongs to the sentence around an address: its last marks, and brackets that it does not open. @param {string} found */
+function withoutSentence(found) {
+  let end = found.length;
+  let unopened = found.split(')').length - found.split('(').length;
+  for (; end && /[.,;:!?'*)]/.test(found[end - 1]); end--) {
+    if (found[end - 1] === ')' && unopened-- <= 0) break;
+  }
+  return found.slice(0, end);
 }

@@ -1,0 +1,147 @@
+"""The show on the welcome screen: three readers of one answer, two of them cut."""
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.demo.transport import _DemoStream
+from tests.e2e.axe import check_accessible
+from tests.serving import serve_relay
+
+pytestmark = pytest.mark.browser
+
+EXPECTED_ERRORS = ("net::ERR_",)
+SHOWN = "[...document.querySelectorAll('.pane .text')].map((text) => text.textContent)"
+
+
+class Calls:
+    """Notes the calls of streams, each with the cursor that it shows."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str | None]] = []
+
+    def __call__(self, app: ASGIApp) -> ASGIApp:
+        async def noted(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http" and re.search(r"/v1/chat|/events$", scope["path"]):
+                heads = {name.decode(): value.decode() for name, value in scope["headers"]}
+                self.seen.append((scope["method"], heads.get("last-event-id")))
+            await app(scope, receive, send)
+
+        return noted
+
+
+@contextlib.contextmanager
+def standing_still(after: int) -> Iterator[asyncio.Event]:
+    """Let the demo's answer stand still after so many tokens, until it is told to go on."""
+    tokens = 0
+    go_on = asyncio.Event()
+    pause = _DemoStream._pause
+
+    async def paused(stream: _DemoStream, seconds: float) -> None:
+        nonlocal tokens
+        tokens += 1
+        while tokens > after and not (go_on.is_set() or stream._closed.is_set()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await pause(stream, seconds)
+
+    with patch.object(_DemoStream, "_pause", paused):
+        yield go_on
+
+
+async def states(page) -> list[str]:
+    return await page.locator(".pane-state").all_text_contents()
+
+
+async def test_show_cuts_two_readers_and_one_comes_back(page):
+    with standing_still(after=70) as go_on:  # both are cut before
+        await show_cuts_and_resume(page, go_on)
+
+
+async def show_cuts_and_resume(page, go_on: asyncio.Event) -> None:
+    calls = Calls()
+    async with serve_relay(demo_pace=0.01, retry_ms=1500, watch=calls) as relay:
+        await page.goto(relay.url)
+        await page.wait_for_selector("#show")
+        await page.focus("#show")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".pane[data-state=dead]")
+        go_on.set()
+        await check_accessible(page)
+        await page.wait_for_selector(".show-sums div", timeout=30_000)
+
+        lost, resumed = map(int, re.findall(r"\d+", (await states(page))[0]))
+        client, naive, late = await page.evaluate(SHOWN)
+        assert lost + 1 == resumed
+        assert "for good" in (await states(page))[1]
+        assert client == late
+        assert late.startswith(naive)
+        assert len(naive) < len(late) / 2
+        sums = await page.locator(".show-sums dd").all_text_contents()
+        assert ["3", "4", "1", "0, 0"] == [*sums[:3], sums[4]]
+        stream = (await page.evaluate("performance.getEntriesByType('resource').map((one) => one.name).find((name) => name.endsWith('/events'))")).split("/")[-2]  # fmt: skip
+        expected = [("POST", None), ("POST", None), ("GET", None), ("GET", f"{stream}.{lost}")]
+        assert sorted(expected, key=str) == sorted(calls.seen, key=str)
+        deadline = time.monotonic() + 20
+        while not (asked := (await relay.client.get("/v1/usage")).json()["today"]["requests"]):
+            assert time.monotonic() < deadline
+            await page.wait_for_timeout(50)
+        assert 1 == asked
+        told = (await relay.client.get(f"/v1/streams/{stream}")).json()
+        assert f"{told['usage']['output_tokens']} " in sums[3]
+        assert "same text" in await page.text_content(".show-told")
+        await check_accessible(page)
+
+        await page.keyboard.press("Escape")
+        assert "show" == await page.evaluate("document.activeElement.id")
+        assert 0 == await page.locator("dialog.show").count()
+
+
+async def test_show_is_readable_in_japanese_on_a_phone_and_leaves_nothing_behind(page):
+    with standing_still(after=120):
+        await show_on_a_phone(page)
+
+
+async def show_on_a_phone(page):
+    async with serve_relay(demo_pace=0.02, retry_ms=500) as relay:
+        context = await page.context.browser.new_context(
+            locale="ja-JP", viewport={"width": 390, "height": 844}, reduced_motion="reduce"
+        )
+        phone = await context.new_page()
+        await phone.goto(relay.url)
+        async with phone.expect_response("**/v1/chat") as begun:
+            await phone.click("#show")
+        stream = (await begun.value).headers["stream-id"]
+        await phone.wait_for_selector(".pane[data-state=back]", timeout=30_000)
+
+        assert re.fullmatch(r"(\d+) で切断、(\d+) から再開", (await states(phone))[0])
+        assert "山の奥で" in (await phone.evaluate(SHOWN))[0]
+        assert [] == await phone.evaluate(
+            "document.getAnimations().filter((one) => one.playState === 'running').map(String)"
+        )
+        await check_accessible(phone)
+        assert 390 >= await phone.evaluate("document.querySelector('dialog').scrollWidth")
+
+        async with phone.expect_response(f"**/{stream}/cancel"):
+            await phone.click(".show-head button:last-child")
+        told = (await relay.client.get(f"/v1/streams/{stream}")).json()
+        assert told["status"] in ("cancelled", "completed")
+
+
+async def test_show_is_offered_only_where_it_costs_nothing(page):
+    async with serve_relay() as relay:
+
+        async def paid(route):
+            rows = [{"id": "demo", "owned_by": "acme"}, {"id": "demo-long", "owned_by": "demo"}]
+            await route.fulfill(json={"object": "list", "data": rows})
+
+        await page.route("**/v1/models", paid)
+        await page.goto(relay.url)
+        await page.wait_for_selector("#prompts li")
+
+        assert 0 == await page.locator("#show").count()
