@@ -36,6 +36,7 @@ CODES: dict[str, CodeInfo] = {
     "unsupported_media_type": CodeInfo(415, "The content type is not supported"),
     "idempotency_mismatch": CodeInfo(422, "The Idempotency-Key was used for another request"),
     "rate_limited": CodeInfo(429, "Too many requests", retryable=True),
+    "budget_exceeded": CodeInfo(429, "The budget is used up"),
     # What the provider says about the request.
     "context_length_exceeded": CodeInfo(400, "The conversation is too long for the model"),
     "content_filtered": CodeInfo(400, "The provider's content filter blocked the request"),

@@ -50,6 +50,17 @@ class TokenCounts(Value, frozen=True):
     cached_input_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
+    """Of those written, those that are kept for an hour: they may cost more."""
+    audio_input_tokens: int | None = None
+    audio_output_tokens: int | None = None
+    """Of the input and of the output, what is sound; it may cost more."""
+    service_tier: str | None = None
+    """By whose prices the provider bills, where that is not its usual one."""
+    cost: str | None = None
+    """What these tokens cost, in USD, as a decimal number; None where a price is unknown."""
+    estimated: bool | None = None
+    """True where the relay has estimated what the provider did not say."""
 
 
 class ErrorInfo(Value, frozen=True):
@@ -236,12 +247,16 @@ class Usage(TokenCounts, frozen=True, tag_field="type", tag="usage"):
 
 
 class StreamEnd(TaggedEvent, frozen=True, tag="stream.end"):
-    """The last event of every stream. `finish_reason` is choice 0's."""
+    """The last event of every stream. `finish_reason` is choice 0's.
+
+    `cost` is that of the whole stream, in USD: of its answer, and of attempts that failed before.
+    """
 
     status: Status
     finish_reason: FinishReason
     usage: TokenCounts | None = None
     error: ErrorInfo | None = None
+    cost: str | None = None
 
 
 Event = (

@@ -97,10 +97,11 @@ class FunctionCall(Body, frozen=True):
     """JSON text."""
 
 
-class ToolCall(Body, frozen=True):
+class ToolCall(Body, frozen=True, tag_field="type", tag="function"):
+    """A call of a function. Its `type` may be left out where it is taken; it is always written."""
+
     id: str
     function: FunctionCall
-    type: Literal["function"] = "function"
     opaque: list[Opaque] | None = None
     """The `opaque` events of the call's block."""
 
@@ -285,14 +286,26 @@ class ClientBody(msgspec.Struct, frozen=True):
     """The kinds of what stands in its history and became a text for others."""
 
 
+class OutputCeiling(msgspec.Struct, frozen=True):
+    """How much of an answer was reserved for: no body that is sent may ask for more."""
+
+    tokens: int
+    """In each answer."""
+    choices: int = 1
+    """How many answers."""
+    asked: bool = True
+    """Whether the request says how long an answer may be, so that no shorter one is meant."""
+
+
 class TranslatedRequest(ChatRequest, frozen=True):
-    """A request that came in the words of another dialect."""
+    """A request that came in the words of another dialect, or that has a ceiling."""
 
     client_body: ClientBody | None = None
     extras: dict[str, Any] | None = None
     """What it says in fields of Chat Completions that the chat request does not have."""
     left_out: tuple[str, ...] = ()
     """The paths of what it says besides, which goes to nobody."""
+    ceiling: OutputCeiling | None = None
 
 
 T = TypeVar("T")

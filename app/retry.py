@@ -85,7 +85,8 @@ class TargetPolicy(msgspec.Struct, frozen=True):
     """How often it is tried for one request, at most."""
 
 
-State = Literal["closed", "open", "half-open"]
+State = Literal["closed", "open", "half-open", "resting"]
+"""Of a target: the first three are its breaker's, and `resting` is one that was told to."""
 
 
 class Breaker:
@@ -120,6 +121,18 @@ class Breaker:
         if self._open_until is None:
             return "closed"
         return "half-open" if self._trying or now >= self._open_until else "open"
+
+    def failures(self, now: float) -> int:
+        """Return how many streams have failed at it lately."""
+        self._forget(now)
+        return sum(failed for _, failed in self._outcomes.values())
+
+    def try_now(self, now: float) -> None:
+        """Let the next request through, as if the time of being passed over had come."""
+        if self._open_until is not None:
+            self._open_until = min(self._open_until, now)
+            self._trying = False
+            self._claimed_until = 0.0
 
     def open_for(self, now: float) -> float:
         """Return the seconds for which it is still skipped."""
@@ -248,7 +261,7 @@ class Plan:
     be silent. No attempt begins after `deadline`. A target that another one follows has
     `each_s` for all its attempts, is not asked again in the second half of it, and never
     after a silence, which may have been billed. The last one is not asked again later than
-    `each_s` after its first attempt.
+    `each_s` after its first attempt. One that `rests` says is resting by now is left out.
     """
 
     def __init__(
@@ -260,8 +273,10 @@ class Plan:
         deadline: float,
         each_s: Sequence[float],
         chance: Callable[[], float],
+        rests: Callable[[int, float], bool] = lambda target, now: False,
     ) -> None:
         self._choices = choices
+        self._rests = rests
         self._left = list(order)
         self._deadline = deadline
         self._each_s = each_s
@@ -291,11 +306,13 @@ class Plan:
             return None
         last = len(self._left) == 1
         again = last or (again and error.code != "upstream_timeout")
+        again = again and not self._rests(self._left[0], now)
         wait_s = self._wait_here(error) if again else None
         each_s = self._each_s[self._left[0]]
         until = min(self._deadline, self._here_since + (each_s if last else each_s / 2))
         if wait_s is None or now + wait_s >= until:
             self._left.pop(0)
+            self._left = [target for target in self._left if not self._rests(target, now)]
             self._here_since, self._tries, wait_s = now, 0, 0.0
         if not self._left or now >= self._deadline:
             return None

@@ -8,6 +8,7 @@ the same bytes: nothing here reads a clock or a random number.
     tools       which of a request's tools are called
     answers     what each model says: the list of models is here
     embeddings  what `demo-embedding` says
+    prepared    what it says to the prompts of the relay's own page
     english, japanese, phrases, samples, patterns     the material of the answers
     wire        answers to bytes, with the pauses and the awkward cuts of a network
     transport   the httpx2 transport: mount it and use the client as with any provider

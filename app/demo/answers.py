@@ -14,6 +14,7 @@ from msgspec.json import encode as to_json
 from .english import ENGLISH
 from .japanese import JAPANESE
 from .phrases import Phrases
+from .prepared import Prepared, prepared_for
 from .request import ApiError, DemoRequest
 from .samples import sample_json
 from .tools import MOST, chosen
@@ -26,6 +27,7 @@ MODELS: Final[dict[str, str]] = {
     "demo-error": "Fails with HTTP 503 before the first byte",
     "demo-drop": "Loses the connection in the middle of a character",
     "demo-long": "Some 3,000 tokens in numbered paragraphs, at 200 tokens a second",
+    "demo-pause": "Ten tokens, four minutes of silence, and the rest",
 }
 """Every model, with one line about it."""
 
@@ -105,14 +107,24 @@ def _answer(request: DemoRequest, phrases: Phrases, variant: int) -> Answer:
     calls = _calls(request, phrases, quote)
     text = "" if calls else _text(request, phrases, variant, quote)
     thinks = request.model == "demo-reasoning"
-    reasoning = phrases.reasoning.replace("{quote}", quote) if thinks else ""
+    reasoning = _reasoning(request, phrases, quote) if thinks else ""
+    text = _stopped(text, request.stops)
+    if request.begun and text.startswith(request.begun):
+        reasoning, text = "", text[len(request.begun) :]
     whole = Answer(
         tokens(reasoning),
-        tokens(_stopped(text, request.stops)),
+        tokens(text),
         tuple(calls),
         "tool_calls" if calls else "stop",
     )
     return whole if request.budget is None else _limited(whole, request.budget)
+
+
+def _reasoning(request: DemoRequest, phrases: Phrases, quote: str) -> str:
+    prepared = _prepared(request)
+    if prepared is not None and prepared.reasoning:
+        return prepared.reasoning
+    return phrases.reasoning.replace("{quote}", quote)
 
 
 def _text(request: DemoRequest, phrases: Phrases, variant: int, quote: str) -> str:
@@ -127,6 +139,9 @@ def _text(request: DemoRequest, phrases: Phrases, variant: int, quote: str) -> s
         return phrases.results.replace("{results}", _results(request, phrases))
     if not request.tools and request.instructions and _asks_for_title(request):
         return phrases.title.replace("{quote}", _quote(request.words, MAX_TITLE, phrases) or "…")
+    prepared = _prepared(request)
+    if prepared is not None:
+        return prepared.text
     if request.model == "demo-slow":
         return phrases.slow.replace("{quote}", quote)
     if request.model == "demo-long":
@@ -136,6 +151,13 @@ def _text(request: DemoRequest, phrases: Phrases, variant: int, quote: str) -> s
     if len(request.tools or []) >= AGENT_TOOLS or request.instructions >= AGENT_INSTRUCTIONS:
         return phrases.brief.replace("{quote}", quote)
     return _usual(request, phrases, variant, quote)
+
+
+def _prepared(request: DemoRequest) -> Prepared | None:
+    """Return what is said to a prompt of the relay's own page, which comes without tools."""
+    if request.model not in ("demo", "demo-reasoning", "demo-slow") or request.tools:
+        return None
+    return prepared_for(request.words)
 
 
 def _asks_for_title(request: DemoRequest) -> bool:

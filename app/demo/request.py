@@ -133,6 +133,12 @@ class DemoRequest(Struct, frozen=True):
         return last
 
     @property
+    def begun(self) -> str:
+        """What the assistant has said last, for the model to go on with."""
+        last = self.messages[-1]
+        return last.text if last.role == "assistant" and not last.tool_calls else ""
+
+    @property
     def instructions(self) -> int:
         """How long what the application says to the model is."""
         return sum(
@@ -188,7 +194,8 @@ class DemoRequest(Struct, frozen=True):
 
     def variant(self) -> int:
         """Pick a wording by the prompt alone, so that limits cut an answer and change none."""
-        return _hash((self.messages, self.seed))[0]
+        prompt = self.messages[:-1] if self.begun else self.messages
+        return _hash((prompt, self.seed))[0]
 
 
 _ASKING = ("task", "userrequest", "user_query", "user_message", "user-message", "feedback")

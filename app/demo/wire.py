@@ -47,9 +47,17 @@ class Tempo(NamedTuple):
     token: float = 1
     keep_alives: int = 0
     """How many of them shorten the wait for the first token."""
+    pauses_after: int | None = None
+    """After so many tokens nothing is said for `PAUSE`, but for keep-alives."""
 
 
-_TEMPOS: Final = {"demo-slow": Tempo(120, 10, keep_alives=3), "demo-long": Tempo(token=0.2)}
+PAUSE: Final = 9600.0
+"""Four minutes: longer than proxies let a connection be silent, and less than the relay does."""
+_TEMPOS: Final = {
+    "demo-slow": Tempo(120, 10, keep_alives=3),
+    "demo-long": Tempo(token=0.2),
+    "demo-pause": Tempo(pauses_after=10),
+}
 
 
 def tempo_of(model: str) -> Tempo:
@@ -95,7 +103,10 @@ def render_completion(request: DemoRequest, answers: list[Answer]) -> list[Step]
             "usage": _usage(request, answers),
         }
     )
-    pause = tempo.first + tempo.token * max(answer.size for answer in answers)
+    size = max(answer.size for answer in answers)
+    pause = tempo.first + tempo.token * size
+    if tempo.pauses_after is not None and size > tempo.pauses_after:
+        pause += PAUSE
     return [Step(pause, body[: len(body) // 2] if drops(request) else body)]
 
 
@@ -169,7 +180,10 @@ def _events(request: DemoRequest, answers: list[Answer], digest: bytes) -> Itera
     rounds = zip_longest(*(_deltas(answer, digest, i) for i, answer in enumerate(answers)))
     if drops(request):
         rounds = islice(rounds, 1 + min(DROP_AFTER, answers[0].size))  # the role comes first
-    for deltas in rounds:
+    for number, deltas in enumerate(rounds):  # the first is the role
+        if tempo.pauses_after is not None and number == tempo.pauses_after + 1:
+            for _ in range(int(PAUSE / _KEEP_ALIVE_EVERY)):
+                yield Step(_KEEP_ALIVE_EVERY, _KEEP_ALIVE)
         for choice, delta in enumerate(deltas):
             if delta is not None:
                 yield Step(pause, event(choice, delta))

@@ -134,6 +134,8 @@ class ClientFormat(NamedTuple):
     """The whole answer as one JSON object, of a stream and all its events."""
     render_failure: Callable[[RelayError, str], Failure]
     """Of an error and the request's id."""
+    request_type: Any = dict
+    """What a request is decoded as; `GET /openapi.json` says it."""
     replays: bool = False
     """Whether its clients have to be sent everything again when they come back."""
     lingers: bool = True

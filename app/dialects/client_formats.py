@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from ..errors import RelayError
-from ..requests import parse_chat_request
+from ..requests import ChatRequest, parse_chat_request
 from .ag_ui.client.format import CLIENT_FORMAT as AG_UI
 from .anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from .client_format import ClientFormat, Failure, ParsedRequest
@@ -44,6 +44,7 @@ NATIVE: Final = ClientFormat(
     render_result=native.render_result,
     render_failure=_problem,
     own_writer=native.Writer,
+    request_type=ChatRequest,
 )
 
 CLIENT_FORMATS: Final[Mapping[str, ClientFormat]] = MappingProxyType(

@@ -10,6 +10,7 @@ from ..errors import RequestError
 from ..requests import convert_body, parse_body, parse_part
 from .reading.json_values import count, short
 from .writing.token_counts import GOOGLES
+from .writing.token_estimate import estimate_text
 
 MAX_INPUTS: Final = 2048
 """OpenAI's."""
@@ -48,7 +49,7 @@ class Request(msgspec.Struct, frozen=True):
         return isinstance(self.inputs[0], str)
 
 
-class _Body(msgspec.Struct, frozen=True):
+class RequestBody(msgspec.Struct, frozen=True):
     input: Raw
     model: str | None = None
     dimensions: Annotated[int, Meta(ge=1, le=65_536)] | None = None
@@ -57,7 +58,7 @@ class _Body(msgspec.Struct, frozen=True):
     provider_options: dict[str, Any] | None = None
 
 
-_decoder = msgspec.json.Decoder(_Body)
+_decoder = msgspec.json.Decoder(RequestBody)
 _raw_fields = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -72,7 +73,7 @@ def parse_request(body: bytes) -> Request:
     rest = {
         name: parse_part(raw, place=name[:80])
         for name, raw in fields.items()
-        if name not in _Body.__struct_fields__
+        if name not in RequestBody.__struct_fields__
     }
     return Request(
         said.model,
@@ -106,6 +107,11 @@ def _inputs(raw: bytes) -> Sequence[str | list[int]]:
             "invalid_request", f"input: it has {len(inputs)} texts; send at most {MAX_INPUTS}"
         )
     return inputs
+
+
+def estimate(inputs: Sequence[str | list[int]]) -> int:
+    """Estimate how many tokens inputs have."""
+    return sum(len(one) if isinstance(one, list) else estimate_text(one) for one in inputs)
 
 
 class Parsed(NamedTuple):

@@ -6,6 +6,7 @@ towards its clients.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -49,6 +50,8 @@ class About(msgspec.Struct, frozen=True):
     """Fields of a request that it knows, in OpenRouter's words."""
     capabilities: Mapping[str, Any] | None = None
     """The same in Anthropic's, as it says them."""
+    prices: tuple[int, int] | None = None
+    """Nano-USD for a million tokens of input and of output: the relay's, no host is asked."""
 
 
 NOTHING: Final = About()
@@ -165,6 +168,7 @@ def least(abouts: Sequence[About]) -> About:
         outputs=_common([one.outputs for one in abouts]),
         parameters=_common([one.parameters for one in abouts]),
         capabilities=abouts[0].capabilities if same else None,
+        prices=_dearest([one.prices for one in abouts]),
     )
 
 
@@ -172,6 +176,13 @@ def _smallest(numbers: Iterable[int | None]) -> int | None:
     found = list(numbers)
     known = [number for number in found if number is not None]
     return min(known) if known and len(known) == len(found) else None
+
+
+def _dearest(prices: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
+    known = [one for one in prices if one is not None]
+    if not known or len(known) < len(prices):
+        return None
+    return max(one[0] for one in known), max(one[1] for one in known)
 
 
 def _common(lists: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
@@ -199,9 +210,16 @@ def render_openai(name: str, owner: str, about: About) -> dict[str, Any]:
         "top_provider": limits if about.max_output else None,
         "architecture": {k: v for k, v in shape.items() if v} or None,
         "supported_parameters": about.parameters,
+        "pricing": None if about.prices is None else _pricing(*about.prices),
     }
     row = {"id": name, "object": "model", "created": about.created or 0, "owned_by": owner}
     return row | {key: value for key, value in more.items() if value is not None}
+
+
+def _pricing(prompt: int, completion: int) -> dict[str, str]:
+    """Return prices as OpenRouter writes them: USD for one token, in a string."""
+    prices = {"prompt": prompt, "completion": completion}
+    return {kind: f"{Decimal(nano).scaleb(-15).normalize():f}" for kind, nano in prices.items()}
 
 
 def render_anthropic(name: str, about: About) -> dict[str, Any]:

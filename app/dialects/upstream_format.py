@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from ..errors import RelayError
-from ..events import Event, Status
+from ..events import Event, Status, TokenCounts
 from ..framing.sse import Message
 from ..requests import ChatRequest
 
@@ -61,6 +61,18 @@ class Parser(Protocol):
     def finished(self) -> bool:
         """Whether nothing but an end marker is missing."""
 
+    @property
+    def usage(self) -> TokenCounts | None:
+        """What the provider has counted so far."""
+
+    @property
+    def counted_early(self) -> bool:
+        """Whether `usage` was told before the finish, and may not be of the whole answer."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether the provider itself has said that it failed."""
+
     def know_calls(self, ids: Collection[str]) -> None:
         """Take the ids of the conversation's calls, which no call of this answer may have."""
 
@@ -92,6 +104,10 @@ def _find_no_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
 
 def _place_nowhere(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | None:
     return None
+
+
+def _limit_by_max_tokens(quirks: Any) -> str:
+    return "max_tokens"
 
 
 class RenderedRequest(NamedTuple):
@@ -142,6 +158,9 @@ class UpstreamFormat(NamedTuple):
     place_extra: Callable[..., dict[str, Any] | None] = _place_nowhere
     """(name, value, *, quirks) of a field of Chat Completions that the chat request does not
     have, to the fields of this format that say it, or None."""
+    find_limit: Callable[[Any], str] = _limit_by_max_tokens
+    """(quirks) to the path of the field that limits the length of an answer, its steps separated
+    by dots."""
     passthrough: Mapping[str, Passthrough] = {}
     """By the name of the dialect that a client spoke: how its own bodies are passed through,
     rather than rendered from the chat request."""

@@ -7,11 +7,12 @@ for the one before an `Ending`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from ..errors import RequestError
 from ..events import Event, StreamEnd
-from .lost import OnEnded
+from ..ledger.accounts import AccountState, Grant, Settlement
+from .lost import Close, OnEnded
 from .record import Scoped, StreamRecord
 
 Follower = Callable[[Sequence[Event]], None]
@@ -22,6 +23,11 @@ Nothing means that the stream has been removed."""
 PAGE = 1000
 """How many events `read` gives at once, unless told otherwise."""
 
+
+MAX_POSTS = 500
+MAX_POST_BYTES = 512 * 1024
+MAX_POSTS_BYTES = 64 * 2**20
+"""How much is read of a place at once."""
 
 STRIDE = 10**8
 """More events than a stream can have, and more frames than they make in any dialect."""
@@ -53,6 +59,14 @@ def cursor_after(after: int, events: Sequence[Event]) -> int:
 
 class LogUnusable(Exception):
     """The place of the log cannot be used; the text is one line that says what to do."""
+
+
+class LogSize(NamedTuple):
+    """What a log keeps in memory."""
+
+    streams: int
+    bytes: int
+    """Estimated."""
 
 
 class StreamExpired(RequestError):
@@ -97,6 +111,8 @@ class Claim(NamedTuple):
     stream: str
     digest: str
     """Of the body that the stream was asked for with."""
+    grant: Grant | None = None
+    """What was reserved for the stream that this call has opened; None of any other."""
 
 
 class Events(Protocol):
@@ -111,11 +127,18 @@ class Events(Protocol):
         False, and nothing is added, where something has, or where `append` would raise.
         """
 
-    async def append(self, stream: str, events: Sequence[Event]) -> None:
+    async def append(
+        self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
+    ) -> None:
         """Add events at the end and wake the readers.
 
         All are added or, when this raises, none. A call that is cancelled adds them all
         the same, before those of any later call.
+
+        Events that end in a `stream.end` may come with what the stream has cost: in the step
+        that puts the end in its place this takes the place of what is held for the stream, once
+        for each stream, and its `row` is kept until `forget_rows`. Without it what is held is
+        let go.
 
         Raises:
             ServiceError: `overloaded`, the stream is as long as a stream may be; events
@@ -161,8 +184,17 @@ class Events(Protocol):
         are looked for elsewhere so is this one, and none of its events are read.
         """
 
+    def produced(self, stream: str) -> Sequence[Event]:
+        """Return all events that were appended to a stream which is produced here.
+
+        Those too that readers are not shown yet. None of a stream that is not produced here.
+        """
+
     async def delete(self, stream: str) -> None:
-        """Forget the stream and the keys that are bound to it."""
+        """Forget the stream and the keys that are bound to it.
+
+        What is held for one that runs is settled, as for one whose producer is lost.
+        """
 
     def on_ended(self, ended: OnEnded) -> None:
         """Have this told of every stream whose `stream.end` this process has put in its place.
@@ -172,6 +204,37 @@ class Events(Protocol):
         be called before that. A stream of which the log has no event did not begin: it is not
         told of. One that is removed while it runs has ended by that.
         """
+
+
+class Books(Protocol):
+    """What streams have cost, in accounts, and the rows that the records do not have yet.
+
+    `NamesAndKeys.create` reserves and `Events.append` settles; see `app.ledger.accounts`.
+    """
+
+    def close_by(self, close: Close) -> None:
+        """Have this say what streams have cost that the log ends for lost producers.
+
+        To be called before the log is opened.
+        """
+
+    async def accounts(self, names: Sequence[str]) -> list[AccountState]:
+        """Return the numbers of accounts, each by its name; those of an unknown one are 0.
+
+        Periods may be past ones: see `AccountState.turn`.
+        """
+
+    async def rows(self, *, limit: int) -> list[tuple[str, bytes]]:
+        """Return some streams that have ended, the oldest first, each with its row.
+
+        They are given again, to any process that shares the log, until `forget_rows`.
+        """
+
+    async def forget_rows(self, streams: Sequence[str]) -> None:
+        """Forget the rows of streams: the records have them. Unknown ones are ignored."""
+
+    async def count_rows(self) -> int:
+        """Return how many rows wait, of all processes that share the log."""
 
 
 class NamesAndKeys(Protocol):
@@ -190,7 +253,11 @@ class NamesAndKeys(Protocol):
 
         The record counts among the bytes of the log and goes with the stream.
 
+        What the record wants reserved is reserved in the same step, and is held until the stream
+        has its end, is removed, or is found never to have begun.
+
         Raises:
+            LimitReached: there is not enough left to reserve; nothing was opened or bound.
             ServiceError: `overloaded`, all room is taken by streams that still run, or the
                 place of the log cannot be reached. The key can be used again.
         """
@@ -236,7 +303,31 @@ class Peers(Protocol):
         """Let no reader here wait any longer for streams of other processes: this one stops."""
 
 
-class EventLog(Events, NamesAndKeys, Peers, Protocol):
+Place = Literal["orders", "boards"]
+
+
+class Posts(Protocol):
+    """What processes that share a log show each other for a while: each post under a name.
+
+    In a place there are at most `MAX_POSTS`, and each has at most `MAX_POST_BYTES`. They say
+    nothing of streams, and are not kept when the place of the log is lost.
+    """
+
+    def has_peers(self) -> bool:
+        """Return whether there may be other processes that share the log."""
+
+    async def post(self, place: Place, name: str, text: bytes, *, for_s: float) -> None:
+        """Leave a post for so many seconds, in the place of one of its name; 0 removes that.
+
+        Raises:
+            ServiceError: `overloaded`, there are too many, or it is too long.
+        """
+
+    async def posts(self, place: Place) -> dict[str, bytes]:
+        """Return the posts of a place by their names, some of them if they are very long."""
+
+
+class EventLog(Events, NamesAndKeys, Books, Peers, Posts, Protocol):
     """Where streams are kept.
 
     Every call that names a stream raises `RequestError`: `not_found` where there never was
@@ -260,6 +351,9 @@ class EventLog(Events, NamesAndKeys, Peers, Protocol):
         A full log is not a failing one: it refuses streams, and serves those that it has.
         Where nothing is written by others, the log tries it every minute at least.
         """
+
+    def size(self) -> LogSize:
+        """Return how much of the log is in the memory of this process."""
 
 
 async def read_all(

@@ -21,7 +21,7 @@ from ..events import (
     ToolCallDelta,
     encode,
 )
-from .contract import Follower, LogState, StreamExpired
+from .contract import Follower, LogSize, LogState, StreamExpired
 from .lost import LostStream, Passing
 from .record import StreamRecord
 
@@ -172,6 +172,10 @@ class Entries:
     def __len__(self) -> int:
         return len(self._running) + len(self._ended)
 
+    def measure_all(self) -> LogSize:
+        """Return how much there is here."""
+        return LogSize(len(self), self._size)
+
     def close(self) -> None:
         """Stop the timer; what is here stays, for whoever still reads it."""
         if self._timer is not None:
@@ -195,6 +199,10 @@ class Entries:
         """Return the stream if it is here."""
         self._drop_expired()
         return self._running.get(stream) or self._ended.get(stream)
+
+    def find_running(self, stream: str) -> Entry | None:
+        """Return the stream if it is here and has not ended."""
+        return self._running.get(stream)
 
     def follow(self, stream: str, after: int, follower: Follower) -> bool:
         """Do what `EventLog.follow` does."""

@@ -3,17 +3,36 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from copy import deepcopy as copy
+from itertools import islice
 
 from ..errors import ServiceError
-from ..events import Event
-from .contract import PAGE, Claim, Follower, LogState, Look
+from ..events import Event, StreamEnd
+from ..ledger.accounts import (
+    NOTHING,
+    AccountState,
+    Grant,
+    Reservation,
+    Settlement,
+    fresh_states,
+    is_over,
+    reserve,
+    settle,
+)
+from . import waiting_rows
+from .contract import PAGE, Claim, Follower, LogSize, LogState, Look
 from .entries import Entries, Entry, expired, may_see, unknown
-from .lost import REMOVED, OnEnded
+from .lost import REMOVED, Close, OnEnded, close_free, closing_of
 from .no_peers import NoPeers
 from .record import Scoped, StreamRecord
+from .waiting_rows import Dropped
 
 REMEMBERED_IDS = 10_000
 """How many removed streams are still told from unknown ones (about 150 bytes each)."""
+
+
+FEW_ACCOUNTS = 1000
+"""Accounts that are kept without a look at which of them are over (about 1 KiB each)."""
 
 
 class MemoryLog(NoPeers):
@@ -48,6 +67,13 @@ class MemoryLog(NoPeers):
             on_end=lambda stream: self._on_ended(stream, None),
         )
         self._on_ended: OnEnded = lambda stream, lost: None
+        self._close: Close = close_free
+        self._accounts: dict[str, AccountState] = {}
+        self._clean_at = FEW_ACCOUNTS
+        self._held: dict[str, Reservation] = {}
+        """What is held for each stream that runs and has accounts."""
+        self._rows: OrderedDict[str, bytes] = OrderedDict()
+        self._dropped = Dropped(now)
         self._gone: OrderedDict[str, str] = OrderedDict()
         """The owners of removed streams."""
         self._claims: dict[Scoped, Claim] = {}
@@ -66,19 +92,27 @@ class MemoryLog(NoPeers):
     def healthy(self) -> bool:
         return True
 
+    def size(self) -> LogSize:
+        return self._entries.measure_all()
+
     async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
         stream, key = record.id, record.scoped_key
         bound = None if key is None else await self.claimed(key)
         if bound is not None and bound.stream != over:
             return bound
         self._entries.create(record)
+        try:
+            grant = self._reserve(record)
+        except BaseException:
+            self._entries.drop(stream)
+            del self._gone[stream]  # there never was such a stream
+            raise
         if bound is not None:
             self._keys.pop(bound.stream, None)
-        claim = Claim(stream, record.digest)
         if key is not None:
-            self._claims[key] = claim
+            self._claims[key] = Claim(stream, record.digest)
             self._keys[stream] = key
-        return claim
+        return Claim(stream, record.digest, grant)
 
     async def claimed(self, key: Scoped) -> Claim | None:
         bound = self._claims.get(key)
@@ -106,16 +140,27 @@ class MemoryLog(NoPeers):
             return False
         return True
 
-    async def append(self, stream: str, events: Sequence[Event]) -> None:
+    async def append(
+        self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
+    ) -> None:
         try:
-            self._add(stream, events)
+            self._add(stream, events, settlement)
         except ValueError:
             self._find(stream)  # or there is none, or no longer
             raise
 
-    def _add(self, stream: str, events: Sequence[Event]) -> None:
+    def _add(
+        self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
+    ) -> None:
         size = self._entries.measure(stream, events)
+        entry = self._entries.find_running(stream)
+        if entry is not None and events and isinstance(events[-1], StreamEnd):
+            self._settle(entry.record, settlement or NOTHING)  # before anybody is told of the end
         self._entries.add(stream, events, size=size)
+
+    def produced(self, stream: str) -> Sequence[Event]:
+        entry = self._entries.find_running(stream)
+        return () if entry is None else entry.events
 
     async def read(
         self, stream: str, after: int, *, timeout_s: float, limit: int = PAGE
@@ -139,12 +184,67 @@ class MemoryLog(NoPeers):
 
     async def delete(self, stream: str) -> None:
         entry = self._find(stream)
-        self._entries.drop(stream)
+        lost = None
         if entry.ended_at is None and entry.events:
-            self._on_ended(stream, entry.lost(end=REMOVED, ended_at=self._wall()))
+            lost = entry.lost(end=REMOVED, ended_at=self._wall())
+            closing = closing_of(lost, self._close)
+            lost = lost._replace(end=closing.end)
+            self._settle(entry.record, closing.settlement)
+        self._entries.drop(stream)
+        if lost is not None:
+            self._on_ended(stream, lost)
 
     def on_ended(self, ended: OnEnded) -> None:
         self._on_ended = ended
+
+    # Accounts and rows
+
+    def close_by(self, close: Close) -> None:
+        self._close = close
+
+    async def accounts(self, names: Sequence[str]) -> list[AccountState]:
+        return [copy(self._accounts.get(name) or AccountState()) for name in names]
+
+    async def rows(self, *, limit: int) -> list[tuple[str, bytes]]:
+        return list(islice(self._rows.items(), limit))
+
+    async def forget_rows(self, streams: Sequence[str]) -> None:
+        for stream in streams:
+            self._rows.pop(stream, None)
+
+    async def count_rows(self) -> int:
+        return len(self._rows)
+
+    def _reserve(self, record: StreamRecord) -> Grant | None:
+        request = record.reserve
+        if request is None:
+            return None
+        states = fresh_states(self._accounts, request.accounts)
+        grant = reserve(states, request)
+        self._accounts |= states
+        if len(self._accounts) > self._clean_at:
+            self._clean(request.day)
+        self._held[record.id] = request.reservation(grant.output_tokens)
+        return grant
+
+    def _clean(self, day: int) -> None:
+        """Forget accounts that are over; done at twice as many as are left, each costs little."""
+        self._accounts = {
+            name: state for name, state in self._accounts.items() if not is_over(name, state, day)
+        }
+        self._clean_at = max(FEW_ACCOUNTS, 2 * len(self._accounts))
+
+    def _settle(self, record: StreamRecord, settlement: Settlement) -> None:
+        """Settle what is held for a stream, if anything is; done twice, it does nothing."""
+        held = self._held.pop(record.id, None)
+        if held is None or record.reserve is None:
+            return
+        settle(self._accounts, record.reserve, held, settlement)
+        if settlement.row:
+            self._rows[record.id] = settlement.row
+            if len(self._rows) > waiting_rows.MAX_ROWS:
+                self._rows.popitem(last=False)
+                self._dropped.add(1)
 
     def _find(self, stream: str) -> Entry:
         entry = self._entries.find(stream)
@@ -156,6 +256,7 @@ class MemoryLog(NoPeers):
 
     def _forget(self, entry: Entry) -> None:
         stream = entry.record.id
+        self._settle(entry.record, NOTHING)  # one that never began
         if (key := self._keys.pop(stream, None)) is not None:
             del self._claims[key]
         for name in self._names.pop(stream, ()):

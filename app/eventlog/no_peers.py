@@ -2,10 +2,27 @@
 
 import math
 from collections.abc import Callable
+from functools import cached_property
+
+from .contract import Place
+from .posts import MemoryPosts
 
 
 class NoPeers:
-    """The part `Peers` of such a log."""
+    """The parts `Peers` and `Posts` of such a log."""
+
+    @cached_property
+    def _posts(self) -> MemoryPosts:
+        return MemoryPosts()
+
+    def has_peers(self) -> bool:
+        return False
+
+    async def post(self, place: Place, name: str, text: bytes, *, for_s: float) -> None:
+        self._posts.post(place, name, text, for_s=for_s)
+
+    async def posts(self, place: Place) -> dict[str, bytes]:
+        return self._posts.read(place)
 
     def on_stop(self, stop: Callable[[str], None]) -> None:
         pass

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from .contract import EventLog
-from .lost import LostStream
+from .lost import Close, LostStream
 from .memory import MemoryLog
 from .sqlite.log import SqliteLog
 
@@ -41,8 +41,10 @@ def build_log(
     )
 
 
-def prepare_log(url: str, *, on_lost: Callable[[Sequence[LostStream]], None]) -> None:
+def prepare_log(url: str, *, on_lost: Callable[[Sequence[LostStream]], None], close: Close) -> None:
     """Make a log ready to be opened by several workers; tell of the streams that this ended.
+
+    `close` says what they have cost.
 
     Raises:
         LogUnusable: the place of the log cannot be used.
@@ -51,7 +53,7 @@ def prepare_log(url: str, *, on_lost: Callable[[Sequence[LostStream]], None]) ->
     if kind == "sqlite":
         from .sqlite.shared_database import prepare
 
-        prepare(Path(path), now=time.time(), on_lost=on_lost)
+        prepare(Path(path), now=time.time(), on_lost=on_lost, close=close)
 
 
 def _kind_of(url: str, workers: int) -> Callable[..., EventLog]:

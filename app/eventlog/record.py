@@ -8,11 +8,17 @@ from typing import NewType
 
 import msgspec
 
+from ..ledger.accounts import ReservationRequest
+
 Scoped = NewType("Scoped", str)
 """An idempotency key or a name, as a log knows it: of one owner."""
 
 _OVERHEAD = 50
 """What a text takes of memory beside its characters, in bytes."""
+
+_RESERVE = 300
+_ACCOUNT = 250
+"""What is kept of what was reserved, and of each account, in bytes."""
 
 
 def scoped(owner: str, name: str) -> Scoped:
@@ -24,7 +30,7 @@ def scoped(owner: str, name: str) -> Scoped:
     return Scoped(f"\x1f{len(owner)}\x1f{owner}{name}" if owner else name)
 
 
-class StreamRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+class StreamRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One stream, as it was started. Whoever adds a field gives it a default: logs have older ones.
 
     `owner` is who started it, an opaque text, and "" without identity.
@@ -47,6 +53,24 @@ class StreamRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """In unix seconds."""
     request: bytes = b""
     """What it keeps of the request, which no reader of its events is given."""
+    reserve: ReservationRequest | None = None
+    """What has to be reserved for it; None: nothing, and nothing is counted."""
+    tenant: str = ""
+    user: str = ""
+    key_name: str = ""
+    """Who has started it; `owner` is made of some of these."""
+    model: str = ""
+    """As the request names it."""
+    client_format: str = ""
+    traceparent: str = ""
+    """The span of the request that started it (W3C Trace Context); "" without traces."""
+    request_digest: str = ""
+    """What its cassette says it was asked; "" where there are none."""
+
+    @property
+    def trace_id(self) -> str:
+        """The trace that it belongs to, in hexadecimal; "" without one."""
+        return self.traceparent[3:35]
 
     @property
     def scoped_key(self) -> Scoped | None:
@@ -61,6 +85,18 @@ class StreamRecord(msgspec.Struct, frozen=True, omit_defaults=True):
             size += _OVERHEAD + len(self.request_id)
         for name in self.names:
             size += _OVERHEAD + len(name)
+        for text in (
+            self.tenant,
+            self.user,
+            self.key_name,
+            self.model,
+            self.traceparent,
+            self.request_digest,
+        ):
+            if text:
+                size += _OVERHEAD + len(text)
+        if self.reserve is not None:
+            size += _RESERVE + _ACCOUNT * len(self.reserve.accounts)
         if self.labels:
             for name, value in self.labels.items():
                 size += 2 * _OVERHEAD + len(name) + len(value)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
@@ -33,7 +34,7 @@ from ..events import (
 from ..framing.sse import FramingError
 from ..requests import AssistantMessage, ChatRequest
 from ..upstreams.client import Client
-from ..upstreams.http import FAILURES, explain, open_stream
+from ..upstreams.http import FAILURES, explain, open_stream, was_sent
 from ..upstreams.targets import Target
 from ..upstreams.transport import Body, Call
 from .watch import Watch
@@ -43,6 +44,8 @@ REUSE_WAIT_S = 0.2
 
 KNOWN_CALLS = 1000
 """How many of a conversation's tool calls, the latest, are known by their ids: 100 KB."""
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _QUERY = re.compile(r"\?[^\s'\"]+")
 """That of a URL, which may hold a key."""
@@ -136,6 +139,7 @@ class Attempt:
         self._client = client
         self._limits = limits
         self._headers = headers
+        self._more_headers: Mapping[str, str]
         self._decoder: Decoder
         self._watch: Watch
         self._sink: EventSink
@@ -144,10 +148,15 @@ class Attempt:
         self._needle = target.upstream.needle
         self._quotes = False
         """Whether the answer has quoted the key."""
+        self.billable = False
+        """Whether the provider may bill it: it was sent the request and has not refused it."""
 
-    async def run(self, sink: EventSink, *, deadlines: Deadlines) -> None:
-        """Call the target and give its events to the sink as they come."""
+    async def run(
+        self, sink: EventSink, *, deadlines: Deadlines, headers: Mapping[str, str] = NO_HEADERS
+    ) -> None:
+        """Call the target, with these headers too; give its events to the sink as they come."""
         self._sink = sink
+        self._more_headers = headers
         upstream = self.target.upstream.name
         answered = False
         try:
@@ -172,10 +181,16 @@ class Attempt:
         except FAILURES as failure:
             told = self.target.upstream.redact(_QUERY.sub("?...", str(failure)[:300]))
             log.warning("upstream connection failed", upstream=upstream, error=told)
+            self.billable = self.billable and (answered or was_sent(failure))
             await sink.take(self._cut(explain(failure, upstream=upstream, answered=answered)))
 
     def start(self) -> list[Event]:
-        """Return the events before the answer: who gives it, and what was left out."""
+        """Return the events before the answer: who gives it, and what was left out.
+
+        None for a replay, whose own events say it.
+        """
+        if self.target.replays:
+            return []
         parser, name = self.parser, self.target.upstream.name
         model = parser.model or self.target.model
         target = StreamTarget(name, model, self.number, parser.upstream_id)
@@ -186,7 +201,12 @@ class Attempt:
         call = await self._build_call(request.chat)
         if self._is_last:
             request.shrink(len(call.content))
-        body = await open_stream(self._client, call, upstream=self.target.upstream.name)
+        self.billable = True
+        try:
+            body = await open_stream(self._client, call, upstream=self.target.upstream.name)
+        except RelayError:
+            self.billable = False
+            raise
         if self._is_last:
             request.drop()
         return body
@@ -197,6 +217,7 @@ class Attempt:
             request, connect_timeout_s=self._limits.connect_timeout_s
         )
         call.headers.update(self._headers)  # after signing: a provider need not believe them
+        call.headers.update(self._more_headers)
         self._notices = request.notices
         return call
 

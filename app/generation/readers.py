@@ -7,7 +7,8 @@ that the log is asked whether it has readers in other processes.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from ..admission import Admission
 from ..errors import RelayError, ServiceError
@@ -94,12 +95,21 @@ class Reader:
 class _Lingering:
     """A stream that is produced here: how long it goes on without a reader, and its timer."""
 
-    __slots__ = ("linger_s", "stop", "timer")
+    __slots__ = ("linger_s", "readers", "resumes", "stop", "timer")
 
     def __init__(self, linger_s: float | None, stop: Callable[[], None]) -> None:
         self.linger_s = linger_s
         self.stop = stop
         self.timer: asyncio.TimerHandle | None = None
+        self.readers = self.resumes = 0
+
+
+class Attended(NamedTuple):
+    """How many readers a stream has had here."""
+
+    readers: int
+    resumes: int
+    """Those that came with a cursor."""
 
 
 class Attendance:
@@ -135,6 +145,20 @@ class Attendance:
         """Forget a stream that is no longer produced here; its readers stay."""
         self._cancel_timer(self._produced.pop(stream))
 
+    def attended(self, stream: str) -> Attended:
+        """Return how many readers a stream has had that is produced here."""
+        produced = self._produced.get(stream)
+        return Attended(0, 0) if produced is None else Attended(produced.readers, produced.resumes)
+
+    @property
+    def count(self) -> int:
+        """How many readers there are here."""
+        return sum(self._readers.values())
+
+    def some(self, most: int) -> dict[str, int]:
+        """Return how many readers here some streams have, wherever these are produced."""
+        return dict(islice(self._readers.items(), most))
+
     def check(self, stream: str, address: str) -> None:
         """Refuse a reader that would be one too many.
 
@@ -151,19 +175,24 @@ class Attendance:
                 retry_after_s=5,
             )
 
-    def join(self, found: Look, address: str, *, after: int = 0) -> Reader:
+    def join(self, found: Look, address: str, *, after: int = 0, counted: bool = True) -> Reader:
         """Add a reader to a stream as it was found, which keeps a running one alive.
 
-        `after` is the cursor that it was looked up with.
+        `after` is the cursor that it was looked up with. One that is not `counted` has its
+        address's share, and else leaves the stream as if nobody had come.
         """
+        if not counted:
+            return self._look_on(found, address, after=after)
         stream, state = found.stream, found.state
         before = self._readers.get(stream, 0)
         self._readers[stream] = before + 1
         self._admission.add_reader(address)
-        self._observer.reader_joined(Readers(stream, state.owner, before + 1))
+        self._observer.reader_joined(Readers(stream, state.owner, before + 1, resumed=after > 0))
         leave = partial(self._leave, address, state.owner)
         if (produced := self._produced.get(stream)) is not None:
             self._cancel_timer(produced)
+            produced.readers += 1
+            produced.resumes += after > 0
         elif not before:
             self._log.readers_here(stream)
         return Reader(
@@ -172,6 +201,18 @@ class Attendance:
             leave,
             drain=self._drain,
             found=state,
+            page=found.events,
+            page_after=after,
+        )
+
+    def _look_on(self, found: Look, address: str, *, after: int) -> Reader:
+        self._admission.add_reader(address)
+        return Reader(
+            found.stream,
+            self._log,
+            lambda stream, linger_s: self._admission.remove_reader(address),
+            drain=self._drain,
+            found=found.state,
             page=found.events,
             page_after=after,
         )

@@ -11,7 +11,8 @@ made good by another attempt, or become an HTTP status. Afterwards there is no o
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NoReturn
 
 import msgspec
@@ -23,13 +24,34 @@ from ..errors import RelayError, ServiceError, UpstreamError
 from ..eventlog import EventLog, read_all
 from ..eventlog.record import StreamRecord
 from ..eventlog.recovery import closing_events
-from ..events import Event, Notice, Status, StreamEnd, StreamStart, StreamTarget
+from ..events import (
+    Event,
+    Notice,
+    Status,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TokenCounts,
+    Usage,
+)
+from ..ledger.accounts import Settlement
 from ..requests import ChatRequest
 from ..retry import Breaker, Step
-from ..telemetry.observer import AttemptFailed, Committed, Ended, FirstEvent, Observer
+from ..telemetry.observer import (
+    AttemptFailed,
+    AttemptStarted,
+    Committed,
+    Ended,
+    FirstEvent,
+    Observer,
+)
+from ..telemetry.progress import Progress
 from ..upstreams.client import Client
 from ..upstreams.routes import Route, Upstreams
+from .accounting import FREE, Accounting, Charge, Finished
 from .attempt import Attempt, KeptRequest, is_visible
+from .content import Content
+from .readers import Attended
 
 log = structlog.get_logger("seseragi.relay")
 
@@ -55,16 +77,31 @@ class Relay:
         event_log: EventLog,
         limits: Limits,
         observer: Observer,
+        accounting: Accounting,
+        attended: Callable[[], Attended] = lambda: Attended(0, 0),
         headers: Mapping[str, str] | None = None,
         memory: RequestMemory | None = None,
+        tells_content: bool = False,
     ) -> None:
+        """Prepare it; with `tells_content` the observer is told what was asked and answered."""
         self.stream = record.id
         self._record = record.without_request()
         self._observer = observer
+        self._accounting = accounting
+        self._attended = attended
+        self._charges: list[Charge] = []
+        """What attempts have cost that another one has followed."""
+        self._answered: Charge | None = None
+        """What the last one has cost, once it is over."""
         self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
         self._request = KeptRequest(request, memory)
         """Until no other attempt can follow."""
+        self._records_content = route.record_content and accounting.keeps_rows
+        self._tells_content = tells_content
+        self._content = Content(request) if self._records_content or tells_content else None
+        self._told = b""
+        """What the observer is told of the content."""
         self._headers = headers or {}
         self._route = route
         self._client = client
@@ -83,7 +120,7 @@ class Relay:
         """The attempt that is to follow the one that runs."""
         self._breaker: Breaker
         """Of the target that is tried."""
-        self._deadlines: Deadlines
+        self._deadlines: Deadlines | None = None
         self._attempt = self._prepare(self._plan.first())
         self._held: Sequence[Event] = []
         self._stop: tuple[Status, RelayError | None] | None = None
@@ -124,7 +161,8 @@ class Relay:
     async def _run(self) -> None:
         try:
             labels, now = self._record.labels, int(time.time())
-            if not await self._begin(StreamStart(self.stream, self._route.name, now, labels)):
+            asked = self._route.asked_as or self._route.name
+            if not await self._begin(StreamStart(self.stream, asked, now, labels)):
                 return
             while self._step is not None and self._stop is None:
                 await self._try(self._step)
@@ -146,11 +184,12 @@ class Relay:
             self.begun.set_result(None)
             raise
         except RelayError as error:
+            failure = error if isinstance(error, ServiceError) else _not_begun()
             if self._record.key is None:
+                self.begun.set_result(failure)
                 raise
             with contextlib.suppress(RelayError):
                 await self._log.delete(self.stream)
-            failure = error if isinstance(error, ServiceError) else _not_begun()
             self.begun.set_result(failure)
             self.committed.set_result(failure)
             return False
@@ -194,20 +233,24 @@ class Relay:
         await asyncio.sleep(step.wait_s)
         self._step = None
         attempt, breaker = self._attempt, self._breaker
+        headers: dict[str, str] = {}
+        self._observer.attempt_started(
+            AttemptStarted(self.stream, step.attempt, attempt.target, headers)
+        )
         now = self._clock()
         silence_s = self._plan.silence_s(now, trial=breaker.begin(self.stream, now))
         limits = attempt.target.limits(self._limits)
         if silence_s != limits.first_event_timeout_s:
             limits = msgspec.structs.replace(limits, first_event_timeout_s=silence_s)
         budget_s = self._route.budget_s
-        self._deadlines = Deadlines(
+        self._deadlines = deadlines = Deadlines(
             limits,
             now=now,
             started_at=self._started_at,
             begin_by=self._started_at + budget_s if budget_s else None,
         )
         try:
-            await attempt.run(self, deadlines=self._deadlines)
+            await attempt.run(self, deadlines=deadlines, headers=headers)
         finally:
             breaker.end(self.stream)
 
@@ -253,12 +296,13 @@ class Relay:
         self._blame(error)
         again = self._breaker.passes(now)
         step = self._plan.next(error, now, again=again) if self._stop is None else None
+        end = held[-1]
+        assert isinstance(end, StreamEnd)  # noqa: S101  (for mypy; take looked)
         if step is None:
             verdict = error if self._stop else self._plan.verdict(self._route.name, error)
-            end = held[-1]
-            assert isinstance(end, StreamEnd)  # noqa: S101  (for mypy; take looked)
             await self._append([*held[:-1], msgspec.structs.replace(end, error=verdict.info())])
             return
+        self._charges.append(self._charge(end, held))
         number, self._attempt = self._attempt.number, self._prepare(step)
         target = self._attempt.target
         code = "retry" if target.name == failed.name else "fallback"
@@ -286,7 +330,8 @@ class Relay:
 
     def _blame(self, error: RelayError) -> None:
         """Tell the breaker of a failure, unless it came from outside or of too little time."""
-        late = error.code == "upstream_timeout" and not self._deadlines.fair
+        deadlines = self._deadlines
+        late = error.code == "upstream_timeout" and not (deadlines is None or deadlines.fair)
         if self._stop is None and not late:
             self._breaker.failed(self.stream, error, self._clock())
 
@@ -307,14 +352,85 @@ class Relay:
         raise UpstreamError("upstream_invalid_response", full.message) from None
 
     async def _write(self, events: Sequence[Event]) -> None:
-        if isinstance(events[-1], StreamEnd):
+        settlement = None
+        if isinstance(end := events[-1], StreamEnd):
+            events, settlement = self._close(events, end)
             self._ending = events
         try:
-            await self._log.append(self.stream, events)
+            await self._log.append(self.stream, events, settlement)
         except asyncio.CancelledError:  # which the append survives
             self._added(events)
             raise
         self._added(events)
+
+    def _close(self, events: Sequence[Event], end: StreamEnd) -> tuple[Sequence[Event], Settlement]:
+        """Return the last events with what the stream has cost, and what is to be settled."""
+        if self._answered is None:
+            # Once: of an end that the log does not take another one follows, which knows less.
+            self._answered = self._charge(end, events)
+        if self._tells_content:
+            self._told = self._pack(events)
+        told = end
+        end, settlement = self._accounting.close(
+            end, [*self._charges, self._answered], finished=partial(self._finish, events)
+        )
+        if self._attempt.target.replays and told.usage is not None:
+            return events, settlement  # it says what the recorded stream has cost
+        closed = [_with_cost(one, end.usage) if type(one) is Usage else one for one in events]
+        closed[-1] = end
+        return closed, settlement
+
+    def _finish(self, events: Sequence[Event]) -> Finished:
+        """Return what a row tells of the stream, with these as its last events."""
+        attempt, attended = self._attempt, self._attended()
+        return Finished(
+            record=self._record,
+            target=attempt.target.name,
+            answered_model=attempt.parser.model or attempt.target.model,
+            started_at=self._record.created_at,
+            ended_at=time.time(),
+            first_event_s=self._first_event_s,
+            longest_gap_s=self._deadlines.longest_gap_s if self._deadlines else None,
+            attempts=attempt.number,
+            readers=attended.readers,
+            resumes=attended.resumes,
+            events=self._count + len(events),
+            content=self._pack_content(events),
+        )
+
+    def _pack_content(self, events: Sequence[Event]) -> bytes:
+        """Return what is recorded of what was said, with these as the last events.
+
+        Nothing while the records are away: rows that wait for them have to be small.
+        """
+        if not self._records_content or self._accounting.records_away():
+            return b""
+        return self._told or self._pack(events)
+
+    def _pack(self, events: Sequence[Event]) -> bytes:
+        return b"" if self._content is None else self._content.pack(self._produced(events))
+
+    def _produced(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return all events of the stream, with these at its end."""
+        return [*self._log.produced(self.stream), *events]
+
+    def _charge(self, end: StreamEnd, events: Sequence[Event]) -> Charge:
+        """Return what the attempt has cost that has ended so, with these as its last events.
+
+        Nothing if the provider has refused it, before there was anything to bill.
+        """
+        attempt = self._attempt
+        refused = attempt.parser.refused and self._first_event_s is None
+        told = end.usage or attempt.parser.usage
+        if told is None and (refused or not attempt.billable):
+            return FREE
+        return self._accounting.charge(
+            attempt.target.name,
+            told,
+            request=self._record.reserve,
+            written=lambda: self._produced(events),
+            complete=end.status == "completed" and not attempt.parser.counted_early,
+        )
 
     def _added(self, events: Sequence[Event]) -> None:
         """Note what is in the log now; the first target or the end there is the outcome."""
@@ -326,15 +442,35 @@ class Relay:
         if not self.committed.done():
             if begins:
                 self._observer.started(self._record)
-            if any(isinstance(event, StreamTarget) for event in events):
+            answer = next((event for event in events if isinstance(event, StreamTarget)), None)
+            if answer is not None:
                 self.committed.set_result(None)
-                self._report_committed(visible=any(map(is_visible, events)))
+                self._report_committed(answer, visible=any(map(is_visible, events)))
             elif end is not None:
                 self.committed.set_result(outcome_of(end))
         if end is not None:
             self._ended = self._sum_up(end)
             if self._kept:
                 self._observer.ended(self._ended)
+
+    def progress(self) -> Progress:
+        """Return how far it is now, for somebody who looks."""
+        now, attempt, deadlines = self._clock(), self._attempt, self._deadlines
+        spent = [charge.nano_usd for charge in self._charges]
+        began = self._first_event_s is not None
+        return Progress(
+            self._record,
+            attempt.target.name,
+            attempt.number,
+            age_s=now - self._started_at,
+            first_event_s=self._first_event_s,
+            events=self._count,
+            silent_s=now - self._started_at if deadlines is None else deadlines.silent_s(now),
+            longest_gap_s=deadlines.longest_gap_s if began and deadlines is not None else None,
+            told=attempt.parser.usage,
+            spent_nano_usd=None if None in spent else sum(nano or 0 for nano in spent),
+            written=partial(self._log.produced, self.stream),
+        )
 
     @property
     def untold(self) -> bool:
@@ -349,11 +485,11 @@ class Relay:
         else:
             self._observer.ended(self._ended)
 
-    def _report_committed(self, *, visible: bool) -> None:
+    def _report_committed(self, answer: StreamTarget, *, visible: bool) -> None:
         attempt, now = self._attempt, self._clock()
         after_s = now - self._started_at
         name = attempt.target.name
-        self._observer.committed(Committed(self._record, attempt.number, name, after_s))
+        self._observer.committed(Committed(self._record, attempt.number, name, after_s, answer))
         if visible:
             self._observer.first_event(FirstEvent(self._record, self._first_event_s or after_s))
 
@@ -369,7 +505,17 @@ class Relay:
             attempt=self._attempt.number,
             first_event_s=self._first_event_s,
             duration_s=self._clock() - self._started_at,
+            longest_gap_s=self._deadlines.longest_gap_s if self._deadlines else None,
+            cost=end.cost,
+            content=self._told,
         )
+
+
+def _with_cost(event: Usage, counts: TokenCounts | None) -> Usage:
+    """Return an event with the cost of what it counts."""
+    if counts is not None and not counts.estimated:
+        return msgspec.structs.replace(event, cost=counts.cost)
+    return event
 
 
 def outcome_of(end: StreamEnd) -> RelayError:

@@ -1,31 +1,35 @@
 """What upstreams are asked in one call that is answered with one document.
 
-No stream is made of it, and nothing of it is in the log.
+No stream is made of it that anybody could read; what it costs is booked (`.booking`).
 """
 
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 import structlog
 
 from ..deadlines import Limits
-from ..dialects.embeddings import SAFE, Format, Parsed, Request, format_of, join
+from ..dialects.embeddings import SAFE, Format, Parsed, Request, estimate, format_of, join
 from ..dialects.vectors import as_base64, as_numbers
 from ..dialects.writing.token_counts import COUNTS
 from ..dialects.writing.token_estimate import estimate_tokens
 from ..errors import RelayError, RequestError, ServiceError, UpstreamError
+from ..events import TokenCounts
 from ..identity.principal import Principal
 from ..requests import ChatRequest
 from ..retry import Breaker
+from ..telemetry.observer import AttemptStarted, CallEnded, Observer
 from ..upstreams.client import Client
-from ..upstreams.http import FAILURES, explain, fetch
-from ..upstreams.routes import Upstreams
+from ..upstreams.http import FAILURES, explain, fetch, was_sent
+from ..upstreams.routes import Route, Upstreams
 from ..upstreams.targets import Target
 from ..upstreams.transport import Call
+from .booking import Booking, Bookings, Tally
 
 COUNT_S: Final = 10.0
 """How long an upstream may take to count: then it is estimated."""
@@ -34,6 +38,9 @@ COUNT_BYTES: Final = 64 * 1024
 
 EMBED_BYTES: Final = 64 * 2**20
 """Of an answer: the vectors of 2,048 texts are 34 MB as base64, and three times that as text."""
+
+ANSWERED: Final = ("upstream_truncated", "upstream_invalid_response")
+"""The failures of an upstream that may have done its work, and may bill it."""
 
 AT_ONCE: Final = 4
 """Calls for one request, where an upstream takes fewer texts in one than were sent."""
@@ -68,6 +75,18 @@ class Embedded(NamedTuple):
     """The fields of the request that it was not told."""
 
 
+class _Told:
+    """What observers say to an attempt, and what they are told of it."""
+
+    __slots__ = ("answered_model", "headers", "usage")
+
+    def __init__(self) -> None:
+        self.headers: dict[str, str] = {}
+        """What its calls say beside their own headers."""
+        self.answered_model: str | None = None
+        self.usage: TokenCounts | None = None
+
+
 class Asking:
     """Asks upstreams for one client; the `headers` of its request go with each call."""
 
@@ -79,7 +98,11 @@ class Asking:
         *,
         limits: Limits,
         headers: Mapping[str, str],
+        bookings: Bookings,
+        observer: Observer,
     ) -> None:
+        self._observer = observer
+        self._bookings = bookings
         self._upstreams = upstreams
         self._client = client
         self._principal = principal
@@ -95,15 +118,21 @@ class Asking:
         Raises:
             RequestError: `model_not_found`, `forbidden`, and what is wrong with the request by
                 the word of the upstream that was to count.
+            LimitReached: there are too many requests.
         """
         target = self._first(chat.model)
+        async with self._bookings.free_call():
+            return await self._count(target, chat)
+
+    async def _count(self, target: Target, chat: ChatRequest) -> Counted:
         count = COUNTS.get(target.upstream.dialect)
-        if count is not None:
+        if count is not None and not self._upstreams.breakers.rests_for(target.name, self._clock()):
             try:
-                call = await target.build_count(chat, count)
-                async with _patience(target, COUNT_S):
-                    body = await self._fetch(target, call, max_bytes=COUNT_BYTES)
-                tokens = count.read(body)
+                with self._tell(target, "token_count") as told:
+                    call = await target.build_count(chat, count)
+                    async with _patience(target, COUNT_S):
+                        body = await self._fetch(target, call, told, max_bytes=COUNT_BYTES)
+                    tokens = count.read(body)
             except RelayError as error:
                 if error.code in ("upstream_invalid_request", "context_length_exceeded"):
                     raise
@@ -121,14 +150,27 @@ class Asking:
         raises ends the call.
 
         Raises:
+            LimitReached: there is not enough left for it.
             RelayError: no target could.
         """
-        return await self._try_targets(
-            request.model, lambda target: self._embed(target, request, take)
-        )
+        route = self._upstreams.resolve_for(self._principal, request.model)
+        tokens = estimate(request.inputs)
+        async with self._bookings.call(route, model=request.model, input_tokens=tokens) as booking:
+            found = await self._try_targets(
+                route,
+                booking,
+                lambda target, tally, told: self._embed(target, request, take, tally, told),
+            )
+            booking.answered_model = found.model
+            return found
 
     async def _embed(
-        self, target: Target, request: Request, take: Callable[[int], None]
+        self,
+        target: Target,
+        request: Request,
+        take: Callable[[int], None],
+        tally: Tally,
+        told: _Told,
     ) -> Embedded:
         upstream = target.upstream
         api = format_of(upstream.dialect, model=target.model, base_url=upstream.base_url)
@@ -140,13 +182,23 @@ class Asking:
 
         async def ask(inputs: Sequence[str | list[int]]) -> Parsed:
             body = api.render(fitted, inputs, model=target.model, dimensions_field=field)
+            tokens = estimate(inputs)
             async with gate:
                 call = await target.build_json(api.path, body)
-                answer = await self._fetch(target, call, max_bytes=EMBED_BYTES, take=take)
+                tally.sent(tokens)
+                answer = await self._fetch(
+                    target,
+                    call,
+                    told,
+                    max_bytes=EMBED_BYTES,
+                    take=take,
+                    not_taken=partial(tally.refused, tokens),
+                )
             try:
                 parsed = api.parse(answer)
             except (msgspec.MsgspecError, RecursionError):
                 raise _unreadable(target, "no embeddings") from None
+            tally.answered(tokens, parsed.tokens)
             if len(parsed.vectors) != len(inputs):
                 raise _unreadable(target, f"{len(parsed.vectors)} vectors for {len(inputs)} texts")
             return parsed
@@ -166,15 +218,19 @@ class Asking:
             if number % CONVERTED == 0:
                 await asyncio.sleep(0)
         model = upstream.redact(found.model or target.model)
+        told.answered_model, told.usage = model, tally.counts
         return Embedded(vectors, model, found.tokens, ignored)
 
     async def _try_targets(
-        self, model: str | None, work: Callable[[Target], Coroutine[Any, Any, T]]
+        self,
+        route: Route,
+        booking: Booking,
+        work: Callable[[Target, Tally, _Told], Coroutine[Any, Any, T]],
     ) -> T:
         """Do something at the targets of a route in their turn, by the rules of generations."""
         upstreams, clock, limits = self._upstreams, self._clock, self._limits
-        route = upstreams.resolve_for(self._principal, model)
         now = clock()
+        upstreams.check_awake(route, now=now)
         deadline = now + (route.budget_s or limits.total_timeout_s)
         plan = upstreams.plan(route, now=now, deadline=deadline, limits=limits)
         name = secrets.token_urlsafe(16)  # what its breakers know it by
@@ -186,8 +242,9 @@ class Asking:
             now = clock()
             silence_s = plan.silence_s(now, trial=breaker.begin(name, now))
             try:
-                async with _patience(target, max(0.0, min(silence_s, deadline - now))):
-                    found = await work(target)
+                with self._tell(target, "embeddings", attempt=step.attempt) as told:
+                    async with _patience(target, max(0.0, min(silence_s, deadline - now))):
+                        found = await work(target, booking.attempt(target.name), told)
             except RelayError as error:
                 if isinstance(error, ServiceError):  # the relay's own
                     raise
@@ -205,13 +262,34 @@ class Asking:
             finally:
                 breaker.end(name)
 
+    @contextlib.contextmanager
+    def _tell(
+        self, target: Target, operation: Literal["embeddings", "token_count"], *, attempt: int = 1
+    ) -> Iterator[_Told]:
+        """Tell the observers that a target is asked, and how that has ended."""
+        call, told, code = secrets.token_urlsafe(16), _Told(), None
+        started = AttemptStarted(call, attempt, target, told.headers, operation)
+        self._observer.attempt_started(started)
+        try:
+            yield told
+        except RelayError as error:
+            code = error.code
+            raise
+        except asyncio.CancelledError:
+            code = "cancelled"
+            raise
+        finally:
+            ended = CallEnded(call, attempt, code, told.answered_model, told.usage)
+            self._observer.call_ended(ended)
+
     def _first(self, model: str | None) -> Target:
         """Return the target that a request for a model would go to now, of equal ones the first."""
         breakers, now = self._upstreams.breakers, self._clock()
 
         def key(target: Target) -> tuple[bool, int]:
             breaker: Breaker = breakers.named(target.name)
-            return not breaker.passes(now), target.policy.order
+            rests = breakers.rests_for(target.name, now) > 0
+            return rests or not breaker.passes(now), target.policy.order
 
         route = self._upstreams.resolve_for(self._principal, model)
         return min(route.targets, key=key)
@@ -220,11 +298,15 @@ class Asking:
         self,
         target: Target,
         call: Call,
+        told: _Told,
         *,
         max_bytes: int,
         take: Callable[[int], None] = lambda _: None,
+        not_taken: Callable[[], None] = lambda: None,
     ) -> bytes:
         """Make a call; give what it is answered with.
+
+        `not_taken` is called if it fails so that the upstream cannot bill it.
 
         Raises:
             UpstreamError: whatever goes wrong, in words that may be shown.
@@ -232,15 +314,20 @@ class Asking:
         """
         upstream = target.upstream
         call.headers.update(self._headers)  # after signing: a provider need not believe them
+        call.headers.update(told.headers)
         call = call._replace(connect_timeout_s=self._limits.connect_timeout_s)
         try:
             return await fetch(
                 self._client, call, upstream=upstream.name, max_bytes=max_bytes, take=take
             )
         except UpstreamError as error:
-            told = upstream.redact(error.message)
-            raise UpstreamError(error.code, told, retry_after_s=error.retry_after_s) from None
+            if error.code not in ANSWERED:
+                not_taken()
+            message = upstream.redact(error.message)
+            raise UpstreamError(error.code, message, retry_after_s=error.retry_after_s) from None
         except FAILURES as failure:
+            if not was_sent(failure):
+                not_taken()
             raise explain(failure, upstream=upstream.name, answered=False) from None
 
 

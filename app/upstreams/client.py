@@ -15,10 +15,13 @@ from .transport import Call, Reply, Transport, read_pieces
 
 
 def open_client(
-    *, connect_timeout_s: float, mounts: Mapping[str, httpx2.AsyncBaseTransport]
+    *,
+    connect_timeout_s: float,
+    mounts: Mapping[str, httpx2.AsyncBaseTransport],
+    kind: "type[Client] | None" = None,
 ) -> "Client":
     """Open the HTTP client of all upstreams; `mounts` are transports for URL patterns."""
-    return Client(
+    return (kind or Client)(
         mounts=dict(mounts),
         verify=open_trust(),
         timeout=httpx2.Timeout(None, connect=connect_timeout_s, pool=connect_timeout_s),

@@ -216,6 +216,33 @@ class KeyFile:
         return f"KeyFile({self._path.name!r})"
 
 
+class CredentialsSource(msgspec.Struct, frozen=True):
+    """Where an operator finds the credentials of an upstream, to mend them; never what they are."""
+
+    kind: Literal["environment", "file", "aws", "google", "none"] = "none"
+    name: str | None = None
+    """The variable or the file."""
+    setting: str | None = None
+    """The place in the settings that names it; None for the provider's usual place."""
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        named = f" ({self.setting})" if self.setting else ""
+        match self.kind:
+            case "environment":
+                return f"the environment variable {self.name}{named}"
+            case "file":
+                return f"the file {self.name!r}{named}"
+            case "aws":
+                what = f" by {self.name}" if self.name else ""
+                return f"Amazon's usual places: environment, shared files, role{what}{named}"
+            case "google":
+                what = f", by {self.name}" if self.name else ""
+                return f"Google's Application Default Credentials{what}"
+            case "none":
+                return "nowhere: no key is sent"
+
+
 class Credentials(Protocol):
     """The credentials of an upstream."""
 

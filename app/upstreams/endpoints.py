@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 
 from ..dialects.upstream_format import Quirks
-from .credentials import PIECE, Credentials, Key, NoCredentials, Secret
+from .credentials import PIECE, Credentials, CredentialsSource, Key, NoCredentials, Secret
 
 NEEDLE = 12
 """How much of the end of a key is looked for in what an upstream sends."""
@@ -15,7 +16,7 @@ _SECRET = re.compile(r"auth|code|key|pass|secret|sig|token", re.IGNORECASE)
 """In the name of a header or a query: gateways have keys of their own."""
 
 
-class Upstream(msgspec.Struct, frozen=True):
+class Upstream(msgspec.Struct, frozen=True, dict=True):
     """One configured provider endpoint.
 
     `base_url` ends before the dialect's own path and may hold `{model}`, for hosts that
@@ -39,8 +40,15 @@ class Upstream(msgspec.Struct, frozen=True):
     options: tuple[str, ...] | None = None
     """The fields of its own that clients may set; None: all but those that reach beyond the
     answer."""
+    max_output_tokens: int | None = None
+    """The longest answer of its models; None where that is not known."""
     url_schemes: tuple[str, ...] = ("https", "data")
     """Of the URLs that it may be sent to read."""
+    trace_context: bool = False
+    """Whether it is told the trace of a call."""
+    credentials_source: CredentialsSource = CredentialsSource()
+    base_url_source: str = ""
+    """The setting or the variable that gives the base URL; "" for the provider's own."""
 
     def public_name(self, model: str) -> str:
         """Return the name by which clients ask for a model."""
@@ -48,10 +56,16 @@ class Upstream(msgspec.Struct, frozen=True):
 
     def redact(self, text: str) -> str:
         """Take what is secret out of a text: its credentials, and what is named like one."""
-        for name, value in (*self.headers.items(), *self.query.items()):
-            if len(value) >= PIECE and _SECRET.search(name):
+        for value in self.secret_fields.values():
+            if len(value) >= PIECE:
                 text = Secret(value).redact(text)
         return self.credentials.redact(text)
+
+    @cached_property
+    def secret_fields(self) -> dict[str, str]:
+        """The headers and queries of the settings that are named like secrets."""
+        fields = {**self.query, **self.headers}
+        return {name: value for name, value in fields.items() if _SECRET.search(name)}
 
     @property
     def needle(self) -> bytes | None:

@@ -31,6 +31,11 @@ CLOSED_WITHIN_S = 0.25
 TLS_ALERT = "\\x15\\x03"
 """How a message shows the bytes with which TLS refuses plain HTTP."""
 
+_UNSENT = (
+    *(aiohttp.ClientConnectorError, aiohttp.ClientResponseError, HttpProcessingError),
+    *(httpx2.ProxyError, TimeoutError, FramingError),
+)
+
 FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
 """What a call may fail with beside `UpstreamError`; `explain` says what it means."""
 
@@ -156,6 +161,15 @@ def _decode_some(body: bytes, coding: str) -> bytes:
     with contextlib.suppress(zlib.error):
         return zlib.decompressobj(wbits=31).decompress(body, MAX_FAILURE_BYTES)
     return b""
+
+
+def was_sent(error: Exception) -> bool:
+    """Return whether a call that failed with one of `FAILURES` may have reached its upstream.
+
+    Not where there was no connection, or one that does not speak HTTP.
+    """
+    cause = error.__cause__ or error
+    return not isinstance(cause, _UNSENT) and TLS_ALERT not in str(cause)
 
 
 def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError:

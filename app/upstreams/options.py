@@ -196,8 +196,8 @@ class Options(msgspec.Struct, frozen=True):
         """Return the fields that are not allowed, each with the path that is the reason."""
         found = {}
         for name, value in fields.items():
-            if value in (None, [], {}):
-                continue  # nothing is said
+            if value is None or value == []:
+                continue  # nothing is said; an empty object may be: `web_search_options` searches
             plain = _plain(name)
             path = name if plain in RELAYS else next(self._walk(name, plain, value), None)
             if path is not None:
@@ -211,6 +211,8 @@ class Options(msgspec.Struct, frozen=True):
             return
         held = held or _matches(self.allowed, path)
         if _matches(_starts(self.refused if held else self.allowed + self.refused), path):
+            if value == {}:
+                return  # what could be said there is not
             below = list(self._below(value))
             for name, inner in below:
                 yield from self._walk(f"{shown}.{name}", f"{path}.{_plain(name)}", inner, held=held)

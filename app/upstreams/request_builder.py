@@ -12,6 +12,7 @@ import msgspec
 from ..dialects.upstream_format import Passthrough
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..dialects.writing.cache_marks import is_marked
+from ..dialects.writing.output_ceiling import bound_output
 from ..errors import RequestError
 from ..events import Notice
 from ..requests import ChatRequest, ClientBody, TranslatedRequest
@@ -60,6 +61,7 @@ class RequestBuilder:
         """
         if chat.provider_options:
             self.check_options(chat.provider_options)
+        chat = self._shorten(chat)
         client_body = chat.client_body if isinstance(chat, TranslatedRequest) else None
         passthrough = client_body and self._format.passthrough.get(client_body.client_format)
         if client_body and passthrough:
@@ -69,7 +71,19 @@ class RequestBuilder:
                 self._check_translation(client_body, last=last)
             request = self._translate(chat, client_body)
         self._check_urls(request.body)
+        if isinstance(chat, TranslatedRequest) and chat.ceiling is not None:
+            field = self._format.find_limit(self._quirks)
+            request = request._replace(body=bound_output(request.body, chat.ceiling, field=field))
         return request
+
+    def _shorten(self, chat: ChatRequest) -> ChatRequest:
+        """Return the request with no longer a ceiling than the models can fill, unless it asks."""
+        ceiling = chat.ceiling if isinstance(chat, TranslatedRequest) else None
+        most = self._upstream.max_output_tokens
+        if ceiling is None or ceiling.asked or most is None or ceiling.tokens <= most:
+            return chat
+        ceiling = msgspec.structs.replace(ceiling, tokens=most)
+        return msgspec.structs.replace(chat, max_completion_tokens=most, ceiling=ceiling)
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse provider options that the upstream is not set to take from clients.

@@ -6,6 +6,7 @@ pass through.
 """
 
 import asyncio
+import math
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -15,9 +16,11 @@ import msgspec
 
 from ..deadlines import Limits
 from ..dialects.model_facts import NOTHING, About, least, merge
-from ..errors import RequestError
+from ..errors import RequestError, UpstreamError
 from ..identity.principal import Principal
 from ..retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
+from .cassettes import CASSETTE, PREFIX, find_cassette
+from .cassettes import public_name as cassette_name
 from .catalog import look_up
 from .client import Client
 from .endpoints import Upstream
@@ -44,6 +47,10 @@ class Route(msgspec.Struct, frozen=True):
     targets: tuple[Target, ...]
     budget_s: float | None = None
     """How long it may take, over all attempts, until an answer begins."""
+    record_content: bool = False
+    """Whether the records get what was asked and answered."""
+    asked_as: str = ""
+    """What a `stream.start` says instead of the name: a replay says what the recorded one did."""
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,7 +59,11 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     target: str
     state: State
     retry_after_s: float | None = None
-    """How long it is passed over yet."""
+    """How long it is passed over yet, or rests."""
+
+
+PriceOf = Callable[[str], tuple[int, int] | None]
+"""What a million tokens of input and of output of a target cost, in nano-USD; in any thread."""
 
 
 class Listed(NamedTuple):
@@ -69,12 +80,16 @@ class Breakers:
     def __init__(self, rules: Rules = Rules()) -> None:  # noqa: B008  (it is frozen)
         self._rules = rules
         self._breakers: OrderedDict[str, Breaker] = OrderedDict()
+        self._rests: dict[str, float] = {}
+        """Until when targets rest: not with their breakers, which others may drive out."""
 
     def __len__(self) -> int:
         return len(self._breakers)
 
     def of(self, target: Target) -> Breaker:
-        """Return the target's breaker."""
+        """Return the target's breaker: a new one for a replay, which fails as it is told to."""
+        if target.replays:
+            return Breaker(self._rules)
         breaker = self._breakers.setdefault(target.name, Breaker(self._rules))
         self._breakers.move_to_end(target.name)
         if len(self._breakers) > MAX_BREAKERS:
@@ -84,6 +99,27 @@ class Breakers:
     def named(self, name: str) -> Breaker:
         """Return the breaker of `upstream/model`, a new one if it was never tried."""
         return self._breakers.get(name) or Breaker()
+
+    @property
+    def some_rest(self) -> bool:
+        """Whether any target may be resting: else nobody need look which."""
+        return bool(self._rests)
+
+    def rest(self, name: str, until: float) -> None:
+        """Have no request go to a target until then, whatever its breaker says."""
+        self._rests[name] = until
+
+    def wake(self, name: str) -> None:
+        """End a rest, if there is one."""
+        self._rests.pop(name, None)
+
+    def rests_for(self, name: str, now: float) -> float:
+        """Return the seconds for which a target rests yet."""
+        return max(0.0, self._rests.get(name, now) - now)
+
+    def state(self, name: str, now: float) -> State:
+        """Return the state of a target."""
+        return "resting" if self.rests_for(name, now) else self.named(name).state(now)
 
     def failing(self, among: Container[str], now: float) -> list[str]:
         """Name the targets among these that failed lately, those last used."""
@@ -108,7 +144,10 @@ class Upstreams:
         attempts: int = 2,
         rules: Rules = Rules(),  # noqa: B008  (it is frozen)
         chance: Callable[[], float] = random.random,
+        cassettes: Callable[[], Sequence[str]] | None = None,
     ) -> None:
+        """Take what is configured; `cassettes` lists those there are, None where there are none."""
+        self._cassettes = cassettes
         self.all = tuple(upstreams)
         self.routes = {route.name: route for route in routes}
         self.breakers = Breakers(rules)
@@ -137,6 +176,8 @@ class Upstreams:
         route = self.routes.get(name)
         if route is not None:
             return route
+        if self._cassettes is not None and (replay := find_cassette(name)) is not None:
+            return Route(name, (replay,))
         upstream, own_name = self._listed.get(name) or self._find(name)
         return Route(name, (Target(upstream, own_name, self._choice),))
 
@@ -170,39 +211,107 @@ class Upstreams:
         """
         if route.name in self.routes:
             return route.name
+        if self._cassettes is not None and route.targets[0].replays:
+            return cassette_name(route.name)
         target = route.targets[0]
         return target.upstream.public_name(target.model)
 
+    def check_awake(self, route: Route, *, now: float) -> None:
+        """Refuse a request for a route of which every target rests.
+
+        Raises:
+            UpstreamError: `upstream_unavailable`.
+        """
+        if not self.breakers.some_rest:
+            return
+        rests_s = [self.breakers.rests_for(target.name, now) for target in route.targets]
+        if all(rests_s):
+            raise UpstreamError(
+                "upstream_unavailable",
+                f"every target of {self.public_name(route)[:120]!r} rests: its operator says so",
+                retry_after_s=math.ceil(min(rests_s)),
+            )
+
     def plan(self, route: Route, *, now: float, deadline: float, limits: Limits) -> Plan:
-        """Return in which order a route's targets are to be tried now."""
+        """Return in which order a route's targets are to be tried now.
+
+        One that rests is left out, unless all do: see `check_awake`.
+        """
         choices = [target.policy for target in route.targets]
         breakers = [self.breakers.of(target) for target in route.targets]
         order = arrange(choices, breakers, now=now, chance=self._chance)
+
+        def rests(index: int, now: float) -> bool:
+            return self.breakers.rests_for(route.targets[index].name, now) > 0
+
+        if self.breakers.some_rest:
+            order = [index for index in order if not rests(index, now)] or order
         if breakers[order[0]].passes(now):
             breakers[order[0]].claim(now)
         each_s = [
             target.silence_s(limits, last=index == order[-1])
             for index, target in enumerate(route.targets)
         ]
-        return Plan(choices, order, now=now, deadline=deadline, each_s=each_s, chance=self._chance)
+        return Plan(
+            choices,
+            order,
+            now=now,
+            deadline=deadline,
+            each_s=each_s,
+            chance=self._chance,
+            rests=rests,
+        )
 
     def health(self, *, now: float) -> list[Health]:
         """Return the health of the targets of all routes, and which configured models fail.
 
         Other names were made up by clients, and are not shown to others.
         """
-        names = [target.name for route in self.routes.values() for target in route.targets]
-        configured = {f"{one.name}/{model}" for one in self.all for model in one.models}
-        configured |= {f"{one.name}/{one.default_model}" for one in self.all}
-        if self.default_model is not None:
-            configured |= {target.name for target in self.resolve(None).targets}
+        names = self._targets_of_routes()
+        failing = self.breakers.failing(self.configured_targets(), now)
         return [
-            Health(name, breaker.state(now), round(breaker.open_for(now), 1) or None)
-            for name in dict.fromkeys([*names, *self.breakers.failing(configured, now)])
+            Health(
+                name,
+                self.breakers.state(name, now),
+                round(self.breakers.rests_for(name, now) or breaker.open_for(now), 1) or None,
+            )
+            for name in dict.fromkeys([*names, *failing])
             for breaker in (self.breakers.named(name),)
         ]
 
-    async def models(self, client: Client) -> list[Listed]:
+    def _targets_of_routes(self) -> list[str]:
+        return [target.name for route in self.routes.values() for target in route.targets]
+
+    def configured_targets(self) -> set[str]:
+        """Return the targets that the settings name, and no client: `upstream/model` each."""
+        configured = {f"{one.name}/{model}" for one in self.all for model in one.models}
+        configured |= {f"{one.name}/{one.default_model}" for one in self.all if one.default_model}
+        if self.default_model is not None:
+            configured |= {target.name for target in self.resolve(None).targets}
+        return configured.union(self._targets_of_routes())
+
+    def configured_name(self, model: str) -> str | None:
+        """Return the route of a name, or the upstream that it passes through to; None if neither.
+
+        So it is a name of the settings, whatever a client has typed.
+        """
+        if model in self.routes:
+            return model
+        if self._cassettes is not None and model.startswith(PREFIX):
+            return CASSETTE.name
+        try:
+            upstream, _ = self._listed.get(model) or self._find(model)
+        except RequestError:
+            return None
+        return upstream.name
+
+    def states(self, *, now: float) -> list[tuple[str, State]]:
+        """Return the state of each target that the settings name."""
+        return [
+            (name, self.breakers.state(name, now)) for name in sorted(self.configured_targets())
+        ]
+
+    async def models(self, client: Client, price_of: PriceOf) -> list[Listed]:
         """List the models with what is known of them, the default first.
 
         An upstream that lists none in the settings is asked; one that does not answer has
@@ -227,7 +336,11 @@ class Upstreams:
             first = rows.get(default.name) or _Row(targets[0][0].name, targets)
             rows = {default.name: first, **rows}
         # In a thread, for the catalog is large where there is one.
-        return await asyncio.to_thread(_list_models, rows, lists)
+        found = await asyncio.to_thread(_list_models, rows, lists, price_of)
+        if self._cassettes is not None:
+            names = await asyncio.to_thread(self._cassettes)
+            found += [Listed(f"{PREFIX}{name}", CASSETTE.name, NOTHING) for name in names]
+        return found
 
     async def _ask_all(self, client: Client) -> dict[str, Mapping[str, About]]:
         """Ask the upstreams that know more about their models than the settings say."""
@@ -269,6 +382,8 @@ class Upstreams:
 
     def _known(self) -> str:
         names = [repr(name) for name in (*self.routes, *self._listed)]
+        if self._cassettes is not None:
+            names.append(repr(f"{PREFIX}..."))
         if self._passthrough:
             names += [repr(f"{one.name}/...") for one in self.all if one.prefixed]
         return ", ".join(names)
@@ -282,7 +397,7 @@ class _Row(NamedTuple):
 
 
 def _list_models(
-    rows: Mapping[str, _Row], lists: Mapping[str, Mapping[str, About]]
+    rows: Mapping[str, _Row], lists: Mapping[str, Mapping[str, About]], price_of: PriceOf
 ) -> list[Listed]:
     """Return what is known about each model."""
     found = []
@@ -292,6 +407,7 @@ def _list_models(
             about = lists.get(upstream.name, {}).get(model, NOTHING)
             if about.context_length is None:
                 about = merge(about, look_up(model, upstream.base_url))
-            abouts.append(about)
+            prices = price_of(f"{upstream.name}/{model}")
+            abouts.append(msgspec.structs.replace(about, prices=prices))
         found.append(Listed(name, owner, least(abouts) if owner == OWNER else abouts[0]))
     return found

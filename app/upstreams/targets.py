@@ -38,6 +38,11 @@ class Target(msgspec.Struct, frozen=True):
         return self.upstream.quirks or self.dialect.quirks()
 
     @property
+    def replays(self) -> bool:
+        """Whether its answer is a recorded stream, events and all."""
+        return False
+
+    @property
     def name(self) -> str:
         """`upstream/model`, whatever clients call it."""
         return f"{self.upstream.name}/{self.model}"

@@ -146,7 +146,7 @@ class Body(httpx2.AsyncByteStream):
         self._content = content = response.content
         # aiohttp's own forgets what has come when the connection fails before it is read.
         self._read = content.read_nowait if content is EMPTY_PAYLOAD else content._read_nowait
-        self._sink: ByteSink = lambda _: False
+        self._sink: ByteSink | None = None
         self._waiter: asyncio.Future[bool] | None = None
         """Resolves to whether a piece was not taken."""
         self._taking = self._again = False
@@ -199,7 +199,8 @@ class Body(httpx2.AsyncByteStream):
             return
         if waiter is None or waiter.done():
             return  # it stays where it is until the next step
-        if size > BURST:
+        sink = self._sink
+        if size > BURST or sink is None:
             waiter.set_result(False)
             return
         self._taking = self._again = True
@@ -208,7 +209,7 @@ class Body(httpx2.AsyncByteStream):
             while self._again and not refused:
                 self._again = False
                 piece = self._read(-1)
-                refused = bool(piece) and not self._sink(piece)
+                refused = bool(piece) and not sink(piece)
             if not refused and (failure := content.exception()) is not None:
                 raise failure
         except Exception as failure:

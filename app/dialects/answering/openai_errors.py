@@ -17,6 +17,12 @@ _PARAM: Final = re.compile(
 )
 """The field that a message names first, as `requests.parse_body` and all others do it."""
 
+_OWN_CODES: Final = {
+    "rate_limited": "rate_limit_exceeded",
+    "budget_exceeded": "insufficient_quota",
+}
+"""What OpenAI itself calls these, which its clients' users look for."""
+
 
 def render_failure(error: RelayError, request_id: str) -> Failure:
     """Return the response to a request that did not begin a stream."""
@@ -32,11 +38,13 @@ def error_object(error: ErrorInfo) -> dict[str, Any]:
         "message": error.message,
         "type": _type_of(error.code),
         "param": _param_of(error),
-        "code": error.code,
+        "code": _OWN_CODES.get(error.code, error.code),
     }
 
 
 def _type_of(code: str) -> str:
+    if code == "budget_exceeded":
+        return "insufficient_quota"
     match CODES[code].status:
         case 401:
             return "authentication_error"

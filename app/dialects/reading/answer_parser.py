@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ...errors import RelayError, UpstreamError
-from ...events import Event, Status
+from ...events import Event, Status, TokenCounts
 from ...framing.sse import Message
 from .bounds import Excess
 from .errors import parse_error, parse_finish_error
@@ -31,6 +31,10 @@ class AnswerParser:
         self.model: str | None = None
         self._upstream = upstream
         self._choices = choices
+        self.counted_early = False
+        """Whether `usage` was told before the finish, and may not be of the whole answer."""
+        self.refused = False
+        """Whether the provider itself has said that it failed."""
         self._builder = EventBuilder()
         self._fed = False
         """Whether there was any message but the one that the end of input left."""
@@ -38,6 +42,11 @@ class AnswerParser:
     @property
     def ended(self) -> bool:
         return self._builder.ended
+
+    @property
+    def usage(self) -> TokenCounts | None:
+        """What the provider has counted so far."""
+        return self._builder.counts
 
     @property
     def finished(self) -> bool:
@@ -121,6 +130,7 @@ class AnswerParser:
     def _complete(self) -> None:
         """End at an end marker, or where the rules take the end of input for one."""
         if (raw := self._builder.finish_error) is not None:
+            self.refused = True
             self._end_with(parse_finish_error(raw, upstream=self._upstream))
         elif self._builder.empty:
             self._fail("upstream_unavailable", "ended its answer before generating anything")
@@ -129,6 +139,7 @@ class AnswerParser:
 
     def _refuse(self, document: Any) -> None:
         """Fail with an error that the upstream sent: the object around it, or itself."""
+        self.refused = True
         self._end_with(parse_error(document, upstream=self._upstream))
 
     def _garbage(self) -> None:

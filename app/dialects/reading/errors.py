@@ -230,6 +230,18 @@ def parse_failure(
     return _error(code, upstream, document, wait=wait)
 
 
+def parse_message(body: bytes) -> str:
+    """Read what an error reply says in words, for the operator: one line without secrets.
+
+    "" where it says nothing that can be read, as a page of HTML does.
+    """
+    text = body.decode(errors="replace").strip()
+    try:
+        return _scrub(_text(decode(text)))
+    except ValueError:
+        return "" if text.startswith("<") else _scrub(text)
+
+
 def parse_error(document: object, *, upstream: str) -> UpstreamError:
     """Read an error that came inside a stream: the object around it, or itself, or a text."""
     code = _classify(document, status=None, words=[])

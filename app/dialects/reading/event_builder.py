@@ -70,7 +70,8 @@ class EventBuilder:
         self._blocks = 0
         self._calls = 0
         self._held = 0
-        self._usage: TokenCounts | None = None
+        self.counts: TokenCounts | None = None
+        """The last `usage`."""
         self._sources: set[tuple[object, ...]] = set()
         self._sources_size = 0
         self._filters: dict[tuple[str, int], dict[str, Any]] = {}
@@ -362,7 +363,7 @@ class EventBuilder:
     def usage(self, counts: TokenCounts) -> None:
         """Take the counts so far; the last ones that say anything count."""
         if counts != TokenCounts():
-            self._usage = counts
+            self.counts = counts
 
     def end(self, status: Status, error: ErrorInfo | None = None) -> None:
         """Close what is open and end the stream. Afterwards nothing may be called but `take`."""
@@ -371,13 +372,13 @@ class EventBuilder:
         for index, state in sorted(self._choices.items()):
             reasons[index] = state.reason(completed=completed)
             self._end_choice(index, state, reason=reasons[index])
-        if self._usage is not None:
-            self._events.append(Usage(*msgspec.structs.astuple(self._usage)))
+        if self.counts is not None:
+            self._events.append(Usage(*msgspec.structs.astuple(self.counts)))
         fallback: FinishReason = "unknown" if completed else "error"
         if status == "cancelled":
             fallback = "cancelled"
         first = next(iter(reasons.values()), None)
-        self._events.append(StreamEnd(status, first or fallback, self._usage, error))
+        self._events.append(StreamEnd(status, first or fallback, self.counts, error))
         self.ended = True
 
     def _choice(self, index: int) -> Choice:

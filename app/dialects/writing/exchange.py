@@ -13,7 +13,7 @@ the format cannot say it. Then it is a digest of itself: the same one in every t
 import re
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -53,6 +53,8 @@ class ExchangeForm(NamedTuple):
     """Whether a user may show files; else those that are optional are left out."""
     prefill: bool = True
     """Whether the last turn may be the assistant's, for the model to go on with."""
+    trailing_space: bool = True
+    """Whether such a turn may end in white space."""
 
 
 class Exchange(NamedTuple):
@@ -78,6 +80,8 @@ def arrange(messages: list[Message], form: ExchangeForm) -> Exchange:
     if not form.prefill and messages and _is_said(messages[-1]):
         messages = [*messages, UserMessage(_GO_ON)]
         changes.append(f"takes no last message of the assistant: {_GO_ON!r} was sent after it")
+    elif not form.trailing_space and messages and _is_said(messages[-1]):
+        messages = _trim_last(messages, changes)
     return Exchange(messages, tuple(changes))
 
 
@@ -111,6 +115,29 @@ def _is_arranged(messages: list[Message], form: ExchangeForm) -> bool:
 def _is_said(message: Message) -> bool:
     """Return whether a message is the assistant's, and asks for nothing."""
     return isinstance(message, AssistantMessage) and not message.tool_calls
+
+
+def _trim_last(messages: list[Message], changes: list[str]) -> list[Message]:
+    """Return a conversation whose last message, the assistant's, does not end in white space."""
+    last = messages[-1]
+    parts: Any = last.content
+    if isinstance(parts, str):
+        text = parts
+    elif parts and isinstance(parts[-1], TextPart):
+        text = parts[-1].text
+    else:
+        return messages
+    trimmed = text.rstrip()
+    if trimmed == text:
+        return messages
+    changes.append("takes no last message that ends in white space: it was left out there")
+    if isinstance(parts, str):
+        parts = trimmed
+    else:
+        rest = [msgspec.structs.replace(parts[-1], text=trimmed)] if trimmed else []
+        parts = [*parts[:-1], *rest]
+    said = [msgspec.structs.replace(last, content=parts)] if parts else []
+    return [*messages[:-1], *said]
 
 
 def _leave_out_files(messages: list[Message], changes: list[str]) -> list[Message]:

@@ -11,6 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
+from ...events import (
+    Event,
+    Media,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
 from ...requests import (
     AssistantMessage,
     AudioPart,
@@ -23,6 +32,7 @@ from ...requests import (
     RefusalPart,
     TextPart,
     Tool,
+    TranslatedRequest,
 )
 
 REQUEST: Final = 3
@@ -34,6 +44,8 @@ TOOL: Final = 12
 TOOLS: Final = 300
 """What providers tell the model about tools, once there is one."""
 IMAGE: Final = 1_600
+MADE_IMAGE: Final = 1_300
+"""An image that is the answer: what Gemini counts for one, and OpenAI for one of medium quality."""
 SMALL_IMAGE: Final = 85
 """An image of low detail."""
 STORED_FILE: Final = 2_000
@@ -44,6 +56,9 @@ _FILE_BYTES: Final = 40
 _AUDIO_BYTES: Final = 1_000
 """Of a sound, a token: 32 KB and 32 tokens a second."""
 
+_WEIGHED: Final = frozenset((RefusalDelta, ToolCallDelta, ToolCallStart, Media))
+"""The pieces of an answer beside its text that add to its length."""
+
 _ASCII: Final = bytes(range(0x80))
 _TAILS: Final = bytes(range(0x80, 0xC0))
 _TWO: Final = bytes(range(0xC0, 0xE0))
@@ -53,24 +68,96 @@ _FOUR: Final = bytes(range(0xF0, 0x100))
 def estimate_tokens(chat: ChatRequest) -> int:
     """Estimate the input tokens of a request; at least one."""
     total = REQUEST + sum(MESSAGE + _message(message) for message in chat.messages)
-    if chat.tools:
-        total += TOOLS + sum(_tool(tool) for tool in chat.tools)
+    total += _tools(chat)
     if chat.response_format is not None:
         total += estimate_text(msgspec.json.encode(chat.response_format))
+    if chat.provider_options:
+        # They may hold documents, or a conversation.
+        total += estimate_text(msgspec.json.encode(chat.provider_options))
+    if isinstance(chat, TranslatedRequest):
+        if chat.extras:
+            total += estimate_text(msgspec.json.encode(chat.extras))
+        body = chat.client_body
+        if body is not None and (body.beyond or body.ignored or body.foreign or body.shortened):
+            # Only its own dialect can say all of it.
+            total = max(total, tokens_of(_weigh_value(body.body)))
     return total
+
+
+def _weigh_value(value: Any) -> int:
+    """Return the length of all texts of a JSON value, in quarters of a token: 0.2 us a value."""
+    weight = 0
+    left = [value]
+    while left:
+        match left.pop():
+            case str(text):
+                is_file = text.startswith("data:")
+                weight += 4 * _file_or_image(text) if is_file else weigh_text(text)
+            case {"type": "base64", "data": str(data)}:
+                weight += 4 * _file_or_image(data)
+            case dict(fields):
+                left += fields.values()
+            case list(items):
+                left += items
+            case _:
+                weight += 1
+    return weight
+
+
+def _file_or_image(data: str) -> int:
+    return max(IMAGE, _file(data))
 
 
 def estimate_text(text: str | bytes) -> int:
     """Estimate the tokens of a text: 1 ns a byte."""
+    return tokens_of(weigh_text(text))
+
+
+def estimate_output(events: Iterable[Event]) -> int:
+    """Estimate the tokens of an answer, or of a part of one: 0.1 us an event."""
+    texts: list[str] = []
+    weight = 0
+    for event in events:
+        kind = type(event)
+        if kind is TextDelta or kind is ReasoningDelta:
+            texts.append(event.text)  # type: ignore[union-attr]  # it is one of the two
+        elif kind in _WEIGHED:
+            weight += weigh_event(event)
+    return tokens_of(weight + weigh_text("".join(texts)))
+
+
+def weigh_event(event: Event) -> int:
+    """Return what a piece of an answer adds to its length, in quarters of a token."""
+    match event:
+        case TextDelta() | ReasoningDelta() | RefusalDelta():
+            return weigh_text(event.text)
+        case ToolCallDelta():
+            return weigh_text(event.arguments)
+        case ToolCallStart():
+            return 4 * TOOL + weigh_text(event.name)
+        case Media(media_type=kind, data=data):
+            sound = len(data or "") * 3 // 4 // _AUDIO_BYTES
+            return 4 * (sound if kind.startswith("audio/") else MADE_IMAGE)
+        case _:
+            return 0
+
+
+def tokens_of(weight: int) -> int:
+    """Return how many tokens so many quarters are, rounded up."""
+    return -(-weight // 4)
+
+
+def weigh_text(text: str | bytes) -> int:
+    """Return the length of a text in quarters of a token, estimated."""
     data = text.encode(errors="replace") if isinstance(text, str) else text
     if data.isascii():
-        return -(-len(data) // 4)
+        return len(data)
     heads = data.translate(None, _TAILS)
     others = heads.translate(None, _ASCII)
     two = len(others) - len(others.translate(None, _TWO))
     four = len(others) - len(others.translate(None, _FOUR))
     three = len(others) - two - four
-    return -(-(len(heads) - len(others) + 2 * two + 4 * three + 8 * four) // 4)
+    return len(heads) - len(others) + 2 * two + 4 * three + 8 * four
 
 
 def _message(message: Message) -> int:
@@ -115,6 +202,15 @@ def _file(data: str) -> int:
     if head.startswith("data:text/"):
         return -(-size // 4)
     return max(STORED_FILE, size // _FILE_BYTES)
+
+
+def _tools(chat: ChatRequest) -> int:
+    own = chat.client_body if isinstance(chat, TranslatedRequest) else None
+    listed = own.body.get("tools") if own else None
+    if isinstance(listed, list) and listed:
+        # They may have more than the chat request can say.
+        return TOOLS + TOOL * len(listed) + estimate_text(msgspec.json.encode(listed))
+    return TOOLS + sum(map(_tool, chat.tools)) if chat.tools else 0
 
 
 def _tool(tool: Tool) -> int:

@@ -6,13 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from ..supervision import Supervisor
+from .books_scripts import HOLDS, LOOKS
 from .lease import Lease
 from .link import Away, Link, Refused
-from .scripts import FIND_LOST, OWNERS
+from .scripts import FIND_HELD, FIND_LOST, OWNERS
+
+HELD_AT_ONCE = 100
 
 
 class Burial:
     """Ends the streams of lost processes, with `end`, and forgets those processes.
+
+    Those too of which Redis has nothing any more but what is held for them.
 
     `settled` tells whether owners have had the time to come back to a Redis that was away.
     """
@@ -47,6 +52,8 @@ class Burial:
             with contextlib.suppress(Away, Refused):
                 while self._settled() and await self._bury():
                     pass
+                while self._settled() and await self._let_go():
+                    pass
 
     async def _bury(self) -> bool:
         """End some streams; tell whether there may be more."""
@@ -57,3 +64,16 @@ class Burial:
         left: list[Any] = await self._link.run(FIND_LOST, [OWNERS])
         # Where none could be ended, they are tried again later.
         return bool(left) and not before <= {stream.decode() for stream in left}
+
+    async def _let_go(self) -> bool:
+        """End some streams for which something is held and that nobody runs.
+
+        Returns whether there may be more: each is looked after once in a while only.
+        """
+        pause_ms = LOOKS * self._lease.ms
+        found: list[bytes] = await self._link.run(
+            FIND_HELD, [HOLDS, OWNERS], HELD_AT_ONCE, pause_ms
+        )
+        ends = (asyncio.shield(self._end(stream.decode())) for stream in found)
+        await asyncio.gather(*ends)
+        return bool(found)

@@ -23,8 +23,10 @@ from redis.exceptions import (
     RedisError,
     ResponseError,
 )
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from ..supervision import Supervisor
+from .patience import Patience, Timer
 from .scripts import SCRIPTS, Script
 
 REPLY_S = 1.0
@@ -32,6 +34,9 @@ REPLY_S = 1.0
 
 CONNECT_S = 2.0
 """How long a connection may take, with all that goes before the first command."""
+
+OPEN_S = 10.0
+"""How long a Redis that does not answer is tried at the start, which is slow or just starts too."""
 
 GRACE_S = 0.5
 """A connection that is not there again after so long is away: nothing waits for it."""
@@ -45,6 +50,9 @@ TRIES = 3
 
 _BROKEN = (RedisError, OSError, TimeoutError, EOFError, RuntimeError)
 """What a connection raises that breaks: the last is uvloop's ("the handler is closed")."""
+
+SLOW = (TimeoutError, RedisTimeoutError)
+"""What a connection raises that takes too long: redis-py has its own."""
 
 _RUN_ID = re.compile(rb"^run_id:(\w+)", re.MULTILINE)
 
@@ -114,7 +122,7 @@ class Link:
         self._due = asyncio.Event()
         self._connection: Connection | None = None
         self._tasks = Supervisor()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._run_id = b""
         """Of the server that was connected to last."""
         self._is_new = False
@@ -124,12 +132,22 @@ class Link:
         """When it was away first or back last, or another one, by the loop's clock."""
 
     async def open(self) -> None:
-        """Make the first connection.
+        """Make the first connection; one that takes too long is tried again for `OPEN_S`.
 
         Raises:
             RedisError, OSError, TimeoutError: there is none to be had.
         """
-        await self._make()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + OPEN_S
+        while True:
+            try:
+                await self._make()
+                break
+            except SLOW:
+                if loop.time() > until:
+                    raise
+                self._log("Redis does not answer yet; trying again")
+                await asyncio.sleep(RETRY_S)
         self._tasks.keep("redis link", self._keep, on_failure=self._lost)
 
     async def close(self) -> None:
@@ -192,7 +210,7 @@ class Link:
     async def _make(self) -> None:
         connection = self._connect()
         try:
-            async with asyncio.timeout(CONNECT_S):
+            async with Patience(CONNECT_S):
                 await connection.connect()  # type: ignore[no-untyped-call]
                 for script in SCRIPTS:
                     await connection.send_command("SCRIPT", "LOAD", script.text)
@@ -213,7 +231,7 @@ class Link:
             self._due.clear()
             asks, self._waiting = self._waiting, []
             try:
-                async with asyncio.timeout(self._reply_s):
+                async with Patience(self._reply_s):
                     await self._round_trip(asks)
             except BaseException as error:
                 self._again(asks, error)
@@ -262,7 +280,7 @@ class Link:
     def _lost(self, error: BaseException) -> None:
         if self._timer is None and not self.away:
             self._log("connection to Redis lost", error=type(error).__name__)
-            self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._give_up)
+            self._timer = Timer(GRACE_S, self._give_up)
 
     def _give_up(self) -> None:
         self._timer = None

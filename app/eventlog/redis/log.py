@@ -14,13 +14,30 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from ...errors import RequestError, ServiceError
+from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event
-from ..contract import PAGE, STRIDE, Claim, Follower, LogState, LogUnusable, Look
+from ...ledger.accounts import NOTHING, AccountState, Settlement
+from ..contract import (
+    MAX_POSTS,
+    MAX_POSTS_BYTES,
+    PAGE,
+    STRIDE,
+    Claim,
+    Follower,
+    LogSize,
+    LogState,
+    LogUnusable,
+    Look,
+    Place,
+    read_all,
+)
 from ..entries import Entries, Entry, expired, may_see
-from ..lost import REMOVED, LostStream, OnEnded
+from ..lost import REMOVED, Close, LostStream, OnEnded, Passing, close_free
+from ..posts import check_post, too_many
 from ..record import Scoped, StreamRecord
 from .address import Address
+from .books import Rows, pack_settlement, state_from
+from .books_scripts import account_key
 from .burial import Burial
 from .failures import asked, away, conflict
 from .lease import Lease
@@ -30,12 +47,15 @@ from .pages import Page, Pages
 from .scripts import (
     ASK_STOP,
     DELETE,
+    POST,
+    POSTED,
     TELL,
     claim_key,
     inbox_key,
     log_key,
     meta_key,
     name_key,
+    posts_keys,
 )
 from .server import check, why
 from .tails import BLOCK_S, INBOX_MESSAGES, INBOX_MS, Tails
@@ -78,6 +98,7 @@ class RedisLog:
         self._wall = wall
         self._stop: Callable[[str], None] = lambda _: None
         self._on_ended: OnEnded = lambda stream, lost: None
+        self._close: Close = close_free
         self._lease = Lease(secrets.token_hex(8), s=address.lease_s, retention_s=retention_s)
         self._entries = Entries(
             keep_s=min(KEEP_S, retention_s),
@@ -99,6 +120,7 @@ class RedisLog:
         self._owner: Owner
         self._pages: Pages
         self._burial: Burial
+        self._rows: Rows
         self._tails: Tails
         self._back: asyncio.Event
 
@@ -122,7 +144,9 @@ class RedisLog:
             lease=self._lease,
             wall=self._wall,
             on_ended=lambda stream, lost: self._on_ended(stream, lost),
+            close=lambda lost: self._close(lost),
         )
+        self._rows = Rows(self._link, lease=self._lease)
         self._burial = Burial(
             self._link, lease=self._lease, settled=self._pages.settled, end=self._pages.end_soon
         )
@@ -154,6 +178,7 @@ class RedisLog:
         await self._tails.close()
         await self._burial.close()
         await self._pages.close()
+        await self._rows.close()
         await self._close_links()
         self._entries.close()
 
@@ -167,6 +192,9 @@ class RedisLog:
     def healthy(self) -> bool:
         parts = (self._link, self._owner, self._tails, self._burial)
         return all(part.healthy for part in parts)
+
+    def size(self) -> LogSize:
+        return self._entries.measure_all()
 
     def on_ended(self, ended: OnEnded) -> None:
         self._on_ended = ended
@@ -194,13 +222,13 @@ class RedisLog:
         claim, key = Claim(record.id, record.digest), record.scoped_key
         if key is None:
             await self._create(record)
-            return claim
+            return self._granted(claim)
         if await self._may_lack_keys():
             bound = await self.claimed(key)
             if bound is None or bound.stream == over:
                 raise _unsettled()
             return bound
-        value, replaced, old = " ".join(claim), "", ""
+        value, replaced, old = " ".join(claim[:2]), "", ""
         for _ in range(TAKEOVERS):
             bond = {"key": key, "value": value, "over": replaced, "old": old}
             found = await self._create(record, **bond)
@@ -215,7 +243,12 @@ class RedisLog:
         if await self._may_lack_keys():  # the command was sent again, to another Redis
             self._owner.abandon(self._owner.runs[record.id])
             raise _unsettled()
-        return claim
+        return self._granted(claim)
+
+    def _granted(self, claim: Claim) -> Claim:
+        """Return the claim of a stream that was opened, with what was reserved for it."""
+        run = self._owner.runs.get(claim.stream)
+        return claim if run is None else claim._replace(grant=run.grant)
 
     async def _create(self, record: StreamRecord, **claim: str) -> str:
         return await asked(self._owner.create(record, **claim))
@@ -224,7 +257,10 @@ class RedisLog:
         """Return whether owners may be about to write keys again that Redis has lost."""
         if self._pages.settled():
             return False
-        await asked(self._identity)
+        identity = None
+        while identity is not self._identity:  # it may be another Redis by now
+            identity = self._identity
+            await asked(asyncio.shield(identity))  # others wait for it too
         self._on_identity(self._identity)  # it may be called a moment later
         since_s = asyncio.get_running_loop().time() - self._moved_at
         return since_s <= self._lease.settle_s
@@ -270,11 +306,13 @@ class RedisLog:
         run = self._owner.runs.get(stream)
         return run is not None and self._owner.push(run, events)
 
-    async def append(self, stream: str, events: Sequence[Event]) -> None:
+    async def append(
+        self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
+    ) -> None:
         run = self._owner.runs.get(stream)
         if run is not None and run.ended_at is None:
             if events:
-                await self._owner.append(run, events)
+                await self._owner.append(run, events, settlement)
             return
         if stream in self._owner.lost:
             raise lost()
@@ -362,22 +400,48 @@ class RedisLog:
         return Look(stream, state, events)
 
     async def delete(self, stream: str) -> None:
-        state = await self.state(stream)
-        record = None if state.ended else await self.record(stream)
-        keys = [meta_key(stream), log_key(stream)]
-        found: list[Any] | None = await asked(self._link.run(DELETE, keys, self._lease.meta_ms))
+        while (found := await self._delete(stream)) == 0:
+            pass  # it has begun since it was looked at, which happens once
         self._drop(stream)
-        if found is None:
-            return
-        owner, ran = found
-        self._tell(owner.decode(), "gone", stream)
-        if ran and record is not None:
-            lost = LostStream(
-                record.without_request(),
-                *(REMOVED, None, state.last),
-                *(state.started_at, self._wall()),
-            )
-            self._on_ended(stream, lost)
+        if found:
+            self._tell(found[0].decode(), "gone", stream)
+
+    async def _delete(self, stream: str) -> Any:
+        """Remove a stream with what it has cost; return what DELETE says."""
+        state, run = await self.state(stream), self._owner.runs.get(stream)
+        settlement, seen = NOTHING, -1
+        tell: LostStream | None = None
+        if run is not None and run.ended_at is not None:  # Redis may not have the end yet
+            settlement = run.settlement
+        elif not state.ended and state.last == 0:
+            seen = 0
+        elif not state.ended:
+            lost = await self._removed(stream, state)
+            if lost is None:
+                return await asked(self._pages.remove_unreadable(stream, REMOVED))
+            end, settlement = self._close(lost)
+            tell = lost._replace(end=end)
+        keys = [meta_key(stream), log_key(stream)]
+        spent = pack_settlement(settlement)
+        found: Any = await asked(self._link.run(DELETE, keys, self._lease.meta_ms, spent, seen))
+        if found and found[1] and not (run is not None and run.told):
+            self._on_ended(stream, tell)
+        return found
+
+    async def _removed(self, stream: str, state: LogState) -> LostStream | None:
+        """Return what there is to tell of a stream that is removed; None if it cannot be read."""
+        try:
+            record = await self.record(stream)
+            events = self.produced(stream) or await read_all(self, stream, ending=False)
+        except RelayError:
+            return None
+        if not events:
+            return None
+        passing = Passing()
+        for _ in passing.watch(events):
+            pass
+        times = {"started_at": state.started_at, "ended_at": self._wall()}
+        return passing.lost(record, REMOVED, **times)
 
     def _drop(self, stream: str) -> None:
         """Let go of all that is in memory of a stream which has been removed."""
@@ -392,6 +456,28 @@ class RedisLog:
         if what == "gone":
             self._drop(stream)
         self._stop(stream)
+
+    # Accounts and rows
+
+    def close_by(self, close: Close) -> None:
+        self._close = close
+
+    def produced(self, stream: str) -> Sequence[Event]:
+        run = self._owner.runs.get(stream)
+        return () if run is None or run.ended_at is not None else run.events()
+
+    async def accounts(self, names: Sequence[str]) -> list[AccountState]:
+        sent = [self._link.send("GET", account_key(name)) for name in names]
+        return [state_from(await asked(reply)) for reply in sent]
+
+    async def rows(self, *, limit: int) -> list[tuple[str, bytes]]:
+        return await self._rows.some(limit=limit)
+
+    async def forget_rows(self, streams: Sequence[str]) -> None:
+        await self._rows.forget(streams)
+
+    async def count_rows(self) -> int:
+        return await self._rows.count()
 
     # Others
 
@@ -413,6 +499,30 @@ class RedisLog:
     def release_remote_readers(self) -> None:
         self._stopping = True
         self._tails.stop_all()
+
+    def has_peers(self) -> bool:
+        return True
+
+    async def post(self, place: Place, name: str, text: bytes, *, for_s: float) -> None:
+        check_post(text)
+        for_ms = max(0, round(1000 * for_s))
+        posted = self._link.run(POST, posts_keys(place), name, text, for_ms, MAX_POSTS)
+        if not await asked(posted):
+            raise too_many()
+
+    async def posts(self, place: Place) -> dict[str, bytes]:
+        kept, until = posts_keys(place)
+        names: list[bytes] = await asked(self._link.run(POSTED, [until]))
+        found: dict[str, bytes] = {}
+        size = 0
+        for name in names:  # one by one: streams are written over the same connection
+            (text,) = await asked(self._link.send("HMGET", kept, name))
+            size += len(text or b"")
+            if size > MAX_POSTS_BYTES:
+                break
+            if text is not None:
+                found[name.decode()] = text
+        return found
 
     # In memory
 

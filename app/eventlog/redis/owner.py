@@ -14,14 +14,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
+from typing import Any
 
 import structlog
 
 from ...errors import CODES, RelayError, ServiceError
 from ...events import ErrorInfo, Event, StreamEnd, encode
+from ...ledger.accounts import NOTHING, Settlement
 from ..entries import Entries, expired
 from ..record import StreamRecord, pack_record
 from ..supervision import Supervisor
+from .books import grant_from, pack_request, refuse
 from .failures import away
 from .lease import Lease
 from .link import Away, Broken, Link, Part, Refused
@@ -170,7 +173,10 @@ class Owner:
 
         That is in place of the value `over`, which leads to the stream `old`. Gives the value
         that stands there then; if it is another, there is no such stream. What Redis may have
-        done before this raises is taken back.
+        done before this raises is taken back. What was reserved is the run's `grant`.
+
+        Raises:
+            LimitReached: there is not enough left to reserve.
         """
         if self._link.away:
             raise Away
@@ -186,13 +192,17 @@ class Owner:
             found = await self._create(run, *parts, keys=keys)
             if found == 0:
                 raise Refused(f"there is a stream {stream!r} already")
+            if isinstance(found, list) and record.reserve is not None:
+                if found[0] == -1:
+                    refuse(found[1], record.reserve)
+                run.grant = grant_from(found, record.reserve)
         except (Away, Broken, asyncio.CancelledError):  # which the script may survive
             self.abandon(run)
             raise
         except BaseException:
             self._entries.drop(stream)
             raise
-        bound = value if isinstance(found, int) else found.decode()
+        bound = found.decode() if isinstance(found, bytes) else value
         if bound == value:
             self.runs[stream] = run
         else:
@@ -201,11 +211,14 @@ class Owner:
 
     def _create(
         self, run: Run, *claim: str, keys: Sequence[str] = ()
-    ) -> "asyncio.Future[int | bytes]":
+    ) -> "asyncio.Future[int | bytes | list[Any]]":
         lease, record = self._lease, run.entry.record
         started = repr(run.entry.started_at)
         parts: list[Part] = [lease.owner, EPOCH, started, lease.ms, lease.running_ms]
-        parts += [lease.running_log_ms, pack_record(record), record.owner, *claim]
+        given = None if run.grant is None else run.grant.output_tokens
+        reserve = pack_request(record, given=given)
+        kept = pack_record(record.without_request()) if reserve and record.request else b""
+        parts += [lease.running_log_ms, pack_record(record), record.owner, reserve, kept, *claim]
         return self._link.run(CREATE, [meta_key(run.stream), log_key(run.stream), *keys], *parts)
 
     def abandon(self, run: Run) -> None:
@@ -252,14 +265,16 @@ class Owner:
             return False
         return True
 
-    async def append(self, run: Run, events: Sequence[Event]) -> None:
-        """Take events; returns when readers may see them.
+    async def append(
+        self, run: Run, events: Sequence[Event], settlement: Settlement | None = None
+    ) -> None:
+        """Take events, and what the stream has cost; returns when readers may see them.
 
         Raises what `EventLog.append` does if they cannot be added.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
-            self._take(run, events, done)
+            self._take(run, events, done, settlement)
         except ServiceError:
             while run.batches:  # so that whoever looks now sees all that was taken
                 run.batches[-1].done = run.batches[-1].done or done
@@ -267,13 +282,20 @@ class Owner:
             raise
         await done
 
-    def _take(self, run: Run, events: Sequence[Event], done: "asyncio.Future[None] | None") -> None:
+    def _take(
+        self,
+        run: Run,
+        events: Sequence[Event],
+        done: "asyncio.Future[None] | None",
+        settlement: Settlement | None = None,
+    ) -> None:
         memory = self._entries.measure(run.stream, events)
         run.taken += len(events)
         batch = Batch(events, last=run.taken, memory=memory, at=self._wall(), done=done)
         run.batches.append(batch)
         if isinstance(events[-1], StreamEnd):
             run.ended_at = batch.at
+            run.settlement = settlement or NOTHING
         self._dirty[run.stream] = run
         self._due.set()
         if self._link.away or self.refused:
@@ -372,9 +394,8 @@ class Owner:
         size = 0
         for run in runs.values():
             written = run.unsent(BYTES_AT_ONCE)
-            ends = run.ended_at is not None and run.acked + len(written) == run.taken
             keys += (meta_key(run.stream), log_key(run.stream))
-            parts += (EPOCH, run.acked + 1, repr(run.ended_at) if ends else "", len(written))
+            parts += (EPOCH, run.acked + 1, run.ending(len(written)), len(written))
             parts += written
             asked.append(run)
             size += sum(map(len, written))

@@ -10,14 +10,16 @@ import msgspec
 import structlog
 
 from ...events import Event, StreamEnd, decode, encode
+from ...ledger.accounts import NOTHING
 from ..contract import PAGE, STRIDE, Ending, before_ending
 from ..entries import expired, unknown
-from ..lost import UNREADABLE, LostStream, Passing
+from ..lost import UNREADABLE, Close, LostStream, Passing
 from ..record import StreamRecord, unpack_record
 from ..recovery import LOST, closing_events
+from .books import hold_of, pack_settlement
 from .failures import asked, away, conflict
 from .lease import Lease
-from .link import Away, Link, Refused
+from .link import Away, Link, Part, Refused
 from .scripts import DELETE, END, RECORD_ID, log_key, meta_key
 from .scripts import PAGE as PAGE_SCRIPT
 from .tails import number_of
@@ -65,7 +67,10 @@ class Page(NamedTuple):
         if first != after + 1:
             raise ValueError("events are missing")
         own = len(self.entries) if self.kept is None or after >= before else self.kept - after
-        return _decoded(self.entries[:own])
+        entries = self.entries[:own]
+        if number_of(entries[-1][0]) != after + len(entries):
+            raise ValueError("events are missing")
+        return _decoded(entries)
 
     def has(self, cursor: int) -> bool:
         """Return whether a cursor names an event that is here, or may come."""
@@ -93,7 +98,8 @@ def _decoded(entries: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Event]:
 class Pages:
     """Asks Redis for streams. `wall` tells unix seconds.
 
-    `on_ended` is told of streams that are ended here for their owners.
+    `on_ended` is told of streams that are ended here for their owners, and `close` says what
+    they have cost.
     """
 
     def __init__(
@@ -103,11 +109,13 @@ class Pages:
         lease: Lease,
         wall: Callable[[], float],
         on_ended: Callable[[str, LostStream], None],
+        close: Close,
     ) -> None:
         self._link = link
         self._lease = lease
         self._wall = wall
         self._on_ended = on_ended
+        self._close = close
         self._ending: dict[str, asyncio.Task[None]] = {}
 
     async def close(self) -> None:
@@ -246,43 +254,66 @@ class Pages:
                 page = await self._ask(stream, len(events), PAGE)
         except (ValueError, msgspec.MsgspecError):
             page = None if page is None else page._replace(last=-1)
-        if page is None or not page.lost:
-            return
-        keys = [meta_key(stream), log_key(stream)]
-        lease, now = self._lease, self._wall()
-        passing = Passing()
-        tell = partial(
-            passing.lost,
-            _record(stream, await self._send_record(stream), page),
-            started_at=page.started_at,
-            ended_at=now,
-        )
-        known = [*passing.watch(events)]
-        if len(events) != page.last:
-            log.error("lost stream in Redis cannot be read and is removed", stream=stream)
-            removed = await self._link.run(DELETE, keys, lease.meta_ms)
-            if removed and removed[1]:
-                self._on_ended(stream, tell(UNREADABLE))
-            return
-        ending = closing_events(known, status="interrupted", error=LOST)
-        times = (repr(now), lease.log_ms, lease.meta_ms)
-        if await self._link.run(
-            END, keys, lease.owner, page.epoch, page.last, *times, *map(encode, ending)
-        ):
-            self._tell_ended(stream, ending, passing, tell)
+        if page is not None and page.lost and len(events) == page.last:
+            await self._end_whole(stream, page, events)
+        elif page is None or page.gone or page.lost:
+            await self.remove_unreadable(stream, UNREADABLE)
 
-    def _tell_ended(
-        self,
-        stream: str,
-        ending: Sequence[Event],
-        passing: Passing,
-        tell: Callable[[StreamEnd], LostStream],
-    ) -> None:
-        end = ending[-1]
+    async def _end_whole(self, stream: str, page: Page, events: Sequence[Event]) -> None:
+        """End a stream of which these are all events."""
+        lease, now = self._lease, self._wall()
+        record = _record(stream, await self._send_record(stream), page)
+        passing = Passing()
+        ending = closing_events(passing.watch(events), status="interrupted", error=LOST)
+        *before, end = ending
         assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
-        began, passing.count = passing.count > 0, passing.count + len(ending)
-        lost = tell(end)
-        request_id = lost.record.request_id
-        log.warning("stream of a lost process ended", request_id=request_id, stream=stream)
-        if began:
-            self._on_ended(stream, lost)
+        passing.count += len(ending)
+        lost = passing.lost(record, end, started_at=page.started_at, ended_at=now)
+        settlement = NOTHING
+        # Without a key it may have gone on while Redis was away, and is not free.
+        if events or record.key is None:
+            end, settlement = self._close(lost)
+        times: list[Part] = [repr(now), lease.log_ms, lease.meta_ms, pack_settlement(settlement)]
+        seen = (page.epoch, page.last)
+        keys = [meta_key(stream), log_key(stream)]
+        written = map(encode, [*before, end])
+        if await self._link.run(END, keys, lease.owner, *seen, *times, *written):
+            request_id = record.request_id
+            log.warning("stream of a lost process ended", request_id=request_id, stream=stream)
+            if events:
+                self._on_ended(stream, lost._replace(end=end))
+
+    async def remove_unreadable(self, stream: str, end: StreamEnd) -> list[Any] | None:
+        """Remove a stream of which events are missing; it has cost what was held for it.
+
+        Returns what DELETE says.
+        """
+        record: StreamRecord | None = None
+        sent = self._send_record(stream)
+        hold = await hold_of(self._link, stream)
+        page = await self._ask(stream, 0, 0)
+        if hold is not None:
+            record = hold.record
+        elif page is not None and not page.gone:
+            record = _record(stream, await sent, page)
+        if record is None:
+            return None
+        lost = LostStream(
+            record.without_request(),
+            *(end, None, 0),
+            started_at=record.created_at if page is None or page.gone else page.started_at,
+            ended_at=self._wall(),
+            held=None if hold is None else hold.held,
+        )
+        closing = self._close(lost)
+        keys = [meta_key(stream), log_key(stream)]
+        spent = pack_settlement(closing.settlement)
+        found: list[Any] | None = await self._link.run(DELETE, keys, self._lease.meta_ms, spent, -1)
+        if found is not None and found[1]:
+            log.error(
+                "stream in Redis cannot be read and is removed",
+                request_id=record.request_id,
+                stream=stream,
+            )
+            self._on_ended(stream, lost._replace(end=closing.end))
+        return found

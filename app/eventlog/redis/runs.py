@@ -5,7 +5,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from ...events import Event, encode
+from ...ledger.accounts import NOTHING, Grant
 from ..entries import Entry
+from .books import pack_settlement
 
 EVENTS_AT_ONCE = 1000
 """How many events of one stream one script is given."""
@@ -40,8 +42,10 @@ class Run:
         "batches",
         "ended_at",
         "entry",
+        "grant",
         "keys",
         "pledged",
+        "settlement",
         "stream",
         "taken",
         "told",
@@ -57,12 +61,26 @@ class Run:
         self.taken = 0
         """The number of the last event that was taken, and of the last that Redis has."""
         self.acked = 0
+        self.grant: Grant | None = None
+        """What was reserved for it."""
         self.ended_at: float | None = None
         """When the `stream.end` was taken."""
+        self.settlement = NOTHING
+        """What it has cost, once it has ended."""
         self.told = False
         """Whether it was told that Redis has the end."""
         self.keys: dict[str, str] = {}
         """The keys of Redis that lead to the stream, with what stands there."""
+
+    def events(self) -> list[Event]:
+        """Return all events that were taken, those that no reader has been shown too."""
+        return [*self.entry.events, *(event for batch in self.batches for event in batch.events)]
+
+    def ending(self, sent: int) -> bytes:
+        """Return what Redis is told with the `stream.end`; nothing if so many do not reach it."""
+        if self.ended_at is None or self.acked + sent != self.taken:
+            return b""
+        return b"%s %s" % (repr(self.ended_at).encode(), pack_settlement(self.settlement))
 
     def unsent(self, most: int) -> list[bytes]:
         """Encode the first of the events that Redis does not have, about so many bytes."""

@@ -16,7 +16,7 @@ field `r` has the stream's record; and `meta`, a hash of
 - `gone`: set when the stream was removed; what is left is a mark for the late.
 
 A process has a set of the streams that it runs, and `owners` says of each process until when it
-need not be asked whether it lives, as its streams do.
+need not be asked whether it lives, as its streams do. `books_scripts` has what streams cost.
 
 Times are those of Redis, since the clocks of replicas differ. Every key has a time to live
 from the step that makes it.
@@ -26,8 +26,10 @@ from hashlib import sha1, sha256
 from typing import NamedTuple
 
 from ..contract import STRIDE
-
-PREFIX = "seseragi:"
+from .books_scripts import FIND_HELD as _FIND_HELD
+from .books_scripts import HOLD as _HOLD
+from .books_scripts import PREFIX, RESERVE, SETTLE
+from .books_scripts import TAKE_ROWS as _TAKE_ROWS
 
 
 class Script(NamedTuple):
@@ -98,26 +100,44 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 CREATE = _script(
     _NOW
     + _RUNNING
+    + RESERVE
     + """
 -- KEYS: meta, log; where a key is to lead to the stream its claim; and where that leads to
 -- another, which is gone or has ended, its meta. ARGV: owner, epoch, started, lease ms, ttl ms,
--- ttl ms of a log that runs, its record, whose it is or ''; the claim's value; the value it
--- replaces, ttl ms of the mark that is left of that stream.
--- 1 if it is ours now, and the claim with it; what the claim says if that leads to a stream
--- that may be kept; 0 if there was such a stream, or is.
+-- ttl ms of a log that runs, its record, whose it is or '', what is to be reserved or '', the
+-- record without what it keeps of the request, or '' if that is nothing; the claim's value; the
+-- value it replaces, ttl ms of the mark that is left of that stream.
+-- 1, or a list of what was reserved, if it is ours now, and the claim with it; {-1, a list} where
+-- there is not enough left to reserve; what the claim says if that leads to a stream that may be
+-- kept; 0 if there was such a stream, or is.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'gone')
 if is[2] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
-local bound = KEYS[3] and redis.call('GET', KEYS[3])
-if bound and bound ~= ARGV[9] then
-  if bound ~= ARGV[10] then return bound end
+local bound, forgotten = KEYS[3] and redis.call('GET', KEYS[3]), false
+if bound and bound ~= ARGV[11] then
+  if bound ~= ARGV[12] then return bound end
   local old = redis.call('HMGET', KEYS[4], 'owner', 'ended', 'gone')
   if old[1] and not old[2] and not old[3] then return bound end
-  if not old[1] and not old[3] then
-    redis.call('HSET', KEYS[4], 'gone', 1)
-    redis.call('PEXPIRE', KEYS[4], ARGV[11])
+  forgotten = not old[1] and not old[3]
+end
+local reply, stream = 1, id_of(KEYS[1])
+if ARGV[9] and ARGV[9] ~= '' then
+  local packed = redis.call('HMGET', HELD, stream)[1]
+  if packed then  -- this was sent before
+    reply = {cmsgpack.unpack(packed)[2]}
+  elseif is[1] then
+    reply = 0
+  else
+    local done, told = reserve(stream, ARGV[1], ARGV[4], ARGV[9],
+      ARGV[10] == '' and ARGV[7] or ARGV[10])
+    if not done then return {-1, told} end
+    reply = told
   end
 end
-if KEYS[3] then redis.call('SET', KEYS[3], ARGV[9], 'PX', ARGV[5]) end
+if forgotten then
+  redis.call('HSET', KEYS[4], 'gone', 1)
+  redis.call('PEXPIRE', KEYS[4], ARGV[13])
+end
+if KEYS[3] then redis.call('SET', KEYS[3], ARGV[11], 'PX', ARGV[5]) end
 if not is[1] then
   redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', ARGV[2], 'started', ARGV[3],
     'last', 0, 'lease', now + ARGV[4])
@@ -131,22 +151,25 @@ if redis.call('EXISTS', KEYS[2]) == 0 then
 end
 redis.call('ZADD', 'seseragi:owners', now + ARGV[4], ARGV[1])
 redis.call('PEXPIRE', 'seseragi:owners', ARGV[5])
-redis.call('SADD', running(ARGV[1]), id_of(KEYS[1]))
+redis.call('SADD', running(ARGV[1]), stream)
 redis.call('PEXPIRE', running(ARGV[1]), ARGV[5])
-return 1
+return reply
 """
 )
 
 ABANDON = _script(
     _RUNNING
+    + SETTLE
     + """
 -- KEYS: meta, log; its claim if a key leads to it. ARGV: owner, unix seconds, ttl ms of an ended
 -- log, of its meta, an event, the claim's value.
 -- Takes back a stream that this owner has created, or will, by a command that is on its way:
--- one without events is removed, one that others may have seen ends with that event.
+-- one without events is removed, one that others may have seen ends with that event. It has cost
+-- nothing.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'last', 'ended', 'gone')
 if is[3] or is[4] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
 forget(ARGV[1], KEYS[1])
+settle(id_of(KEYS[1]))
 local last = tonumber(is[2] or 0)
 if last == 0 then
   redis.call('DEL', KEYS[1], KEYS[2])
@@ -162,7 +185,9 @@ return 1
 """
 )
 
-CLAIM = _script("""
+CLAIM = _script(
+    SETTLE
+    + """
 -- KEYS: claim or name. ARGV: value, ttl ms, of the mark of a removed stream. Writes again what a
 -- Redis that came back has lost, unless another stream has it by now; gives what stands there.
 -- A claim to a stream without events is taken back from it, which is removed: nobody has been
@@ -177,17 +202,19 @@ if bound and bound ~= ARGV[1] then
   redis.call('DEL', meta)
   redis.call('HSET', meta, 'gone', 1)
   redis.call('PEXPIRE', meta, ARGV[3])
+  settle(other)
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return ARGV[1]
-""")
+"""
+)
 
 APPEND = _script(
     _RUNNING
     + """
 -- KEYS: meta and log of each stream. ARGV: owner, ttl ms of a log that runs, of one that has
--- ended, of its meta; then for each stream: epoch, number of the first event, ended or '', how
--- many events, the events.
+-- ended, of its meta; then for each stream: epoch, number of the first event, '' or when it ended
+-- and what it has cost, how many events, the events.
 -- Gives for each stream the number of its last event, or {what is the matter, a number}.
 local replies, at = {}, 5
 for i = 1, #KEYS, 2 do
@@ -220,10 +247,15 @@ for i = 1, #KEYS, 2 do
     if reply then
       -- it is to be written again
     elseif ended ~= '' then
-      redis.call('HSET', meta, 'last', last, 'ended', ended)
+"""
+    + SETTLE
+    + """
+      local wall, spent = string.match(ended, '^(%S+) (.*)$')
+      redis.call('HSET', meta, 'last', last, 'ended', wall)
       redis.call('PEXPIRE', log, ARGV[3])
       redis.call('PEXPIRE', meta, ARGV[4])
       forget(ARGV[1], meta)
+      settle(id_of(meta), spent)
       reply = last
     else
       if count > 0 then redis.call('HSET', meta, 'last', last) end
@@ -331,11 +363,12 @@ END = _script(
     _ALWAYS
     + _NOW
     + _RUNNING
+    + SETTLE
     + f"local STRIDE = {STRIDE}"
     + """
 -- KEYS: meta, log. ARGV: owner, epoch and last event as they were seen, ended, ttl ms of the
--- log, of the meta, the events. 1 if this ended it, else 0: it has ended, lives, or went on.
--- A stream without events is removed: nobody has seen any of it.
+-- log, of the meta, what it has cost, the events. 1 if this ended it, else 0: it has ended, lives,
+-- or went on. A stream without events is removed.
 local is = redis.call('HMGET', KEYS[1], 'epoch', 'last', 'lease', 'ended', 'gone', 'owner')
 if is[4] or is[5] or not is[3] or tonumber(is[3]) >= now then return 0 end
 if is[1] ~= ARGV[2] or is[2] ~= ARGV[3] then return 0 end
@@ -345,10 +378,11 @@ if last == 0 then
   redis.call('DEL', KEYS[1], KEYS[2])
   redis.call('HSET', KEYS[1], 'gone', 1)
   redis.call('PEXPIRE', KEYS[1], ARGV[6])
+  settle(id_of(KEYS[1]), ARGV[7])
   return 1
 end
 last = (last + 1) * STRIDE + last  -- as app.eventlog.contract.Ending says
-for i = 7, #ARGV do
+for i = 8, #ARGV do
   last = last + 1
   redis.call('XADD', KEYS[2], string.format('%d-0', last), 'e', ARGV[i])
 end
@@ -356,6 +390,7 @@ redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', is[1] + 1, 'kept', is[2],
   'last', string.format('%d', last), 'ended', ARGV[4])
 redis.call('PEXPIRE', KEYS[2], ARGV[5])
 redis.call('PEXPIRE', KEYS[1], ARGV[6])
+settle(id_of(KEYS[1]), ARGV[7])
 return 1
 """
 )
@@ -416,21 +451,76 @@ return found
 
 DELETE = _script(
     _RUNNING
+    + SETTLE
     + """
--- KEYS: meta, log. ARGV: ttl ms of the mark that is left. Gives the owner, if there was one, and
--- whether the stream ran and had events.
+-- KEYS: meta, log. ARGV: ttl ms of the mark that is left, what it has cost, 0 where whoever removes
+-- it believes that it has no events. Gives the owner, or '', and whether the stream ran and had
+-- events; 0 if it has some after all; nothing if there is none, and nothing is held for one.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'gone', 'who', 'ended', 'last')
-if not is[1] or is[2] then return false end
+if not is[1] or is[2] then
+  if not settle(id_of(KEYS[1]), ARGV[2]) then return false end
+  redis.call('HSET', KEYS[1], 'gone', 1)
+  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+  return {'', 1}
+end
+local ran = not is[4] and is[5] ~= '0'
+if ran and ARGV[3] == '0' then return 0 end
 forget(is[1], KEYS[1])
 redis.call('DEL', KEYS[1], KEYS[2])
 redis.call('HSET', KEYS[1], 'gone', 1)
 if is[3] then redis.call('HSET', KEYS[1], 'who', is[3]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
-return {is[1], not is[4] and is[5] ~= '0' and 1 or 0}
+settle(id_of(KEYS[1]), ran and ARGV[2])
+return {is[1], ran and 1 or 0}
+"""
+)
+
+FIND_HELD = _script(_ALWAYS + _NOW + _FIND_HELD)
+HOLD = _script(_HOLD)
+TAKE_ROWS = _script(_ALWAYS + _TAKE_ROWS)
+
+
+def posts_keys(place: str) -> list[str]:
+    """Where the posts of a place are, by their names, and until when each holds."""
+    return [f"{PREFIX}posts:{place}", f"{PREFIX}posts:{place}:until"]
+
+
+POST = _script(
+    _NOW
+    + """
+-- KEYS: posts, until. ARGV: name, text, ms for which it holds, how many there may be.
+-- 0 where there are too many.
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do
+  redis.call('HDEL', KEYS[1], name)
+  redis.call('ZREM', KEYS[2], name)
+end
+if ARGV[3] == '0' then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  redis.call('ZREM', KEYS[2], ARGV[1])
+  return 1
+end
+local is = redis.call('HMGET', KEYS[1], ARGV[1])[1]
+if not is and redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[4]) then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('ZADD', KEYS[2], now + ARGV[3], ARGV[1])
+local later = '(' .. now + ARGV[3]
+if #redis.call('ZRANGEBYSCORE', KEYS[2], later, '+inf', 'LIMIT', 0, 1) == 0 then
+  for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[3]) end
+end
+return 1
+"""
+)
+
+POSTED = _script(
+    _ALWAYS
+    + _NOW
+    + """
+-- KEYS: until. Gives the names of the posts that hold.
+return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 """
 )
 
 SCRIPTS = (
     *(CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LOOK, END, ASK_STOP, TELL, DELETE),
-    *(BEAT, FIND_LOST),
+    *(BEAT, FIND_LOST, FIND_HELD, HOLD, TAKE_ROWS, POST, POSTED),
 )

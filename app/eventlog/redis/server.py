@@ -3,7 +3,7 @@
 import structlog
 
 from ..contract import LogUnusable
-from .link import Link
+from .link import SLOW, Link
 
 OLDEST = 7
 """The first version of Redis whose scripts may look at the clock and then write."""
@@ -36,7 +36,7 @@ async def check(link: Link) -> None:
 def why(error: Exception) -> str:
     """Return what is wrong with a Redis that could not be connected to or asked."""
     text = str(error)
-    if isinstance(error, TimeoutError):
+    if isinstance(error, SLOW):
         return "Redis does not answer; check the URL and that it runs"
     for sign, told in (
         ("WRONGPASS", "Redis refuses the user name or password"),

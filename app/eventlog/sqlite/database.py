@@ -19,10 +19,21 @@ import msgspec
 import structlog
 
 from ...events import Event, StreamEnd, decode, encode
+from ...ledger.accounts import NOTHING, LimitReached, ReservationRequest
 from ..contract import Claim, LogState, LogUnusable
-from ..lost import REMOVED, UNREADABLE, LostStream, Passing
+from ..lost import (
+    REMOVED,
+    UNREADABLE,
+    Close,
+    LostStream,
+    Passing,
+    close_free,
+    closing_of,
+)
 from ..record import StreamRecord, unpack_record
 from ..recovery import LOST, closing_events
+from ..waiting_rows import Dropped
+from .books import FileBooks
 from .schema import VERSION, connect, reason
 
 PAGE_BYTES = 2**18
@@ -90,13 +101,24 @@ class Lasting(partial[Any]):
 
 
 class Database:
-    """An open file. All that write are called by `transact`."""
+    """An open file. All that write are called by `transact`.
+
+    `close` says what streams have cost that are ended for their producers.
+    """
 
     def __init__(
-        self, connection: sqlite3.Connection, *, process: int = 0, first_key: int = 1
+        self,
+        connection: sqlite3.Connection,
+        *,
+        process: int = 0,
+        first_key: int = 1,
+        close: Close = close_free,
     ) -> None:
         self._connection = connection
         self._execute = connection.execute
+        self._close_lost = close
+        self.books = FileBooks(connection, alone=not process)
+        self._dropped = Dropped()
         self._process = process
         self._oldest = self._next = first_key
         """The first key of the tail and the one after its last, of this process's rows."""
@@ -117,6 +139,7 @@ class Database:
         *,
         now: float,
         on_lost: Callable[[Sequence[LostStream]], None] = lambda _: None,
+        close: Close = close_free,
     ) -> "Database":
         """Open or make the file; end the streams that had no end, and tell of them.
 
@@ -125,7 +148,7 @@ class Database:
         """
         connection = connect(path)
         try:
-            database = cls(connection)
+            database = cls(connection, close=close)
             database.recover(now, on_lost)
         except sqlite3.Error as error:
             connection.close()
@@ -138,6 +161,7 @@ class Database:
     def transact(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
         """Do the works in one transaction: all or none."""
         self._staged = []
+        self.books.begin()
         changes = self._connection.total_changes
         level = "FULL" if any(isinstance(work, Lasting) for work in works) else "NORMAL"
         try:
@@ -147,17 +171,21 @@ class Database:
             with self._connection:
                 self._execute("BEGIN IMMEDIATE")
                 results = [work() for work in works]
+                self.books.write()
                 surplus = self._next - self._oldest - 2 * self._live - TAIL_ROWS
                 if surplus > 0:
                     self.sweep_tail(surplus + SWEPT_AT_ONCE)
         except BaseException:
+            self.books.undo()
             self.healthy = False
             raise
         # One that changes nothing succeeds on a full disk too.
         if self._connection.total_changes > changes:
             self.healthy = True
+        self.books.written()
         for change in self._staged:
             change()
+        self._dropped.add(self.books.dropped)
         return results
 
     def touch(self) -> None:
@@ -177,25 +205,35 @@ class Database:
         over: str | None = None,
         owner: str = "",
         record: bytes = b"",
-    ) -> tuple[Claim, int | None]:
+        reserve: ReservationRequest | None = None,
+    ) -> tuple[Claim, int | None] | LimitReached:
         """Add a running stream, bound to an idempotency key, and give its own key.
 
         If the former is bound to a stream that is kept, and is not `over`, give that and add
-        nothing.
+        nothing. Nor is anything added if there is not enough left to reserve: that is given
+        then and not raised, since others' work is done in the same transaction.
         """
         bound = None if key is None else self.claimed(key, kept_after=kept_after)
         if bound is not None and bound.stream != over:
             return bound, None
+        grant = None
+        if reserve is not None:
+            try:
+                grant = self.books.reserve(reserve)
+            except LimitReached as refused:
+                return refused
         row = self._execute(
             "INSERT INTO streams (id, started_at, process, owner) VALUES (?, ?, ?, ?)",
             (claim.stream, now, self._process, owner),
         ).lastrowid
         assert row is not None  # noqa: S101  (it is an INSERT)
         if key is not None:
-            self._execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, *claim))
+            self._execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, *claim[:2]))
         self._execute("INSERT INTO records VALUES (?, ?)", (row, record))
+        if reserve is not None and grant is not None:
+            self.books.hold(row, reserve, grant)
         self._staged.append(lambda: self._filed.update({row: 0}))
-        return claim, row
+        return claim._replace(grant=grant), row
 
     def append(self, key: int, first: int, events: Sequence[Event]) -> int:
         """Add events of a running stream, the first of which has this number; give the size."""
@@ -303,6 +341,8 @@ class Database:
         if row is None or row.gone:
             return Gone([], 0)
         lost = self._removed(row, id, now=now) if row.ended_at is None else None
+        if lost is not None:
+            lost = self._settle_lost(row.key, lost)
         size = self._execute("SELECT size FROM streams WHERE key = ?", (row.key,)).fetchone()[0]
         self._execute("DELETE FROM tail WHERE stream = ?", (row.key,))
         gone = self._forget([(row.key, id, size)], now=now)
@@ -311,12 +351,12 @@ class Database:
     def _removed(self, row: Row, id: str, *, now: float) -> LostStream | None:
         """Return what there is to tell of a stream that is removed while it runs."""
         passing = Passing()
+        live = [data for first, data in self._tails_of([row.key])[row.key] if first > row.last]
+        if not (row.last or live):
+            return None
         with contextlib.suppress(msgspec.MsgspecError):
-            live = [data for first, data in self._tails_of([row.key])[row.key] if first > row.last]
             for _ in passing.watch(self._logged(row.key, live)):
                 pass
-        if not passing.count:
-            return None
         record = self.record(row, id)
         return passing.lost(record, REMOVED, started_at=row.started_at, ended_at=now)
 
@@ -351,6 +391,7 @@ class Database:
             )
             self._execute("DELETE FROM claims WHERE stream = ?", (stream,))
             self._execute("DELETE FROM names WHERE stream = ?", (stream,))
+            self.books.settle(key, stream, NOTHING)  # if it never began
             self._staged.append(partial(self._settle, key))
         return Gone([stream for _, stream, _ in rows], sum(size for *_, size in rows))
 
@@ -380,6 +421,7 @@ class Database:
             "ORDER BY gone_at DESC LIMIT -1 OFFSET ?) AND size = 0",
             (REMEMBERED_IDS,),
         )
+        self.books.forget_idle(now=now)
 
     def tail_end(self) -> int:
         """Return the key that the next row of the tail has, if any row there is dead; else 0."""
@@ -460,10 +502,15 @@ class Database:
             log.error("stream cannot be read and is removed", key=key, error=str(error))
             ending = []
         if not ending or not (filed or live):  # nobody has seen anything of it
+            unread = self._settle_lost(key, tell(UNREADABLE)) if filed or live else None
             found = self._execute("SELECT key, id, size FROM streams WHERE key = ?", (key,))
             self._forget(found.fetchall(), now=now)
-            return tell(UNREADABLE) if filed or live else None
-        data = b"\n".join([*live, _pack(ending)])
+            return unread
+        end = ending[-1]
+        assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
+        passing.count += len(ending)
+        lost = self._settle_lost(key, tell(end))
+        data = b"\n".join([*live, _pack([*ending[:-1], lost.end])])
         self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, filed + 1, data))
         last = filed + data.count(b"\n") + 1
         size = self._execute(
@@ -472,10 +519,13 @@ class Database:
             {"key": key},
         ).fetchone()[0]
         self.end(key, at=now, last=last, size=int(size))
-        end = ending[-1]
-        assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
-        passing.count += len(ending)
-        return tell(end)
+        return lost
+
+    def _settle_lost(self, key: int, lost: LostStream) -> LostStream:
+        """Settle what a stream has cost that is ended for its producer; return it with its end."""
+        end, settlement = closing_of(lost, self._close_lost)
+        self.books.settle(key, lost.record.id, settlement)
+        return lost._replace(end=end)
 
     def _logged(self, key: int, live: Iterable[bytes]) -> Iterator[Event]:
         """Yield all events of a stream that had no end."""

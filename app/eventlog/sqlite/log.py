@@ -21,9 +21,10 @@ import structlog
 
 from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, StreamEnd
-from ..contract import PAGE, Claim, Follower, LogState, Look
+from ...ledger.accounts import NOTHING, AccountState, LimitReached, Settlement
+from ..contract import PAGE, Claim, Follower, LogSize, LogState, Look
 from ..entries import Entries, Entry, expired, full, may_see, size_of, unknown
-from ..lost import LostStream, OnEnded
+from ..lost import Close, Closing, LostStream, OnEnded, close_free, closing_of
 from ..no_peers import NoPeers
 from ..record import Scoped, StreamRecord, pack_record
 from ..recovery import LOST, closing_events
@@ -41,6 +42,9 @@ FILED_EVENTS = 1_000
 FILED_BYTES = 2**16
 """How much a running stream gathers before it is filed."""
 
+MAX_UNWANTED = 10_000
+"""How many streams are remembered that the file has to remove; a restart removes any more."""
+
 T = TypeVar("T")
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -48,7 +52,7 @@ log = structlog.get_logger("seseragi.eventlog")
 class Batch:
     """Events on their way into the file."""
 
-    __slots__ = ("at", "done", "events", "first", "memory", "run", "stream")
+    __slots__ = ("at", "done", "events", "first", "memory", "run", "settlement", "stream")
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class Batch:
         *,
         memory: int,
         at: float,
+        settlement: Settlement | None = None,
     ) -> None:
         self.run = run
         self.stream = stream
@@ -66,6 +71,8 @@ class Batch:
         self.events = events
         self.memory = memory
         self.at = at
+        self.settlement = settlement
+        """What the stream has cost, where the events end it."""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -96,6 +103,7 @@ class _Run:
         "key",
         "last",
         "lost",
+        "settlement",
         "size",
     )
 
@@ -114,6 +122,8 @@ class _Run:
         self.size = size
         """Bytes in the file, and how many of them had been filed."""
         self.filing = size
+        self.settlement = NOTHING
+        """What it has cost, once it has ended in memory only."""
 
 
 class SqliteLog(NoPeers):
@@ -153,6 +163,9 @@ class SqliteLog(NoPeers):
         self._runs: dict[str, _Run] = {}
         self._owed: dict[str, _Run] = {}
         """Streams whose end the file refused and has to be told again: ended in memory only."""
+        self._unwanted: set[str] = set()
+        """Streams that never began, and that the file did not remove."""
+        self._close_lost: Close = close_free
         self._size = 0
         """Bytes of events in the file, of streams that are kept."""
         self._due = asyncio.Event()
@@ -177,7 +190,9 @@ class SqliteLog(NoPeers):
         return Writer(lambda works: self._database.transact(works), explain=explain)
 
     def _open_file(self) -> None:
-        self._database = Database.open(self._path, now=self._wall(), on_lost=self._report_lost_soon)
+        self._database = Database.open(
+            self._path, now=self._wall(), on_lost=self._report_lost_soon, close=self._say_cost
+        )
         self._size = self._database.kept()
 
     async def close(self) -> None:
@@ -189,6 +204,9 @@ class SqliteLog(NoPeers):
     def healthy(self) -> bool:
         return self._database.healthy and self._writer.healthy and self._tasks.healthy
 
+    def size(self) -> LogSize:
+        return self._entries.measure_all()
+
     async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
         stream, key = record.id, record.scoped_key
         claim = Claim(stream, record.digest)
@@ -199,8 +217,8 @@ class SqliteLog(NoPeers):
                 if bound is not None and bound.stream != over:
                     return bound
                 raise full()
-        entry = self._entries.create(record.without_request())
         data = pack_record(record)
+        entry = self._entries.create(record.without_request())
         make = partial(
             self._database.create,
             claim,
@@ -210,15 +228,20 @@ class SqliteLog(NoPeers):
             kept_after=entry.started_at - self._retention_s,
             owner=record.owner,
             record=data,
+            reserve=record.reserve,
         )
         try:
-            claim, row = await self._write(make)
+            made = await self._write(make)
         except BaseException:
             self._entries.drop(stream)
             # The caller may have been cancelled while the file took it.
             forget = partial(self._database.forget, stream, now=self._wall())
-            self._writer.submit(forget, lambda *_: None)
+            self._writer.submit(forget, partial(self._on_unwanted, stream))
             raise
+        if isinstance(made, LimitReached):
+            self._entries.drop(stream)
+            raise made
+        claim, row = made
         if row is None:
             self._entries.drop(stream)
         else:
@@ -250,7 +273,9 @@ class SqliteLog(NoPeers):
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         return False  # the file has to have it first
 
-    async def append(self, stream: str, events: Sequence[Event]) -> None:
+    async def append(
+        self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
+    ) -> None:
         run = self._runs.get(stream)
         if run is None or run.ending:
             await self.state(stream)
@@ -261,7 +286,8 @@ class SqliteLog(NoPeers):
         memory = self._entries.measure(stream, events)
         if not events:
             return
-        batch = Batch(run, stream, run.last + 1, events, memory=memory, at=self._wall())
+        at, first = self._wall(), run.last + 1
+        batch = Batch(run, stream, first, events, memory=memory, at=at, settlement=settlement)
         run.last += len(events)
         run.ending = batch.ends
         run.batches.append(batch)
@@ -302,12 +328,50 @@ class SqliteLog(NoPeers):
         row, events = await self._read(partial(self._look_file, stream, after, limit, owner))
         return Look(stream, row.state(), events)
 
+    def produced(self, stream: str) -> Sequence[Event]:
+        run = self._runs.get(stream)
+        if run is None:
+            return ()
+        waiting = (event for batch in run.batches for event in batch.events)
+        return [*run.entry.events, *waiting]
+
     async def delete(self, stream: str) -> None:
         await self.state(stream)
-        await self._forget(partial(self._database.forget, stream, now=self._wall()))
+        run, owed = self._runs.get(stream), self._owed.get(stream)
+        if owed is not None:
+            await self._forget(partial(self._forget_owed, stream, owed))
+            return
+        try:
+            await self._forget(partial(self._database.forget, stream, now=self._wall()))
+        except ServiceError as error:
+            if run is not None and not run.last:  # nobody will end it either
+                self._on_unwanted(stream, None, error)
+            raise
 
     def on_ended(self, ended: OnEnded) -> None:
         self._on_ended = ended
+
+    # Accounts and rows
+
+    def close_by(self, close: Close) -> None:
+        self._close_lost = close
+
+    def _say_cost(self, lost: LostStream) -> Closing:
+        return self._close_lost(lost)
+
+    async def accounts(self, names: Sequence[str]) -> list[AccountState]:
+        return await self._read(lambda: self._database.books.accounts(names))
+
+    async def rows(self, *, limit: int) -> list[tuple[str, bytes]]:
+        return await self._read(lambda: self._database.books.rows(limit))
+
+    async def forget_rows(self, streams: Sequence[str]) -> None:
+        await self._write(lambda: self._database.books.forget_rows(streams))
+
+    async def count_rows(self) -> int:
+        return await self._read(lambda: self._database.books.count_rows())
+
+    # Streams that go
 
     def _report_lost_soon(self, lost: Sequence[LostStream]) -> None:
         """Report of streams that were ended in the writer's thread."""
@@ -331,6 +395,9 @@ class SqliteLog(NoPeers):
         await self._write(partial(self._database.tidy, now=now))
         await self._write(self._database.touch)
         await self._pay()
+        for stream in list(self._unwanted):
+            await self._write(partial(self._database.forget, stream, now=now), self._on_gone)
+            self._unwanted.discard(stream)
 
     async def _make_room(self) -> None:
         excess = self._size - self._max_bytes
@@ -358,6 +425,11 @@ class SqliteLog(NoPeers):
                 self._entries.drop(stream)
         self._report_lost(gone.lost)
 
+    def _on_unwanted(self, stream: str, _: object, error: BaseException | None) -> None:
+        """Remove a stream later that never began, if the file does not do it now."""
+        if error is not None and len(self._unwanted) < MAX_UNWANTED:
+            self._unwanted.add(stream)
+
     # In the writer's thread
 
     def _store(self, batch: Batch) -> int | None:
@@ -372,13 +444,22 @@ class SqliteLog(NoPeers):
             self._database.file(run.key, run.filed + 1, unfiled)
             last = run.filed + len(unfiled)
             self._database.end(run.key, at=batch.at, last=last, size=run.size + size)
+            self._database.books.settle(run.key, batch.stream, batch.settlement or NOTHING)
         return size
 
     def _end_late(self, run: _Run) -> bool:
         """Write what the file did not take at the end of a stream; False if it was removed."""
         events, at = run.entry.events, run.entry.ended_at
         self._database.file(run.key, run.filed + 1, events[run.filed :])
-        return self._database.end(run.key, at=at or 0, last=len(events), size=run.size)
+        ended = self._database.end(run.key, at=at or 0, last=len(events), size=run.size)
+        self._database.books.settle(run.key, run.entry.record.id, run.settlement)
+        return ended
+
+    def _forget_owed(self, stream: str, run: _Run) -> Gone:
+        """Remove a stream whose end the file did not take; it costs what it has cost."""
+        self._database.books.settle(run.key, stream, run.settlement)
+        gone = self._database.forget(stream, now=self._wall())
+        return gone._replace(lost=[run.entry.lost()] if gone.ids else [])
 
     def _file(self, run: _Run) -> int | None:
         """File what has gathered and give the number of its last event."""
@@ -440,12 +521,21 @@ class SqliteLog(NoPeers):
     def _show_lost(self, batch: Batch) -> None:
         """End a stream whose end was refused as a restart would: from what the file has of it.
 
-        Cursors stay true whether the file takes this end later or the process is killed.
+        Cursors stay true whether the file takes this end later or the process is killed. What
+        it costs is what was used in truth, of the answer too that nobody gets.
         """
-        ending = closing_events(batch.run.entry.events, status="interrupted", error=LOST)
+        run, refused = batch.run, batch.events[-1]
+        ending = closing_events(run.entry.events, status="interrupted", error=LOST)
+        end = ending[-1]
+        assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
+        assert isinstance(refused, StreamEnd)  # noqa: S101  (as `Batch.ends` says)
+        ending[-1] = msgspec.structs.replace(end, usage=refused.usage, cost=refused.cost)
         size = sum(map(size_of, ending))
         self._entries.add(batch.stream, ending, size=size, ended_at=batch.at)
         del self._runs[batch.stream]
+        if batch.settlement is not None:
+            lost = run.entry.lost()._replace(spent=batch.settlement)
+            run.settlement = closing_of(lost, self._close_lost).settlement
 
     def _file_soon(self, run: _Run) -> None:
         """File a stream that has gathered enough, unless more of it is being written."""

@@ -96,7 +96,34 @@ INSERT INTO records SELECT stream, pack_record(id, started_at, request)
     FROM requests JOIN streams ON streams.key = requests.stream;
 DROP TABLE requests;
 """
-STEPS = (SCHEMA, NAMES, CLAIMS, SHARING, REQUESTS, RECORDS)
+BOOKS = """
+CREATE TABLE accounts (
+    name TEXT PRIMARY KEY,
+    month INTEGER NOT NULL,             -- in which it was used last
+    running INTEGER NOT NULL,
+    state BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX accounts_month ON accounts (month);
+CREATE TABLE held (
+    stream INTEGER PRIMARY KEY,         -- gone once it is settled
+    held BLOB NOT NULL
+);
+CREATE TABLE waiting_rows (
+    key INTEGER PRIMARY KEY,
+    stream TEXT NOT NULL UNIQUE,
+    row BLOB NOT NULL
+);
+"""
+POSTS = """
+CREATE TABLE posts (
+    place TEXT NOT NULL,
+    name TEXT NOT NULL,
+    until REAL NOT NULL,
+    text BLOB NOT NULL,
+    UNIQUE (place, name)
+);
+"""
+STEPS = (SCHEMA, NAMES, CLAIMS, SHARING, REQUESTS, RECORDS, BOOKS, POSTS)
 """What each version added to the one before; a new file takes all the steps."""
 VERSION = len(STEPS)
 

@@ -14,7 +14,8 @@ import structlog
 
 from ...errors import RelayError, shutting_down
 from ...events import Event
-from ..contract import PAGE, Claim, Follower, LogState, Look
+from ..contract import PAGE, Claim, Follower, LogState, Look, Place
+from ..posts import check_post, too_many
 from ..record import StreamRecord
 from ..tail import Tail
 from .database import EndedLost, Gone, Row
@@ -65,7 +66,7 @@ class SharedSqliteLog(SqliteLog):
         )
 
     def _open_file(self) -> None:
-        self._database = SharedDatabase.join(self._path)
+        self._database = SharedDatabase.join(self._path, close=self._say_cost)
         self._size = self._database.kept()
 
     async def close(self) -> None:
@@ -226,6 +227,18 @@ class SharedSqliteLog(SqliteLog):
         self._on_gone(Gone([stream], 0))
         self._writer.submit(partial(self._database.let_go, stream), _ignore)
 
+    def has_peers(self) -> bool:
+        return True
+
+    async def post(self, place: Place, name: str, text: bytes, *, for_s: float) -> None:
+        check_post(text)
+        post = partial(self._database.post, place, name, text, now=self._wall(), for_s=for_s)
+        if not await self._write(post):
+            raise too_many()
+
+    async def posts(self, place: Place) -> dict[str, bytes]:
+        return await self._read(partial(self._database.posts, place, now=self._wall()))
+
     # Processes that are no more, and what all hold
 
     async def _keep_others(self) -> None:
@@ -245,7 +258,8 @@ class SharedSqliteLog(SqliteLog):
         end_some = partial(self._database.end_streams_of, process, now=self._wall())
         while (ended := await self._write(end_some, self._on_lost_ended)).dealt_with:
             streams += ended.dealt_with
-        log.warning("streams of a lost process ended", process=process, streams=streams)
+        if streams:
+            log.warning("streams of a lost process ended", process=process, streams=streams)
 
     def _on_lost_ended(self, ended: EndedLost) -> None:
         self._report_lost(ended.lost)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...events import Event, decode
-from ..contract import LogUnusable
-from ..lost import LostStream
+from ..contract import MAX_POSTS, MAX_POSTS_BYTES, LogUnusable
+from ..lost import Close, LostStream, close_free
 from .database import ROW, Database, EndedLost, Gone, Row, TailRow
 from .presence import Presence, clear
 from .schema import connect, reason
@@ -54,13 +54,16 @@ def prepare(
     *,
     now: float,
     on_lost: Callable[[Sequence[LostStream]], None] = lambda _: None,
+    close: Close = close_free,
 ) -> None:
     """Make the file ready to be shared; end what an earlier life left running, and tell of it.
+
+    `close` says what those streams have cost.
 
     Raises:
         LogUnusable: it cannot be used, or a process uses it already.
     """
-    database = Database.open(path, now=now, on_lost=on_lost)
+    database = Database.open(path, now=now, on_lost=on_lost, close=close)
     clear(path)
     database.close()
 
@@ -69,9 +72,15 @@ class SharedDatabase(Database):
     """A file that has been prepared, open in one of several processes."""
 
     def __init__(
-        self, connection: sqlite3.Connection, path: Path, *, process: int, presence: Presence
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        *,
+        process: int,
+        presence: Presence,
+        close: Close,
     ) -> None:
-        super().__init__(connection, process=process, first_key=_range(process)[0] + 1)
+        super().__init__(connection, process=process, first_key=_range(process)[0] + 1, close=close)
         self.process = process
         self._path = path
         self._presence = presence
@@ -80,7 +89,7 @@ class SharedDatabase(Database):
         self._version = -1
 
     @classmethod
-    def join(cls, path: Path) -> "SharedDatabase":
+    def join(cls, path: Path, *, close: Close = close_free) -> "SharedDatabase":
         """Open the file as one process more.
 
         Raises:
@@ -97,7 +106,7 @@ class SharedDatabase(Database):
         except (sqlite3.Error, OSError) as error:
             connection.close()
             raise LogUnusable(f"{path}: {reason(error)}") from None
-        return cls(connection, path, process=process, presence=presence)
+        return cls(connection, path, process=process, presence=presence, close=close)
 
     def close(self) -> None:
         """Leave the others; what still runs is ended by them."""
@@ -215,6 +224,40 @@ class SharedDatabase(Database):
         """Return since when it has no readers, for each process that had some; None: it has."""
         rows = self._execute("SELECT left_at FROM attended WHERE stream = ?", (id,))
         return [left_at for (left_at,) in rows.fetchall()]
+
+    # What processes show each other
+
+    def post(self, place: str, name: str, text: bytes, *, now: float, for_s: float) -> bool:
+        """Leave a post for so many seconds; False where there are too many."""
+        self._execute("DELETE FROM posts WHERE until <= ?", (now,))
+        if for_s <= 0:
+            self._execute("DELETE FROM posts WHERE place = ? AND name = ?", (place, name))
+            return True
+        others = self._execute(
+            "SELECT count(*) FROM posts WHERE place = ? AND name <> ?", (place, name)
+        ).fetchone()[0]
+        if others >= MAX_POSTS:
+            return False
+        self._execute(
+            "INSERT INTO posts VALUES (?, ?, ?, ?) ON CONFLICT (place, name) DO UPDATE SET "
+            "until = excluded.until, text = excluded.text",
+            (place, name, now + for_s, text),
+        )
+        return True
+
+    def posts(self, place: str, *, now: float) -> dict[str, bytes]:
+        """Return those of a place that hold; some of them, if they are very long."""
+        found: dict[str, bytes] = {}
+        size = 0
+        for name, text in self._execute(
+            "SELECT name, text FROM posts WHERE place = ? AND until > ? ORDER BY until DESC",
+            (place, now),
+        ):
+            size += len(text)
+            if size > MAX_POSTS_BYTES:
+                break
+            found[name] = text
+        return found
 
     # Processes that are no more
 

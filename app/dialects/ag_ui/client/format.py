@@ -9,6 +9,7 @@ import msgspec
 from ....errors import RelayError
 from ....events import Event
 from ...client_format import ClientFormat, Failure
+from .messages import RunAgentInput
 from .renderer import Renderer
 from .request import parse_request
 
@@ -33,6 +34,7 @@ CLIENT_FORMAT: Final = ClientFormat(
     renderer=Renderer,
     render_result=render_result,
     render_failure=render_failure,
+    request_type=RunAgentInput,
     replays=True,
     lingers=False,  # its clients have no way to come back
 )

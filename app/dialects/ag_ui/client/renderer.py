@@ -169,7 +169,8 @@ class Renderer:
             error = event.error
             code = {"code": error.code} if error else {}
             message = error.message if error else "the answer could not be completed"
-            yield {"type": "RUN_ERROR", "message": message, **code, **usage}
+            metadata = {"metadata": said} if (said := _cost(event)) else {}
+            yield {"type": "RUN_ERROR", "message": message, **code, **usage, **metadata}
             return
         for block, call in self._calls.items():
             yield {"type": "TOOL_CALL_END", "toolCallId": call}
@@ -184,7 +185,7 @@ class Renderer:
             **self._run,
             "outcome": outcome,
             **usage,
-            "metadata": {"finishReason": event.finish_reason},
+            "metadata": {"finishReason": event.finish_reason, **_cost(event)},
         }
 
     def _usage(self, event: StreamEnd) -> RunEvent:
@@ -202,6 +203,14 @@ class Renderer:
         target = self._target
         who = {"provider": target.upstream, "model": target.model} if target else {}
         return {"usage": [{**who, **known}]}
+
+
+def _cost(event: StreamEnd) -> RunEvent:
+    """Return what an event's metadata says of the usage, which has no room for it."""
+    said: RunEvent = {} if event.cost is None else {"cost": event.cost}
+    if event.usage is not None and event.usage.estimated:
+        said["usageEstimated"] = True
+    return said
 
 
 def _start_reasoning(message: str) -> Iterable[RunEvent]:

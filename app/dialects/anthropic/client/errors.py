@@ -14,6 +14,7 @@ _KINDS: Final = {
     "model_not_found": "not_found_error",
     "request_too_large": "request_too_large",
     "rate_limited": "rate_limit_error",
+    "budget_exceeded": "rate_limit_error",
     "upstream_rate_limited": "rate_limit_error",
     "overloaded": "overloaded_error",
     "upstream_overloaded": "overloaded_error",
@@ -45,6 +46,8 @@ def render_error(error: RelayError) -> dict[str, Any]:
     told: dict[str, Any] = {"type": kind, "message": error.message}
     if isinstance(error, ThreadRefused):
         told["details"] = {"error_code": "thread_unsupported_request"}
+    elif error.code == "budget_exceeded":  # what tells it from a rate that passes
+        told["details"] = {"error_code": "budget_exceeded"}
     return {"type": "error", "error": told}
 
 

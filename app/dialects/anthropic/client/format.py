@@ -6,7 +6,7 @@ from ...client_format import ClientFormat
 from ..headers import BETA
 from .errors import render_failure
 from .renderer import Renderer
-from .request import NAME, parse_request
+from .request import NAME, Request, parse_request
 from .result import render_result
 
 CLIENT_FORMAT: Final = ClientFormat(
@@ -17,6 +17,7 @@ CLIENT_FORMAT: Final = ClientFormat(
     renderer=Renderer,
     render_result=render_result,
     render_failure=render_failure,
+    request_type=Request,
     asking_headers=(BETA,),
     # Its clients cannot come back to a stream.
     lingers=False,

@@ -36,6 +36,7 @@ from ....events import (
     ToolCallStart,
 )
 from ...answering.call_ids import pack_id, show_call
+from ...answering.costs import render_cost
 from ...answering.end_errors import error_of_end
 from ...answering.packed_proofs import UNPROVED, PackedProof, pack
 from ...answering.public_ids import public_token
@@ -213,7 +214,7 @@ class Payloads:
             return
         stop = self._choice and self._choice.stop_sequence
         delta = {**_OF_STOPS, "stop_reason": self._reason(end), "stop_sequence": stop}
-        usage = _OF_DELTAS | render_usage(end.usage or TokenCounts())
+        usage = _OF_DELTAS | render_usage(end.usage or TokenCounts()) | render_cost(end)
         yield {
             "type": "message_delta",
             "delta": delta,

@@ -97,7 +97,7 @@ class _CustomTool(msgspec.Struct, frozen=True):
     cache_control: Any = None
 
 
-class _Body(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True):
     model: Annotated[str, Meta(min_length=1)]
     max_tokens: Annotated[int, Meta(ge=0)]
     messages: Annotated[list[Turn], Meta(min_length=1, max_length=MAX_MESSAGES)]
@@ -119,7 +119,7 @@ class _Body(msgspec.Struct, frozen=True):
     on_disconnect: Literal["continue", "cancel"] | Linger | None = None
 
 
-_decoder = msgspec.json.Decoder(_Body)
+_decoder = msgspec.json.Decoder(Request)
 
 
 def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
@@ -133,7 +133,7 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
     if "thread" in given:
         # It would name an earlier answer by an id that is the relay's and not Anthropic's.
         raise ThreadRefused
-    known = set(_Body.__struct_fields__)
+    known = set(Request.__struct_fields__)
     check_parts(_lists(body), place="messages")
     beyond = [f"{name}: this field" for name in _BINDING if name in given]
     foreign = [name for name in _FOREIGN if given.get(name)]
@@ -190,7 +190,7 @@ def _list_unknown(output: dict[str, Any]) -> list[str]:
     return [f"output_config.{name[:60]}" for name in names[:_MAX_IGNORED]]
 
 
-def _lists(body: _Body) -> Iterator[object]:
+def _lists(body: Request) -> Iterator[object]:
     """Yield the lists of blocks, those within the results of tools too."""
     yield body.system
     for turn in body.messages:
@@ -209,7 +209,7 @@ def _headers(betas: str) -> dict[str, str]:
     return {BETA: ",".join(kept)} if kept else {}
 
 
-def _effort(body: _Body) -> str | None:
+def _effort(body: Request) -> str | None:
     """Return the effort that was asked for, or that comes near the budget of tokens."""
     thinking = body.thinking
     if thinking is not None and thinking.type == "disabled":
@@ -222,7 +222,7 @@ def _effort(body: _Body) -> str | None:
     return "low" if budget < 4096 else "medium" if budget < 16384 else "high"
 
 
-def _format(body: _Body) -> JsonSchemaFormat | None:
+def _format(body: Request) -> JsonSchemaFormat | None:
     wanted = body.output_config.format if body.output_config else None
     wanted = wanted or body.output_format
     if wanted is None:
@@ -230,7 +230,7 @@ def _format(body: _Body) -> JsonSchemaFormat | None:
     return JsonSchemaFormat(JsonSchema("answer", wanted.schema, strict=True))
 
 
-def _tools(body: _Body, foreign: list[str]) -> dict[str, Any]:
+def _tools(body: Request, foreign: list[str]) -> dict[str, Any]:
     """Return the fields about tools; Anthropic's own tools are foreign to other providers."""
     tools = []
     for number, given in enumerate(body.tools or ()):

@@ -10,6 +10,7 @@ from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.json_values import count, decode, mapping, short, string, text_or_none
+from ...reading.service_tier import parse_service_tier
 from .content_blocks import Blocks
 
 _EVENTS: Final = frozenset(
@@ -18,10 +19,12 @@ _EVENTS: Final = frozenset(
         *("message_delta", "message_stop", "message", "error", "ping"),
     )
 )
+_BILLED: Final = ("cache_creation", "service_tier", "speed")
 _COUNTS: Final = (
     *("input_tokens", "output_tokens", "output_tokens_details"),
     *("cache_read_input_tokens", "cache_creation_input_tokens"),
 )
+_OUTPUT: Final = ("output_tokens", "output_tokens_details")
 _MAX_TEXT: Final = 500
 
 
@@ -82,7 +85,11 @@ class Parser(AnswerParser):
             return
         self._started = True
         self.upstream_id, self.model = name, short(message.get("model"))
-        self._count(message.get("usage"))
+        usage = mapping(message.get("usage"))
+        if not string(message.get("stop_reason")):
+            # The output so far is a placeholder: 1 to 8 tokens, whatever follows.
+            usage = {name: value for name, value in usage.items() if name not in _OUTPUT}
+        self._count(usage)
         # What goes on from the results of tools that code called has all its content here.
         self._blocks.feed(message.get("content"))
         self._finish(message)
@@ -101,7 +108,7 @@ class Parser(AnswerParser):
     def _count(self, usage: object) -> None:
         """Take a `usage`: its counts are of the whole message so far, those absent stay."""
         given = mapping(usage)
-        self._usage |= {k: given[k] for k in _COUNTS if given.get(k) is not None}
+        self._usage |= {k: given[k] for k in (*_COUNTS, *_BILLED) if given.get(k) is not None}
         self._builder.usage(parse_usage(self._usage))
 
     def _tail(self, tail: Message) -> None:
@@ -129,6 +136,7 @@ def parse_usage(usage: dict[str, Any]) -> TokenCounts:
     fresh, output_tokens = count(usage.get("input_tokens")), count(usage.get("output_tokens"))
     cached = count(usage.get("cache_read_input_tokens"))
     written = count(usage.get("cache_creation_input_tokens"))
+    creation = mapping(usage.get("cache_creation"))
     input_tokens = None if fresh is None else fresh + (cached or 0) + (written or 0)
     known = input_tokens is not None and output_tokens is not None
     return TokenCounts(
@@ -138,4 +146,7 @@ def parse_usage(usage: dict[str, Any]) -> TokenCounts:
         cached_input_tokens=cached,
         cache_write_tokens=written,
         reasoning_tokens=count(mapping(usage.get("output_tokens_details")).get("thinking_tokens")),
+        cache_write_1h_tokens=count(creation.get("ephemeral_1h_input_tokens")) or None,
+        service_tier=parse_service_tier(usage.get("speed"))
+        or parse_service_tier(usage.get("service_tier")),
     )

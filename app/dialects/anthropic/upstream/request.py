@@ -35,7 +35,7 @@ _VERTEX_VERSION: Final = "vertex-2023-10-16"
 _BEDROCK_VERSION: Final = "bedrock-2023-05-31"
 
 _LONGEST_USER: Final = 256
-_FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_-]+"), unique=True)
+_FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_-]+"), unique=True, trailing_space=False)
 
 _BUDGETS: Final = {
     **dict.fromkeys(("minimal", "low"), 1024),

@@ -6,6 +6,7 @@ from .parser import Parser
 from .request import (
     IGNORED,
     Quirks,
+    find_limit,
     place_extra,
     render_request,
 )
@@ -20,4 +21,5 @@ CONVERSE = UpstreamFormat(
     models_path=None,
     ignored=IGNORED,
     place_extra=place_extra,
+    find_limit=find_limit,
 )

@@ -15,6 +15,9 @@ from ...reading.json_values import count, decode, mapping, mappings, short, stri
 from .content_blocks import Blocks
 from .guardrail import parse_trace
 
+CACHES = 16
+"""Rows of a count that are looked at: one for each time that a cache keeps something."""
+
 _KNOWN = frozenset(
     ("contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata")
 )
@@ -146,4 +149,11 @@ def parse_usage(usage: dict[str, Any]) -> TokenCounts:
         total_tokens=count(usage.get("totalTokens")),
         cached_input_tokens=cached,
         cache_write_tokens=written,
+        cache_write_1h_tokens=_kept_for_an_hour(usage.get("cacheDetails")),
     )
+
+
+def _kept_for_an_hour(details: object) -> int | None:
+    """Return how many tokens a cache took for an hour."""
+    rows = [row for row in mappings(details)[:CACHES] if row.get("ttl") == "1h"]
+    return sum(count(row.get("inputTokens")) or 0 for row in rows) or None

@@ -62,6 +62,11 @@ class Quirks(CommonQuirks, frozen=True):
     """Nothing: there is one vendor."""
 
 
+def find_limit(quirks: Quirks) -> str:
+    """Return the path of the field that limits the length of an answer."""
+    return "inferenceConfig.maxTokens"
+
+
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:
@@ -130,7 +135,8 @@ def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
     config = _find_thinking(request.provider_options or {})
     thinks = is_thinking(config)
     claude = find_version(model) is not None
-    form = _FORM._replace(prefill=not claude or takes_prefill(model, thinks=thinks))
+    prefill = not claude or takes_prefill(model, thinks=thinks)
+    form = _FORM._replace(prefill=prefill, trailing_space=not claude)
     messages, arranged = arrange(request.messages, form)
     if messages is not request.messages:
         request = msgspec.structs.replace(request, messages=messages)

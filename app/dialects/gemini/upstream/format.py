@@ -7,6 +7,7 @@ from .request import (
     IGNORED,
     Quirks,
     find_hosted_tool,
+    find_limit,
     place_extra,
     render_request,
 )
@@ -20,5 +21,6 @@ DIALECT = UpstreamFormat(
     models_path="models?pageSize=1000",  # 50 otherwise
     ignored=IGNORED,
     place_extra=place_extra,
+    find_limit=find_limit,
     find_hosted_tool=find_hosted_tool,
 )

@@ -11,10 +11,14 @@ from ....events import TokenCounts
 from ....framing.json_array import ELEMENT, END
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
-from ...reading.json_values import count, decode, mapping, short, string
+from ...reading.json_values import count, decode, mapping, mappings, short, string
+from ...reading.service_tier import parse_service_tier
 from .candidates import Candidates, parse_ratings
 
 _OURS = ("candidates", "promptFeedback", "usageMetadata", "error")
+
+MODALITIES = 16
+"""Rows of a count that are looked at; there are five kinds."""
 
 
 class Parser(AnswerParser):
@@ -137,7 +141,16 @@ def parse_usage(usage: dict[str, Any]) -> TokenCounts:
         total_tokens=total,
         cached_input_tokens=count(usage.get("cachedContentTokenCount")),
         reasoning_tokens=thoughts,
+        audio_input_tokens=_audio(usage.get("promptTokensDetails")),
+        audio_output_tokens=_audio(usage.get("candidatesTokensDetails")),
+        service_tier=parse_service_tier(usage.get("serviceTier")),
     )
+
+
+def _audio(details: object) -> int | None:
+    """Return how many tokens of a prompt or an answer are sound."""
+    rows = mappings(details)[:MODALITIES]
+    return _sum(*(count(r.get("tokenCount")) for r in rows if r.get("modality") == "AUDIO")) or None
 
 
 def _sum(*counts: int | None) -> int | None:

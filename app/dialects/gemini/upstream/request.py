@@ -98,6 +98,11 @@ def find_hosted_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
     return {"googleSearch": {}} if kind.startswith("web_search") and not request.tools else None
 
 
+def find_limit(quirks: Quirks) -> str:
+    """Return the path of the field that limits the length of an answer."""
+    return "generationConfig.maxOutputTokens"
+
+
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:

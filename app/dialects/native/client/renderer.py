@@ -160,6 +160,8 @@ class Result(msgspec.Struct, omit_defaults=True):
     target: StreamTarget | None = None
     finish_reason: FinishReason | None = None
     usage: TokenCounts | None = None
+    cost: str | None = None
+    """In USD, of the whole stream."""
     error: ErrorInfo | None = None
     timings: Timings | None = None
 
@@ -216,6 +218,7 @@ def render_result(
                 result.status = event.status
                 result.finish_reason = event.finish_reason
                 result.usage = event.usage or result.usage
+                result.cost = event.cost
                 result.error = event.error
     for index, block in blocks.items():
         whole = "".join(pieces[index])

@@ -6,6 +6,7 @@ from .parser import Parser
 from .request import (
     IGNORED,
     Quirks,
+    find_limit,
     place_extra,
     render_request,
 )
@@ -19,4 +20,5 @@ DIALECT = UpstreamFormat(
     models_path="api/tags",
     ignored=IGNORED,
     place_extra=place_extra,
+    find_limit=find_limit,
 )

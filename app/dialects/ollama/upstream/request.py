@@ -63,6 +63,11 @@ class Quirks(CommonQuirks, frozen=True):
     """Nothing: there is one vendor."""
 
 
+def find_limit(quirks: Quirks) -> str:
+    """Return the path of the field that limits the length of an answer."""
+    return "options.num_predict"
+
+
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:

@@ -26,12 +26,12 @@ from ....events import (
     StreamTarget,
     TextDelta,
     TextStart,
-    TokenCounts,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
 )
 from ...answering.call_ids import show_call
+from ...answering.costs import render_cost
 from ...answering.public_ids import public_token
 from ...answering.token_logprobs import render_logprobs
 from ...proof_formats import GOOGLE_SIGNATURE
@@ -307,8 +307,11 @@ def _cite(source: Source, start: int) -> dict[str, Any]:
     }
 
 
-def render_usage(counts: TokenCounts) -> dict[str, Any]:
-    """Return the counts; what is not known is 0 where the format wants a number."""
+def render_usage(end: StreamEnd) -> dict[str, Any] | None:
+    """Return the counts and the cost; what is not known is 0 where the format wants a number."""
+    counts = end.usage
+    if counts is None:
+        return None
     given, made = counts.input_tokens or 0, counts.output_tokens or 0
     usage: dict[str, Any] = {
         "prompt_tokens": given,
@@ -323,4 +326,4 @@ def render_usage(counts: TokenCounts) -> dict[str, Any]:
         usage["prompt_tokens_details"] = {k: v for k, v in prompt.items() if v is not None}
     if counts.reasoning_tokens is not None:
         usage["completion_tokens_details"] = {"reasoning_tokens": counts.reasoning_tokens}
-    return usage
+    return usage | render_cost(end)

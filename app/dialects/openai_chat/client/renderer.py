@@ -84,6 +84,6 @@ def render_end(
     if failed is not None:
         yield Frame(_encode({"error": error_object(failed.info())}))
         return
-    if USAGE in labels and end.usage is not None:
-        yield frame(choices=[], usage=render_usage(end.usage))
+    if USAGE in labels and (usage := render_usage(end)) is not None:
+        yield frame(choices=[], usage=usage)
     yield Frame(b"[DONE]")

@@ -24,7 +24,7 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
         if isinstance(event, StreamEnd):
             if (failed := error_of_end(event)) is not None:
                 raise failed
-            usage = event.usage
+            usage = render_usage(event)
     result = {
         "id": builder.id,
         "object": "chat.completion",
@@ -32,7 +32,7 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
         "model": builder.model,
         "choices": [total.choice(builder.created) for _, total in sorted(choices.items())],
     }
-    return result if usage is None else {**result, "usage": render_usage(usage)}
+    return result if usage is None else {**result, "usage": usage}
 
 
 class _Sum:

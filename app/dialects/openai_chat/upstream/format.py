@@ -6,6 +6,7 @@ from .parser import Parser
 from .request import (
     IGNORED,
     Quirks,
+    find_limit,
     place_extra,
     render_request,
 )
@@ -18,4 +19,5 @@ DIALECT = UpstreamFormat(
     quirks=Quirks,
     ignored=IGNORED,
     place_extra=place_extra,
+    find_limit=find_limit,
 )

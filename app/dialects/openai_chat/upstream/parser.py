@@ -15,6 +15,7 @@ from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.json_values import count, decode, mapping, short
+from ...reading.service_tier import parse_service_tier
 from . import text_chunk
 from .chunks import Deltas
 
@@ -76,7 +77,8 @@ class Parser(AnswerParser):
             usage = usage or x_groq.get("usage")
             self._deltas.error = self._deltas.error or x_groq.get("error")
         if usage:
-            self._builder.usage(parse_usage(mapping(usage)))
+            self._builder.usage(parse_usage(mapping(usage), chunk.get("service_tier")))
+            self.counted_early = not self._builder.finished
         if chunk.get("error") or chunk.get("object") == "error" or chunk.get("type") == "error":
             self._refuse(chunk)
         elif "base_resp" in chunk and mapping(chunk["base_resp"]).get("status_code"):
@@ -108,7 +110,7 @@ class Parser(AnswerParser):
             self._fail("upstream_invalid_response", "answered with JSON that is no completion")
 
 
-def parse_usage(usage: dict[str, Any]) -> TokenCounts:
+def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCounts:
     """Read a `usage` object; details count as parts of the totals, except where xAI says so."""
     input_details = mapping(usage.get("prompt_tokens_details"))
     output_details = mapping(usage.get("completion_tokens_details"))
@@ -133,6 +135,9 @@ def parse_usage(usage: dict[str, Any]) -> TokenCounts:
             input_details.get("cache_write_tokens"), usage.get("cache_creation_input_tokens")
         ),
         reasoning_tokens=reasoning,
+        audio_input_tokens=count(input_details.get("audio_tokens")) or None,
+        audio_output_tokens=count(output_details.get("audio_tokens")) or None,
+        service_tier=parse_service_tier(service_tier),
     )
 
 

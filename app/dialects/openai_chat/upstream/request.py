@@ -118,6 +118,11 @@ class Quirks(CommonQuirks, frozen=True):
         return (*self.left_out, *marks, *summary)
 
 
+def find_limit(quirks: Quirks) -> str:
+    """Return the path of the field that limits the length of an answer."""
+    return quirks.max_tokens_field
+
+
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:
@@ -161,7 +166,9 @@ def render_request(
         body["messages"][-1]["prefix"] = True  # else Mistral refuses it as the last
     _edit_tools(body, quirks=quirks)
     if quirks.stream_options:
-        body["stream_options"] = {"include_usage": True}
+        given = options.pop("stream_options", None)
+        said = given if isinstance(given, dict) else {}
+        body["stream_options"] = {**said, "include_usage": True}
     return RenderedRequest({**body, **options, "model": model, "stream": True}, changes)
 
 
@@ -294,7 +301,6 @@ def _edit_assistant(message: AssistantMessage, rendered: dict[str, Any], *, quir
         rendered["content"] = rendered["content"] or refusal
     _add_reasoning(message, rendered, form=quirks.send_reasoning)
     for call in rendered.get("tool_calls", ()):
-        call["type"] = "function"
         for opaque in call.pop("opaque", ()):
             if opaque["format"] == GOOGLE_SIGNATURE:
                 google = {"thought_signature": opaque["data"]}

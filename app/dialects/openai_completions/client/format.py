@@ -3,7 +3,7 @@
 from ...answering.openai_errors import render_failure
 from ...client_format import ClientFormat
 from .renderer import Renderer
-from .request import parse_request
+from .request import Request, parse_request
 from .result import render_result
 
 CLIENT_FORMAT = ClientFormat(
@@ -14,5 +14,6 @@ CLIENT_FORMAT = ClientFormat(
     renderer=Renderer,
     render_result=render_result,
     render_failure=render_failure,
+    request_type=Request,
     lingers=False,
 )

@@ -30,7 +30,7 @@ class _StreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool | None = None
 
 
-class _Body(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True):
     prompt: str | list[Any] | None = None
     model: str | None = None
     best_of: Annotated[int, Meta(ge=1, le=128)] | None = None
@@ -53,7 +53,7 @@ class _Body(msgspec.Struct, frozen=True):
     on_disconnect: Literal["continue", "cancel"] | Linger | None = None
 
 
-_decoder = msgspec.json.Decoder(_Body)
+_decoder = msgspec.json.Decoder(Request)
 
 
 def parse_request(data: bytes) -> ParsedRequest:
@@ -66,7 +66,7 @@ def parse_request(data: bytes) -> ParsedRequest:
     prompt = _prompt(body.prompt)
     _refuse(body)
     given = {name: value for name, value in parse_fields(data).items() if value is not None}
-    extras = {name: given[name] for name in given.keys() - set(_Body.__struct_fields__)}
+    extras = {name: given[name] for name in given.keys() - set(Request.__struct_fields__)}
     check_extras(extras)
     if body.logit_bias is not None:
         extras["logit_bias"] = body.logit_bias
@@ -114,7 +114,7 @@ def _prompt(prompt: str | list[Any] | None) -> str:
     raise RequestError("invalid_request", f"prompt: {reason}")
 
 
-def _refuse(body: _Body) -> None:
+def _refuse(body: Request) -> None:
     """Refuse what a chat has no way to do."""
     if body.suffix:
         raise RequestError(

@@ -25,7 +25,7 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
         if isinstance(event, StreamEnd):
             if (failed := error_of_end(event)) is not None:
                 raise failed
-            usage = event.usage
+            usage = render_usage(event)
     result = {
         "id": builder.id,
         "object": OBJECT,
@@ -33,7 +33,7 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
         "model": builder.model,
         "choices": [_sum(index, said) for index, said in sorted(choices.items())],
     }
-    return result if usage is None else {**result, "usage": render_usage(usage)}
+    return result if usage is None else {**result, "usage": usage}
 
 
 def _sum(index: int, deltas: list[Delta]) -> dict[str, Any]:

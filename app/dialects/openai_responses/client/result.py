@@ -16,6 +16,7 @@ from ....events import (
     StreamTarget,
     TokenCounts,
 )
+from ...answering.costs import render_cost
 from ...answering.end_errors import error_of_end
 from ...answering.public_ids import public_token
 from .output_items import Output
@@ -122,7 +123,7 @@ class Response:
         end = self._end
         if end is None or (end.usage is None and self._status in ("failed", "cancelled")):
             return None
-        return _usage(end.usage or TokenCounts())
+        return _usage(end.usage or TokenCounts()) | render_cost(end)
 
 
 def response_id(stream: str) -> str:

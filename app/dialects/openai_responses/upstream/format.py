@@ -8,6 +8,7 @@ from .passthrough import finish, pass_on
 from .quirks import Quirks
 from .request import (
     IGNORED,
+    find_limit,
     place_extra,
     render_request,
 )
@@ -21,4 +22,5 @@ DIALECT = UpstreamFormat(
     ignored=IGNORED,
     passthrough={NAME: Passthrough(pass_on, finish)},
     place_extra=place_extra,
+    find_limit=find_limit,
 )

@@ -14,6 +14,7 @@ from ...reading.answer_parser import AnswerParser
 from ...reading.errors import parse_finish_error
 from ...reading.finish_reasons import parse_finish
 from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
+from ...reading.service_tier import parse_service_tier
 from .items import Items
 
 _ENDS: Final = ("completed", "incomplete", "failed", "cancelled")
@@ -97,7 +98,7 @@ class Parser(AnswerParser):
             self.model = self.model or short(response.get("model"))
             self.upstream_id = self.upstream_id or short(response.get("id"))
         if usage := mapping(response.get("usage")):
-            self._builder.usage(parse_usage(usage))
+            self._builder.usage(parse_usage(usage, response.get("service_tier")))
         for verdict in mappings(response.get("content_filters")):
             prompt = verdict.get("source_type") == "prompt"
             categories = mapping(verdict.get("content_filter_results"))
@@ -118,6 +119,7 @@ class Parser(AnswerParser):
             if error := response.get("error"):
                 self._refuse({"error": error})
             else:
+                self.refused = True
                 self._end_with(parse_finish_error("failed", upstream=self._upstream))
         elif end == "cancelled":
             self._builder.finish(0, end, reason="cancelled")
@@ -139,7 +141,7 @@ class Parser(AnswerParser):
             self._sound = self._builder.media(0, "audio/pcm", data=data, block=self._sound)
 
 
-def parse_usage(usage: dict[str, Any]) -> TokenCounts:
+def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCounts:
     """Read a `usage` object; the details are parts of the totals."""
     input_details = mapping(usage.get("input_tokens_details"))
     output_details = mapping(usage.get("output_tokens_details"))
@@ -150,6 +152,7 @@ def parse_usage(usage: dict[str, Any]) -> TokenCounts:
         cached_input_tokens=count(input_details.get("cached_tokens")),
         cache_write_tokens=count(input_details.get("cache_write_tokens")),
         reasoning_tokens=count(output_details.get("reasoning_tokens")),
+        service_tier=parse_service_tier(service_tier),
     )
 
 

@@ -67,6 +67,11 @@ _KEPT: Final = ("previous_response_id", "conversation")
 _LOGPROBS: Final = "message.output_text.logprobs"
 
 
+def find_limit(quirks: Quirks) -> str:
+    """Return the path of the field that limits the length of an answer."""
+    return "max_output_tokens"
+
+
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:

@@ -8,7 +8,7 @@ from ....errors import RelayError
 from ....events import Event
 from ...client_format import ClientFormat, Failure
 from .renderer import DONE, Renderer
-from .request import parse_request
+from .request import UiRequest, parse_request
 
 
 def render_result(stream: str, events: Iterable[Event]) -> Any:
@@ -31,6 +31,7 @@ CLIENT_FORMAT: Final = ClientFormat(
     renderer=Renderer,
     render_result=render_result,
     render_failure=render_failure,
+    request_type=UiRequest,
     replays=True,
     headers={"x-vercel-ai-ui-message-stream": "v1"},
 )

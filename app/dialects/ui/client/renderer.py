@@ -278,8 +278,10 @@ class Renderer:
                 yield _file(_data_url(media_type, data), media_type)
 
     def _summary(self, event: StreamEnd) -> Chunk:
-        usage = {"usage": _usage(event.usage)} if event.usage else {}
-        return {"model": self._model, **usage}
+        if event.usage is None:
+            return {"model": self._model}
+        said = _known({"cost": event.cost, "estimated": event.usage.estimated})
+        return {"model": self._model, "usage": _usage(event.usage) | said}
 
     def _next(self) -> int:
         self._count += 1

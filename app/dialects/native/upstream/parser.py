@@ -1,0 +1,93 @@
+"""Events of a recorded stream as they stand, and an honest end where they stop short."""
+
+from collections.abc import Collection
+
+import msgspec
+
+from ....errors import RelayError, UpstreamError
+from ....events import (
+    Event,
+    FinishReason,
+    Notice,
+    Status,
+    StreamEnd,
+    StreamTarget,
+    TokenCounts,
+    decode,
+)
+from ....framing.sse import Message
+from ...reading.open_blocks import OpenBlocks
+
+
+class Parser:
+    """One replay: what it is fed are events, in an order that the file's reader has checked."""
+
+    counted_early = False
+    finished = False
+
+    def __init__(self, *, upstream: str, choices: int = 1) -> None:
+        self.upstream_id: str | None = None
+        self.model: str | None = None
+        self.usage: TokenCounts | None = None
+        self.ended = False
+        self.refused = False
+        self._upstream = upstream
+        self._held: list[Event] = []
+        """The target, and notices behind it, until a piece of the answer follows."""
+        self._blocks = OpenBlocks()
+
+    def know_calls(self, ids: Collection[str]) -> None:
+        """Ignore them: what was recorded is replayed with the ids that it had."""
+
+    def feed(self, message: Message) -> list[Event]:
+        """Take the next event."""
+        if self.ended:
+            return []
+        try:
+            event = decode(message.data)
+        except msgspec.MsgspecError:
+            return self._fail("upstream_invalid_response", "sent a message that is no event")
+        if isinstance(event, StreamEnd):
+            return self._end(event)
+        self._note(event)
+        if isinstance(event, StreamTarget) or (self._held and isinstance(event, Notice)):
+            self._held.append(event)
+            return []
+        held, self._held = self._held, []
+        return [*held, event]
+
+    def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
+        """Take the end of the recording, whose last event may lack its line end."""
+        found = [] if tail is None else self.feed(tail)
+        if self.ended:
+            return found
+        return found + self._fail("upstream_truncated", "ended its answer before it was complete")
+
+    def cut(self, error: RelayError) -> list[Event]:
+        """Take the loss of the connection."""
+        return self.stop("failed", error)
+
+    def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
+        """End now: what is open is closed."""
+        if self.ended:
+            return []
+        finish: FinishReason = "cancelled" if status == "cancelled" else "error"
+        info = error.info() if error is not None else None
+        return self._end(StreamEnd(status, self._blocks.finish_reason or finish, error=info))
+
+    def _fail(self, code: str, what: str) -> list[Event]:
+        return self.stop("failed", UpstreamError(code, f"upstream {self._upstream!r} {what}"))
+
+    def _end(self, end: StreamEnd) -> list[Event]:
+        self.ended = True
+        self.usage = end.usage or self.usage
+        self.refused = end.status == "failed" and end.usage is None
+        # A target that nothing follows has not answered: its failure can be an HTTP status.
+        held = self._held if end.status == "completed" else []
+        return [*held, *self._blocks.ends(), end]
+
+    def _note(self, event: Event) -> None:
+        self._blocks.note(event)
+        self.usage = self._blocks.usage
+        if isinstance(event, StreamTarget):
+            self.upstream_id, self.model = event.upstream_id, event.model

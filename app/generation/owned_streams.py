@@ -1,0 +1,259 @@
+"""What one principal may do with streams: start, find, read, cancel and delete its own."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from ..errors import RelayError, ServiceError
+from ..eventlog import EventLog, LogState, Look, StreamExpired, read_all
+from ..eventlog.entries import unknown
+from ..eventlog.record import StreamRecord, scoped
+from ..events import Event
+from ..identity.principal import Principal
+from ..requests import ChatRequest
+from ..telemetry.observer import Refused
+from .readers import BATCH
+from .rights import check_may
+from .runs import Opened, Runs
+from .start_options import StartOptions
+from .starts import Starts
+
+STOP_ELSEWHERE_S = 3.0
+"""How long another process may take to end a stream, until it is left to the log."""
+
+
+class OwnedStream:
+    """One stream of whoever asks; `state` is how far it was when it was looked up.
+
+    `after` is the cursor with which that was done, and which its reader is expected to have.
+    Each method raises a RequestError, `forbidden`, if a stream token does not allow it.
+    """
+
+    __slots__ = ("_after", "_found", "_log", "_principal", "_runs", "id", "state")
+
+    def __init__(
+        self,
+        found: Look,
+        principal: Principal,
+        *,
+        event_log: EventLog,
+        runs: Runs,
+        after: int | None = None,
+    ) -> None:
+        self.id = found.stream
+        self.state = found.state
+        self._found: Look | None = found
+        self._after = after or 0
+        self._log = event_log
+        self._runs = runs
+        self._principal = principal
+
+    @property
+    def readable(self) -> bool:
+        """Whether who asks may be told what the stream says."""
+        return self._principal.may != "stop"
+
+    def attach(self, address: str, *, counted: bool = True) -> Opened:
+        """Add a reader to the stream, which keeps a running one alive if it is `counted`.
+
+        Raises:
+            ServiceError: `overloaded`, the stream has too many readers; `rate_limited`, its
+                client reads too many streams.
+        """
+        check_may(self._principal, "read")
+        found = self._found or Look(self.id, self.state)
+        return self._runs.attach(found, address, after=self._after, counted=counted)
+
+    async def look(self) -> LogState:
+        """Return how far it is now."""
+        check_may(self._principal, "read")
+        return await self._log.state(self.id)
+
+    async def events(self) -> Sequence[Event]:
+        """Return all events so far, without waiting.
+
+        Raises:
+            RequestError: `stream_expired`.
+        """
+        check_may(self._principal, "read")
+        if self._found is None or self._after:
+            return await read_all(self._log, self.id)
+        first, last = self._found.events, self.state.last
+        return await read_all(self._log, self.id, first=first, last=last)
+
+    async def read_start(self) -> Sequence[Event]:
+        """Return the first event, if there is one yet."""
+        check_may(self._principal, "read")
+        if self._found is not None and self._found.events and not self._after:
+            return self._found.events[:1]
+        return await self._log.read(self.id, 0, timeout_s=0, limit=1)
+
+    async def record(self) -> StreamRecord:
+        """Return what it was started with.
+
+        Raises:
+            RequestError: `stream_expired`.
+        """
+        check_may(self._principal)
+        return await self._log.record(self.id)
+
+    async def cancel(self) -> None:
+        """Stop the generation; one that has ended stays as it is.
+
+        Returns when the `stream.end` is in the log, or when a process that is to write it
+        takes too long: it may be lost, and the log ends the stream soon.
+        """
+        check_may(self._principal, "stop")
+        self._found = None  # it is to be read anew
+        if await self._runs.cancel(self.id) or self.state.ended:
+            return
+        await self._log.ask_stop(self.id)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_ELSEWHERE_S):
+                await self._await_end()
+
+    async def _await_end(self) -> None:
+        state = await self._log.state(self.id)
+        while not state.ended:
+            await self._log.read(self.id, state.last, timeout_s=0.5)
+            state = await self._log.state(self.id)
+
+    async def delete(self) -> None:
+        """Stop the generation and forget what it said."""
+        check_may(self._principal)
+        await self.cancel()
+        await self._log.delete(self.id)
+
+
+class OwnedStreams:
+    """The streams of one owner: what starts, finds, reads and ends any goes through here.
+
+    Those of others are answered as if there never were any, and so are all but its own to a
+    stream token. An admin reaches those of others by their ids (`get`), and by nothing else.
+    `request_id` is that of the request that asks.
+    """
+
+    def __init__(
+        self,
+        principal: Principal,
+        *,
+        event_log: EventLog,
+        runs: Runs,
+        starts: Starts,
+        request_id: str,
+    ) -> None:
+        self._log = event_log
+        self._runs = runs
+        self._starts = starts
+        self._principal = principal
+        self._owner = principal.owner
+        self._reaches_all = "admin" in principal.roles
+        self._request_id = request_id
+
+    async def get(self, stream: str, *, after: int | None = None) -> OwnedStream:
+        """Look a stream up, with its first events after a cursor if it is to be read from there.
+
+        Raises:
+            RequestError: `not_found` or `stream_expired`.
+        """
+        if self._principal.stream not in (None, stream):
+            raise unknown(stream)
+        whose = None if self._reaches_all else self._owner
+        try:
+            found = await self._log.look(stream, after or 0, limit=_limit(after), owner=whose)
+        except StreamExpired as error:
+            if whose in (None, error.owner):
+                raise
+            raise unknown(stream) from None
+        if whose not in (None, found.state.owner):
+            raise unknown(stream)
+        return OwnedStream(
+            found, self._principal, event_log=self._log, runs=self._runs, after=after
+        )
+
+    async def find(self, name: str, *, after: int | None = None) -> OwnedStream | None:
+        """Look up the stream that was started last under a name; None where none is kept.
+
+        Raises:
+            RequestError: `forbidden`, a stream token asks.
+        """
+        check_may(self._principal)
+        named = scoped(self._owner, name)
+        found = await self._log.find(named, after or 0, limit=_limit(after))
+        if found is None or found.state.owner != self._owner:
+            return None
+        return OwnedStream(
+            found, self._principal, event_log=self._log, runs=self._runs, after=after
+        )
+
+    async def admit(self, address: str, *, key: str | None, relays: Sequence[str]) -> None:
+        """Refuse a request, before its body is read, that can start nothing here and now.
+
+        One whose `key` has started a stream is let in: it will be given that.
+
+        Raises:
+            RequestError: `invalid_request`, this relay has sent it itself; `forbidden`, a
+                stream token asks.
+            ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
+                the client has its share.
+        """
+        try:
+            check_may(self._principal)
+            try:
+                self._starts.admit(address, relays)
+            except ServiceError:
+                if key is None or await self._starts.claimed(self._owner, key) is None:
+                    raise
+        except RelayError as error:
+            self._refuse(error)
+            raise
+
+    async def start(
+        self, request: ChatRequest, terms: StartOptions, *, key: str | None = None, digest: str = ""
+    ) -> Opened:
+        """Start a generation; the caller is its first reader.
+
+        A `key` that has started one already, for a request of the same `digest`, is given
+        that stream instead, once it has begun, so that the upstream may have been called for
+        it. Another request with the key leaves that stream as it is.
+
+        Raises:
+            RequestError: `model_not_found`, `idempotency_mismatch`; `forbidden`, who asks may
+                not use the model, or start anything.
+            ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
+                the client has its share.
+        """
+        try:
+            check_may(self._principal)
+            started = await self._starts.start(
+                self._principal,
+                request,
+                terms,
+                owner=self._owner,
+                request_id=self._request_id,
+                key=key,
+                digest=digest,
+            )
+            if isinstance(started, Opened):
+                return started
+            return await self._rejoin(started.stream, terms.origin.address)
+        except RelayError as error:
+            self._refuse(error, request.model)
+            raise
+
+    async def _rejoin(self, stream: str, address: str) -> Opened:
+        """Return a reader of a stream that a key has started before, and its outcome."""
+        found = await self.get(stream, after=0)
+        opened = found.attach(address)
+        if opened.outcome is None and not found.state.ended:
+            return opened._replace(outcome=self._starts.outcome_elsewhere(stream))
+        return opened
+
+    def _refuse(self, error: RelayError, model: str | None = None) -> None:
+        """Tell the observers of a request that is refused."""
+        self._starts.observer.refused(Refused(self._owner, self._request_id, model, error))
+
+
+def _limit(after: int | None) -> int:
+    """Return how many events a look is to give to who has this cursor, if to read from there."""
+    return 0 if after is None else BATCH

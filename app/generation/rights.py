@@ -1,0 +1,30 @@
+"""What a principal may do with streams, whichever these are."""
+
+from typing import Literal
+
+from ..errors import RequestError
+from ..identity.principal import Principal
+
+
+def check_admin(principal: Principal) -> None:
+    """Refuse who may not be told of the streams of others.
+
+    Raises:
+        RequestError: `forbidden`.
+    """
+    if "admin" not in principal.roles:
+        raise RequestError("forbidden", "only a key with the role 'admin' is told of all streams")
+
+
+def check_may(principal: Principal, what: Literal["read", "stop"] | None = None) -> None:
+    """Refuse what a stream token is not for: it may read or stop, and nothing else.
+
+    Raises:
+        RequestError: `forbidden`.
+    """
+    if principal.may not in ("all", what) or (what is None and principal.stream is not None):
+        raise RequestError(
+            "forbidden",
+            f"the stream token may {principal.may} its stream and nothing else; send a key or a "
+            "client secret",
+        )

@@ -1,0 +1,221 @@
+"""The streams that are produced in this process, each by a relay: begun, read, stopped, ended.
+
+Which run here is known here only; what they said is in the log.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from ..admission import Admission
+from ..deadlines import Limits
+from ..errors import RelayError, shutting_down
+from ..eventlog import EventLog, LogState, Look
+from ..eventlog.lost import LostStream
+from ..eventlog.record import StreamRecord, scoped
+from ..ledger.accounts import Grant
+from ..requests import ChatRequest
+from ..telemetry.observer import Ended, Observer
+from ..telemetry.progress import Progress
+from ..upstreams.client import Client
+from ..upstreams.routes import Route, Upstreams
+from .accounting import Accounting
+from .origin import Pseudonym
+from .readers import Attendance, Reader
+from .relay import Relay, shut_down
+from .shutdown import STOP_S, Shutdown
+from .start_options import StartOptions
+
+
+class _Run:
+    """A stream that is being produced here."""
+
+    __slots__ = ("address", "relay", "task")
+
+    def __init__(self, relay: Relay, *, address: str) -> None:
+        self.relay = relay
+        self.address = address
+        self.task = asyncio.create_task(relay.run(), name=f"relay {relay.stream}")
+
+
+class Opened(NamedTuple):
+    """A stream that a request has started, or found."""
+
+    reader: Reader
+    outcome: "asyncio.Future[RelayError | None] | None"
+    """`Relay.committed`, or the like of a stream that runs elsewhere; None for one that has
+    ended, and where it was not asked for."""
+    grant: Grant | None = None
+    """What was reserved for a stream that the request has started."""
+    cassette: str = ""
+    """What such a stream replays."""
+
+
+class Runs:
+    """Runs streams, and stops those that somebody has stopped or that nobody reads."""
+
+    def __init__(
+        self,
+        *,
+        upstreams: Upstreams,
+        client: Client,
+        event_log: EventLog,
+        limits: Limits,
+        accounting: Accounting,
+        admission: Admission,
+        attendance: Attendance,
+        observer: Observer,
+        pseudonym: Pseudonym,
+        shutdown: Shutdown,
+        tells_content: bool,
+    ) -> None:
+        """Prepare it; with `tells_content` the observer is told what is asked and answered."""
+        self._upstreams = upstreams
+        self._client = client
+        self._log = event_log
+        self._limits = limits
+        self._accounting = accounting
+        self._admission = admission
+        self._attendance = attendance
+        self._observer = observer
+        self._pseudonym = pseudonym
+        self._shutdown = shutdown
+        self._tells_content = tells_content
+        self._runs: dict[str, _Run] = {}
+        self._untold: dict[str, Relay] = {}
+        """Those that are over, and whose end the log does not have in its place yet."""
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the ids of all that run now, those that began first before others."""
+        return iter(self._runs)
+
+    async def begin(
+        self, record: StreamRecord, request: ChatRequest, terms: StartOptions, *, route: Route
+    ) -> Opened:
+        """Run a stream that has been opened in the log and admitted; return its first reader.
+
+        Raises:
+            ServiceError: the relay stops, or the log has not taken what the stream is found by.
+                Nobody has been called for it, and its key is free.
+        """
+        stream, origin = record.id, terms.origin
+        try:
+            for name in record.names:
+                await self._log.name(scoped(record.owner, name), stream)
+            if self._shutdown.stopping.is_set():
+                raise shutting_down()
+        except BaseException:
+            self._admission.leave(origin.address)
+            await self._drop(stream)
+            raise
+        relay = Relay(
+            record,
+            request,
+            route=route,
+            upstreams=self._upstreams,
+            client=self._client,
+            event_log=self._log,
+            limits=self._limits,
+            observer=self._observer,
+            accounting=self._accounting,
+            attended=partial(self._attendance.attended, stream),
+            headers=self._pseudonym.headers(origin),
+            memory=terms.memory,
+            tells_content=self._tells_content,
+        )
+        run = self._runs[stream] = _Run(relay, address=origin.address)
+        self._attendance.begin(
+            stream, linger_s=terms.linger_s, stop=partial(relay.stop, "cancelled")
+        )
+        run.task.add_done_callback(lambda _: self._ended(stream))
+        found = Look(stream, LogState(0, ended=False, owner=record.owner))
+        reader = self._attendance.join(found, origin.address)
+        if record.key is not None or terms.leaves:
+            try:
+                await self._await_start(run)
+            except BaseException:
+                reader.leave()
+                raise
+        return Opened(reader, relay.committed)
+
+    async def _drop(self, stream: str) -> None:
+        """Remove a stream that has not begun and will not, as far as the log can be reached."""
+        with contextlib.suppress(RelayError):
+            await self._log.delete(stream)
+
+    async def _await_start(self, run: _Run) -> None:
+        """Wait until a stream is sure to be found again, by its key or its id.
+
+        Raises:
+            ServiceError: the log has not taken its first event. Nobody has been called for it,
+                and its key is free.
+        """
+        await asyncio.wait({run.relay.begun})
+        if (error := run.relay.begun.result()) is not None:
+            raise error
+
+    def attach(self, found: Look, address: str, *, after: int, counted: bool) -> Opened:
+        """Add a reader to a stream that was found, wherever it runs.
+
+        Raises:
+            ServiceError: `overloaded`, the stream has too many readers; `rate_limited`, its
+                client reads too many streams.
+        """
+        self._attendance.check(found.stream, address)
+        reader = self._attendance.join(found, address, after=after, counted=counted)
+        run = self._runs.get(found.stream)
+        return Opened(reader, None if run is None else run.relay.committed)
+
+    def progress(self, *, most: int) -> Iterator[Progress]:
+        """Return how far some streams are now, those that began first.
+
+        Each is looked at when it is asked for.
+        """
+        runs = list(islice(self._runs.values(), most))
+        return (run.relay.progress() for run in runs)
+
+    async def cancel(self, stream: str) -> bool:
+        """Stop a generation and wait for its end; False if it does not run here."""
+        run = self._runs.get(stream)
+        if run is None:
+            return False
+        run.relay.stop("cancelled")
+        await asyncio.wait({run.task})
+        return True
+
+    def obey_stop(self, stream: str) -> None:
+        """Stop what another process has asked to stop, or has ended; see `EventLog.on_stop`."""
+        self._untold.pop(stream, None)
+        if (run := self._runs.get(stream)) is not None:
+            run.relay.stop("cancelled")
+
+    def report_end(self, stream: str, lost: LostStream | None) -> None:
+        """Report of a stream whose end the log has in its place; see `EventLog.on_ended`."""
+        if lost is not None:
+            self._observer.ended(Ended.of_lost(lost))
+        elif (run := self._runs.get(stream)) is not None:
+            run.relay.keep()
+        elif (relay := self._untold.pop(stream, None)) is not None:
+            relay.keep()
+
+    async def stop_all(self) -> None:
+        """Stop whatever runs, and wait until each has written its end, for a short time."""
+        runs = list(self._runs.values())
+        for run in runs:
+            run.relay.stop("interrupted", shut_down())
+        if runs:
+            await asyncio.wait([run.task for run in runs], timeout=STOP_S)
+
+    def _ended(self, stream: str) -> None:
+        run = self._runs.pop(stream)
+        if run.relay.untold:
+            self._untold[stream] = run.relay
+        self._admission.leave(run.address)
+        self._attendance.end(stream)
+        self._shutdown.check_drained()

@@ -1,0 +1,29 @@
+"""How a stream is started, beside what is asked."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from ..admission import RequestMemory
+from .origin import Origin
+
+
+class StartOptions(msgspec.Struct, frozen=True):
+    """How a stream is started, beside what is asked."""
+
+    linger_s: float | None
+    """Seconds after which it is cancelled once its last reader has left; None lets it run."""
+    labels: Mapping[str, str] | None = None
+    """What its `stream.start` is to say."""
+    name: str | None = None
+    """What it is found by."""
+    names_of: Sequence[Callable[[str], str]] = ()
+    """The same, where it is made of the stream's id."""
+    request: bytes = b""
+    """What it keeps of the request."""
+    origin: Origin = Origin()
+    client_format: str = ""
+    leaves: bool = False
+    """Whether the client is told where the stream is, instead of reading it."""
+    memory: RequestMemory | None = None
+    """What is taken for the request; the stream that it starts keeps and releases it."""

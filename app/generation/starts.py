@@ -1,0 +1,188 @@
+"""The start of a stream: what is to answer it, what it may cost, and its place in the log."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from ..admission import Admission
+from ..errors import RelayError, shutting_down
+from ..eventlog import Claim, EventLog
+from ..eventlog.record import StreamRecord, scoped
+from ..identity.principal import Principal
+from ..ledger.accounts import ReservationRequest
+from ..requests import ChatRequest
+from ..telemetry.observer import Observer
+from ..telemetry.trace_context import TRACEPARENT
+from ..upstreams.routes import Upstreams
+from .accounting import Accounting
+from .claims import await_outcome, check_digest, claim_key, may_try_again
+from .origin import Pseudonym, came_back
+from .runs import Opened, Runs
+from .shutdown import Shutdown
+from .start_options import StartOptions
+from .taping import Choice, Taping
+
+MAX_MODEL = 200
+"""Characters that are recorded of a model's name as the client gives it."""
+
+Outcome = Coroutine[Any, Any, RelayError | None]
+
+
+class Starts:
+    """Starts streams, for whoever it is told asks."""
+
+    def __init__(
+        self,
+        *,
+        upstreams: Upstreams,
+        event_log: EventLog,
+        accounting: Accounting,
+        admission: Admission,
+        observer: Observer,
+        pseudonym: Pseudonym,
+        runs: Runs,
+        shutdown: Shutdown,
+        spawn: Callable[[Outcome], "asyncio.Task[RelayError | None]"],
+        taping: Taping | None,
+    ) -> None:
+        self.observer = observer
+        """Who is told of requests that are refused."""
+        self._upstreams = upstreams
+        self._log = event_log
+        self._accounting = accounting
+        self._admission = admission
+        self._pseudonym = pseudonym
+        self._runs = runs
+        self._shutdown = shutdown
+        self._spawn = spawn
+        self._taping = taping
+
+    def admit(self, address: str, relays: Sequence[str]) -> None:
+        """Refuse a request that can start nothing here and now; count it otherwise.
+
+        Raises:
+            RequestError: `invalid_request`, this relay has sent it itself.
+            ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
+                the client has its share.
+        """
+        if self._pseudonym.name in relays:
+            raise came_back()
+        if self._shutdown.draining:
+            raise shutting_down()
+        self._admission.check_streams(address)
+        self._admission.count_start(address)
+
+    async def claimed(self, owner: str, key: str) -> Claim | None:
+        """Look up what a key has started, if anything."""
+        return await self._log.claimed(scoped(owner, key))
+
+    async def start(
+        self,
+        principal: Principal,
+        request: ChatRequest,
+        terms: StartOptions,
+        *,
+        owner: str,
+        request_id: str,
+        key: str | None,
+        digest: str,
+    ) -> Opened | Claim:
+        """Start a generation; return its first reader, or what its key has started already.
+
+        `owner` is the principal's.
+
+        Raises:
+            RequestError: `model_not_found`, `idempotency_mismatch`; `forbidden`, who asks may
+                not use the model.
+            ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
+                the client has its share.
+        """
+        stream, address = f"st_{secrets.token_urlsafe(16)}", terms.origin.address
+        try:
+            if self._shutdown.draining:
+                raise shutting_down()
+            choice = await self._choose(principal, request)
+            route = choice.route
+            self._upstreams.check_awake(route, now=asyncio.get_running_loop().time())
+            reserve = self._accounting.request(principal, route, request)
+            self._admission.enter(address)
+        except RelayError:
+            earlier = None if key is None else await self.claimed(owner, key)
+            if earlier is None or await may_try_again(self._log, earlier.stream):
+                raise
+            check_digest(earlier, key, digest)
+            return earlier
+        record = self._record(
+            stream,
+            principal,
+            request,
+            terms,
+            owner=owner,
+            request_id=request_id,
+            choice=choice,
+            key=key,
+            digest=digest,
+            reserve=reserve,
+        )
+        claim = None
+        try:
+            claim = await claim_key(self._log, record)
+        finally:
+            if claim is None or claim.stream != stream:
+                self._admission.leave(address)
+        if claim.stream != stream:
+            return claim
+        clamped = self._accounting.clamp(request, reserve, claim.grant)
+        opened = await self._runs.begin(record, clamped, terms, route=route)
+        if choice.records and self._taping is not None:
+            self._taping.record(self._log, record, choice, request)
+        return opened._replace(grant=claim.grant, cassette=choice.cassette)
+
+    def outcome_elsewhere(self, stream: str) -> "asyncio.Future[RelayError | None]":
+        """Return the like of `Relay.committed` for a stream that runs in another process."""
+        return self._spawn(await_outcome(self._log, stream))
+
+    async def _choose(self, principal: Principal, request: ChatRequest) -> Choice:
+        """Return what is to answer a request: a route, or the cassette in its place."""
+        route = self._upstreams.resolve_for(principal, request.model)
+        if self._taping is None:
+            return Choice(route)
+        return await self._taping.choose(route, self._upstreams.public_name(route), request)
+
+    def _record(
+        self,
+        stream: str,
+        principal: Principal,
+        request: ChatRequest,
+        terms: StartOptions,
+        *,
+        owner: str,
+        request_id: str,
+        choice: Choice,
+        key: str | None,
+        digest: str,
+        reserve: ReservationRequest,
+    ) -> StreamRecord:
+        names = [make(stream) for make in terms.names_of]
+        return StreamRecord(
+            stream,
+            owner,
+            request_id,
+            choice.route.name,
+            key=key,
+            digest=digest,
+            names=tuple(names if terms.name is None else [*names, terms.name]),
+            labels=dict(terms.labels) if terms.labels else None,
+            created_at=time.time(),
+            request=terms.request,
+            reserve=reserve,
+            tenant=principal.tenant,
+            user=principal.user,
+            key_name=principal.key,
+            model=(request.model or "")[:MAX_MODEL],
+            client_format=terms.client_format,
+            traceparent=TRACEPARENT.get(),
+            request_digest=choice.digest,
+        )
