@@ -1,40 +1,64 @@
 """The `seseragi` command."""
+# ruff: noqa: E402
+
+import gc
+
+gc.disable()  # What is imported is no garbage: to look for it takes 0.1 s of a start's 0.9.
 
 import argparse
 import asyncio
 import contextlib
-import gc
 import os
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import structlog
 
-from . import __version__, key_command
-from .eventlog import LogUnusable
-from .generation.hub import Hub
-from .identity.keys_file import KeysUnusable
-from .main import (
-    build_app,
+from . import __version__, key_command, prices_command
+from .check import command as check_command
+from .composition import (
     build_authenticator,
     build_hub,
+    build_metrics,
+    build_observers,
+    build_price_book,
+    build_tracing,
+    opened,
     prepare_log,
     settle_identity,
     settle_signing_key,
 )
+from .eventlog import LogUnusable
+from .generation.hub import Hub
+from .identity.config import KeyConfig
+from .identity.keys_file import KeysUnusable, read_keys_file
+from .main import build_app
 from .peers import Peers
 from .server import Server, allow_files, bind
 from .settings import Settings, SettingsError, load_settings
 from .settings.first_minute import Start
-from .telemetry.logs import configure_logs
+from .settings.limits import list_idle
+from .telemetry.areas import Area
+from .telemetry.logs import LineCounter, configure_logs
+from .telemetry.metrics import Metrics
 from .workers import SERVES, STOP_NOW, Workers
+
+gc.enable()
+
+if TYPE_CHECKING:
+    from .telemetry.tracing import Tracing
 
 STOP_WITHIN_S = 15
 """How long a worker may take to stop when the streams have drained."""
+
+STDIN = 0
 
 FILES_A_STREAM = 2
 """The connections of its client and of its upstream."""
@@ -56,14 +80,22 @@ def fail(message: str) -> NoReturn:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the relay until it is stopped, or change its keys."""
+    """Run the relay until it is stopped, or what the first argument names instead."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["key"]:
         return _change_keys(arguments[1:])
+    if arguments[:1] == ["records"]:
+        return _show_records(arguments[1:])
+    if arguments[:1] == ["prices"]:
+        return _show_prices(arguments[1:])
+    if arguments[:1] == ["check"]:
+        return _check_targets(arguments[1:])
+    if arguments[:1] == ["doctor"]:
+        return _examine(arguments[1:])
     options = _parse(arguments)
     overrides = {
         name: value
-        for name in ("host", "port", "log", "workers")
+        for name in ("host", "port", "log", "records", "workers")
         if (value := getattr(options, name)) is not None
     }
     try:
@@ -71,21 +103,33 @@ def main(arguments: list[str] | None = None) -> None:
         start = settle_identity(settings)
         settings = start.settings
         hub = build_hub(settings)
+        tracing = build_tracing(settings)
     except SettingsError as error:
         fail(str(error))
     listener = _listen(settings)
-    configure_logs(format=settings.log_format, level=settings.log_level)
+    until = STDIN if options.stop_with_stdin else None
+    lines = configure_logs(
+        format=settings.log_format, level=settings.log_level, levels=settings.log_levels
+    )
     try:
         settings = settle_signing_key(settings)
     except SettingsError as error:
         fail(str(error))
     settings = _fit_files(settings)
+    _warn_of_idle_limits(settings)
     say_listening = partial(_say_listening, hub, listener, start)
     with listener:
         if settings.workers > 1:
-            raise SystemExit(_run_workers(settings, listener, say_listening))
+            serves = (settings, hub, listener, say_listening, lines, tracing)
+            raise SystemExit(_run_workers(*serves, until=until))
+        if until is not None:
+            threading.Thread(target=_stop_at_end_of, args=(until,), daemon=True).start()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, hub, listener, on_serving=say_listening))
+            measured = build_metrics(settings, hub)
+            if measured is not None:
+                lines.tell = measured.logged
+            serving = _serve(settings, hub, listener, measured, tracing, on_serving=say_listening)
+            runner.run(serving)
 
 
 def _change_keys(arguments: list[str]) -> None:
@@ -100,29 +144,132 @@ def _change_keys(arguments: list[str]) -> None:
         fail(str(error))
 
 
+def _show_records(arguments: list[str]) -> None:
+    try:
+        from .records import command
+    except ImportError:
+        fail("records: SQLAlchemy is not installed; in the checkout: pip install '.[records]'")
+    try:
+        command.run(arguments, os.environ, parser_of=_Parser)
+    except SettingsError as error:
+        fail(str(error))
+    except BrokenPipeError:  # `| head` has what it wants
+        sys.stdout = None
+
+
+def _show_prices(arguments: list[str]) -> None:
+    parser = _Parser(
+        prog="seseragi prices",
+        description="Show what targets cost, in USD a million tokens, and who says so: a "
+        "[[price]] of the settings, or the package genai-prices.",
+    )
+    prices_command.add_arguments(parser)
+    options = parser.parse_args(arguments)
+    try:
+        settings = load_settings(os.environ, config=options.config)
+    except SettingsError as error:
+        fail(str(error))
+    prices_command.run(options, settings, build_price_book(settings))
+
+
+def _check_targets(arguments: list[str]) -> None:
+    parser = _Parser(
+        prog="seseragi check",
+        description="Ask each target for a short answer and a tool call, and say what works, what "
+        "it cost, and what would make the rest work. It calls providers, which costs money.",
+        epilog="exit status: 0 all work, 1 something does not, 2 it could not begin",
+    )
+    check_command.add_arguments(parser)
+    options = parser.parse_args(arguments)
+    try:
+        settings = load_settings(os.environ, config=options.config)
+        configure_logs(format=settings.log_format, level="error")  # the report says the rest
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            status = runner.run(check_command.run(options, settings, build_price_book(settings)))
+    except SettingsError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except BrokenPipeError:  # `| head` has what it wants
+        sys.stdout = None
+        status = 1
+    raise SystemExit(status)
+
+
+def _examine(arguments: list[str]) -> None:
+    from .doctor import command  # the relay has no need of it
+
+    parser = _Parser(
+        prog="seseragi doctor",
+        description="Measure a relay through its public URL: what holds tokens back, cuts them "
+        "off or changes them, and which line of which proxy's configuration mends it. Exit "
+        "status: 0 well, 1 something is wrong, 2 it could not be tried.",
+    )
+    command.add_arguments(parser)
+    try:
+        status = command.run(parser.parse_args(arguments), os.environ)
+    except command.CannotTry as error:
+        fail(str(error))
+    raise SystemExit(status)
+
+
 def _run_workers(
-    settings: Settings, listener: socket.socket, say_listening: Callable[..., None]
+    settings: Settings,
+    hub: Hub,
+    listener: socket.socket,
+    say_listening: Callable[..., None],
+    lines: LineCounter,
+    tracing: "Tracing | None",
+    *,
+    until: int | None,
 ) -> int:
     """Run the workers until they are stopped; each has a hub of its own. Gives the exit code."""
     if not hasattr(os, "fork"):
         fail("several workers need a system that can fork a process, as Linux and macOS can")
+    areas = [Area() for _ in range(settings.workers + 1)]  # the last is this process's own
+    measured = build_metrics(settings, hub, areas=areas, own=settings.workers)
+    if measured is not None:
+        lines.tell = measured.logged
+    told = [one for one in (measured, tracing) if one is not None]
+    if tracing is not None:
+        tracing.open()
     try:
-        prepare_log(settings)
+        prepare_log(settings, [*build_observers(), *told])
     except LogUnusable as error:
         fail(str(error))
+    finally:
+        if tracing is not None:  # its thread would not be in the workers
+            tracing.close()
 
-    def serve(link: socket.socket) -> None:
+    def serve(link: socket.socket, number: int) -> None:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             hub = build_hub(settings)
-            runner.run(_serve(settings, hub, listener, on_serving=partial(_tell, link), link=link))
+            measured = build_metrics(settings, hub, areas=areas, own=number - 1)
+            if measured is not None:
+                lines.tell = measured.logged
+            on_serving = partial(_tell, link)
+            serving = _serve(
+                settings, hub, listener, measured, tracing, on_serving=on_serving, link=link
+            )
+            runner.run(serving)
 
     return Workers(
         serve,
         settings.workers,
         on_serving=lambda: say_listening(workers=settings.workers),
         on_stop=listener.close,  # else connections that no worker takes would wait there
+        on_end=lambda number: areas[number - 1].leave(),
         stop_s=settings.drain_s + STOP_WITHIN_S,
+        until=until,
     ).run()
+
+
+def _stop_at_end_of(file: int) -> None:
+    """Read a file to its end, and stop this process then, as a signal does."""
+    with contextlib.suppress(OSError):  # it is closed
+        while os.read(file, 4096):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _tell(link: socket.socket) -> None:
@@ -135,6 +282,8 @@ async def _serve(
     settings: Settings,
     hub: Hub,
     listener: socket.socket,
+    measured: Metrics | None,
+    tracing: "Tracing | None",
     *,
     on_serving: Callable[[], None],
     link: socket.socket | None = None,
@@ -142,7 +291,7 @@ async def _serve(
     """Serve until a signal comes, or until the parent says so at the other end of the link."""
     all_stop = asyncio.Event()
     authenticator = build_authenticator(settings)
-    app = build_app(settings, hub, authenticator)
+    app = build_app(settings, hub, authenticator, measured, tracing)
     # What has been made so far stays: a collection need not look at it again. 4 % of the CPU
     # of short requests, and pauses that grow with the streams only.
     gc.collect()
@@ -165,20 +314,16 @@ async def _serve(
         drain=lambda: hub.drain(settings.drain_s),
         # A signal may come from the parent's terminal or supervisor too, for each process.
         stop_now=(lambda: None) if link else hub.stop_now,
+        count_bytes=settings.access_log,
     )
     if link is not None:
         obey = partial(_obey, link, server, hub, all_stop)
         asyncio.get_running_loop().add_reader(link, obey)
     try:
-        await hub.open()
+        async with opened(hub, authenticator, measured, tracing):
+            await server.serve(sockets=[listener])
     except LogUnusable as error:
         fail(str(error))
-    try:
-        await server.serve(sockets=[listener])
-    finally:
-        if authenticator is not None:
-            await authenticator.aclose()
-        await hub.close()
 
 
 def _obey(link: socket.socket, server: Server, hub: Hub, all_stop: asyncio.Event) -> None:
@@ -213,8 +358,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         prog="seseragi",
         description="Relay LLM token streams to browsers. With no key and no file it serves a "
         "built-in demo model; a key such as OPENAI_API_KEY in the environment adds a provider.",
-        epilog="seseragi key --help: the keys of clients. Every setting is also an environment "
-        "variable SESERAGI_..., such as SESERAGI_PORT; docs/configuration.md lists them.",
+        epilog="seseragi check --help: whether providers work; seseragi doctor --help: what "
+        "proxies do to streams; seseragi key --help: the keys of clients; seseragi prices --help: "
+        "what models cost; seseragi records --help: what streams have cost. Every setting is also "
+        "an environment variable SESERAGI_..., such as SESERAGI_PORT; docs/configuration.md lists "
+        "them.",
     )
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", help="port to listen on, 0 for any free one (default: 8000)")
@@ -225,12 +373,23 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "redis://HOST:PORT/DB to be shared by many replicas (default: memory)",
     )
     parser.add_argument(
+        "--records",
+        metavar="URL",
+        help="where one row a stream is kept: sqlite:///PATH or postgresql://USER@HOST/DATABASE "
+        "(default: nowhere)",
+    )
+    parser.add_argument(
         "--workers",
         metavar="N",
         help="processes that share the port and the log, which is not memory (default: 1)",
     )
     parser.add_argument(
         "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
+    )
+    parser.add_argument(
+        "--stop-with-stdin",
+        action="store_true",
+        help="stop when standard input ends, as it does with the program that starts this one",
     )
     parser.add_argument("--version", action="version", version=f"seseragi {__version__}")
     return parser.parse_args(arguments)
@@ -267,6 +426,22 @@ def _fit_files(settings: Settings) -> Settings:
         )
     most = settings.max_connections or min(MAX_CONNECTIONS, max(allowed - others, allowed // 2))
     return msgspec.structs.replace(settings, max_connections=most)
+
+
+def _warn_of_idle_limits(settings: Settings) -> None:
+    """Tell of limits that nobody meets: their operator believes that they hold."""
+    identity = settings.identity
+    keys: tuple[KeyConfig, ...] = ()
+    if identity.auth.keys_file is not None:
+        with contextlib.suppress(KeysUnusable):  # of which others tell
+            keys = read_keys_file(Path(identity.auth.keys_file)).file.keys
+    if idle := list_idle(settings.ledger.limits, identity, keys):
+        structlog.get_logger("seseragi").warning(
+            "these limits hold for nobody: no key is of that tenant"
+            if identity.configured
+            else "these limits hold for nobody, since nobody has to say who he is; set [auth]",
+            tables=idle[:20],
+        )
 
 
 def _url(listener: socket.socket) -> str:

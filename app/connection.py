@@ -9,32 +9,26 @@
 """
 
 import asyncio
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Any, cast
 
 import httptools
 import structlog
-from uvicorn._types import ASGISendEvent
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .api.connection import CONNECTION
-from .api.middleware import NO_PAGE
-from .dialects.client_formats import client_format_of
 from .errors import RelayError, RequestError
+from .flow import Flow
+from .handler_connection import (
+    CountedConnection,
+    CountedUnchunkedConnection,
+    HandlerConnection,
+    UnchunkedConnection,
+)
 from .peers import Peers
+from .refusals import answer, check_head, too_large, too_slow
 
 MAX_HEAD_BYTES = 128 * 1024
-MAX_HEADERS = 256
-"""Fields of one head: each look for one goes through all of them."""
-
 MAX_LOOSE_BYTES = 16 * 1024
 """Extensions of a chunk, or fields after the last one: what comes without a piece of the body."""
 
@@ -81,83 +75,6 @@ class _Wait(Enum):
     """That the client takes the last of its answer; then it is closed."""
 
 
-class _Connection:
-    """An `api.connection.Connection`: what is sent past ASGI, whose `send` costs a task switch."""
-
-    __slots__ = ("_transport", "cycle", "on_lost")
-
-    def __init__(self, transport: asyncio.Transport, cycle: RequestResponseCycle) -> None:
-        self._transport = transport
-        self.cycle = cycle
-        self.on_lost: Callable[[], object] | None = None
-
-    def write(self, piece: bytes) -> bool:
-        cycle = self.cycle
-        if piece and not cycle.disconnected:
-            self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-        return not cycle.flow.write_paused
-
-    async def drain(self) -> None:
-        await self.cycle.flow.drain()
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    @property
-    def lost(self) -> bool:
-        return self.cycle.disconnected
-
-    @property
-    def received(self) -> bool:
-        return not self.cycle.more_body
-
-    @contextlib.contextmanager
-    def watch(self, on_lost: Callable[[], object]) -> Iterator[None]:
-        if self.lost:
-            on_lost()
-        self.on_lost = on_lost
-        try:
-            yield
-        finally:
-            self.on_lost = None
-
-    def lose(self) -> None:
-        # uvicorn tells the latest of pipelined requests only, and the one that is being
-        # answered would go on writing to a closed connection.
-        if not self.cycle.response_complete:
-            self.cycle.disconnected = True
-        self.cycle.message_event.set()
-        if self.on_lost is not None:
-            self.on_lost()
-
-
-class _UnchunkedConnection(_Connection):
-    """For a client of HTTP/1.0, which knows no chunks: the body ends with the connection."""
-
-    __slots__ = ()
-
-    def __init__(self, transport: asyncio.Transport, cycle: RequestResponseCycle) -> None:
-        super().__init__(transport, cycle)
-        send = cycle.send
-
-        async def send_unchunked(message: ASGISendEvent) -> None:
-            # That the length is known already keeps uvicorn from chunks; each piece is all
-            # of it, so that the sum is right.
-            cycle.chunked_encoding = False
-            if message["type"] == "http.response.body":
-                cycle.expected_content_length = len(message.get("body", b""))
-            await send(message)
-
-        cast(Any, cycle).send = send_unchunked
-        cycle.waiting_for_100_continue = False
-
-    def write(self, piece: bytes) -> bool:
-        cycle = self.cycle
-        if not cycle.disconnected:
-            self._transport.write(piece)
-        return not cycle.flow.write_paused
-
-
 class _Transport:
     """What uvicorn sends an answer over, and closes: see `Protocol.finish`."""
 
@@ -174,30 +91,8 @@ class _Transport:
         self._protocol.finish()
 
 
-class _Flow(FlowControl):
-    """Does not read on while something that came has not been parsed."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__(transport)
-        self.held = b""
-        self.was_paused = False
-
-    def pause_reading(self) -> None:
-        self.was_paused = True
-        super().pause_reading()
-
-    def resume_reading(self) -> None:
-        if not self.held:
-            super().resume_reading()
-
-
 class Protocol(HttpToolsProtocol):
-    """Offers `CONNECTION` to the app.
-
-    A client that takes less of what waits for it than `min_reader_rate` bytes a second, over
-    `send_timeout_s`, is cut off: one timer while something waits, where a cancel scope
-    around each send would cost 9 us a token.
-    """
+    """Offers `CONNECTION` to the app; what it gives a reader for time is in `Flow`."""
 
     def __init__(
         self,
@@ -205,9 +100,15 @@ class Protocol(HttpToolsProtocol):
         send_timeout_s: float,
         min_reader_rate: float,
         peers: Peers,
+        count_bytes: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        self._kinds: tuple[type[HandlerConnection], type[HandlerConnection]] = (
+            (CountedConnection, CountedUnchunkedConnection)
+            if count_bytes
+            else (HandlerConnection, UnchunkedConnection)
+        )
         self._send_timeout_s = send_timeout_s
         self._min_reader_rate = min_reader_rate
         self._peers = peers
@@ -216,8 +117,13 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.flow: _Flow = _Flow(transport)
-        self._responses: list[_Connection] = []
+        self.flow: Flow = Flow(
+            transport,
+            self.loop,
+            send_timeout_s=self._send_timeout_s,
+            min_reader_rate=self._min_reader_rate,
+        )
+        self._responses: list[HandlerConnection] = []
         self._place = _Place.BETWEEN
         self._loose = 0
         """Bytes since the last that were of use: the end of a head, a piece of a body."""
@@ -225,6 +131,8 @@ class Protocol(HttpToolsProtocol):
         """Bytes that came after an answer and will not be looked at."""
         self._last = False
         """Whether nothing that comes from here on is a request."""
+        self._leaves = False
+        """Whether the next request is the last."""
         self.finished = False
         """Whether the last answer has been sent."""
         self._sender = _Transport(self)
@@ -232,11 +140,6 @@ class Protocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._due = 0.0
-        self._reader_timer: asyncio.TimerHandle | None = None
-        self._waiting = 0
-        self._waiting_since = 0.0
-        self._waited_s = 0.0
-        self._taken = 0
         self._peer: str | None = None
         try:
             self._peer = self._peers.enter(self.client[0] if self.client else None)
@@ -253,8 +156,7 @@ class Protocol(HttpToolsProtocol):
             self._peers.leave(self._peer)
         if self._timer is not None:
             self._timer.cancel()
-        if self._reader_timer is not None:
-            self._reader_timer.cancel()
+        self.flow.forget_reader()
         super().connection_lost(exc)
         for response in self._responses:
             response.lose()
@@ -263,6 +165,21 @@ class Protocol(HttpToolsProtocol):
         if self.finished:
             self.transport.close()
         super().shutdown()
+
+    def take_last(self, *, within_s: float) -> None:
+        """Answer the next request as the last; close if none comes within the time.
+
+        One may be on its way, from a proxy that would not send it again.
+        """
+        self._leaves = True
+        self.timeout_keep_alive = cast(int, within_s)  # whole or not, it is for a timer
+        if self._wait is _Wait.ANSWER and not self.cycle.response_started:
+            self.cycle.keep_alive = False
+            self._last = True
+        elif self._wait is _Wait.BODY:
+            self.cycle.keep_alive = False
+        elif self._wait is _Wait.REQUEST:
+            self._arm(within_s)
 
     # What the client sends
 
@@ -351,10 +268,12 @@ class Protocol(HttpToolsProtocol):
             return  # the same head comes again without it
         check_head(self.headers, self.parser.get_http_version())
         super().on_headers_complete()
+        if self._leaves:
+            self.cycle.keep_alive = False
         self._place = _Place.BODY
         self._loose = 0
         self.cycle.transport = self._sender  # type: ignore[assignment]  # what it uses of one
-        kind = _Connection if self.scope["http_version"] == "1.1" else _UnchunkedConnection
+        kind = self._kinds[self.scope["http_version"] != "1.1"]
         connection = kind(self.transport, self.cycle)
         self.scope["extensions"] = {CONNECTION: connection}  # type: ignore[dict-item]
         self._responses = [r for r in self._responses if not r.cycle.response_complete]
@@ -438,7 +357,7 @@ class Protocol(HttpToolsProtocol):
             case _Wait.REST:
                 self._arm(REST_S)
             case _Wait.READER:
-                self._watch_reader()
+                self.flow.watch_reader()
 
     def _next(self) -> _Wait:
         cycle = self.cycle
@@ -489,104 +408,3 @@ class Protocol(HttpToolsProtocol):
         else:
             self.transport.close()
         self._settle()
-
-    # What the client takes
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._watch_reader()
-
-    def resume_writing(self) -> None:
-        self._count_taken()
-        super().resume_writing()
-
-    def _watch_reader(self) -> None:
-        """See after the time how much of what waits has been taken."""
-        if self._reader_timer is None:
-            self._waiting = untaken(self.transport)
-            self._waiting_since = self.loop.time()
-            self._reader_timer = self.loop.call_later(self._send_timeout_s, self._judge_reader)
-
-    def _judge_reader(self) -> None:
-        self._reader_timer = None
-        self._judge(self._waiting - untaken(self.transport), self._send_timeout_s)
-        self._watch_reader()
-
-    def _count_taken(self) -> None:
-        """Add up what was taken in waits that were too short to be judged alone."""
-        if self._reader_timer is None:
-            return
-        self._reader_timer.cancel()
-        self._reader_timer = None
-        self._taken += self._waiting - untaken(self.transport)
-        self._waited_s += self.loop.time() - self._waiting_since
-        if self._waited_s >= self._send_timeout_s:
-            self._judge(self._taken, self._waited_s)
-            self._taken, self._waited_s = 0, 0.0
-        if self.transport.is_closing():
-            self._watch_reader()
-
-    def _judge(self, taken: int, seconds: float) -> None:
-        if taken < max(1, self._min_reader_rate * seconds):
-            log.info("slow reader dropped", after_s=round(seconds, 3), taken=taken)
-            self.transport.abort()
-
-
-def untaken(transport: asyncio.Transport) -> int:
-    """Count what has been sent and not been taken, in bytes."""
-    waiting = transport.get_write_buffer_size()
-    try:
-        from fcntl import ioctl
-        from termios import TIOCOUTQ
-
-        # Linux takes more only when a third of its own buffer, of megabytes, is free.
-        queued = ioctl(transport.get_extra_info("socket").fileno(), TIOCOUTQ, bytes(4))
-    except (ImportError, OSError):  # another system, or the socket has been closed
-        return waiting
-    return waiting + int.from_bytes(queued, sys.byteorder)
-
-
-def check_head(headers: list[tuple[bytes, bytes]], version: str) -> None:
-    """Check what the parser lets pass and uvicorn would not heed.
-
-    Raises:
-        RequestError: `invalid_request`, it cannot be answered rightly.
-    """
-    if version not in ("1.1", "1.0"):
-        raise RequestError("invalid_request", f"use HTTP/1.1 instead of HTTP/{version}")
-    if len(headers) > MAX_HEADERS:
-        raise RequestError(
-            "invalid_request", f"the request has more header fields than the limit of {MAX_HEADERS}"
-        )
-    codings = [value for name, value in headers if name == b"transfer-encoding"]
-    if not codings:
-        return
-    if version == "1.0":  # whose proxies pass it on without knowing it (RFC 9112, 6.1)
-        raise RequestError("invalid_request", "HTTP/1.0 has no transfer-encoding")
-    coding = b", ".join(codings).decode("latin-1")
-    if coding.strip().lower() != "chunked":
-        raise RequestError(
-            "invalid_request",
-            f"the transfer-encoding {coding[:100]!r} is not supported; use 'chunked'",
-        )
-
-
-def too_large(what: str, limit: int) -> RequestError:
-    return RequestError("invalid_request", f"{what} larger than the limit of {limit} bytes")
-
-
-def too_slow(what: str, seconds: float) -> RequestError:
-    return RequestError("invalid_request", f"the {what} did not come within {seconds:g} s")
-
-
-def answer(error: RelayError) -> bytes:
-    """Write the whole answer to what never becomes a request to the app."""
-    status, body, media_type = client_format_of("/").render_failure(error, "")
-    head = (
-        f"content-type: {media_type}\r\ncontent-length: {len(body)}\r\ncache-control: no-store\r\n"
-        "connection: close\r\n"
-    )
-    if error.retry_after_s is not None:
-        head += f"retry-after: {error.retry_after_s:.0f}\r\n"
-    safe = b"".join([b"%b: %b\r\n" % header for header in NO_PAGE])
-    return b"%b%b%b\r\n%b" % (STATUS_LINE[status], head.encode(), safe, body)

@@ -63,6 +63,8 @@ class Deadlines:
         self._bytes_at = now
         self._event_at = now
         self._seen_event = False
+        self.longest_gap_s = 0.0
+        """Between two pieces of the answer."""
         self._finished_at: float | None = None
 
     def on_bytes(self, now: float, *, events: bool, finished: bool) -> bool:
@@ -79,9 +81,15 @@ class Deadlines:
         elif not finished:
             self._finished_at = None
         if events:
+            if now - self._event_at > self.longest_gap_s and self._seen_event:
+                self.longest_gap_s = now - self._event_at
             self._event_at = now
             self._seen_event = True
         return shorter
+
+    def silent_s(self, now: float) -> float:
+        """Return how long no piece of the answer has come."""
+        return max(0.0, now - self._event_at)
 
     def next(self) -> float:
         """Return the time at which to give up, should nothing come until then."""

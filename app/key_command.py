@@ -10,7 +10,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
@@ -21,6 +21,7 @@ from .identity.config import Identity, KeyConfig, parse_time
 from .identity.keys import digest, make_key
 from .identity.keys_file import KeysFile, KeysUnusable, change_keys_file, read_keys_file, row_of
 from .identity.principal import Role
+from .ledger.limits import UsageLimits
 from .settings import SettingsError, load_identity
 from .settings.failure import reason, suggest
 
@@ -30,7 +31,15 @@ KEYS_FILE = "keys.json"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 LONGEST_S = 100 * 365 * 86_400
 
-COLUMNS = ("name", "tenant", "user", "models", "origins", "roles", "expires", "created")
+COLUMNS = ("name", "tenant", "user", "models", "origins", "roles", "limits", "expires", "created")
+
+LIMITS = {
+    "--requests-per-minute": "requests a minute",
+    "--tokens-per-minute": "tokens a minute, input and output together",
+    "--streams": "streams at once",
+    "--usd-per-day": "US dollars a day (UTC)",
+    "--usd-per-month": "US dollars a month (UTC)",
+}
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
@@ -65,9 +74,11 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         metavar="ROLE",
-        help="client_secrets: make short-lived secrets for browsers; admin: read, stop "
-        "and delete the streams of everybody, by their ids",
+        help="client_secrets: make short-lived secrets for browsers; metrics: read /metrics; "
+        "admin: read, stop and delete the streams of everybody, by their ids, and read /metrics",
     )
+    for option, what in LIMITS.items():
+        new.add_argument(option, metavar="N", help=f"at most so many {what}")
     ends = new.add_mutually_exclusive_group()
     ends.add_argument("--expires-in", metavar="TIME", help="30d, 12h, 90m: how long it is valid")
     ends.add_argument("--expires-at", metavar="TIME", help="such as 2027-01-31T00:00:00Z")
@@ -151,15 +162,34 @@ def _read_options(options: argparse.Namespace, key: str) -> KeyConfig:
         "models": options.models,
         "origins": options.origins or (),
         "roles": options.role or (),
+        "limits": _read_limits(options),
         "expires_at": _read_end(options, now),
         "created_at": _write_time(now),
     }
     try:
-        return msgspec.convert(said, KeyConfig)
+        return msgspec.convert(msgspec.to_builtins(said), KeyConfig)
     except msgspec.ValidationError as error:
         place, told = reason(error)
         field = re.sub(r"\W.*", "", place.removeprefix("."))
         raise SettingsError(_explain(field, told)) from None
+
+
+def _read_limits(options: argparse.Namespace) -> UsageLimits:
+    names = [option.removeprefix("--").replace("-", "_") for option in LIMITS]
+    said = {name: text for name in names if (text := getattr(options, name)) is not None}
+    try:
+        limits = msgspec.convert(said, UsageLimits, strict=False)
+    except msgspec.ValidationError as error:
+        place, told = reason(error)
+        raise _unusable(place.removeprefix("."), said, told) from None
+    for name in said:
+        if getattr(limits, name) is None:  # of the text "null"
+            raise _unusable(name, said, "give a number")
+    return limits
+
+
+def _unusable(name: str, said: Mapping[str, str], told: str) -> SettingsError:
+    return SettingsError(f"--{name.replace('_', '-')}: {said[name]!r} cannot be used: {told}")
 
 
 def _explain(field: str, told: str) -> str:
@@ -230,19 +260,23 @@ def _what_is_missing(identity: Identity, path: Path) -> str:
 
 
 def _to_toml(config: KeyConfig) -> str:
-    # A text, or a list of texts, is in TOML as in JSON.
-    rows = [
-        f"{name} = {json.dumps(value, ensure_ascii=False)}"
-        for name, value in row_of(config).items()
-    ]
+    rows = [f"{name} = {_write_toml(value)}" for name, value in row_of(config).items()]
     return "\n".join(["[[key]]", *rows])
+
+
+def _write_toml(value: object) -> str:
+    """Write a value; a number, a text, or a list of texts, is in TOML as in JSON."""
+    if isinstance(value, UsageLimits):
+        said = msgspec.to_builtins(value).items()
+        return f"{{ {', '.join(f'{name} = {_write_toml(limit)}' for name, limit in said)} }}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _list(path: Path, *, as_json: bool) -> None:
     reading = read_keys_file(path)
     _warn(reading.caution)
     if as_json:
-        rows = [row_of(key) for key in reading.file.keys]
+        rows = [msgspec.to_builtins(row_of(key)) for key in reading.file.keys]
         for row in rows:
             del row["sha256"]
         print(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -268,9 +302,15 @@ def _cells(key: KeyConfig) -> tuple[str, ...]:
             "all" if key.models is None else " ".join(key.models) or "none",
             " ".join(key.origins) or "-",
             " ".join(key.roles) or "-",
+            " ".join(f"{name}={limit:.12g}" for name, limit in _limits_of(key)) or "-",
             *(ends, key.created_at or "-"),
         )
     )
+
+
+def _limits_of(key: KeyConfig) -> Iterable[tuple[str, float]]:
+    said: dict[str, float] = msgspec.to_builtins(key.limits)
+    return said.items()
 
 
 def _revoke(name: str, identity: Identity, path: Path) -> None:

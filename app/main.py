@@ -1,185 +1,88 @@
-"""The composition root: builds everything from the settings, and the app around it.
+"""The relay as an ASGI app: its routes, and what stands around them.
 
 `app` is what ASGI servers serve. `create_app` gives one of its own settings, to be mounted.
 """
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
 import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from .addresses import is_loopback
-from .admission import Shares
+from .admin.desk import Desk
 from .api import (
+    admin,
+    arrival,
+    cassettes,
     chat,
     client_secrets,
     counting,
     embeddings,
     health,
     messages,
+    metrics,
     models,
+    openapi,
     page,
     problems,
     responses,
     share,
     streams,
     ui,
+    usage,
 )
+from .api.access import AccessLog
 from .api.authentication import Authentication
 from .api.guard import LOCAL_ORIGINS, Guard
 from .api.hosts import HostNames
 from .api.middleware import CommonHeaders, ReadBeforeAnswer
 from .api.paths import path_of
 from .api.policy import HttpSettings
+from .api.standing import STANDING_HEADERS
+from .composition import (
+    build_authenticator,
+    build_hub,
+    build_metrics,
+    build_tracing,
+    opened,
+    settle_identity,
+    settle_signing_key,
+)
 from .deadlines import Limits
-from .demo import DemoTransport
 from .dialects.client_formats import client_format_of
-from .errors import RelayError, RequestError, ServiceError
-from .eventlog import EventLog, LogUnusable, opening
-from .eventlog.lost import LostStream
-from .generation.hub import Hub, HubLimits
+from .errors import RelayError, ServiceError
+from .eventlog import LogUnusable
+from .generation.hub import Hub
 from .identity.authenticator import Authenticator
-from .identity.keys import check_keys
-from .identity.keys_file import KeysUnusable, read_keys_file
 from .identity.tokens import Tokens
-from .retry import Rules
 from .settings import Settings, SettingsError, load_settings
-from .settings.first_minute import Start, costly_upstreams, settle_access
-from .settings.signing import choose_signing_key
-from .settings.upstreams import DEMO
+from .settings.first_minute import costly_upstreams
 from .telemetry.access_logs import hide_tokens_in_access_logs
-from .telemetry.logs import configure_logs
-from .telemetry.observer import Ended, Observer, Observers
-from .telemetry.stream_log import StreamLog
-from .upstreams.client import open_client, open_trust
-from .upstreams.routes import Upstreams
+from .telemetry.logs import LineCounter, configure_logs
+from .telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from .telemetry.tracing import Tracing
 
 EXPOSED_HEADERS = (
     *("stream-id", "content-location", "location", "etag"),
     # What official clients look at before they send a request again.
     *("retry-after", "x-should-retry", "x-request-id", "request-id"),
     *("www-authenticate", "seseragi-estimated", "seseragi-ignored"),
+    "seseragi-cassette",
+    *STANDING_HEADERS,
 )
-
-
-def build_observers() -> list[Observer]:
-    """Build what is told of every stream; to add another observer, add it here."""
-    return [StreamLog()]
-
-
-def build_hub(settings: Settings, *, observers: Sequence[Observer] | None = None) -> Hub:
-    """Build what runs the generations, and tells the observers of them.
-
-    Raises:
-        SettingsError: the default model is none that the settings know.
-    """
-    demo = (DEMO,) if settings.demo or not settings.upstreams else ()
-    upstreams = Upstreams(
-        (*demo, *settings.upstreams),
-        routes=settings.routes,
-        default_model=settings.default_model,
-        passthrough=settings.passthrough,
-        attempts=settings.attempts,
-        rules=Rules(
-            window_s=settings.breaker_window_s,
-            pause_s=settings.breaker_pause_s,
-            longest_pause_s=max(settings.breaker_pause_s, settings.breaker_longest_pause_s),
-        ),
-    )
-    if not (settings.passthrough or settings.routes or demo):
-        raise SettingsError("passthrough: it is false, so a [[route]] is needed; there is none")
-    if settings.default_model is not None:
-        try:
-            upstreams.resolve(None)
-        except RequestError as error:
-            raise SettingsError(f"default_model: {error}") from None
-    return Hub(
-        upstreams=upstreams,
-        client=open_client(
-            connect_timeout_s=settings.connect_timeout_s,
-            mounts={"all://demo": DemoTransport()} if demo else {},
-        ),
-        event_log=build_log(settings),
-        limits=Limits(
-            connect_timeout_s=settings.connect_timeout_s,
-            first_event_timeout_s=settings.first_event_timeout_s,
-            fallback_after_s=settings.fallback_after_s,
-            event_gap_timeout_s=settings.event_gap_timeout_s,
-            idle_timeout_s=settings.idle_timeout_s,
-            total_timeout_s=settings.total_timeout_s,
-            max_line=settings.max_line_bytes,
-            max_event=settings.max_event_bytes,
-        ),
-        capacity=HubLimits(max_streams=settings.max_streams, max_readers=settings.max_readers),
-        shares=Shares(
-            max_streams_per_address=settings.max_streams_per_address,
-            max_starts_per_minute_per_address=settings.max_starts_per_minute_per_address,
-            max_readers_per_address=settings.max_readers_per_address,
-            max_requests_bytes=settings.max_requests_bytes,
-        ),
-        observers=build_observers() if observers is None else observers,
-    )
-
-
-def settle_identity(settings: Settings) -> Start:
-    """Decide who may ask, and check the keys there are; make one for this run if that is needed.
-
-    Raises:
-        SettingsError: nobody could ask, or a key or the keys file cannot be used.
-    """
-    start = settle_access(settings)
-    identity = start.settings.identity
-    keys_file = identity.auth.keys_file
-    try:
-        check_keys(identity.keys, None if keys_file is None else Path(keys_file))
-    except KeysUnusable as error:
-        raise SettingsError(f"auth: {error}") from None
-    return start
-
-
-def build_log(settings: Settings) -> EventLog:
-    """Build the event log, which is opened with the hub.
-
-    Raises:
-        SettingsError: no log can be built of what they say.
-    """
-    try:
-        return opening.build_log(
-            settings.log,
-            workers=settings.workers,
-            retention_s=settings.retention_s,
-            max_bytes=settings.max_log_bytes,
-            max_stream_bytes=settings.max_stream_bytes,
-            max_stream_events=settings.max_stream_events,
-        )
-    except opening.LogRefused as error:
-        raise SettingsError(str(error)) from None
-
-
-def prepare_log(settings: Settings) -> None:
-    """Make the log ready for several workers; tell the observers of streams that it ended.
-
-    Raises:
-        LogUnusable: the place of the log cannot be used.
-    """
-    observers = Observers(build_observers())
-
-    def tell(lost: Sequence[LostStream]) -> None:
-        for stream in lost:
-            observers.ended(Ended.of_lost(stream))
-
-    opening.prepare_log(settings.log, on_lost=tell)
 
 
 class App:
@@ -205,21 +108,27 @@ class App:
         """
         start = settle_identity(self._settings or load_settings(os.environ))
         settings = start.settings
+        lines = LineCounter()
         if not structlog.is_configured():  # else whoever mounts it has said how to log
-            configure_logs(format=settings.log_format, level=settings.log_level, libraries=False)
+            lines = configure_logs(
+                format=settings.log_format,
+                level=settings.log_level,
+                levels=settings.log_levels,
+                libraries=False,
+            )
         hide_tokens_in_access_logs()
         settings = settle_signing_key(settings)
         hub, authenticator = build_hub(settings), build_authenticator(settings)
-        await hub.open()
-        self._served = build_app(settings, hub, authenticator)
-        start.tell(settings.port)
-        try:
-            yield
-        finally:
-            self._served = None
-            if authenticator is not None:
-                await authenticator.aclose()
-            await hub.close()
+        measured, tracing = build_metrics(settings, hub), build_tracing(settings)
+        if measured is not None:
+            lines.tell = measured.logged
+        async with opened(hub, authenticator, measured, tracing):
+            self._served = build_app(settings, hub, authenticator, measured, tracing)
+            start.tell(settings.port)
+            try:
+                yield
+            finally:
+                self._served = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -246,51 +155,27 @@ def create_app(settings: Settings | None = None) -> App:
     return App(settings)
 
 
-def settle_signing_key(settings: Settings) -> Settings:
-    """Decide what client secrets and stream tokens are signed with, the same for all workers.
+def build_app(
+    settings: Settings,
+    hub: Hub,
+    authenticator: Authenticator | None = None,
+    measured: Metrics | None = None,
+    tracing: "Tracing | None" = None,
+) -> ASGIApp:
+    """Build what serves a hub, to those whom the authenticator knows, and what is measured of it.
 
-    Raises:
-        SettingsError: the key cannot be used, or replicas would have different ones.
-    """
-    identity = settings.identity
-    if not identity.configured:
-        return settings
-    keys_file = identity.auth.keys_file
-    kept = None
-    if identity.auth.signing_key is None and keys_file is not None:
-        kept = read_keys_file(Path(keys_file)).file.signing_key
-    signing_key = choose_signing_key(settings, kept=kept)
-    auth = msgspec.structs.replace(identity.auth, signing_key=signing_key)
-    return msgspec.structs.replace(settings, identity=msgspec.structs.replace(identity, auth=auth))
-
-
-def build_authenticator(settings: Settings) -> Authenticator | None:
-    """Build what knows who asks; None where nobody has to say it.
-
-    Raises:
-        SettingsError: a key or the keys file cannot be used.
-    """
-    if not settings.identity.configured:
-        return None
-    identity = settle_signing_key(settings).identity
-    signing_key = identity.auth.signing_key
-    assert signing_key is not None  # noqa: S101  (it is settled)
-    try:
-        return Authenticator.build(identity, signing_key=signing_key, trust=open_trust)
-    except KeysUnusable as error:
-        raise SettingsError(f"auth: {error}") from None
-
-
-def build_app(settings: Settings, hub: Hub, authenticator: Authenticator | None = None) -> ASGIApp:
-    """Build what serves a hub that is open, to those whom the authenticator knows.
-
-    Without one it is built of the settings.
+    Without these they are built of the settings; without `tracing` requests have no spans.
     """
     if authenticator is None:
         authenticator = build_authenticator(settings)
     tokens = None if authenticator is None else authenticator.tokens
+    measured = measured or build_metrics(settings, hub)
+    routes = build_routes(settings, hub, tokens, measured)
+    for desk in hub.services:
+        if isinstance(desk, Desk) and authenticator is not None:
+            desk.keys = authenticator.keys
     app = Starlette(
-        routes=build_routes(settings, hub, tokens),
+        routes=routes,
         exception_handlers={
             RelayError: problems.on_relay_error,
             HTTPException: problems.on_http_error,
@@ -322,15 +207,51 @@ def build_app(settings: Settings, hub: Hub, authenticator: Authenticator | None 
         local_origins=local_origins,
     )
     # Around Starlette and not in it, so that the answer to a bug has these headers too.
-    served: ASGIApp = ReadBeforeAnswer(CommonHeaders(guarded))
+    paths = _paths_of(routes)
+    on_answer = None if measured is None else partial(_count, paths, measured)
+    if tracing is not None:
+        from .api.tracing import RequestSpans, note_status
+
+        on_answer = partial(note_status, then=on_answer)
+    served: ASGIApp = ReadBeforeAnswer(CommonHeaders(guarded, on_answer=on_answer))
+    if tracing is not None:
+        served = RequestSpans(served, tracing, partial(_path_of_route, paths))
+    if settings.access_log:
+        served = AccessLog(served)
     if settings.trusted_proxies:  # whose word on who the client is counts
         trusted = list(settings.trusted_proxies)
         served = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, served), trusted_hosts=trusted))
     return served
 
 
-def build_routes(settings: Settings, hub: Hub, tokens: Tokens | None = None) -> list[BaseRoute]:
+def _paths_of(routes: Sequence[BaseRoute]) -> dict[object, str]:
+    """Return the path of each endpoint as its route has it."""
+    return {
+        route.app if isinstance(route, Mount) else route.endpoint: route.path
+        for route in routes
+        if isinstance(route, Mount | Route)
+    }
+
+
+def _count(paths: Mapping[object, str], measured: Metrics, scope: Scope, status: int) -> None:
+    """Count an answer, by the route of its request if there is one."""
+    measured.answered(_path_of_route(paths, scope), scope["method"], status)
+
+
+def _path_of_route(paths: Mapping[object, str], scope: Scope) -> str | None:
+    """Return the path of the route that took a request, as that has it."""
+    endpoint = scope.get("endpoint")
+    return None if endpoint is None else paths.get(endpoint)
+
+
+def build_routes(
+    settings: Settings,
+    hub: Hub,
+    tokens: Tokens | None = None,
+    measured: Metrics | None = None,
+) -> list[BaseRoute]:
     """List all routes of the HTTP interface."""
+    measured = measured or build_metrics(settings, hub)
     policy = HttpSettings(
         gate_s=settings.gate_s,
         heartbeat_s=settings.heartbeat_s,
@@ -343,7 +264,8 @@ def build_routes(settings: Settings, hub: Hub, tokens: Tokens | None = None) -> 
         longest_s=_longest_s(settings),
         client_secret_s=settings.identity.auth.client_secret_s,
     )
-    return [
+    routes = [
+        *cassettes.routes(hub, policy),
         *chat.routes(hub, policy, tokens),
         *client_secrets.routes(hub, policy, tokens),
         *counting.routes(hub, policy),
@@ -354,9 +276,21 @@ def build_routes(settings: Settings, hub: Hub, tokens: Tokens | None = None) -> 
         *streams.routes(hub, policy),
         *ui.routes(hub, policy),
         *models.routes(hub),
+        *usage.routes(hub, tokens),
+        *arrival.routes(policy),
         *health.routes(hub),
+        *(metrics.routes(measured) if measured is not None else ()),
+        *(
+            route
+            for desk in hub.services
+            if isinstance(desk, Desk)
+            for route in admin.routes(
+                desk, hub, policy, static_folder(), asks=settings.identity.configured
+            )
+        ),
         *page.routes(static_folder()),
     ]
+    return [*routes, *openapi.routes(routes, root_path=settings.root_path)]
 
 
 def _longest_s(settings: Settings) -> float:

@@ -16,14 +16,16 @@ from .peers import Peers
 
 GRACE_S = 3
 """How long readers get to take what is left after the drain."""
+ON_ITS_WAY_S = 0.25
+"""How long after the signal requests are still taken from connections that others may take."""
 
 
 class Server(uvicorn.Server):
     """On SIGTERM or SIGINT `drain` runs while requests are still answered; then it stops.
 
     A second signal calls `stop_now`. Where `others_answer` then, it takes no connection from the
-    signal on and keeps none that is idle: a proxy sends even a POST elsewhere when it
-    cannot connect, and never after a 503.
+    signal on and soon keeps none that is idle: a proxy sends even a POST elsewhere when it
+    cannot connect, and never after a 503. What is on its way by then is still taken.
     """
 
     def __init__(
@@ -39,12 +41,14 @@ class Server(uvicorn.Server):
         on_listening: Callable[[], None],
         drain: Callable[[], Awaitable[None]],
         stop_now: Callable[[], None],
+        count_bytes: bool = False,
     ) -> None:
         protocol = partial(
             Protocol,
             peers=peers,
             send_timeout_s=send_timeout_s,
             min_reader_rate=min_reader_rate,
+            count_bytes=count_bytes,
         )
         super().__init__(
             uvicorn.Config(
@@ -91,19 +95,32 @@ class Server(uvicorn.Server):
             self._draining = asyncio.create_task(self._drain_all())
         return await super().on_tick(counter)
 
-    def _turn_away(self) -> None:
+    async def _turn_away(self) -> None:
+        """Take no further connection, and tell those that there are to go.
+
+        Whoever has connected by now is accepted first: closing would reset it.
+        """
+        await _take_turns()
         for listening in self.servers:
             listening.close()
+        await _take_turns()  # an accepted one is made into a connection in the next of them
         for connection in list(self.server_state.connections):
-            connection.shutdown()
+            cast(Protocol, connection).take_last(within_s=ON_ITS_WAY_S)
 
     async def _drain_all(self) -> None:
         if self._others_answer():
-            self._turn_away()
+            await self._turn_away()
+            await asyncio.sleep(ON_ITS_WAY_S)
         try:
             await self._drain()
         finally:
             self.should_exit = True
+
+
+async def _take_turns() -> None:
+    """Let the loop look at its sockets, and do what comes of that."""
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 def allow_files() -> int | None:

@@ -28,8 +28,8 @@ STABLE_S = 60.0
 
 log = structlog.get_logger("seseragi.workers")
 
-Serve = Callable[[socket.socket], None]
-"""What a worker runs, given its end of the pair."""
+Serve = Callable[[socket.socket, int], None]
+"""What a worker runs, given its end of the pair and its number, from 1."""
 
 
 class _Worker:
@@ -50,8 +50,9 @@ class Workers:
     """Keeps `count` workers running until a signal says to stop.
 
     `on_serving` is called when all of them have served for the first time, `on_stop` when
-    they are about to be told to stop. Those that have not stopped `stop_s` seconds after
-    they were told to are killed.
+    they are about to be told to stop, `on_end` with the number of each that has ended. Those
+    that have not stopped `stop_s` seconds after they were told to are killed. The end of what
+    can be read from `until`, a file's number, says to stop as a signal does.
     """
 
     def __init__(
@@ -61,12 +62,16 @@ class Workers:
         *,
         on_serving: Callable[[], None],
         on_stop: Callable[[], None],
+        on_end: Callable[[int], None],
         stop_s: float,
+        until: int | None = None,
     ) -> None:
+        self._until = until
         self._serve = serve
         self._workers = [_Worker(number) for number in range(1, count + 1)]
         self._on_serving = on_serving
         self._on_stop = on_stop
+        self._on_end = on_end
         self._stop_s = stop_s
         self._waits = True
         """Whether some worker has not served yet: until then none may fail."""
@@ -97,24 +102,24 @@ class Workers:
         with _blocked_signals():
             pid = os.fork()
             if pid == 0:
-                self._become(theirs, ours)
+                self._become(worker.number, theirs, ours)
         theirs.close()
         worker.pid, worker.link = pid, ours
         worker.serves = False
         worker.started_at = time.monotonic()
 
-    def _become(self, link: socket.socket, other: socket.socket) -> None:
+    def _become(self, number: int, link: socket.socket, other: socket.socket) -> None:
         """Run the worker in the new process, which ends with it."""
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signal_number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
         for held in (other, self._wakeup, self._waker, *(w.link for w in self._workers)):
             if held is not None:
                 held.close()
         code = 1
         try:
-            self._serve(link)
+            self._serve(link, number)
             code = 0
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 1
@@ -127,12 +132,22 @@ class Workers:
     def _attend(self, workers: list[_Worker]) -> int:
         """Wait for something to happen; give the exit code of a worker that ends all."""
         links = {worker.link: worker for worker in workers if worker.link is not None}
-        ready, _, _ = select.select([self._wakeup, *links], [], [], self._wait_s(workers))
+        watched: list[socket.socket | int] = [self._wakeup, *links]
+        if self._until is not None:
+            watched.append(self._until)
+        ready, _, _ = select.select(watched, [], [], self._wait_s(workers))
+        if self._until is not None and self._until in ready and not os.read(self._until, 4096):
+            self._until = None
+            self._stop()
         if self._wakeup in ready:
             for _ in self._wakeup.recv(64):
                 self._stop()
         for link in ready:
-            if link in links and (code := self._hear(links[link])):
+            if (
+                isinstance(link, socket.socket)
+                and link in links
+                and (code := self._hear(links[link]))
+            ):
                 return code
         if self._stop_by is not None and time.monotonic() >= self._stop_by:
             self._kill()
@@ -165,6 +180,7 @@ class Workers:
         worker.link.close()
         worker.link = None
         pid, worker.pid = worker.pid, 0
+        self._on_end(worker.number)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if self._stop_by is not None:
             return 0

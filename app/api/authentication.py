@@ -19,6 +19,7 @@ from ..dialects.client_formats import client_format_of
 from ..errors import RelayError, RequestError
 from ..identity.authenticator import Authenticator
 from ..identity.principal import ANYONE, Principal
+from .hosts import parse_host
 from .paths import path_of
 from .problems import failure
 
@@ -26,6 +27,7 @@ PRINCIPAL: Final = "seseragi.principal"
 """Where a scope has who makes the request. It is missing where nobody was asked."""
 
 PAGE: Final = "/"
+ADMIN_PAGE: Final = "/admin"
 STATIC: Final = "/static/"
 PROBES: Final = frozenset(("/healthz", "/readyz"))
 """What anybody may get without a query; with one `/readyz` tells of the upstreams."""
@@ -107,7 +109,7 @@ def is_public(scope: Scope) -> bool:
     path = path_of(scope)
     if path in PROBES:
         return not scope["query_string"]
-    return path == PAGE or path.startswith(STATIC)
+    return path in (PAGE, ADMIN_PAGE) or path.startswith(STATIC)
 
 
 def read_credentials(scope: Scope) -> _Shown:
@@ -205,15 +207,37 @@ def _check_reached_here(scope: Scope) -> None:
     Where the server has none, as at a socket of this machine or in a function that something
     in front calls, a name may be what `Host` says, and the client's address has to be of here.
     """
-    server, client = scope.get("server") or ("", None), scope.get("client") or ("", None)
-    host = str(server[0])
-    if _is_reachable(host) or (parse_address(host) is None and _is_reachable(str(client[0]))):
+    server, client = _ends_of(scope)
+    if _is_reachable(server) or (parse_address(server) is None and _is_reachable(client)):
         raise RequestError(
             "unauthenticated",
             "nobody has said who may use this relay, which can be reached by others and holds "
             "the keys of providers; give it a [[key]], an [[issuer]] or a keys_file "
             "(`seseragi key new`), or say auth = 'none' where something in front of it decides",
         )
+
+
+def is_local(scope: Scope) -> bool:
+    """Return whether a request has come from this machine, at an address of this machine alone.
+
+    What a proxy that is trusted says of its client counts. One that says nothing of it may still
+    say by which name it was asked for, and then that has to be one of this machine's.
+    """
+    return not any(map(_is_reachable, (*_ends_of(scope), _name_of(scope))))
+
+
+def _name_of(scope: Scope) -> str:
+    """Return the name by which the relay was asked for, as far as it is known."""
+    for name, value in scope["headers"]:
+        if name == b"host" and (host := parse_host(value)) is not None:
+            return host.name
+    return ""
+
+
+def _ends_of(scope: Scope) -> tuple[str, str]:
+    """Return the hosts of the server and of the client, as far as they are known."""
+    server, client = scope.get("server") or ("", None), scope.get("client") or ("", None)
+    return str(server[0]), str(client[0])
 
 
 @lru_cache(REMEMBERED)

@@ -106,7 +106,7 @@ async def read_options(
             memory,
             max_bytes=MAX_OPTIONS,
             timeout_s=policy.body_timeout_s,
-            stopping=hub.stopping,
+            stopping=hub.shutdown.stopping,
             may_be_empty=True,
         )
         return parse_body(body.strip() or b"{}", decoder, example=example)

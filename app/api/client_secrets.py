@@ -15,6 +15,7 @@ from ..generation.hub import Hub
 from ..identity.config import Glob, Origin
 from ..identity.principal import Principal, is_visible
 from ..identity.tokens import Tokens
+from ..ledger.limits import UNLIMITED, UsageLimits
 from ..requests import Body
 from .body import read_options
 from .document import document
@@ -46,6 +47,7 @@ class Wanted(Body, frozen=True):
     tenant: Name | None = None
     models: Annotated[tuple[Glob, ...], Meta(max_length=MAX_MODELS)] | None = None
     origins: Annotated[tuple[Origin, ...], Meta(max_length=MAX_ORIGINS)] | None = None
+    limits: UsageLimits | None = None
     expires_in_s: Annotated[float, Meta(ge=1)] | None = None
     expires_after: ExpiresAfter | None = None
 
@@ -86,13 +88,19 @@ class ClientSecrets:
                     f"{place}: {name[:80]!r} has to be of visible characters, so that no "
                     "two look the same",
                 )
+        user, secret = wanted.user or principal.user, ""
+        if not user:
+            # Without one all who are given a secret of this key would own each other's streams.
+            secret = secrets.token_urlsafe(16)
+            user = f"visitor_{secret}"
         value = self._tokens.make_client_secret(
             principal,
-            # Without one all who are given a secret of this key would own each other's streams.
-            user=wanted.user or principal.user or f"visitor_{secrets.token_urlsafe(16)}",
+            user=user,
             tenant=wanted.tenant,
             models=wanted.models,
             origins=wanted.origins or (),
+            limits=wanted.limits or UNLIMITED,
+            secret=secret,
             expires_at=time.time() + self._seconds(wanted),
         )
         made = await self._tokens.verify(value)
@@ -122,6 +130,7 @@ class ClientSecrets:
 
 def _render(value: str, made: Principal) -> dict[str, object]:
     """Return the secret and what it is narrowed to."""
+    limits = {"limits": made.user_limits} if made.user_limits else {}
     return {
         "value": value,
         "expires_at": int(made.expires_at or 0),
@@ -129,6 +138,7 @@ def _render(value: str, made: Principal) -> dict[str, object]:
         "tenant": made.tenant or None,
         "models": made.models,
         "origins": made.origins or None,
+        **limits,
     }
 
 

@@ -36,6 +36,8 @@ class Connection(Client, Protocol):
 
     on_lost: Callable[[], object] | None
     """Called when the client goes."""
+    sent: int
+    """Bytes that `write` was given, where they are counted."""
 
     @property
     def lost(self) -> bool:

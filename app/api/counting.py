@@ -1,6 +1,6 @@
 """How many tokens a request takes, in the words of Anthropic and of OpenAI's Responses."""
 
-from typing import Any
+from typing import Final
 
 import msgspec
 from starlette.requests import Request
@@ -22,7 +22,18 @@ from .principal import streams_of
 from .single_call import ESTIMATED, SingleCall, Work
 from .stored_responses import StoredResponses
 
+NOT_NEEDED: Final = {ANTHROPIC.name: "max_tokens", RESPONSES.name: "input"}
+"""By the dialect, the field that a generation needs and a count does not."""
+
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Counted(msgspec.Struct, omit_defaults=True):
+    """A number of tokens."""
+
+    input_tokens: int
+    object: str | None = None
+    """What the answer is, in the words of Responses."""
 
 
 class Counting:
@@ -30,8 +41,8 @@ class Counting:
 
     def __init__(self, hub: Hub, policy: HttpSettings) -> None:
         self._hub = hub
-        self._messages = SingleCall(hub, policy, ANTHROPIC)
-        self._responses = SingleCall(hub, policy, RESPONSES)
+        self._messages = SingleCall(hub, policy, ANTHROPIC, kind="count_tokens")
+        self._responses = SingleCall(hub, policy, RESPONSES, kind="count_tokens")
         self._stored = StoredResponses(policy)
 
     async def messages(self, request: Request) -> Response:
@@ -39,7 +50,7 @@ class Counting:
         betas = ",".join(request.headers.getlist(BETA))
 
         def count(body: bytes) -> Work:
-            asked = parse_messages(_default(body, "max_tokens", b"1"), betas=betas)
+            asked = parse_messages(_default(body, NOT_NEEDED[ANTHROPIC.name], b"1"), betas=betas)
             return lambda asking, _: _count(asking, asked)
 
         return await self._messages.answer(request, count)
@@ -49,7 +60,7 @@ class Counting:
         streams = streams_of(self._hub, request)
 
         def count(body: bytes) -> Work:
-            given = _default(body, "input", b'""')
+            given = _default(body, NOT_NEEDED[RESPONSES.name], b'""')
 
             async def work(asking: Asking, memory: RequestMemory) -> Response:
                 whole = await self._stored.resolve(streams, given, memory=memory)
@@ -61,11 +72,10 @@ class Counting:
         return await self._responses.answer(request, count)
 
 
-async def _count(asking: Asking, asked: ParsedRequest, **fields: str) -> Response:
+async def _count(asking: Asking, asked: ParsedRequest, *, object: str | None = None) -> Response:
     counted = await asking.count(asked.chat)
     headers = {ESTIMATED: "true"} if counted.estimated else {}
-    answer: dict[str, Any] = {**fields, "input_tokens": counted.tokens}
-    return document(answer, headers=headers)
+    return document(Counted(counted.tokens, object), headers=headers)
 
 
 def _default(body: bytes, name: str, text: bytes) -> bytes:

@@ -5,9 +5,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..admission import RequestMemory
-from ..dialects.embeddings import parse_request, render_answer
+from ..dialects.embeddings import estimate, parse_request, render_answer
 from ..dialects.openai_chat.client.format import CLIENT_FORMAT
-from ..dialects.writing.token_estimate import estimate_text
 from ..generation.hub import Hub
 from ..generation.single_call import Asking
 from .document import document
@@ -16,7 +15,7 @@ from .single_call import ESTIMATED, IGNORED, SingleCall, Work
 
 
 def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    asked = SingleCall(hub, policy, CLIENT_FORMAT)
+    asked = SingleCall(hub, policy, CLIENT_FORMAT, kind="embeddings")
 
     async def embeddings(request: Request) -> Response:
         return await asked.answer(request, _embed)
@@ -32,8 +31,7 @@ def _embed(body: bytes) -> Work:
         found = await asking.embed(request, memory.add)
         tokens, headers = found.tokens, {}
         if tokens is None:
-            inputs = request.inputs
-            tokens = sum(len(i) if isinstance(i, list) else estimate_text(i) for i in inputs)
+            tokens = estimate(request.inputs)
             headers[ESTIMATED] = "true"
         if found.ignored:
             headers[IGNORED] = ", ".join(found.ignored).encode("ascii", "replace").decode()

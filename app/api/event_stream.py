@@ -256,7 +256,7 @@ class EventStream(Response):
         self._complete = bool(events) and isinstance(events[-1], StreamEnd)
 
     def _note_dropped(self, error: RelayError) -> None:
-        log.info("reader dropped", stream=self._reader.stream, code=error.code)
+        log.info("reader dropped", stream=self._reader.stream, code=error.code, error=error.message)
 
 
 class ReaderDropped(Exception):

@@ -17,8 +17,12 @@ from ..dialects.client_format import ClientFormat, ParsedRequest, parse_frame_id
 from ..errors import RelayError, RequestError
 from ..eventlog import cursor_after
 from ..events import Event, StreamEnd, StreamTarget
-from ..generation.hub import Hub, Opened, Origin, OwnedStreams, StartOptions
+from ..generation.hub import Hub
+from ..generation.origin import Origin
+from ..generation.owned_streams import OwnedStreams
 from ..generation.readers import Reader
+from ..generation.runs import Opened
+from ..generation.start_options import StartOptions
 from ..identity.tokens import Tokens
 from .body import read_json
 from .connection import client_of
@@ -28,6 +32,7 @@ from .paths import root_of
 from .policy import HttpSettings
 from .principal import principal_of, streams_of
 from .problems import failure
+from .standing import standing_headers
 
 
 class _Way(NamedTuple):
@@ -98,7 +103,7 @@ class Generation:
         if way.respond_async:
             # However shortly it may go on without a reader: its first one needs time to come.
             reader.leave(linger_s=max(way.seconds, self._policy.linger_s))
-            return self._accepted(request, reader.stream)
+            return self._accepted(request, opened)
         try:
             if way.streams:
                 return await self._stream(request, opened, linger_s=way.unknown_s)
@@ -113,7 +118,7 @@ class Generation:
             memory,
             max_bytes=self._policy.max_request_bytes,
             timeout_s=self._policy.body_timeout_s,
-            stopping=self._hub.stopping,
+            stopping=self._hub.shutdown.stopping,
         )
 
     async def _open(
@@ -137,6 +142,8 @@ class Generation:
             name=asked.name,
             names_of=[name_of for name_of in names_of if name_of is not None],
             request=kept.request if kept else b"",
+            client_format=self._client_format.name,
+            leaves=respond_async,
             origin=origin,
             memory=memory,
         )
@@ -180,7 +187,7 @@ class Generation:
         self, request: Request, opened: Opened, *, linger_s: float | None
     ) -> Response:
         """Hold the status until the outcome is known, or the gate's time is over."""
-        reader, outcome = opened
+        reader, outcome = opened.reader, opened.outcome
         if outcome is not None:
             if not await _first(request, outcome, timeout_s=self._policy.gate_s):
                 reader.leave(linger_s=linger_s)
@@ -190,14 +197,14 @@ class Generation:
             error = await _failed_start(reader)
         if error is not None:
             reader.leave()
-            return self._failed(error, request, reader.stream)
-        retry_ms = self._policy.retry(spread=self._hub.draining)
+            return self._failed(error, request, opened)
+        retry_ms = self._policy.retry(spread=self._hub.shutdown.draining)
         writer = self._client_format.writer(reader.stream, after=0, retry_ms=retry_ms)
         return EventStream(
             reader,
             writer,
             policy=self._policy,
-            headers=self._client_format.headers,
+            headers={**self._client_format.headers, **self._told(opened)},
         )
 
     async def _read_on(self, streams: OwnedStreams, cursor: str, *, address: str) -> Response:
@@ -206,8 +213,8 @@ class Generation:
         if stream is None:
             raise RequestError("invalid_request", f"Last-Event-ID: {cursor[:80]!r} names no stream")
         read_after = first_read(self._client_format, after)
-        reader, _ = (await streams.get(stream, after=read_after)).attach(address)
-        retry_ms = self._policy.retry(spread=self._hub.draining)
+        reader = (await streams.get(stream, after=read_after)).attach(address).reader
+        retry_ms = self._policy.retry(spread=self._hub.shutdown.draining)
         return await read_from(
             reader,
             self._client_format,
@@ -232,15 +239,20 @@ class Generation:
         events = reading.result()
         end = events[-1]
         if isinstance(end, StreamEnd) and end.error is not None:
-            return self._failed(RelayError.of(end.error), request, reader.stream)
+            return self._failed(RelayError.of(end.error), request, opened)
         return Response(
             msgspec.json.encode(self._client_format.render_result(reader.stream, events)),
-            headers={"cache-control": "no-store", "stream-id": reader.stream},
+            headers={
+                "cache-control": "no-store",
+                "stream-id": reader.stream,
+                **self._told(opened),
+            },
             media_type="application/json",
         )
 
-    def _accepted(self, request: Request, stream: str) -> Response:
+    def _accepted(self, request: Request, opened: Opened) -> Response:
         """Say where the stream is, by URLs that work without a header where it has an owner."""
+        stream = opened.reader.stream
         url = f"{root_of(request.scope)}/v1/streams/{stream}"
         body = {
             "id": stream,
@@ -262,12 +274,23 @@ class Generation:
                 "preference-applied": "respond-async",
                 "cache-control": "no-store",
                 "stream-id": stream,
+                **self._told(opened),
             },
             media_type="application/json",
         )
 
-    def _failed(self, error: RelayError, request: Request, stream: str) -> Response:
-        return failure(self._client_format, error, request, headers={"stream-id": stream})
+    def _failed(self, error: RelayError, request: Request, opened: Opened) -> Response:
+        headers = {"stream-id": opened.reader.stream, **self._told(opened)}
+        return failure(self._client_format, error, request, headers=headers)
+
+    def _told(self, opened: Opened) -> dict[str, str]:
+        """Return what the headers say of a stream that the request has started."""
+        grant = opened.grant
+        told = {"seseragi-cassette": opened.cassette} if opened.cassette else {}
+        if grant is None or (grant.requests is None and grant.tokens is None):
+            return told
+        standing = standing_headers(self._client_format.name, grant.requests, grant.tokens)
+        return {**told, **standing}
 
 
 async def _first(

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 import secrets
+from collections.abc import Callable
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,8 +39,12 @@ class CommonHeaders:
     Every line that is logged of the request, and of the stream that it starts, has it too.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(
+        self, app: ASGIApp, *, on_answer: Callable[[Scope, int], None] | None = None
+    ) -> None:
         self._app = app
+        self._on_answer = on_answer
+        """Is told of the status of each answer when that begins."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -54,6 +59,8 @@ class CommonHeaders:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if self._on_answer is not None:
+                    self._on_answer(scope, message["status"])
                 headers = message["headers"]
                 is_page = any(name == PAGES_OWN for name, _ in headers)
                 message["headers"] = [

@@ -1,10 +1,12 @@
-"""The demo page and the browser client: the files of `static/`."""
+"""The chat page and the browser client: the files of `static/`."""
 
 from pathlib import Path
 from typing import Any
 
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -28,20 +30,36 @@ HEADERS = {
 }
 
 
+OF_THE_PACKAGE = frozenset({"package.json", "README.md", "LICENSE"})
+"""What is for npm alone: the version is told to those who may ask the relay."""
+
+
+# The page's modules are 270 kB, and 80 kB of gzip: seconds of a phone's connection. Level 6 takes
+# half the time of 9, and 1 % more bytes.
+COMPRESSED = Middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
+
+
 class _Static(StaticFiles):
     """Files with the page's headers."""
+
+    def lookup_path(self, path: str) -> tuple[str, Any]:
+        return ("", None) if path in OF_THE_PACKAGE else super().lookup_path(path)
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(*args, **kwargs)
         response.headers.update(HEADERS)
+        if "etag" in response.headers:  # one for both encodings, so weak (RFC 9110, 8.8.3)
+            response.headers["etag"] = f"W/{response.headers['etag'].removeprefix('W/')}"
         return response
 
 
 def routes(static: Path) -> list[BaseRoute]:
+    files = _Static(directory=static)
+
     async def index(request: Request) -> Response:
-        return FileResponse(static / "index.html", headers=HEADERS)
+        return await files.get_response("index.html", request.scope)
 
     return [
-        Route("/", index, methods=["GET"]),
-        Mount("/static", _Static(directory=static), name="static"),
+        Route("/", index, methods=["GET"], middleware=[COMPRESSED]),
+        Mount("/static", files, name="static", middleware=[COMPRESSED]),
     ]

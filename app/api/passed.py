@@ -10,7 +10,7 @@ from typing import NamedTuple
 from starlette.datastructures import Headers
 
 from ..errors import RequestError
-from ..generation.hub import PSEUDONYM
+from ..generation.origin import PSEUDONYM
 
 MAX_VIA = 4096
 """More than that is there to hide something in."""

@@ -11,8 +11,10 @@ from starlette.routing import Route
 from ..dialects.client_format import ClientFormat
 from ..dialects.client_formats import client_format_of, mend_path
 from ..errors import RelayError, RequestError, ServiceError
+from ..ledger.accounts import LimitReached
 from ..telemetry.access_logs import hide_tokens
 from .paths import path_of
+from .standing import standing_headers
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
@@ -31,6 +33,10 @@ def failure(
     all_headers = {"cache-control": "no-store", **(headers or {})}
     if error.retry_after_s is not None:
         all_headers["retry-after"] = str(math.ceil(error.retry_after_s))
+    if isinstance(error, LimitReached) and error.standing is not None:
+        requests = error.standing if error.kind == "requests" else None
+        tokens = error.standing if error.kind == "tokens" else None
+        all_headers |= standing_headers(client_format.name, requests, tokens)
     if not error.retryable:
         # The official SDKs send a request again at any 5xx, 409 and 408 that does not say so.
         all_headers["x-should-retry"] = "false"
@@ -77,13 +83,18 @@ def _advise(path: str) -> str:
 
 
 def _methods_at(request: Request) -> str:
-    """List the methods that a path knows, over all its routes: Starlette names the first's."""
+    """List the methods that a path knows, over all its routes: Starlette names the first's.
+
+    A path with a route of its own (`/responses/input_tokens`) is no `/responses/{response_id}`.
+    """
     path = path_of(request.scope)
-    found: set[str] = set()
-    for route in request.app.routes:
-        if isinstance(route, Route) and route.path_regex.match(path):
-            found |= route.methods or set()
-    return ", ".join(sorted(found))
+    routes = [
+        route
+        for route in request.app.routes
+        if isinstance(route, Route) and route.path_regex.match(path)
+    ]
+    own = [route for route in routes if route.path == path]
+    return ", ".join(sorted({method for route in own or routes for method in route.methods or ()}))
 
 
 async def on_bug(request: Request, error: Exception) -> Response:

@@ -26,7 +26,9 @@ from ..dialects.openai_responses.client.stored import (
 )
 from ..errors import RelayError, RequestError
 from ..events import Event, StreamStart
-from ..generation.hub import Hub, Opened, OwnedStream, OwnedStreams
+from ..generation.hub import Hub
+from ..generation.owned_streams import OwnedStream, OwnedStreams
+from ..generation.runs import Opened
 from ..identity.tokens import Tokens
 from .event_stream import read_from
 from .generation import Generation, Kept
@@ -65,7 +67,9 @@ class Create(Generation):
         if not _is_background(begun):
             return await super()._result(request, opened, linger_s=linger_s)
         reader.leave()
-        return _show(reader.stream, begun)
+        response = _show(reader.stream, begun)
+        response.headers.update(self._told(opened))
+        return response
 
 
 class Responses:
@@ -119,7 +123,7 @@ class Responses:
             await (await self._find(request)).delete()
         except RelayError as error:
             return failure(CLIENT_FORMAT, error, request)
-        gone = {"id": request.path_params["response"], "object": "response", "deleted": True}
+        gone = {"id": request.path_params["response_id"], "object": "response", "deleted": True}
         return _json(gone)
 
     async def _find(self, request: Request, *, after: int | None = None) -> OwnedStream:
@@ -128,7 +132,7 @@ class Responses:
         Raises:
             RequestError: `not_found`, there is none, or none any more.
         """
-        response = request.path_params["response"]
+        response = request.path_params["response_id"]
         streams = streams_of(self._hub, request)
         name = name_of(response)
         stream = await streams.find(name, after=after) if is_response_id(response) else None
@@ -137,8 +141,8 @@ class Responses:
         return stream
 
     async def _events(self, stream: OwnedStream, after: int, address: str) -> Response:
-        reader, _ = stream.attach(address)
-        retry_ms = self._policy.retry(spread=self._hub.draining)
+        reader = stream.attach(address).reader
+        retry_ms = self._policy.retry(spread=self._hub.shutdown.draining)
         response = await read_from(
             reader, CLIENT_FORMAT, after, policy=self._policy, retry_ms=retry_ms
         )
@@ -156,7 +160,7 @@ def _tell_previous(asked: ParsedRequest, response: str) -> ParsedRequest:
 
 
 def _not_found(request: Request) -> RequestError:
-    response = request.path_params["response"]
+    response = request.path_params["response_id"]
     return RequestError("not_found", f"Response with id {response[:80]!r} not found.")
 
 
@@ -220,7 +224,7 @@ def _json(body: object, *, stream: str | None = None) -> Response:
 
 def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
     responses = Responses(hub, policy)
-    path = "/v1/responses/{response}"
+    path = "/v1/responses/{response_id}"
     return [
         Route("/v1/responses", Create(hub, policy, tokens).post, methods=["POST"]),
         Route(path, responses.retrieve, methods=["GET"]),

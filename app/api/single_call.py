@@ -10,7 +10,8 @@ from starlette.responses import Response
 from ..admission import RequestMemory, address_of
 from ..dialects.client_format import ClientFormat
 from ..errors import RelayError
-from ..generation.hub import Hub, Origin
+from ..generation.hub import Hub
+from ..generation.origin import Origin
 from ..generation.single_call import Asking
 from .body import read_json
 from .connection import client_of
@@ -34,7 +35,10 @@ T = TypeVar("T")
 class SingleCall:
     """What such endpoints share: who may ask, how much, and until when."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings, client_format: ClientFormat) -> None:
+    def __init__(
+        self, hub: Hub, policy: HttpSettings, client_format: ClientFormat, *, kind: str
+    ) -> None:
+        self._kind = kind
         self._hub = hub
         self._policy = policy
         self._client_format = client_format
@@ -59,14 +63,18 @@ class SingleCall:
                 memory,
                 max_bytes=policy.max_request_bytes,
                 timeout_s=policy.body_timeout_s,
-                stopping=hub.stopping,
+                stopping=hub.shutdown.stopping,
             )
             memory.expect(body)
             work = parse(body)
             del body
             origin = Origin(address, via=passed.via, relays=passed.relays)
-            asked = hub.ask(
-                lambda asking: work(asking, memory), principal_of(request), origin=origin
+            asked = hub.calls.ask(
+                lambda asking: work(asking, memory),
+                principal_of(request),
+                origin=origin,
+                kind=self._kind,
+                request_id=request.scope.get("request_id", ""),
             )
             return await _while_there(request, asked)
 

@@ -33,7 +33,7 @@ from ..dialects.openai_responses.client.stored import (
     unpack,
 )
 from ..errors import RequestError
-from ..generation.hub import OwnedStream, OwnedStreams
+from ..generation.owned_streams import OwnedStream, OwnedStreams
 from .policy import HttpSettings
 
 MAX_LINKS = 32

@@ -14,10 +14,11 @@ from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.native.client.renderer import Timings, render_result
 from ..errors import RequestError, ServiceError
 from ..events import StreamEnd
-from ..generation.hub import Hub, OwnedStream
+from ..generation.hub import Hub
+from ..generation.owned_streams import OwnedStream
 from .event_stream import first_read, last_event_id, read_from
 from .policy import HttpSettings
-from .principal import streams_of
+from .principal import is_admin, streams_of
 from .query import read_query
 
 CURSORS: Final = (
@@ -53,6 +54,13 @@ class Streams:
         if start not in (None, "snapshot"):
             raise RequestError("invalid_request", f"from: use 'snapshot', not {start[:40]!r}")
         suffix = read_query(request, "suffix")
+        uncounted = read_query(request, "uncounted") is not None
+        if uncounted and not is_admin(request):
+            raise RequestError(
+                "forbidden",
+                "uncounted: only a key with the role 'admin' looks on without being a reader; "
+                "leave it out",
+            )
         given = [last_event_id(request), *(read_query(request, name) for name in CURSORS)]
         # The newest: a client that comes back may still have in its URL where it began.
         after = max((_cursor(text, client_format, stream) for text in given if text), default=None)
@@ -62,14 +70,14 @@ class Streams:
             address = address_of(request.scope.get("client"))
             read_after = first_read(client_format, after or 0)
             found = await streams_of(self._hub, request).get(stream, after=read_after)
-            reader, _ = found.attach(address)
+            reader = found.attach(address, counted=not uncounted).reader
             # A reader that has a cursor has had its snapshot.
             return await read_from(
                 reader,
                 client_format,
                 after or 0,
                 policy=self._policy,
-                retry_ms=self._policy.retry(spread=self._hub.draining),
+                retry_ms=self._policy.retry(spread=self._hub.shutdown.draining),
                 snapshot=start is not None and after is None,
                 suffix=suffix is not None,
             )

@@ -9,7 +9,8 @@ from ..dialects.ui.client.format import CLIENT_FORMAT
 from ..dialects.ui.client.request import name_of
 from ..errors import RelayError
 from ..events import StreamStart
-from ..generation.hub import Hub, OwnedStream
+from ..generation.hub import Hub
+from ..generation.owned_streams import OwnedStream
 from .event_stream import read_from
 from .policy import HttpSettings
 from .principal import streams_of
@@ -32,8 +33,8 @@ class Chats:
             if stream.state.ended and await _continues(stream):
                 return _nothing()
             address = address_of(request.scope.get("client"))
-            reader, _ = stream.attach(address)
-            retry_ms = self._policy.retry(spread=self._hub.draining)
+            reader = stream.attach(address).reader
+            retry_ms = self._policy.retry(spread=self._hub.shutdown.draining)
             return await read_from(
                 reader,
                 CLIENT_FORMAT,

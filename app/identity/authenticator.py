@@ -69,6 +69,11 @@ class Authenticator:
             "it is for",
         )
 
+    def keys(self) -> tuple[Principal, ...]:
+        """Return whose keys are known; the same tuple until one has changed."""
+        found = [scheme for scheme in self._schemes if isinstance(scheme, Keys)]
+        return found[0].all() if found else ()
+
     async def aclose(self) -> None:
         """End fetches of issuers' keys that go on in the background."""
         for scheme in self._schemes:

@@ -7,7 +7,10 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from ..errors import RequestError
+from ..ledger.limits import UsageLimits, smaller
 from .config import Claim, IssuerConfig
 from .principal import Principal, is_visible
 
@@ -53,6 +56,7 @@ def read_claims(
         user=user,
         models=_read_models(claims, config),
         origins=config.origins,
+        user_limits=_read_limits(claims, config),
         expires_at=expires_at,
     )
 
@@ -127,6 +131,19 @@ def _read_name(claims: Mapping[str, Any], claim: Claim) -> str | None:
             "or a whole number"
         )
     return value
+
+
+def _read_limits(claims: Mapping[str, Any], config: IssuerConfig) -> UsageLimits:
+    """Return what a user may use; a claim that cannot be read is no claim of no limits."""
+    value = None if config.limits_claim is None else _look_up(claims, config.limits_claim)
+    if value is None:
+        return config.limits
+    try:
+        return smaller(config.limits, msgspec.convert(value, UsageLimits))
+    except msgspec.ValidationError as error:
+        name = _named(config.limits_claim or "")
+        told = str(error)[:MAX_VALUE]
+        raise refusal(f"its claim {name} has limits that cannot be used: {told}") from None
 
 
 def _read_models(claims: Mapping[str, Any], config: IssuerConfig) -> tuple[str, ...] | None:

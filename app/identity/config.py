@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from ..ledger.limits import UNLIMITED, UsageLimits
 from .principal import Role
 
 Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[!-~]+\Z")]
@@ -38,6 +39,8 @@ class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     models: tuple[Glob, ...] | None = None
     origins: tuple[Origin, ...] = ()
     roles: tuple[Role, ...] = ()
+    limits: UsageLimits = UNLIMITED
+    """What it may use in a time; of these and those of `[limits.key]` the smaller count."""
     expires_at: str | None = None
     """An RFC 3339 time."""
     created_at: str | None = None
@@ -78,6 +81,12 @@ class IssuerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     models: tuple[Glob, ...] | None = None
     """The models of all its users, unless `models_claim` says."""
     origins: tuple[Origin, ...] = ()
+    limits: UsageLimits = UNLIMITED
+    """What each of its users may use in a time; of these and those of `[limits.user]` the smaller
+    count."""
+    limits_claim: Claim | None = None
+    """A claim with limits of its user, an object with the names of the settings: of these and
+    `limits` the smaller count."""
     leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30
     """How far its clock may be from the relay's, in seconds; it is added to when a token ends."""
 

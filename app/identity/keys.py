@@ -107,6 +107,11 @@ class Keys:
             return None
         return key.principal
 
+    def all(self) -> tuple[Principal, ...]:
+        """Return whose keys are known; the same tuple until the file has changed."""
+        self._refresh()
+        return self._known.principals
+
     @property
     def signing_key(self) -> str | None:
         """The signing key that stands in the file; None without one."""
@@ -170,6 +175,7 @@ class _Key(NamedTuple):
 class _Known(NamedTuple):
     by_digest: dict[str, _Key]
     by_name: dict[str, _Key]
+    principals: tuple[Principal, ...]
     signing_key: str | None
 
 
@@ -190,7 +196,8 @@ def _collect(configs: Iterable[KeyConfig], *, signing_key: str | None = None) ->
             names = f"{same.principal.key!r} and {config.name!r}"
             raise KeysUnusable(f"{names} are the same key (sha256); revoke one")
         by_name[config.name] = key
-    return _Known(by_digest, by_name, signing_key)
+    principals = tuple(key.principal for key in by_name.values())
+    return _Known(by_digest, by_name, principals, signing_key)
 
 
 def _build(config: KeyConfig) -> _Key:
@@ -209,6 +216,7 @@ def _build(config: KeyConfig) -> _Key:
         models=config.models,
         origins=config.origins,
         roles=frozenset(config.roles),
+        key_limits=config.limits,
         expires_at=expires_at,
     )
     return _Key(config.sha256, principal, config.expires_at, created_at)

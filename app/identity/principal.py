@@ -7,9 +7,11 @@ from urllib.parse import quote
 
 import msgspec
 
-Role = Literal["client_secrets", "admin"]
-"""What a key may do beside using models: make client secrets; read, stop and delete the streams
-of everybody, by their ids."""
+from ..ledger.limits import UNLIMITED, UsageLimits
+
+Role = Literal["client_secrets", "metrics", "admin"]
+"""What a key may do beside using models: make client secrets; read the metrics; read, stop and
+delete the streams of everybody, by their ids, and read the metrics."""
 
 
 _SEPARATORS = re.compile(r"[/\\]")
@@ -45,6 +47,12 @@ class Principal(msgspec.Struct, frozen=True):
     """In unix seconds."""
     stream: str | None = None
     """The one stream that a stream token is for; None for any other credential."""
+    key_limits: UsageLimits = UNLIMITED
+    """Those of its key, beside those of the settings."""
+    user_limits: UsageLimits = UNLIMITED
+    """Those of its user, likewise; of the client secret itself if that names no user."""
+    secret: str = ""
+    """What tells a client secret from others that names no user; "" for any other credential."""
     may: Literal["all", "read", "stop"] = "all"
     """What a stream token lets its holder do with its stream; "all" for any other credential."""
 

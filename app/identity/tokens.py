@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ..errors import RequestError
+from ..ledger.limits import UNLIMITED, UsageLimits, smaller
 from .globs import covers
 from .principal import Principal
 
@@ -78,6 +79,10 @@ class _Claims(msgspec.Struct, frozen=True):
     origins: tuple[str, ...] | None = None
     """Those of the key, where they are None."""
     key_id: str = ""
+    limits: UsageLimits = UNLIMITED
+    """Of its user, or of itself."""
+    secret: str = ""
+    """What tells it from others, if it names no user."""
     stream: str | None = None
     may: Literal["all", "read", "stop"] = "all"
 
@@ -246,11 +251,14 @@ class Tokens:
         tenant: str | None = None,
         models: Sequence[str] | None = None,
         origins: Sequence[str] = (),
+        limits: UsageLimits = UNLIMITED,
+        secret: str = "",
         expires_at: float,
     ) -> str:
         """Return a client secret, by which a user may do a part of what the principal may.
 
         It ends at `expires_at`, in unix seconds, or with the principal or its key before that.
+        `limits` are its user's; with a `secret`, which no other has, its own.
 
         Raises:
             RequestError: `forbidden`, it would be more; `invalid_request`, it would be too long.
@@ -277,6 +285,7 @@ class Tokens:
             if models is None:
                 models = ("*",) if principal.models is None else principal.models
             origins = origins or principal.origins
+        limits = smaller(principal.user_limits, limits)
         said = {
             "key": principal.key,
             "key_id": principal.key_id,
@@ -284,6 +293,8 @@ class Tokens:
             "user": user,
             "models": models,
             "origins": origins or None,
+            "limits": msgspec.to_builtins(limits) if limits else None,
+            "secret": secret or None,
         }
         if principal.expires_at is not None:
             expires_at = min(expires_at, principal.expires_at)
@@ -321,6 +332,11 @@ class Tokens:
             audience="stream",
             expires_at=self.latest(principal, expires_at),
         )
+
+    def key_limits(self, name: str) -> UsageLimits:
+        """Return the limits of the key of a name as it stands now."""
+        key = self._look_up(name)
+        return UNLIMITED if key is None else key.key_limits
 
     def latest(self, principal: Principal, expires_at: float) -> float:
         """Return when a token ends that is to end at `expires_at`: then, or with its key before.
@@ -391,6 +407,9 @@ def _narrow(claims: _Claims, key: Principal | None) -> Principal:
         origins=origins or (),
         expires_at=expires_at,
         stream=claims.stream,
+        key_limits=UNLIMITED if key is None else key.key_limits,
+        user_limits=claims.limits,
+        secret=claims.secret,
         may=claims.may,
     )
 

@@ -4,7 +4,7 @@ One frozen value, built once. No other module reads the environment or the file.
 """
 
 from .failure import SettingsError
-from .load import load_identity, load_settings
+from .load import load_identity, load_scalar, load_settings
 from .values import Settings
 
-__all__ = ["Settings", "SettingsError", "load_identity", "load_settings"]
+__all__ = ["Settings", "SettingsError", "load_identity", "load_scalar", "load_settings"]

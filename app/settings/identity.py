@@ -8,6 +8,7 @@ import msgspec
 
 from ..identity.config import ALGORITHMS, AuthConfig, Identity, IssuerConfig, KeyConfig
 from ..identity.urls import why_unusable
+from ..ledger.limits import UsageLimits
 from .failure import SettingsError, reason, suggest
 from .scalars import IDENTITY
 from .tables import check_known
@@ -62,6 +63,8 @@ def _convert_all(rows: Any, form: type[T], place: str) -> tuple[T, ...]:
 
 def _convert(row: Any, form: type[T], place: str) -> T:
     check_known(row, form.__struct_fields__, place)
+    if isinstance(row, dict) and "limits" in form.__struct_fields__:
+        check_known(row.get("limits"), UsageLimits.__struct_fields__, f"{place}.limits")
     if isinstance(row, dict):  # TOML has times of its own
         row = {
             key: value.isoformat() if isinstance(value, date) else value

@@ -8,6 +8,7 @@ from ..upstreams.aws import AwsCredentials
 from ..upstreams.credentials import (
     Auth,
     Credentials,
+    CredentialsSource,
     Key,
     KeyFile,
     KeyUnusable,
@@ -43,6 +44,40 @@ def build_credentials(
             "or give key_env or key_file"
         )
     return _without_key(preset.without_key, table, preset, environ, place=place)
+
+
+def find_source(
+    credentials: Credentials,
+    table: UpstreamTable,
+    preset: Preset,
+    environ: Mapping[str, str],
+    *,
+    place: str,
+) -> CredentialsSource:
+    """Return where the credentials were found that `build_credentials` has built."""
+    match credentials:
+        case Key() if table.key_file is not None:
+            return CredentialsSource("file", table.key_file, f"{place}.key_file")
+        case Key() if table.key_env is not None:
+            return CredentialsSource("environment", table.key_env, f"{place}.key_env")
+        case Key():
+            found = (name for name in preset.key_env if environ.get(name, "").strip())
+            return CredentialsSource("environment", next(found, None))
+        case AwsCredentials() if table.profile is not None:
+            return CredentialsSource("aws", f"profile {table.profile!r}", f"{place}.profile")
+        case AwsCredentials():
+            return CredentialsSource(
+                "aws", _first_set(("AWS_ACCESS_KEY_ID", "AWS_PROFILE"), environ)
+            )
+        case GoogleCredentials():
+            variable = _first_set(("GOOGLE_APPLICATION_CREDENTIALS",), environ)
+            return CredentialsSource("google", variable)
+        case _:
+            return CredentialsSource()
+
+
+def _first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
+    return next((name for name in variables if environ.get(name)), None)
 
 
 def _without_key(

@@ -8,12 +8,16 @@ from typing import Any
 import msgspec
 
 from ..identity.config import Identity
+from ..ledger.config import LedgerConfig
 from ..upstreams.options import SAFE_WORD
 from .failure import SettingsError
 from .identity import build_identity
+from .limits import build_limits
 from .network import check_network
+from .prices import build_prices
+from .replayed import stand_in
 from .routes import build_routes
-from .scalars import CONFIG, check_keys, convert, from_environment
+from .scalars import CONFIG, PREFIX, check_keys, convert, from_environment
 from .upstreams import DEMO, Common, build_upstreams
 from .values import Settings
 
@@ -39,6 +43,8 @@ def load_settings(
     table, where = _find_file(environ, config)
     upstreams, routes = table.pop("upstream", {}), table.pop("route", [])
     identity = build_identity(table, environ, where=where)
+    limits = build_limits(table, where=where)
+    prices = build_prices(table.pop("price", []), where=where)
     check_keys(table, where)
     values = {name: convert(name, value, f"{where}{name}") for name, value in table.items()}
     values |= from_environment(environ)
@@ -48,8 +54,11 @@ def load_settings(
     # A list of what clients may ask for, or of who may ask for what.
     if routes or not values.get("passthrough", True) or identity.configured:
         common = common._replace(options=(SAFE_WORD,))
+    if values.get("record_cassettes") == "replay" and values.get("cassettes"):
+        environ |= stand_in(Path(values["cassettes"]), environ)
     values["upstreams"] = build_upstreams(upstreams, environ, where=where, common=common)
-    settings = Settings(**values, identity=identity)
+    ledger = LedgerConfig(limits=limits, prices=prices)
+    settings = Settings(**values, identity=identity, ledger=ledger)
     demo = (DEMO,) if settings.demo else ()
     built = build_routes(
         routes, (*settings.upstreams, *demo), attempts=settings.attempts, where=where
@@ -68,6 +77,20 @@ def load_identity(environ: Mapping[str, str], *, config: str | None = None) -> I
     environ = {name: value for name, value in environ.items() if value.strip()}
     table, where = _find_file(environ, config)
     return build_identity(table, environ, where=where)
+
+
+def load_scalar(name: str, environ: Mapping[str, str], *, config: str | None = None) -> Any:
+    """Read one setting that is a single value, and nothing else; None where it is not given.
+
+    Raises:
+        SettingsError: the file, or what it says of this, cannot be used.
+    """
+    environ = {key: value for key, value in environ.items() if value.strip()}
+    table, where = _find_file(environ, config)
+    variable = f"{PREFIX}{name.upper()}"
+    if variable in environ:
+        return convert(name, environ[variable], f"the environment variable {variable}")
+    return convert(name, table[name], f"{where}{name}") if name in table else None
 
 
 def _find_file(environ: Mapping[str, str], config: str | None) -> tuple[dict[str, Any], str]:

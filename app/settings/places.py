@@ -34,6 +34,15 @@ def find_base_url(
     return _check_url(_fill(url, table, preset, environ, place=place), source)
 
 
+def find_base_url_source(
+    table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
+) -> str:
+    """Return which setting or variable gives the base URL; "" where the preset does."""
+    if table.base_url is not None:
+        return f"{place}.base_url"
+    return preset.base_url_env or "" if environ.get(preset.base_url_env or "", "").strip() else ""
+
+
 def find_place(
     name: str, table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
 ) -> str:

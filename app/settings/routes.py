@@ -42,6 +42,7 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     targets: Annotated[list[str | TargetTable], Meta(min_length=1, max_length=100)]
     attempts: Attempts | None = None
     budget_s: Seconds | None = None
+    record_content: bool = False
 
 
 def build_routes(
@@ -62,6 +63,7 @@ def build_routes(
             table.name,
             _targets(table, by_name, attempts=table.attempts or attempts, place=place),
             table.budget_s,
+            table.record_content,
         )
     return tuple(routes.values())
 

@@ -2,17 +2,20 @@
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
+from ..telemetry.logs import LOGGERS
 from .failure import SettingsError, reason, suggest
-from .values import LISTS, SCALARS, Settings
+from .values import LISTS, SCALARS, Level, Settings
 
 PREFIX = "SESERAGI_"
 CONFIG = f"{PREFIX}CONFIG"
 """Names the file and is no setting of it."""
+CLIENT_KEY = f"{PREFIX}KEY"
+"""No setting: the key that `seseragi doctor` shows, which a relay of the same machine ignores."""
 IDENTITY = tuple(f"{PREFIX}{name}" for name in ("AUTH", "KEYS_FILE", "SIGNING_KEY"))
 """Stand for keys of tables: see `identity`."""
 
@@ -34,6 +37,8 @@ def check_keys(table: Mapping[str, Any], where: str) -> None:
 def convert(name: str, value: Any, where: str) -> Any:
     """Check one scalar; text (of the environment, the command line) is read as its type."""
     kind = _TYPES[name]
+    if name == "log_levels":
+        return _convert_levels(value, where)
     if isinstance(value, str) and name in LISTS:
         value = [item.strip() for item in value.split(",") if item.strip()]
     try:
@@ -42,6 +47,8 @@ def convert(name: str, value: Any, where: str) -> Any:
         _, told = reason(error)
         if name == "log":
             told = "use 'memory', 'sqlite:///PATH' or 'redis://HOST/DB'"
+        elif name == "records":
+            told = "use 'sqlite:///PATH' or 'postgresql://USER:PASSWORD@HOST/DATABASE'"
         elif get_origin(kind) is Literal:
             told = f"use {' or '.join(map(repr, get_args(kind)))}"
         what = "it" if "@" in str(value) else repr(value)  # a URL may hold a password
@@ -51,6 +58,44 @@ def convert(name: str, value: Any, where: str) -> Any:
     if name == "allowed_hosts":
         _check_hosts(converted, where)
     return converted
+
+
+def _join_keys(table: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the rows of a table with the names that TOML has taken apart at their dots."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _join_keys(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _convert_levels(value: Any, where: str) -> dict[str, str]:
+    """Check the levels of loggers; a text is as `seseragi.relay=debug, uvicorn.error=info`."""
+    if isinstance(value, str):
+        rows = [row.partition("=") for row in value.split(",") if row.strip()]
+        value = {name.strip(): level.strip() for name, _, level in rows}
+    if not isinstance(value, dict):
+        raise SettingsError(
+            f"{where}: {value!r} cannot be used: give a table, such as "
+            "{ 'seseragi.relay' = 'debug' }"
+        )
+    levels = dict(_join_keys(value))
+    for name, level in levels.items():
+        try:
+            msgspec.convert({name: level}, _TYPES["log_levels"])
+        except msgspec.ValidationError:
+            if level in get_args(Level):
+                told = "give the name of a logger, such as 'seseragi.relay'"
+                raise SettingsError(f"{where}: {name!r} cannot be used: {told}") from None
+            told = f"use {' or '.join(map(repr, get_args(Level)))}"
+            raise SettingsError(f"{where}.{name}: {level!r} cannot be used: {told}") from None
+        ours = name.partition(".")[0] == "seseragi"
+        if ours and name not in LOGGERS:
+            raise SettingsError(
+                f"{where}: there is no logger {name!r}{suggest(name, LOGGERS)}; "
+                f"there are {', '.join(LOGGERS)}"
+            )
+    return levels
 
 
 def _check_hosts(hosts: Iterable[str], where: str) -> None:
@@ -81,7 +126,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Read the settings that are variables."""
     values = {}
     for variable, value in environ.items():
-        if not variable.startswith(PREFIX) or variable in (CONFIG, *IDENTITY):
+        if not variable.startswith(PREFIX) or variable in (CONFIG, CLIENT_KEY, *IDENTITY):
             continue
         name = variable.removeprefix(PREFIX).lower()
         if _KUBERNETES.fullmatch(variable) or (name == "port" and "://" in value):

@@ -40,6 +40,8 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the dialect's own type."""
     options: tuple[Text, ...] | None = None
     url_schemes: tuple[Scheme, ...] | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] | None = None
+    trace_context: bool = False
 
 
 def read_upstream_table(raw: Any, place: str) -> UpstreamTable:

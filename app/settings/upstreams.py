@@ -9,15 +9,20 @@ import msgspec
 from ..demo import EMBEDDING_MODEL, MODELS
 from ..dialects.upstream_format import Quirks
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
+from ..upstreams.cassettes import CASSETTE
 from ..upstreams.endpoints import Upstream
 from ..upstreams.presets import PRESETS, Preset
 from .failure import SettingsError, reason, suggest
-from .keys import build_credentials
-from .places import check_headers, check_query, find_base_url
+from .keys import build_credentials, find_source
+from .places import check_headers, check_query, find_base_url, find_base_url_source
 from .tables import UpstreamTable, read_upstream_table
 
 DEMO = Upstream("demo", "http://demo/v1", models=(*MODELS, EMBEDDING_MODEL), prefixed=False)
 """The built-in models, which answer in this process."""
+
+
+OWN = (DEMO.name, CASSETTE.name)
+"""Names of upstreams that are in this process."""
 
 
 class Common(NamedTuple):
@@ -36,10 +41,10 @@ def build_upstreams(
     upstreams = []
     for name, raw in tables.items():
         place = f"{where}upstream.{name}"
-        if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", name) or name == "demo":
+        if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", name) or name in OWN:
             raise SettingsError(
                 f"{place}: an upstream's name is made of a-z, 0-9, '_', '.' and '-', "
-                "and is not 'demo'"
+                f"and is not {' or '.join(map(repr, OWN))}"
             )
         table = read_upstream_table(raw, place)
         upstreams.append(_build(name, table, environ, place=place, common=common))
@@ -103,11 +108,12 @@ def _build(
     # Another host than the provider's own may well want no key.
     own_host = table.base_url is None and not environ.get(preset.base_url_env or "")
     needed = own_host and (preset.base_url or "").startswith("https:")
+    credentials = build_credentials(table, preset, environ, place=place, needed=needed)
     return Upstream(
         name=name,
         base_url=find_base_url(table, preset, environ, place=place),
         dialect=dialect,
-        credentials=build_credentials(table, preset, environ, place=place, needed=needed),
+        credentials=credentials,
         query=check_query({**preset.query, **table.query}, f"{place}.query"),
         headers=check_headers(table.headers, f"{place}.headers"),
         quirks=_quirks(table, preset, dialect=dialect, own_host=own_host, place=place),
@@ -116,6 +122,10 @@ def _build(
         lists_models=preset.lists_models,
         options=common.options if table.options is None else table.options,
         url_schemes=common.url_schemes if table.url_schemes is None else table.url_schemes,
+        credentials_source=find_source(credentials, table, preset, environ, place=place),
+        base_url_source=find_base_url_source(table, preset, environ, place=place),
+        max_output_tokens=table.max_output_tokens,
+        trace_context=table.trace_context,
     )
 
 

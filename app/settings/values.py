@@ -1,11 +1,13 @@
 """The settings as one value, with their defaults and ranges."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from ..identity.config import Identity
+from ..ledger.config import LedgerConfig
 from ..upstreams.endpoints import Upstream
 from ..upstreams.routes import Route
 
@@ -15,8 +17,14 @@ Count = Annotated[int, Meta(ge=1)]
 Attempts = Annotated[int, Meta(ge=1, le=10)]
 Bytes = Annotated[int, Meta(ge=1024)]
 
+Level = Literal["debug", "info", "warning", "error"]
+LoggerName = Annotated[str, Meta(pattern=r"^[A-Za-z_][\w-]*(\.[\w-]+)*$", max_length=100)]
+
 LOG = r"^(memory|sqlite:///(?!:|file:).+|rediss?(\+sentinel)?://.+)$"
 """Where the event log may be."""
+
+RECORDS = r"^(sqlite:///(?!:|file:).+|postgresql://.+)$"
+"""Where the records may be."""
 
 ROOT_PATH = r"^(/[A-Za-z0-9._~-]+)*$"
 """A path without a slash at its end; "" for none."""
@@ -32,10 +40,23 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     root_path: Annotated[str, Meta(pattern=ROOT_PATH)] = ""
     log: Annotated[str, Meta(pattern=LOG)] = "memory"
+    records: Annotated[str, Meta(pattern=RECORDS)] | None = None
+    records_retention_days: Annotated[int, Meta(ge=0, le=36_500)] = 400
+    record_content_hook: str | None = None
     workers: Annotated[int, Meta(ge=1, le=1000)] = 1
     log_format: Literal["auto", "console", "json"] = "auto"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Level = "info"
+    log_levels: Mapping[LoggerName, Level] = {}
+    access_log: bool = False
+    admin: bool = True
+    metrics: bool = True
+    traces: bool = False
+    trace_content: bool = False
+    trust_trace_flags: bool = True
     demo: bool = True
+    cassettes: str | None = None
+    record_cassettes: Literal["off", "new", "replay"] = "off"
+    cassette_requests: bool = False
     default_model: str | None = None
     allowed_hosts: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
@@ -83,9 +104,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     upstreams: tuple[Upstream, ...] = ()
     routes: tuple[Route, ...] = ()
     identity: Identity = Identity()
+    ledger: LedgerConfig = LedgerConfig()
 
 
-TABLES = ("upstreams", "routes", "identity")
+TABLES = ("upstreams", "routes", "identity", "ledger")
 SCALARS = tuple(name for name in Settings.__struct_fields__ if name not in TABLES)
 LISTS = ("allowed_hosts", "cors_origins", "trusted_proxies", "url_schemes")
 """Those that are several values: a list in the file, comma-separated in a variable."""
