@@ -93,6 +93,8 @@ def _owner(load: Load, core: int, plan: Plan, row: Row) -> Figures:
         shared = row.check("owner", load("paced", target, **options))
         counts = store.count()
     relay_s, redis_s = shared.each_cpu_s
+    if not memory.cpu_s:
+        raise Unavailable("the relay got no CPU while it was measured: the machine is too busy")
     cost_us, memory_us = relay_s / shared.tokens * 1e6, memory.cpu_s / memory.tokens * 1e6
     return {
         "memory_us": memory_us,

@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+import urllib.request
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ SETTLING = 3
 """Batches after which the heap has settled, for good."""
 AT_ONCE = 100
 TOKENS = 5
-RETENTION_S = 0.5
+RETENTION_S = 2
 GROWTH_KIB = 4096
 """What memory may grow from there to the end: 60 bytes a stream of 100,000."""
 GROWTH_OBJECTS = 1000
@@ -93,11 +94,24 @@ def _batch(load: Load, target: Target, streams: int) -> None:
             raise Unavailable(f"the streams of the soak went wrong: {result.complaint}")
 
 
+def _await_empty(port: int) -> None:
+    """Wait until no stream is kept: `RETENTION_S` after the last has ended."""
+    limit = time.monotonic() + RETENTION_S + 60
+    while True:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as reply:
+            if b"\nseseragi_log_streams 0.0\n" in reply.read():
+                return
+        if time.monotonic() > limit:
+            raise Unavailable("the relay does not forget the streams that have ended")
+        time.sleep(0.1)
+
+
 def _held(target: Target, counts: Path) -> Held:
     """Ask when the relay has had time to forget."""
-    time.sleep(2 * RETENTION_S + 0.2)
     if target.pid is None:
         raise Unavailable("the soak needs a relay")
+    _await_empty(target.port)
+    time.sleep(0.5)
     counts.unlink(missing_ok=True)
     os.kill(target.pid, signal.SIGUSR1)
     limit = time.monotonic() + 10

@@ -27,14 +27,23 @@ class CuttingProxy:
         self._tasks: set[asyncio.Task] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        if task := asyncio.current_task():
+            self._keep(task)
+        try:
+            up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        except BaseException:
+            writer.transport.abort()
+            raise
         upward = asyncio.create_task(_forward(reader, up_writer))
-        self._tasks.add(upward)
+        self._keep(upward)
         left, how = self._plan()
+        tail = b""
         try:
             while data := await up_reader.read(4096):
-                if self.mercy is not None and self.mercy in data:
+                # What would come after the cut is not carried, however much is read at once.
+                if self.mercy is not None and self.mercy in tail + data[: max(0, left)]:
                     how = "none"
+                tail = (tail + data)[-100:]
                 writer.write(data if how == "none" else data[:left])
                 await writer.drain()
                 left -= len(data)
@@ -48,6 +57,17 @@ class CuttingProxy:
             upward.cancel()
             up_writer.transport.abort()
             writer.close()
+
+    def _keep(self, task: asyncio.Task) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End all connections."""
+        left = [*self._tasks]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _cut(self, writer: asyncio.StreamWriter, how: How) -> None:
         match how:
@@ -91,5 +111,4 @@ async def cutting_proxy(
         yield proxy
     finally:
         server.close()
-        for task in proxy._tasks:
-            task.cancel()
+        await proxy.close()

@@ -5,21 +5,26 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import httpx2
 import msgspec
 from starlette.types import ASGIApp
 
+from app.composition import build_hub, build_metrics, build_tracing
+from app.demo import DemoTransport
 from app.framing.sse import Decoder, Message
 from app.generation.hub import Hub
 from app.identity.authenticator import Authenticator
-from app.main import build_app, build_hub
+from app.main import build_app
 from app.peers import Peers
 from app.server import Server, bind
 from app.settings import load_settings
+from app.telemetry.metrics import Metrics
 from app.telemetry.observer import Observer
-from tests.upstream import Upstream as Script
+from app.testing.upstream import Upstream as Script
 
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
 
@@ -31,6 +36,7 @@ class Relay:
     server: Server
     hub: Hub
     client: httpx2.AsyncClient
+    measured: Metrics | None = None
 
 
 @contextlib.asynccontextmanager
@@ -43,11 +49,13 @@ async def serve_relay(
     authenticator: Authenticator | None = None,
     watch: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     observers: Sequence[Observer] | None = None,
+    demo_pace: float = 0.0025,
     **settings: Any,
 ) -> AsyncIterator[Relay]:
     """Run the relay on a free port; `script` is its upstream, and speaks `dialect`.
 
     It asks once only, so that a script says what is asked; `attempts` allows more.
+    The demo is ten times as fast as it is to people; `demo_pace` is the time of its tokens.
     What is asked and answered goes through `watch`.
     """
     settings = {"attempts": 1, **settings}
@@ -64,12 +72,17 @@ async def serve_relay(
         for upstream in built.upstreams
     )
     built = msgspec.structs.replace(built, upstreams=upstreams)
-    hub = build_hub(built, observers=observers)
+    with patch("app.composition.DemoTransport", partial(DemoTransport, pace=demo_pace)):
+        hub = build_hub(built, observers=observers)
+    measured, tracing = build_metrics(built, hub), build_tracing(built)
+    if tracing is not None:
+        tracing.open()
+        hub.observe(tracing)
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
     listening = asyncio.Event()
     server = Server(
-        watch(build_app(built, hub, authenticator)),
+        watch(build_app(built, hub, authenticator, measured, tracing)),
         peers=Peers(
             built.max_connections or 10_000,
             each=built.max_connections_per_address,
@@ -82,21 +95,26 @@ async def serve_relay(
         on_listening=listening.set,
         drain=lambda: hub.drain(built.drain_s),
         stop_now=hub.stop_now,
+        count_bytes=built.access_log,
     )
     await hub.open()
     task = asyncio.create_task(server._serve(sockets=[listener]))
-    await asyncio.wait_for(listening.wait(), 5)
+    await asyncio.wait_for(listening.wait(), 20)
     url = f"http://127.0.0.1:{port}"
     try:
-        async with httpx2.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
-            yield Relay(url, port, server, hub, client)
+        async with httpx2.AsyncClient(
+            base_url=url, timeout=20, trust_env=False, verify=False
+        ) as client:
+            yield Relay(url, port, server, hub, client, measured)
     finally:
         await hub.drain(0)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(_shut_down(server), 10)
+        await asyncio.wait_for(_shut_down(server), 30)
         await hub.close()
+        if tracing is not None:
+            await tracing.aclose()
 
 
 async def _shut_down(server: Server) -> None:
@@ -142,3 +160,21 @@ async def chat(
 
 def text_of(events: list[dict[str, Any]]) -> str:
     return "".join(event["text"] for event in events if event["type"] == "text.delta")
+
+
+async def until(relay: Relay, stream: str, condition: Callable[[httpx2.Response], bool]) -> None:
+    """Ask a relay about a stream until it answers so: nothing tells that it will."""
+    async with asyncio.timeout(20):
+        while not condition(await relay.client.get(f"/v1/streams/{stream}")):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def text_so_far(relay: Relay, stream: str, text: str) -> None:
+    await until(relay, stream, lambda reply: reply.json().get("text") == text)
+
+
+async def cut_off(relay: Relay, *, others: int) -> None:
+    """Wait until no connection is left but those of others."""
+    async with asyncio.timeout(30):
+        while len(relay.server.server_state.connections) > others:  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0.02)

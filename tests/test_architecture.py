@@ -15,11 +15,19 @@ APP = Path(__file__).parent.parent / "app"
 # Top first. A module may import from the layers below its own, and from its own package.
 LAYERS = [
     ("app.__main__",),
-    ("app.main", "app.server", "app.workers", "app.key_command"),
+    (
+        *("app.main", "app.composition", "app.server", "app.workers"),
+        *("app.key_command", "app.prices_command", "app.records.command"),
+        *("app.check", "app.doctor", "app.testing"),
+    ),
     ("app.connection",),
+    ("app.flow", "app.handler_connection", "app.refusals"),
     ("app.api", "app.settings"),
+    ("app.admin",),
     ("app.generation.hub",),
-    ("app.generation.claims",),
+    ("app.generation.owned_streams",),
+    ("app.generation.starts",),
+    ("app.generation.calls", "app.generation.claims", "app.generation.runs"),
     (
         "app.generation.readers",
         "app.generation.relay",
@@ -27,13 +35,23 @@ LAYERS = [
         "app.generation.watch",
         "app.generation.single_call",
     ),
+    ("app.generation.booking",),
+    (
+        *("app.generation.accounting", "app.generation.content", "app.generation.taping"),
+        "app.generation.start_options",
+    ),
+    (
+        *("app.generation.token_usage", "app.generation.origin", "app.generation.rights"),
+        "app.generation.shutdown",
+    ),
+    ("app.records",),
     ("app.telemetry",),
     ("app.upstreams", "app.eventlog", "app.demo", "app.identity"),
-    ("app.dialects",),
+    ("app.dialects", "app.ledger", "app.cassettes"),
     ("app.framing", "app.retry", "app.deadlines", "app.admission", "app.peers"),
     (
         *("app.requests", "app.bounds", "app.identity.principal", "app.errors", "app.events"),
-        "app.addresses",
+        *("app.addresses", "app.ledger.limits", "app.ledger.money"),
     ),
 ]
 # The vocabulary knows itself in this order only.
@@ -42,16 +60,20 @@ WITHIN = {
     ("app.requests", "app.errors"),
     ("app.bounds", "app.errors"),
     ("app.errors", "app.events"),
+    ("app.identity.principal", "app.ledger.limits"),
 }
 # The command and the composition root are the only ones to meet settings, logs and server.
 ALSO = {
     ("app.generation.relay", "app.generation.attempt"),
     ("app.generation.attempt", "app.generation.watch"),
+    ("app.generation.relay", "app.generation.readers"),
     ("app.__main__", "app.main"),
-    ("app.main", "app.settings"),
+    ("app.main", "app.composition"),
+    ("app.composition", "app.settings"),
 }
 
 PURE = (
+    "ledger",
     "framing",
     "dialects",
     "retry.py",
@@ -152,6 +174,7 @@ def test_only_who_works_within_anothers_call_catches_everything():
     expected = [
         "api.event_stream",
         "generation.relay",
+        "records.redaction",
         "telemetry.observer",
         "upstreams.transport",
     ]
@@ -165,8 +188,10 @@ def test_only_what_starts_processes_imports_os():
         if "os" in {imported.partition(".")[0] for imported in imports(path)}
     ]
 
-    # The command, what an ASGI server starts, the parent of workers, and what replaces a file.
-    assert ["app.__main__", "app.identity.keys_file", "app.main", "app.workers"] == readers
+    # The command, what an ASGI server starts, what replaces a file, what starts the command for
+    # tests, and the parent of workers.
+    expected = ["__main__", "composition", "identity.keys_file", "main", "testing.relay", "workers"]
+    assert [f"app.{name}" for name in expected] == readers
 
 
 OLDER_FORM = ("openai_completions", "openai_chat")

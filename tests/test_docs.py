@@ -9,12 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app.composition import build_hub
 from app.demo import MODELS
 from app.dialects.native.client.renderer import Writer
 from app.errors import CODES
 from app.events import Event, TextDelta
 from app.identity.config import AuthConfig, KeyConfig
-from app.main import build_hub, build_routes
+from app.main import build_routes
 from app.settings import load_settings
 from app.settings.routes import RouteTable, TargetTable
 from app.settings.tables import UpstreamTable
@@ -168,7 +169,11 @@ def test_log_lines_to_watch_are_written_by_the_relay():
 
 
 def test_links_of_the_documents_lead_somewhere():
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+    for path in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/*/README.md"),
+    ]:
         for link in re.findall(r"\]\((?!https?://|#)([^)]+)\)", path.read_text(encoding="utf-8")):
             file, _, anchor = link.partition("#")
             there = path.parent / file

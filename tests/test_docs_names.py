@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.settings.scalars import CONFIG, IDENTITY, PREFIX
+from app.settings.scalars import CLIENT_KEY, CONFIG, IDENTITY, PREFIX
 from app.settings.values import SCALARS
 
 ROOT = Path(__file__).parent.parent
@@ -16,7 +16,8 @@ PATH = re.compile(r"/?((?:app|bench|deploy|docs|static|tests|\.ci)/[^\s:#]*)")
 BARE = re.compile(r"[\w-]+\.(?:py|lock|sh)")
 MODULE = re.compile(r"(?<![\w./-])(?:app|bench|seseragi|tests)(?:\.[a-z_]\w*)+(?::\w+)?(?![\w/(-])")
 IMPORT = re.compile(r"^\s*from ((?:app|seseragi|tests)(?:\.\w+)*) import ([\w, ]+)", re.MULTILINE)
-SOURCES = {"seseragi": "app/*_*.py", "app": "app/*_*.py", "bench": "bench/*.py"}
+COMMANDS = ("app/__main__.py", "app/**/*command.py")
+SOURCES = {"seseragi": COMMANDS, "app": COMMANDS, "bench": ("bench/*.py",)}
 """Where the options of a command are: its `__main__`, and modules such as `key_command`."""
 
 
@@ -95,7 +96,7 @@ def missing_modules(root: Path, text: str, inline: list[str], lines: list[str]) 
 
 def missing_commands(root: Path, inline: list[str], lines: list[str]) -> Iterator[str]:
     targets = re.findall(r"^(\w+):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    known = (CONFIG, *IDENTITY)
+    known = (CONFIG, CLIENT_KEY, *IDENTITY)
     extras = (root / "pyproject.toml").read_text(encoding="utf-8").split("optional-dependencies")[1]
     for line in [*inline, *lines]:
         for target in re.findall(r"^make (\w+)", line):
@@ -113,7 +114,9 @@ def missing_commands(root: Path, inline: list[str], lines: list[str]) -> Iterato
             if match is None or not re.search(r"^\s*(\S*seseragi\b|.*-m |Exec|docker run)", part):
                 continue
             code = "".join(
-                file.read_text(encoding="utf-8") for file in root.glob(SOURCES[match[1]])
+                file.read_text(encoding="utf-8")
+                for pattern in SOURCES[match[1]]
+                for file in root.glob(pattern)
             )
             for word in re.findall(r"(?<=\s)(?:--[a-z-]+|[a-z]+)(?=[\s=]|$)", match[2]):
                 if not word.startswith("--") and re.search(rf"--[\w-]+ {word}\b", match[2]):

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from app.composition import settle_identity
 from app.identity.keys import digest
-from app.main import App, settle_identity
+from app.main import App
 from app.settings import SettingsError, load_settings
 from app.settings.first_minute import decide_access, describe, settle_access
-from tests.test_command import COMMAND, environment
+from tests.test_command import COMMAND, environment, run_here
 
 ANYWHERE = {"SESERAGI_HOST": "0.0.0.0"}  # noqa: S104  (what is tested)
 PAID = {"OPENAI_API_KEY": "sk-0123456789"}
@@ -173,7 +174,7 @@ def start_until_listening(folder: Path, *arguments: str, **variables: str):
         with urllib.request.urlopen(request) as reply:
             assert b"<html" in reply.read()
         process.send_signal(signal.SIGTERM)
-        out, rest = process.communicate(timeout=20)
+        out, rest = process.communicate(timeout=60)
         return out, told, line + rest
     finally:
         if process.poll() is None:
@@ -213,14 +214,7 @@ def test_keys_file_is_checked_before_anything_listens(tmp_path, broken):
     path = tmp_path / "keys.json"
     path.write_text("{" if broken else "{}")
     path.chmod(0o600 if broken else 0o644)
-    done = subprocess.run(
-        [*COMMAND, "--port", "0"],
-        cwd=tmp_path,
-        env=environment(SESERAGI_KEYS_FILE="keys.json"),
-        capture_output=True,
-        text=True,
-        timeout=20,
-    )
+    done = run_here("--port", "0", cwd=tmp_path, SESERAGI_KEYS_FILE="keys.json")
 
     assert (2, "") == (done.returncode, done.stdout)
     told = "it is not valid JSON" if broken else "others can read it (mode 644); run: chmod 600"

@@ -13,8 +13,9 @@ import pytest
 from app.__main__ import main
 from app.identity.keys import Keys, digest
 from app.identity.keys_file import read_keys_file
+from app.ledger.limits import UNLIMITED, UsageLimits
 from app.settings import load_settings
-from tests.test_command import COMMAND, environment
+from tests.test_command import COMMAND, environment, run_here
 
 KEY = re.compile(r"ssk_[\w-]{43}\n")
 
@@ -70,10 +71,10 @@ async def test_key_is_shown_once_alone_and_lets_in_until_it_is_revoked(tmp_path)
     assert found is not None
     assert ("acme", "my-app", ("openai/*", "demo")) == (found.tenant, found.key, found.models)
 
-    shown = run("list", cwd=tmp_path)
+    shown = run_here("key", "list", cwd=tmp_path)
     assert "my-app  acme" in shown.stdout
     assert digest(made.stdout.strip()) not in shown.stdout
-    revoked = run("revoke", "my-app", cwd=tmp_path)
+    revoked = run_here("key", "revoke", "my-app", cwd=tmp_path)
     assert (0, "") == (revoked.returncode, revoked.stdout)
     assert "within a second" in revoked.stderr
     await asyncio.sleep(1.01)
@@ -106,13 +107,73 @@ def test_all_that_can_be_said_of_a_key(capsys, tmp_path):
     assert made.created_at is not None
 
     out, _ = key(capsys, "list")
-    assert ["name", "tenant", "user", "models", "origins", "roles", "expires", "created"] == (
-        out.splitlines()[0].split()
-    )
+    columns = [
+        "name",
+        "tenant",
+        "user",
+        "models",
+        "origins",
+        "roles",
+        "limits",
+        "expires",
+        "created",
+    ]
+    assert columns == out.splitlines()[0].split()
     assert "2099-01-31T00:00:00Z" in out.splitlines()[1]
     [row] = json.loads(key(capsys, "list", "--json")[0])
     assert ("app", "会社", ["a/*", "b"]) == (row["name"], row["tenant"], row["models"])
     assert "sha256" not in row
+
+
+LIMITED = ("--usd-per-day", "0.5", "--usd-per-month", "10", "--requests-per-minute", "60")
+
+
+async def test_limits_of_a_key_are_kept_listed_and_shown_as_toml(capsys, tmp_path):
+    out, _ = key(capsys, "new", "app", *LIMITED, "--tokens-per-minute", "9", "--streams", "3")
+    [made] = read_keys_file(tmp_path / "keys.json").file.keys
+    expected = UsageLimits(
+        requests_per_minute=60,
+        tokens_per_minute=9,
+        streams=3,
+        usd_per_day=0.5,
+        usd_per_month=10,
+    )
+    assert expected == made.limits
+    found = await Keys([], tmp_path / "keys.json").verify(out.strip())
+    assert found is not None
+    assert (expected, UNLIMITED) == (found.key_limits, found.user_limits)
+
+    listed, _ = key(capsys, "list")
+    assert (
+        "requests_per_minute=60 tokens_per_minute=9 streams=3 usd_per_day=0.5 usd_per_month=10"
+        in (listed)
+    )
+    [row] = json.loads(key(capsys, "list", "--json")[0])
+    assert 0.5 == row["limits"]["usd_per_day"]
+
+    _, table = key(capsys, "new", "other", *LIMITED, "--print-toml")
+    (tmp_path / "seseragi.toml").write_text(table)
+    [shown] = load_settings({}).identity.keys
+    assert (60, 0.5, None) == (
+        shown.limits.requests_per_minute,
+        shown.limits.usd_per_day,
+        shown.limits.streams,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--streams", "1.5"), "--streams: '1.5' cannot be used: give a whole number"),
+        (("--usd-per-day", "nan"), "--usd-per-day: 'nan' cannot be used: give a number, 0 or more"),
+        (("--usd-per-day", "$2"), "--usd-per-day: '$2' cannot be used: give a number"),
+        (("--usd-per-month", "null"), "--usd-per-month: 'null' cannot be used: give a number"),
+        (("--requests-per-minute", "-1"), "--requests-per-minute: '-1' cannot be used"),
+        (("--tokens-per-minute", "9" * 30), "--tokens-per-minute: '999"),
+    ],
+)
+def test_limits_that_are_none(capsys, arguments, told):
+    assert told in refusal(capsys, "new", "app", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +265,7 @@ BAD = [
     (("new", "a", "--models", ""), "--models: give globs of 1 to 200 characters"),
     (("new", "a", "--origins", "a.example"), "--origins: give scheme and host alone"),
     (("new", "a", "--origins", "https://a.example/"), "--origins: give scheme and host alone"),
-    (("new", "a", "--role", "boss"), "--role: use client_secrets or admin"),
+    (("new", "a", "--role", "boss"), "--role: use client_secrets or metrics or admin"),
     (("new", "a", "--expires-in", "3y"), "--expires-in: '3y' cannot be used: give a number and s, m, h, d or w"),
     (("new", "a", "--expires-in", "0d"), "--expires-in: '0d' cannot be used"),
     (("new", "a", "--expires-in", "-1d"), "--expires-in"),

@@ -13,14 +13,19 @@ from app.eventlog import read_all
 from app.eventlog.memory import MemoryLog
 from app.eventlog.record import StreamRecord
 from app.events import Event, StreamEnd
+from app.generation.accounting import Accounting
 from app.generation.relay import Relay
+from app.ledger.accounts import Settlement
+from app.ledger.config import LedgerConfig
+from app.ledger.prices import PriceBook
 from app.requests import parse_chat_request
 from app.telemetry.observer import Committed, Ended, FirstEvent, Observer, Observers
+from app.testing.upstream import DONE, FINISH, text
 from app.upstreams.client import open_client
 from app.upstreams.endpoints import Upstream
 from app.upstreams.routes import Upstreams
+from tests.clock import Clock
 from tests.eventlog.creating import create
-from tests.upstream import DONE, FINISH, text
 
 CHAT = parse_chat_request(b'{"messages": [{"role": "user", "content": "x"}]}')
 SSE = {"content-type": "text/event-stream"}
@@ -29,21 +34,22 @@ BUSY = httpx2.Response(400, json={"error": {"message": "no"}})
 
 
 class Slow(MemoryLog):
-    """Takes its time over whatever `slow` is a part of, and adds it whoever is cancelled."""
+    """Takes longer than any limit over whatever `slow` is a part of, and adds it all the same."""
 
-    def __init__(self, slow: type[Event], **limits: Any) -> None:
-        super().__init__(retention_s=60, max_bytes=2**20, **limits)
+    def __init__(self, slow: type[Event], clock: Clock) -> None:
+        super().__init__(retention_s=60, max_bytes=2**20)
         self.slow = slow
-        self.started = asyncio.Event()
+        self.clock = clock
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         return False
 
-    async def append(self, stream: str, events: Sequence[Event]) -> None:
-        await super().append(stream, events)
+    async def append(
+        self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
+    ) -> None:
+        await super().append(stream, events, settlement)
         if any(isinstance(event, self.slow) for event in events):
-            self.started.set()
-            await asyncio.sleep(0.04)
+            await self.clock.pass_(1200)
 
 
 class Answering(httpx2.AsyncBaseTransport):
@@ -78,6 +84,7 @@ async def relay(
         event_log=log,
         limits=Limits(**limits),
         observer=observer or Observers(),
+        accounting=Accounting(LedgerConfig(), PriceBook(())),
     )
     log.on_ended(lambda stream, lost: running.keep())
     return running
@@ -89,9 +96,9 @@ async def end_of(log: MemoryLog) -> StreamEnd:
     return end
 
 
-async def test_a_failure_is_told_though_time_is_up_while_it_is_written():
-    log = Slow(StreamEnd)
-    running = await relay(BUSY, log, first_event_timeout_s=0.02)
+async def test_a_failure_is_told_though_time_is_up_while_it_is_written(monkeypatch):
+    log = Slow(StreamEnd, Clock(monkeypatch))
+    running = await relay(BUSY, log, first_event_timeout_s=600)
     await running.run()
 
     error = running.committed.result()
@@ -100,9 +107,9 @@ async def test_a_failure_is_told_though_time_is_up_while_it_is_written():
     assert error.info() == (await end_of(log)).error
 
 
-async def test_an_end_that_is_cancelled_while_it_is_written_is_reported():
-    log, observer = Slow(StreamEnd), Told()
-    running = await relay(FINE, log, observer=observer, total_timeout_s=0.02)
+async def test_an_end_that_is_cancelled_while_it_is_written_is_reported(monkeypatch):
+    log, observer = Slow(StreamEnd, Clock(monkeypatch)), Told()
+    running = await relay(FINE, log, observer=observer, total_timeout_s=600)
     await running.run()
 
     assert "completed" == (await end_of(log)).status
@@ -138,8 +145,10 @@ class Filling(MemoryLog):
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         return False
 
-    async def append(self, stream: str, events: Sequence[Event]) -> None:
-        await super().append(stream, events)
+    async def append(
+        self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
+    ) -> None:
+        await super().append(stream, events, settlement)
         if (await self.state(stream)).last == self.room and self.relay is not None:
             self.relay.stop("cancelled")
             await asyncio.sleep(0)

@@ -1,5 +1,6 @@
 """The relay as a process that is killed, stopped and started again over one SQLite file."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -13,7 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from app.eventlog.sqlite.log import SqliteLog
 from app.framing.sse import Decoder, Message
+from tests.replicas.processes import children
 from tests.test_command import COMMAND, environment, running
 
 BODY = json.dumps({"model": "demo-long", "messages": [{"role": "user", "content": "a river"}]})
@@ -28,7 +31,7 @@ def relay(tmp_path, **variables: str):
 
 @contextmanager
 def connected(port: int):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         yield connection
     finally:
@@ -69,7 +72,7 @@ def test_every_reader_gets_the_rest_of_what_was_logged_and_the_end(tmp_path, sen
             stream: read(port, stream, None, most=20 + 10 * n) for n, stream in enumerate(streams)
         }
         process.send_signal(sent)
-        process.wait(10)
+        process.wait(60)
     with relay(tmp_path) as (process, port):
         for stream, messages in seen.items():
             messages += read(port, stream, messages[-1].id)
@@ -100,7 +103,7 @@ def test_finished_stream_survives_restarts(tmp_path):
             stream, whole = found[0]
             assert Decoder().feed(whole) == read(port, stream, None)
             process.send_signal(signal.SIGTERM)
-            assert 0 == process.wait(10)
+            assert 0 == process.wait(60)
 
     # The key of the first POST is known all along, and starts nothing again.
     assert [found[0]] * 3 == found
@@ -118,7 +121,7 @@ def test_readers_over_many_kills_see_every_event_once(tmp_path):
             seen[stream] = read(port, stream, None, most=dice.randrange(1, 60))
             time.sleep(dice.random() * 0.05)
             os.kill(process.pid, signal.SIGKILL)
-            process.wait(10)
+            process.wait(60)
     with relay(tmp_path) as (process, port):
         for stream, messages in seen.items():
             messages += read(port, stream, messages[-1].id)
@@ -136,9 +139,39 @@ def test_second_process_on_one_file_is_refused(tmp_path):
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
         )
 
     assert 2 == done.returncode
     assert 1 == len(done.stderr.splitlines()), done.stderr
     assert "streams.db" in done.stderr
+
+
+async def account_of_the_relay(tmp_path):
+    event_log = SqliteLog(tmp_path / "streams.db", retention_s=1000, max_bytes=10**9)
+    await event_log.open()
+    (state,) = await event_log.accounts(["relay"])
+    await event_log.close()
+    return state
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_killed_streams_are_counted_once_and_hold_nothing(tmp_path, workers):
+    with relay(tmp_path, SESERAGI_WORKERS=str(workers)) as (process, port):
+        streams = [start(port) for _ in range(9)]
+        for stream in streams:
+            assert read(port, stream, None, most=9)
+        pids = children(process.pid)
+        for pid in (process.pid, *pids):
+            os.kill(pid, signal.SIGKILL)
+        process.wait(60)
+    with relay(tmp_path, SESERAGI_WORKERS=str(workers)) as (process, port):
+        assert "stream.end" == read(port, streams[-1], None)[-1].event
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(60)
+
+    state = asyncio.run(account_of_the_relay(tmp_path))
+    assert (0, 0, 9) == (state.running, state.day.held_nano_usd, state.month.requests)
+    # As they are estimated, since nobody was there to be told.
+    assert state.month.input_tokens >= 9
+    assert state.month.output_tokens >= 9

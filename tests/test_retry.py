@@ -471,3 +471,40 @@ def test_targets_that_fail_are_tried_last():
 
     assert [2, 1, 0] == arranged(choices, later, opened(0), now=6)
     assert [0, 1, 2] == arranged(choices, later, opened(0), now=5 + COOLDOWN_S)
+
+
+def test_target_that_rests_meanwhile_is_not_tried_any_more():
+    resting: set[int] = set()
+    tried = Plan(
+        *([TargetPolicy(attempts=2)] * 4, [0, 1, 2, 3]),
+        now=0,
+        deadline=100,
+        each_s=[100] * 4,
+        chance=lambda: 0,
+        rests=lambda target, now: target in resting,
+    )
+
+    assert Step(0, 0, 1) == tried.first()
+    resting |= {0, 2}
+    assert Step(1, 0, 2) == tried.next(BUSY, 0)
+    assert Step(1, PAUSE, 3) == tried.next(BUSY, 0)
+    assert Step(3, 0, 4) == tried.next(BUSY, 0)
+    resting.add(3)
+    assert tried.next(BUSY, 0) is None
+
+
+def test_breaker_that_is_told_to_lets_the_next_one_through():
+    breaker = Breaker()
+    breaker.try_now(0)
+    assert breaker.passes(0)
+    for stream in "abc":
+        breaker.failed(stream, AUTH, 1)
+    assert (3, False) == (breaker.failures(1), breaker.passes(2))
+    breaker.try_now(2)
+    assert ("half-open", True) == (breaker.state(2), breaker.passes(2))
+    breaker.claim(2)
+    assert not breaker.passes(2.5)
+    breaker.try_now(2.5)
+    assert breaker.begin("d", 2.5)
+    breaker.failed("d", AUTH, 3)
+    assert "open" == breaker.state(3)

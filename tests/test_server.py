@@ -1,7 +1,12 @@
 """The server's connections, from outside."""
 
 import asyncio
+import contextlib
+import socket
 
+import app.server
+from tests.clock import Clock
+from tests.hostile import chat, read_all, statuses
 from tests.serving import Relay, serve_relay
 
 ASK = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -19,5 +24,55 @@ async def test_kept_connection_is_closed_after_its_time():
     async with serve_relay(keepalive_s=0.05) as relay:
         reader, writer = await kept(relay)
 
-        assert b"" == await asyncio.wait_for(reader.read(), 5)
+        assert b"" == await asyncio.wait_for(reader.read(), 20)
         writer.close()
+
+
+async def test_what_is_on_its_way_when_a_stop_begins_is_answered_as_the_last(monkeypatch):
+    """On connections that proxies keep, which send no POST again after a 503."""
+    monkeypatch.setattr(app.server, "ON_ITS_WAY_S", 600)
+    clock = Clock(monkeypatch)
+    async with serve_relay() as relay, contextlib.AsyncExitStack() as opened:
+        relay.server._others_answer = lambda: True
+        idle, asks, halfway = [await kept(relay) for _ in range(3)]
+        fresh = await asyncio.open_connection("127.0.0.1", relay.port)
+        for _, writer in (idle, asks, halfway, fresh):
+            opened.callback(writer.close)
+        halfway[1].write(chat()[:-1])
+        async with asyncio.timeout(20):
+            while len(relay.server.server_state.connections) < 4:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+            relay.server.stop()
+            while relay.server.servers[0].is_serving():  # noqa: ASYNC110  (nothing tells)
+                await asyncio.sleep(0.01)
+            asks[1].write(chat())
+            fresh[1].write(chat())
+            halfway[1].write(chat()[-1:])
+            answers = [await read_all(reader) for reader, _ in (asks, halfway, fresh)]
+        await clock.pass_(700)
+        assert b"" == await asyncio.wait_for(idle[0].read(), 20)
+
+    for answer in answers:
+        assert [200] == statuses(answer)
+        assert b"\r\nconnection: close\r\n" in answer
+        assert b'"status":"completed"' in answer
+
+
+async def test_connection_that_is_just_made_when_a_stop_begins_is_answered_as_the_last(monkeypatch):
+    """The system has accepted it, and the relay has not looked yet."""
+    monkeypatch.setattr(app.server, "ON_ITS_WAY_S", 600)
+    clock = Clock(monkeypatch)
+    async with serve_relay() as relay:
+        relay.server._others_answer = lambda: True
+        made = socket.create_connection(("127.0.0.1", relay.port), timeout=20)
+        made.sendall(chat())
+        relay.server.stop()
+        await relay.server.on_tick(1)
+        reader, writer = await asyncio.open_connection(sock=made)
+        answer = await asyncio.wait_for(read_all(reader), 20)
+        writer.close()
+        await clock.pass_(700)
+
+    assert [200] == statuses(answer)
+    assert b"\r\nconnection: close\r\n" in answer

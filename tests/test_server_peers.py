@@ -17,17 +17,25 @@ Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 @contextlib.asynccontextmanager
 async def opened(relay: Relay, count: int, address: str = "127.0.0.1") -> AsyncIterator[None]:
     """Have idle connections from an address."""
+    before = len(relay.server.server_state.connections)
     clients = [
         await asyncio.open_connection("127.0.0.1", relay.port, local_addr=(address, 0))
         for _ in range(count)
     ]
-    await asyncio.sleep(0.05)
+    await until_open(relay, before + count)
     try:
         yield
     finally:
         for _, writer in clients:
             writer.close()
-        await asyncio.sleep(0.05)
+        await until_open(relay, before)
+
+
+async def until_open(relay: Relay, count: int) -> None:
+    """Wait until the relay has so many connections."""
+    async with asyncio.timeout(30):
+        while len(relay.server.server_state.connections) != count:  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0.01)
 
 
 async def ask(relay: Relay, address: str = "127.0.0.1") -> bytes:
@@ -35,7 +43,7 @@ async def ask(relay: Relay, address: str = "127.0.0.1") -> bytes:
     with contextlib.suppress(ConnectionError):
         writer.write(HEALTH + b"connection: close\r\n\r\n")
     try:
-        return await asyncio.wait_for(read_all(reader), 5)
+        return await asyncio.wait_for(read_all(reader), 20)
     finally:
         writer.close()
 

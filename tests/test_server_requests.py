@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 from tests.hostile import (
     BODY,
     HEALTH,
@@ -18,7 +19,6 @@ from tests.hostile import (
     tell,
 )
 from tests.serving import serve_relay
-from tests.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 
 ANSWER = [head(), send(text("fine") + FINISH + DONE)]
 
@@ -305,7 +305,7 @@ async def test_body_that_breaks_within_an_answer_cuts_it():
         writer.write(asked % started.json()["id"].encode())
         received = await reader.readuntil(b"text.delta")
         writer.write(b"nonsense\r\n")
-        received += await asyncio.wait_for(read_all(reader), 5)
+        received += await asyncio.wait_for(read_all(reader), 20)
         writer.close()
 
     assert [200] == statuses(received)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from app.composition import build_hub
 from app.errors import RequestError
-from app.main import build_hub
 from app.settings import Settings, SettingsError, load_settings
 
 UPSTREAMS = """

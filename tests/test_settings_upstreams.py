@@ -4,7 +4,7 @@ import pytest
 
 from app.settings import SettingsError, load_settings
 from app.upstreams.aws import AwsCredentials
-from app.upstreams.credentials import Credentials, Key, NoCredentials
+from app.upstreams.credentials import Credentials, CredentialsSource, Key, NoCredentials
 from app.upstreams.google import GoogleCredentials
 
 KEY = "sk-0123456789abcdef"
@@ -55,6 +55,71 @@ def test_variables_add_an_upstream(environ, name, base_url, auth):
 
     assert (name, base_url) == (upstream.name, upstream.base_url)
     assert (auth, KEY) == key_of(upstream.credentials)
+
+
+@pytest.mark.parametrize(
+    ("table", "environ", "source", "base_url_source"),
+    [
+        ("", {"OPENAI_API_KEY": KEY}, ("environment", "OPENAI_API_KEY", None), ""),
+        (
+            "",
+            {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://gw.example"},
+            ("environment", "OPENAI_API_KEY", None),
+            "OPENAI_BASE_URL",
+        ),
+        (
+            '[upstream.u]\npreset = "gemini"',
+            {"GOOGLE_API_KEY": KEY, "GEMINI_API_KEY": " "},
+            ("environment", "GOOGLE_API_KEY", None),
+            "",
+        ),
+        (
+            '[upstream.u]\nbase_url = "https://a.example"\nkey_env = "MINE"',
+            {"MINE": KEY},
+            ("environment", "MINE", "seseragi.toml: upstream.u.key_env"),
+            "seseragi.toml: upstream.u.base_url",
+        ),
+        (
+            '[upstream.u]\nbase_url = "https://a.example"\nkey_file = "a.key"',
+            {},
+            ("file", "a.key", "seseragi.toml: upstream.u.key_file"),
+            "seseragi.toml: upstream.u.base_url",
+        ),
+        (
+            '[upstream.u]\nbase_url = "https://a.example"',
+            {},
+            ("none", None, None),
+            "seseragi.toml: upstream.u.base_url",
+        ),
+        (
+            '[upstream.bedrock]\nauth = "aws"\nregion = "eu-west-1"\nprofile = "work"',
+            {},
+            ("aws", "profile 'work'", "seseragi.toml: upstream.bedrock.profile"),
+            "",
+        ),
+        (
+            '[upstream.bedrock]\nauth = "aws"\nregion = "eu-west-1"',
+            {"AWS_ACCESS_KEY_ID": "AKIA0123456789"},
+            ("aws", "AWS_ACCESS_KEY_ID", None),
+            "",
+        ),
+        (
+            '[upstream.vertex]\nproject = "p"\nlocation = "eu"',
+            {"GOOGLE_APPLICATION_CREDENTIALS": "/run/sa.json"},
+            ("google", "GOOGLE_APPLICATION_CREDENTIALS", None),
+            "",
+        ),
+    ],
+)
+def test_an_upstream_knows_where_its_key_and_its_url_came_from(
+    load, tmp_path, table, environ, source, base_url_source
+):
+    (tmp_path / "a.key").write_text(KEY)
+    upstream, *_ = load(table, **environ)
+
+    assert CredentialsSource(*source) == upstream.credentials_source
+    assert base_url_source == upstream.base_url_source
+    assert KEY not in f"{upstream.credentials_source} {upstream.credentials_source!r}"
 
 
 HOSTS = {

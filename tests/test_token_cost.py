@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.api.event_stream import EventStream
-from app.connection import _Connection
 from app.generation.relay import Relay
+from app.handler_connection import HandlerConnection
+from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text
 from tests.serving import serve_relay
-from tests.upstream import DONE, FINISH, chunk, chunked_head, text
 
 TOKENS = 50
 PARTS = ("/app/", "/aiohttp/", "/httpx2/", "/uvicorn/", "/starlette/", "/asyncio/tasks.py")
@@ -101,7 +101,7 @@ async def count_calls(readers: int = 1, **settings: Any) -> Counter[CodeType]:
 async def test_a_token_takes_few_calls_and_wakes_no_task() -> None:
     calls = await count_calls()
 
-    assert 1 == calls[_Connection.write.__code__] / TOKENS
+    assert 1 == calls[HandlerConnection.write.__code__] / TOKENS
     assert 0 == calls[Relay.run.__code__] + calls[EventStream.__call__.__code__]
     # 37 of our own and 10 of aiohttp's when this was written.
     assert 25 < calls.total() / TOKENS < 75
@@ -119,4 +119,18 @@ async def test_a_token_is_written_once_for_each_reader(log: str, tmp_path: Any) 
 
     calls = await count_calls(readers=3, log=url)
 
-    assert 3 == calls[_Connection.write.__code__] / TOKENS
+    assert 3 == calls[HandlerConnection.write.__code__] / TOKENS
+
+
+async def test_traces_do_nothing_for_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "600000")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_on")
+    monkeypatch.setattr("tests.test_token_cost.PARTS", (*PARTS, "/opentelemetry/"))
+    monkeypatch.setattr("app.telemetry.tracing.CLOSE_S", 0.0)
+
+    calls = await count_calls(traces="true")
+
+    traced = [code.co_filename for code in calls]
+    assert [] == [
+        name for name in traced if "/opentelemetry/" in name or "/app/telemetry/tracing" in name
+    ]

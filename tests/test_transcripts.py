@@ -38,7 +38,7 @@ def alike(text: str) -> str:
 async def start(relay: Relay, command: str, stream: str = "") -> Process:
     """Run a command of the document, of a stream here in place of the one there."""
     command = ID.sub(stream, command).replace("localhost:8000", f"127.0.0.1:{relay.port}")
-    command = command.replace("curl ", "curl -s --max-time 20 ", 1)
+    command = command.replace("curl ", "curl -s --max-time 60 ", 1)
     return await asyncio.create_subprocess_shell(command, stdout=PIPE)
 
 
@@ -75,9 +75,9 @@ async def test_transcript_of_a_cut_and_its_resume():
 
 
 async def test_transcript_of_a_stop(monkeypatch):
-    # Only the pauses are other ones: the stop has two seconds until the next token comes.
-    monkeypatch.setitem(_TEMPOS, "demo-slow", Tempo(4, 80))
-    async with serve_relay() as relay:
+    # Only the pauses are other ones: the stop comes long before the next token.
+    monkeypatch.setitem(_TEMPOS, "demo-slow", Tempo(4, 4, pauses_after=1))
+    async with serve_relay(demo_pace=0.025) as relay:
         command, shown = transcript("running")
         reader = await start(relay, command)
         assert reader.stdout is not None

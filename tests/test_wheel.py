@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,95 @@ from fastapi.testclient import TestClient
 from app.main import app
 
 with TestClient(app) as client:
-    answer = client.post("/llm/v1/chat", json={"messages": [{"role": "user", "content": "hi"}]})
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+    answer = client.post("/llm/v1/chat", json=body)
     assert '"status":"completed"' in answer.text, answer.text
     assert "<html" in client.get("/llm/").text
     assert client.get("/llm/static/seseragi.js").status_code == 200
 print("works")
+""",
+}
+
+MIGRATES = """
+import asyncio
+from seseragi.records.address import Address
+from seseragi.records.database import Database
+
+
+async def main():
+    database = Database(Address("sqlite:///records.db"))
+    await database.migrate()
+    await database.close()
+
+
+asyncio.run(main())
+print("works")
+"""
+
+
+TESTED = {
+    "pyproject.toml": """
+[tool.pytest.ini_options]
+filterwarnings = ["error"]
+seseragi_cassettes = "tapes"
+""",
+    "conftest.py": """
+import pytest
+
+
+@pytest.fixture(scope="session")
+def seseragi_settings():
+    return {"attempts": 1}
+""",
+    "test_page.py": """
+import asyncio
+import json
+import urllib.request
+from seseragi.testing import answer
+
+
+def ask(relay, model):
+    body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+    headers = {"content-type": "application/json"}
+    url = f"{relay.api_url}/chat"
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        return reply.headers["stream-id"], reply.read().decode()
+
+
+def test_script_and_cassette(seseragi_relay, pytestconfig):
+    seseragi_relay.upstream.script = answer("from", " a script")
+    stream, text = ask(seseragi_relay, "scripted/any")
+    assert " a script" in text and len(seseragi_relay.upstream.calls) == 1
+    url = f"{seseragi_relay.url}/v1/streams/{stream}/cassette"
+    with urllib.request.urlopen(urllib.request.Request(url, method="POST")) as reply:
+        (seseragi_relay.cassettes / "one.jsonl").write_bytes(reply.read())
+    assert seseragi_relay.cassettes == pytestconfig.rootpath / "tapes"
+    assert " a script" in ask(seseragi_relay, "cassette/one?speed=0")[1]
+
+
+def test_script_of_another_test_is_gone(seseragi_relay):
+    assert seseragi_relay.upstream.calls == []
+    assert "Hello" in ask(seseragi_relay, "scripted/any")[1]
+
+
+def test_event_loop_is_the_tests_own(seseragi_relay):
+    async def run():
+        return await asyncio.to_thread(ask, seseragi_relay, "demo")
+
+    assert '"status":"completed"' in asyncio.run(run())[1]
+""",
+    "test_async.py": """
+import asyncio
+import pytest
+from test_page import ask
+
+pytest.importorskip("pytest_asyncio")
+
+
+@pytest.mark.asyncio
+async def test_fixture_in_an_async_test(seseragi_relay):
+    assert "Hello" in (await asyncio.to_thread(ask, seseragi_relay, "scripted/any"))[1]
 """,
 }
 
@@ -70,3 +155,45 @@ def test_relay_works_in_a_project_with_a_package_called_app(installed, tmp_path)
 
     assert "works\n" == run("check.py", cwd=tmp_path, path=installed)
     assert run("-m", "seseragi", "--version", cwd=tmp_path, path=installed).startswith("seseragi ")
+
+
+def test_wheel_has_the_migrations_of_the_records(installed, tmp_path):
+    pytest.importorskip("aiosqlite")
+    (tmp_path / "check.py").write_text(MIGRATES)
+
+    assert "works\n" == run("check.py", cwd=tmp_path, path=installed)
+
+
+def test_pytest_plugin_works_in_an_environment_that_has_the_wheel(installed, tmp_path):
+    """Alone, and with the plugins that most projects have."""
+    venv = tmp_path / "venv"
+    subprocess.run((sys.executable, "-m", "venv", "--without-pip", venv), check=True)
+    [site] = venv.glob("lib/python*/site-packages")
+    for one in installed.iterdir():  # not copied, so that it is compiled once
+        (site / one.name).symlink_to(one)
+    [outer] = {Path(pytest.__file__).parent.parent}  # for what it needs; nothing is fetched
+    (site / "outer.pth").write_text(f"{outer}\n")
+
+    def test(arguments: str, number: int) -> str:
+        project = tmp_path / f"project{number}"
+        project.mkdir()
+        for name, text in TESTED.items():
+            (project / name).write_text(text)
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "PYTHON"))}
+        done = subprocess.run(
+            (venv / "bin" / "python", "-m", "pytest", "-q", *arguments.split()),
+            cwd=project,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert 0 == done.returncode, done.stdout + done.stderr
+        return done.stdout
+
+    without = "-p no:anyio -p no:asyncio -p no:xdist --ignore test_async.py"
+    beside = "-n 1 -o asyncio_default_fixture_loop_scope=function"
+    with ThreadPoolExecutor() as both:
+        alone, beside_others = both.map(test, (without, beside), (1, 2))
+    assert "3 passed" in alone
+    assert "4 passed" in beside_others

@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from app.testing.upstream import Call, Reset, Send, Step, head
 from tests.framing import frames
-from tests.upstream import Call, Reset, Send, Step, head
 
 ANSWER = "The file is written: 🌊 done."
 CUT_AFTER = "The file is"

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from app.testing.upstream import Call, Step, Upstream, head, send, serve_upstream
 from tests.needs import file
 from tests.serving import serve_relay
-from tests.upstream import Call, Step, Upstream, head, send, serve_upstream
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "node_modules" / ".bin" / "codex"

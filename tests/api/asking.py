@@ -11,9 +11,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.identity.authenticator import Authenticator
 from app.identity.principal import Principal
 from app.identity.tokens import Tokens
+from app.testing.upstream import Upstream
 from tests.identities import Table
 from tests.serving import Relay, serve_relay
-from tests.upstream import Upstream
 
 SIGNING_KEY = "a signing key of more than 32 characters"
 BACKEND = Principal("acme", key="backend", roles=frozenset({"client_secrets"}))

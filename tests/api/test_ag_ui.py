@@ -7,10 +7,10 @@ import httpx2
 import pytest
 
 from app.dialects.client_format import Frame
+from app.testing.upstream import DONE, FINISH, USAGE, Hold, head, send, serve_upstream, text
 from tests.dialects.ag_ui.verify import read_messages as judge
 from tests.dialects.ag_ui.verify import sent_of
 from tests.serving import read_messages, serve_relay
-from tests.upstream import DONE, FINISH, USAGE, Hold, head, send, serve_upstream, text
 
 RUN = {
     "threadId": "t1",
@@ -71,7 +71,7 @@ async def test_leaving_stops_the_run_unless_it_says_otherwise():
             if props:
                 await asyncio.sleep(0.1)
                 assert not call.closed.is_set()
-            await asyncio.wait_for(call.closed.wait(), 1)
+            await asyncio.wait_for(call.closed.wait(), 20)
 
 
 async def test_failures_are_an_error_of_the_run():

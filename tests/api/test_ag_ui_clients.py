@@ -7,10 +7,21 @@ from typing import Any
 
 import pytest
 
+from app.testing.upstream import (
+    DONE,
+    FINISH,
+    USAGE,
+    Call,
+    Hold,
+    Step,
+    event,
+    head,
+    send,
+    serve_upstream,
+)
+from app.testing.upstream import text as said
 from tests.needs import file, program
 from tests.serving import Relay, serve_relay
-from tests.upstream import DONE, FINISH, USAGE, Call, Hold, Step, event, head, send, serve_upstream
-from tests.upstream import text as said
 
 ROOT = Path(__file__).parents[2]
 HELLO = {"id": "u1", "role": "user", "content": "hello"}
@@ -31,7 +42,7 @@ def run() -> Any:
             json.dumps(runs),
             stdout=asyncio.subprocess.PIPE,
         )
-        out, _ = await asyncio.wait_for(process.communicate(), 30)
+        out, _ = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 0
         found: dict[str, Any] = json.loads(out)
         assert [] == found["warned"]

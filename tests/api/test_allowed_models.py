@@ -8,10 +8,10 @@ import pytest
 from app.identity.globs import covers
 from app.identity.principal import Principal
 from app.settings import load_settings
+from app.testing.upstream import Upstream, serve_upstream
 from tests.api.test_openai_responses import HI
 from tests.identities import bearer, known
 from tests.serving import Relay, serve_relay
-from tests.upstream import Upstream, serve_upstream
 
 WHO = {
     "fast": Principal("t", "a", models=("fast",)),

@@ -12,10 +12,7 @@ import pytest
 from anthropic import AsyncAnthropic
 
 from app.dialects.answering.packed_proofs import UNPROVED, pack
-from tests.dialects.anthropic.messages_protocol import without_unknown
-from tests.needs import file, program
-from tests.serving import HELLO, Relay, chat, serve_relay
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     USAGE,
@@ -29,6 +26,9 @@ from tests.upstream import (
     serve_upstream,
     text,
 )
+from tests.dialects.anthropic.messages_protocol import without_unknown
+from tests.needs import file, program
+from tests.serving import HELLO, Relay, chat, serve_relay
 
 ROOT = Path(__file__).parents[2]
 SDK = ROOT / "node_modules" / "@anthropic-ai" / "sdk"
@@ -171,11 +171,11 @@ async def test_an_answer_that_somebody_cancels_is_an_exception(stream: bool) -> 
         upstream.script = [head(), send(text("Hi")), Hold()]
         async with client(relay) as sdk:
             asking = asyncio.ensure_future(read_whole(sdk, stream=stream))
-            await asyncio.wait_for(upstream.called.wait(), 5)
+            await asyncio.wait_for(upstream.called.wait(), 20)
             (name,) = relay.hub._runs
             await relay.client.post(f"/v1/streams/{name}/cancel")
             with pytest.raises(anthropic.APIStatusError) as failed:
-                await asyncio.wait_for(asking, 5)
+                await asyncio.wait_for(asking, 20)
 
     assert failed.value.type == "api_error"
     assert failed.value.status_code == 499 or stream
@@ -195,7 +195,7 @@ async def test_a_stream_stops_when_its_client_leaves() -> None:
             async with sdk.messages.stream(**ASK) as stream:
                 async for _ in stream.text_stream:
                     break
-            await asyncio.wait_for(upstream.calls[0].closed.wait(), 5)
+            await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
 async def test_a_claude_agents_request_reaches_anthropic_as_it_is() -> None:
@@ -445,7 +445,7 @@ def node() -> Any:
             json.dumps({**ASK, **body}),
             stdout=asyncio.subprocess.PIPE,
         )
-        out, _ = await asyncio.wait_for(process.communicate(), 30)
+        out, _ = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 0
         found: dict[str, Any] = json.loads(out)
         return found

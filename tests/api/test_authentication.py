@@ -14,10 +14,11 @@ from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 from app.api.authentication import MAX_CREDENTIAL, PRINCIPAL, Authentication
+from app.composition import build_hub
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal
-from app.main import build_app, build_hub
+from app.main import build_app
 from app.settings import load_settings
 from tests.identities import EXPIRED, Table, bearer, known
 from tests.serving import HELLO, Relay, serve_relay
@@ -45,7 +46,7 @@ async def ask_raw(relay: Relay, *lines: str, body: str = "") -> tuple[int, dict[
     reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
     head = [*lines, "host: localhost", f"content-length: {len(body)}", "connection: close"]
     writer.write(("\r\n".join(head) + "\r\n\r\n" + body).encode("latin-1"))
-    answer = (await asyncio.wait_for(reader.read(), 5)).decode("latin-1")
+    answer = (await asyncio.wait_for(reader.read(), 20)).decode("latin-1")
     writer.close()
     top, _, rest = answer.partition("\r\n\r\n")
     status, *fields = top.split("\r\n")
@@ -123,13 +124,13 @@ async def test_credential_after_the_body_is_none(relay):
         b"transfer-encoding: chunked\r\ntrailer: authorization\r\n\r\n"
         b"2\r\n{}\r\n0\r\nauthorization: Bearer key-me\r\n\r\n"
     )
-    assert b" 401 " in await asyncio.wait_for(reader.readline(), 5)
+    assert b" 401 " in await asyncio.wait_for(reader.readline(), 20)
     writer.close()
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize(
-    "path", ["/", "/?from=a", "/healthz", "/readyz", "/static/demo.js", "/static/none"]
+    "path", ["/", "/?from=a", "/healthz", "/readyz", "/static/chat.js", "/static/none"]
 )
 async def test_page_and_probes_are_public(relay, method: str, path: str):
     status, _, _ = await ask_raw(relay, f"{method} {path} HTTP/1.1")
@@ -139,10 +140,11 @@ async def test_page_and_probes_are_public(relay, method: str, path: str):
 
 PATHS = [
     *("/readyz?verbose", "/readyz?", "/healthz?x", "/healthz/", "/HEALTHZ", "//healthz"),
-    *("//", "/./healthz", "/static", "/static/../v1/models/", "/Static/demo.js", "/healthz%0a"),
+    *("//", "/./healthz", "/static", "/static/../v1/models/", "/Static/chat.js", "/healthz%0a"),
     *("/healthz%2f", "/healthz%00", "/healthz;/../v1/models", "/nothing", "/v1", "/v1/models"),
     *("/v1%2fmodels", "/v1/./models", "//v1/models", "/V1/models", "/v1/models/", "/docs"),
-    *("/openapi.json", "/metrics", "/admin", "http://localhost/v1/models", "/v1/streams/st_x"),
+    *("/openapi.json", "/metrics", "http://localhost/v1/models", "/v1/streams/st_x"),
+    *("/admin/", "/admin/x", "/administrator", "/v1/admin", "/v1/admin/summary"),
 ]
 
 
@@ -162,7 +164,7 @@ async def test_nothing_but_the_public_is_told_of_without_a_credential(relay, pat
 @pytest.mark.parametrize(
     "method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "QUERY"]
 )
-@pytest.mark.parametrize("path", ["/", "/healthz", "/static/demo.js", "/v1/chat", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/healthz", "/static/chat.js", "/v1/chat", "/nothing"])
 async def test_no_method_gets_around_it(relay, method: str, path: str):
     status, _, _ = await ask_raw(relay, f"{method} {path} HTTP/1.1")
 
@@ -209,7 +211,7 @@ async def test_refusal_is_in_the_words_of_the_client(relay, client_format):
 async def test_body_is_not_waited_for(relay):
     reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
     writer.write(b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n")
-    assert b" 401 " in await asyncio.wait_for(reader.readline(), 5)
+    assert b" 401 " in await asyncio.wait_for(reader.readline(), 20)
     writer.close()
 
 
@@ -332,7 +334,7 @@ async def test_which_relays_are_open_to_others(environ, status: int):
 
 async def test_websockets_are_closed_before_anything():
     authentication = Authentication(nothing, known(me=ME))
-    for path in ("/v1/chat", "/", "/static/demo.js"):
+    for path in ("/v1/chat", "/", "/static/chat.js"):
         scope: Scope = {"type": "websocket", "path": path, "headers": []}
         assert 1008 == await pass_through(authentication, scope)
 
@@ -342,7 +344,7 @@ def test_mounted_relay_is_closed_and_its_public_part_open():
     hub = build_hub(settings)
     inner = build_app(settings, hub, known(me=ME))
     with TestClient(Starlette(routes=[Mount("/llm", inner), Mount("/static", inner)])) as client:
-        for path in ("/llm/", "/llm/healthz", "/llm/static/demo.js"):
+        for path in ("/llm/", "/llm/healthz", "/llm/static/chat.js"):
             assert 200 == client.get(path).status_code
         # Mounted where a public path begins, it is not open for that.
         for path in ("/llm/v1/models", "/static/v1/models", "/llm/llm/healthz", "/llm//healthz"):

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
+from app.testing.upstream import Call, Step, head, send, serve_upstream
 from tests.framing import frames
 from tests.serving import Relay, serve_relay
-from tests.upstream import Call, Step, head, send, serve_upstream
 
 IDS = [
     "call_67055809",

@@ -8,19 +8,29 @@ import time
 import pytest
 
 from app.framing.sse import Decoder
-from tests.api.test_faults import check_form
-from tests.serving import HELLO, Relay, chat, events_of, read_messages, serve_relay, text_of
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     USAGE,
     Hold,
     Step,
+    Until,
     head,
     send,
     serve_upstream,
     text,
     wait,
+)
+from tests.api.test_faults import check_form
+from tests.serving import (
+    HELLO,
+    Relay,
+    chat,
+    events_of,
+    read_messages,
+    serve_relay,
+    text_of,
+    until,
 )
 
 CLEAN = [head(), send(text("a") + text("b") + FINISH + USAGE + DONE)]
@@ -122,25 +132,34 @@ async def test_gate_opens_after_its_time_and_heartbeats_keep_the_line():
         serve_upstream() as upstream,
         serve_relay(upstream, gate_s=0.2, heartbeat_s=0.1) as relay,
     ):
-        upstream.script = [head(), wait(0.7), *CLEAN[1:]]
+        beaten = Until()
+        upstream.script = [head(), beaten, *CLEAN[1:]]
         started = time.monotonic()
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
             waited = time.monotonic() - started
-            raw = await response.aread()
+            raw = b""
+            async for data in response.aiter_bytes():
+                raw += data
+                if raw.count(b": hb\n") >= 2:
+                    beaten.told.set()
+            took = time.monotonic() - started
 
-        assert 0.15 < waited < 0.6
+        assert 0.15 < waited  # and not until the event: there were heartbeats before it
         start, rest = raw.split(b"\n\n", 1)
         assert b"event: stream.start" in start
         beats, rest = rest.split(b"event: ", 1)
-        assert 2 <= beats.count(b": hb\n") <= 6
+        assert 2 <= beats.count(b": hb\n") <= took / 0.1 + 1
         assert b"" == beats.replace(b": hb\n", b"")
         assert "ab" == text_of(events_of(Decoder().feed(raw)))
 
 
 async def test_failure_after_the_gate_is_in_the_stream():
     async with serve_upstream() as upstream, serve_relay(upstream, gate_s=0.1) as relay:
-        upstream.script = [wait(0.4), head("429 Too Many"), send("{}")]
-        events = await chat(relay)
+        opened = Until()
+        upstream.script = [opened, head("429 Too Many"), send("{}")]
+        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
+            opened.told.set()
+            events = events_of(await read_messages(response))
 
         assert ["stream.start", "stream.end"] == [event["type"] for event in events]
         assert "upstream_rate_limited" == events[-1]["error"]["code"]
@@ -167,7 +186,7 @@ MOMENTS: dict[str, list[Step]] = {
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize("how", ["close", "reset"])
-async def test_leaving_closes_the_upstream_within_a_second(moment, streaming, how):
+async def test_leaving_closes_the_upstream(moment, streaming, how):
     """Unless the reader can come back, which the next test is about."""
     body = {**HELLO, "stream": streaming}
     if moment == "in the stream":
@@ -175,7 +194,7 @@ async def test_leaving_closes_the_upstream_within_a_second(moment, streaming, ho
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = MOMENTS[moment]
         _, writer = await raw_request(relay, json.dumps(body).encode())
-        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.wait_for(upstream.called.wait(), 20)
         await asyncio.sleep(0.05)
         (call,) = upstream.calls
         assert not call.closed.is_set()
@@ -183,7 +202,7 @@ async def test_leaving_closes_the_upstream_within_a_second(moment, streaming, ho
             writer.close()
         else:
             writer.transport.abort()
-        await asyncio.wait_for(call.closed.wait(), 1)
+        await asyncio.wait_for(call.closed.wait(), 20)
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
@@ -199,7 +218,7 @@ async def test_reader_that_can_come_back_is_waited_for(how):
             writer.transport.abort()
         await asyncio.sleep(0.25)
         assert not call.closed.is_set()
-        await asyncio.wait_for(call.closed.wait(), 1)
+        await asyncio.wait_for(call.closed.wait(), 20)
 
 
 async def test_on_disconnect_continue_reads_on():
@@ -208,7 +227,7 @@ async def test_on_disconnect_continue_reads_on():
         body = {**HELLO, "on_disconnect": "continue"}
         async with relay.client.stream("POST", "/v1/chat", json=body) as response:
             stream = response.headers["stream-id"]
-        await asyncio.sleep(0.5)
+        await until(relay, stream, lambda reply: reply.json()["status"] != "running")
         kept = (await relay.client.get(f"/v1/streams/{stream}")).json()
 
         assert ("completed", "aab") == (kept["status"], kept["text"])
@@ -325,7 +344,7 @@ async def test_too_many_streams_are_refused():
             assert "overloaded" == refused.json()["code"]
             assert refused.headers["retry-after"]
         # Its place is free again once the reader has left.
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
         upstream.script = CLEAN
         assert "ab" == text_of(await chat(relay))
 

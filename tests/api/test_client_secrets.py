@@ -37,7 +37,7 @@ async def test_secret_says_what_it_is_narrowed_to(asked):
     shown = await asked.tokens.verify(made["value"])
 
     assert made["value"].startswith("ek_")
-    assert abs(time.time() + 60 - made["expires_at"]) < 5
+    assert abs(time.time() + 60 - made["expires_at"]) < 20
     del made["value"], made["expires_at"]
     expected = {
         "user": "ann",
@@ -52,7 +52,7 @@ async def test_secret_says_what_it_is_narrowed_to(asked):
 async def test_openais_form_is_understood(asked):
     made = await make(asked, {"expires_after": {"anchor": "created_at", "seconds": 30}})
 
-    assert abs(time.time() + 30 - made["expires_at"]) < 5
+    assert abs(time.time() + 30 - made["expires_at"]) < 20
 
 
 JSON = {"content-type": "application/json"}
@@ -65,7 +65,7 @@ async def test_nothing_needs_to_be_said(asked, how):
     reply = await asked.by("backend", "POST", PATH, **how)
 
     assert 200 == reply.status_code, reply.text
-    assert abs(time.time() + 600 - reply.json()["expires_at"]) < 5
+    assert abs(time.time() + 600 - reply.json()["expires_at"]) < 30
 
 
 async def test_without_a_user_each_secret_has_one_of_its_own(asked):

@@ -5,8 +5,28 @@ import json
 
 import pytest
 
-from tests.serving import HELLO, Relay, events_of, read_messages, serve_relay, text_of
-from tests.upstream import DONE, FINISH, Hold, Step, head, send, serve_upstream, text, wait
+from app.framing.sse import Decoder
+from app.testing.upstream import (
+    DONE,
+    FINISH,
+    Hold,
+    Step,
+    Until,
+    head,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
+from tests.serving import (
+    HELLO,
+    Relay,
+    events_of,
+    read_messages,
+    serve_relay,
+    text_of,
+    text_so_far,
+)
 
 SLOW: list[Step] = [
     head(),
@@ -136,7 +156,7 @@ async def test_result_is_waited_for_again_by_its_key(log):
         body = {**HELLO, "stream": False}
         headers = {"idempotency-key": "k"}
         leaving = asyncio.create_task(relay.client.post("/v1/chat", json=body, headers=headers))
-        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.wait_for(upstream.called.wait(), 20)
         leaving.cancel()
         await asyncio.sleep(0.05)
         reply = await relay.client.post("/v1/chat", json=body, headers=headers)
@@ -206,13 +226,18 @@ async def test_bad_key_is_named(log):
 
 async def test_snapshot_gives_the_text_so_far_at_once(log):
     async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = [head(), *(send(text(n)) for n in "abc"), wait(0.3), send(text("d") + FINISH + DONE)]  # fmt: skip
+        read = Until()
+        upstream.script = [head(), *(send(text(n)) for n in "abc"), read, send(text("d") + FINISH + DONE)]  # fmt: skip
         accepted = (
             await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         ).json()
-        await asyncio.sleep(0.15)
+        await text_so_far(relay, accepted["id"], "abc")
+        decoder, messages = Decoder(), []
         async with relay.client.stream("GET", f"{accepted['events_url']}?from=snapshot") as reply:
-            messages = await read_messages(reply)
+            async for data in reply.aiter_bytes():
+                messages += decoder.feed(data)
+                if b"text.delta" in data:
+                    read.told.set()
         async with relay.client.stream("GET", accepted["events_url"]) as reply:
             whole = await read_messages(reply)
         texts = [event["text"] for event in events_of(messages) if event["type"] == "text.delta"]
@@ -241,9 +266,9 @@ async def test_delete_stops_and_forgets(log):
         accepted = (
             await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         ).json()
-        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.wait_for(upstream.called.wait(), 20)
         deleted = await relay.client.delete(accepted["url"])
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
         after = await relay.client.get(accepted["url"])
         twice = await relay.client.delete(accepted["url"])
 
@@ -258,7 +283,7 @@ async def test_cancel_is_taken_as_a_beacon_sends_it(log):
         accepted = (
             await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         ).json()
-        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.wait_for(upstream.called.wait(), 20)
         reply = await relay.client.post(
             accepted["cancel_url"],
             content=json.dumps({"why": "left"}),

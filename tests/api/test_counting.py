@@ -11,8 +11,8 @@ import pytest
 
 from app.dialects.writing.token_estimate import estimate_text, estimate_tokens
 from app.requests import parse_chat_request
+from app.testing.upstream import Hold, head, reply, send, serve_upstream
 from tests.serving import Relay, serve_relay
-from tests.upstream import Hold, head, reply, send, serve_upstream
 
 ASK: dict[str, Any] = {"model": "openai/claude-x", "messages": [{"role": "user", "content": "Hi"}]}
 TOOL: Any = {"name": "f", "description": "d", "input_schema": {"type": "object"}}
@@ -160,7 +160,7 @@ async def test_a_silent_upstream_is_waited_for_a_short_while(monkeypatch: Any) -
     async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
         upstream.script = [Hold()]
         counted = await relay.client.post(PATH, json=ASK)
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 5)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
     assert "true" == counted.headers["seseragi-estimated"]
 
@@ -186,11 +186,11 @@ async def test_a_client_that_goes_takes_its_call_along() -> None:
     async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
         upstream.script = [Hold()]
         asking = asyncio.create_task(relay.client.post(PATH, json=ASK))
-        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.wait_for(upstream.called.wait(), 20)
         assert 1 == relay.hub.admission.streams
         asking.cancel()
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 5)
-        async with asyncio.timeout(5):
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
+        async with asyncio.timeout(20):
             while relay.hub.admission.streams or relay.hub.admission.bytes:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
@@ -201,7 +201,7 @@ async def test_counts_have_the_bounds_of_generations() -> None:
             PATH, content=b"x" * 200_001, headers={"content-type": "application/json"}
         )
         form = await relay.client.post(PATH, content=b"{}")
-        relay.hub.draining = True
+        relay.hub.shutdown.draining = True
         stopped = await relay.client.post(PATH, json=ASK)
 
     assert [413, 415, 529] == [r.status_code for r in (large, form, stopped)]
@@ -211,9 +211,9 @@ async def test_the_relay_that_stops_waits_for_a_count_and_then_no_more() -> None
     async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
         upstream.script = [Hold()]
         asking = asyncio.create_task(relay.client.post(PATH, json=ASK))
-        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.wait_for(upstream.called.wait(), 20)
         await relay.hub.drain(0.05)
-        response = await asyncio.wait_for(asking, 5)
+        response = await asyncio.wait_for(asking, 20)
 
     assert 529 == response.status_code
 

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
+from app.testing.upstream import Hold, Step, head, reply, send, serve_upstream
 from tests.serving import HELLO, chat, serve_relay, text_of
-from tests.upstream import Hold, Step, head, reply, send, serve_upstream
 
 
 def sse(*payloads: dict[str, Any]) -> Step:

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import HELLO, serve_relay
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     Step,
@@ -17,6 +16,7 @@ from tests.upstream import (
     send,
     serve_upstream,
 )
+from tests.serving import HELLO, serve_relay
 
 KEY = "sk-test-0123456789"
 

@@ -12,8 +12,8 @@ import openai
 import pytest
 
 from app.dialects.vectors import as_base64, as_numbers
-from tests.serving import Relay, serve_relay
-from tests.upstream import Call, Hold, Step, head, reply, send, serve_upstream
+from app.testing.upstream import Call, Hold, Send, Step, head, reply, send, serve_upstream, wait
+from tests.serving import HELLO, Relay, serve_relay
 
 PATH = "/v1/embeddings"
 VECTORS = [[0.5, -0.25], [1.0, 0.0], [0.0, 2.0]]
@@ -188,6 +188,29 @@ async def test_what_was_asked_for_is_given_whatever_comes(given: Any) -> None:
     assert {"object": "list", "model": "e-1", "usage": {"prompt_tokens": 9, "total_tokens": 9}} == {
         name: value for name, value in plain.items() if name != "data"
     }
+
+
+async def test_an_answer_and_a_refusal_come_whole_in_whatever_pieces() -> None:
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        start, whole = openai_answer([1.0, 2.0])
+        assert isinstance(whole, Send)
+        pieces = [step for part in batched(whole.data, 40) for step in (wait(0.02), send(part))]
+        upstream.script = [start, *pieces]
+        found = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
+        start, whole = reply("400 Bad Request", '{"error":{"message":"no such size"}}')
+        upstream.script = [start, wait(0.05), whole]
+        refusals = [
+            await relay.client.post(path, json={**asked, "model": "openai/e"})
+            for path, asked in ((PATH, {"input": "a"}), ("/v1/chat", HELLO))
+        ]
+
+    assert [1.0, 2.0] == found.json()["data"][0]["embedding"]
+    assert [400, 400] == [refusal.status_code for refusal in refusals]
+    assert all("no such size" in refusal.text for refusal in refusals)
+
+
+def batched(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 async def test_tokens_go_where_they_are_taken_and_nowhere_else() -> None:
@@ -372,9 +395,9 @@ async def test_a_client_that_goes_ends_the_call() -> None:
         asking = asyncio.create_task(
             relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
         )
-        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.wait_for(upstream.called.wait(), 20)
         asking.cancel()
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 5)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
 async def test_a_silent_upstream_is_a_timeout() -> None:

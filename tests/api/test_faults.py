@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import HELLO, events_of, read_messages, serve_relay, text_of
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     LAST_CHUNK,
@@ -20,6 +19,7 @@ from tests.upstream import (
     Hold,
     Reset,
     Step,
+    Until,
     chunk,
     chunked_head,
     head,
@@ -29,6 +29,7 @@ from tests.upstream import (
     text,
     wait,
 )
+from tests.serving import HELLO, events_of, read_messages, serve_relay, text_of
 
 JSON_ANSWER = json.dumps(
     {
@@ -42,7 +43,7 @@ JSON_ANSWER = json.dumps(
 OPENAI_429 = (
     '{"error":{"message":"Slow down, org-abc123","type":"requests","code":"rate_limit_exceeded"}}'
 )
-PINGS: list[Step] = [send(": ping\n"), wait(0.05)] * 40
+PINGS: list[Step] = [send(": ping\n"), wait(0.05)] * 20
 SPLIT_CHARACTER = text("こ").encode()[: text("こ").encode().index("こ".encode()) + 2]
 
 
@@ -192,8 +193,7 @@ async def test_failure_after_the_first_event_is_the_stream_end(case: Ended):
         serve_upstream() as upstream,
         serve_relay(
             upstream,
-            first_event_timeout_s=3,
-            idle_timeout_s=0.5,
+            idle_timeout_s=0.5 if case.code == "upstream_timeout" else 20,
             max_line_bytes=100_000,
             heartbeat_s=0.2,
         ) as relay,
@@ -236,18 +236,19 @@ def check_form(events: list[dict[str, Any]]) -> None:
 
 async def test_each_token_is_passed_on_at_once():
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        read = [Until() for _ in range(10)]
         upstream.script = [head()]
-        for number in range(10):
-            upstream.script += [send(text(f"{number}")), wait(0.04)]
+        for number, until in enumerate(read):
+            upstream.script += [send(text(f"{number}")), until]
         upstream.script += [send(FINISH + DONE)]
-        arrivals = []
+        arrivals: list[int] = []
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
             async for data in response.aiter_bytes():
                 if b"text.delta" in data:
-                    arrivals.append((time.monotonic(), data.count(b"event: text.delta")))
+                    read[len(arrivals)].told.set()  # nothing comes before
+                    arrivals.append(data.count(b"event: text.delta"))
 
-        assert 10 == len(arrivals)
-        assert [1] * 10 == [count for _, count in arrivals]
+        assert [1] * 10 == arrivals
 
 
 async def test_key_goes_to_the_upstream_only():
@@ -280,7 +281,7 @@ async def test_silence_is_noticed_when_its_time_is_over(last, status, told, monk
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
             end = events_of(await read_messages(response))[-1]
 
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 20  # the other deadlines are of 30 s
         assert status == end["status"]
         assert told is None or told in end["error"]["message"]
 
@@ -317,18 +318,18 @@ async def test_answer_that_is_too_long_for_the_log_ends_well():
         assert "longer than the limit" in error["message"]
         assert not error["retryable"]
         assert 51 <= len(events) <= 52
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
 async def test_pings_after_the_finish_do_not_hold_the_end_up(monkeypatch):
     monkeypatch.setattr("app.deadlines.FINISHED_WAIT_S", 0.3)
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("a") + FINISH), *PINGS, *PINGS, Hold()]
+        upstream.script = [head(), send(text("a") + FINISH), *(PINGS * 20), Hold()]
         started = time.monotonic()
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
             end = events_of(await read_messages(response))[-1]
 
-        assert time.monotonic() - started < 1.5
+        assert time.monotonic() - started < 15  # the pings go on for twenty
         assert "completed" == end["status"]
 
 
@@ -355,7 +356,8 @@ async def test_upstream_that_cannot_be_reached_is_told_apart(base_url, told):
     assert told in response.json()["detail"]
 
 
-async def test_kept_connection_that_was_closed_meanwhile_fails_nobody():
+async def test_kept_connection_that_was_closed_meanwhile_fails_nobody(monkeypatch):
+    monkeypatch.setattr("app.upstreams.http.CLOSED_WITHIN_S", 20)  # a busy machine sees it late
     body = text("a") + FINISH + DONE
     reply_ = (
         f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -383,9 +385,9 @@ async def test_endless_words_of_an_error_hold_up_nobody():
         answer = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO))
         slowest = 0.0
         while not answer.done():
-            started = time.monotonic()
+            started = time.thread_time()  # of this thread, in which all of it runs
             await relay.client.get("/healthz")
-            slowest = max(slowest, time.monotonic() - started)
+            slowest = max(slowest, time.thread_time() - started)
 
         assert b'"status":"failed"' in (await answer).content
         assert slowest < 0.5

@@ -9,8 +9,18 @@ from typing import Any
 import openai
 import pytest
 
+from app.testing.upstream import (
+    DONE,
+    FINISH,
+    Upstream,
+    event,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    text,
+)
 from tests.serving import Relay, serve_relay
-from tests.upstream import DONE, FINISH, Upstream, event, head, reply, send, serve_upstream, text
 
 ANSWER = [head(), send(text("a") + FINISH + DONE)]
 ASK: dict[str, Any] = {"model": "r", "messages": [{"role": "user", "content": "hi"}]}

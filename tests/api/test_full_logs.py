@@ -9,10 +9,10 @@ import pytest
 from app.dialects.openai_responses.client.request import MAX_ECHO
 from app.eventlog import read_all
 from app.events import StreamStart
+from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 from tests.api.test_admission import until
 from tests.redis_server import redis_server
 from tests.serving import HELLO, serve_relay
-from tests.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 
 RUN: dict[str, Any] = {
     "threadId": "t",

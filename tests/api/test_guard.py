@@ -9,8 +9,8 @@ import pytest
 
 from app.api.guard import REMEMBERED, Guard
 from app.api.hosts import MAX_HOST, parse_host
+from app.testing.upstream import Hold, head, send, serve_upstream, text
 from tests.serving import HELLO, Relay, serve_relay
-from tests.upstream import Hold, head, send, serve_upstream, text
 
 EVIL = "http://evil.test"
 BODY = json.dumps(HELLO).encode()
@@ -36,7 +36,7 @@ async def ask(
         if body:
             lines.append(f"Content-Length: {len(body)}")
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
-        answer = await asyncio.wait_for(reader.read(), 10)
+        answer = await asyncio.wait_for(reader.read(), 30)
     told, _, rest = answer.partition(b"\r\n\r\n")
     return int(told.split(b" ", 2)[1]), told.decode("latin-1").lower(), rest
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from app.testing.upstream import reply, serve_upstream
 from tests.serving import HELLO, serve_relay
-from tests.upstream import reply, serve_upstream
 
 
 async def test_relay_is_alive_and_ready():
@@ -18,7 +18,7 @@ async def test_relay_is_alive_and_ready():
 async def test_relay_that_takes_no_streams_is_not_ready(why, monkeypatch):
     async with serve_relay() as relay:
         if why == "draining":
-            relay.hub.draining = True
+            relay.hub.shutdown.draining = True
         else:
             monkeypatch.setattr(relay.hub._log, "healthy", lambda: False)
         reply = await relay.client.get("/readyz")

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from app.dialects.client_formats import CLIENT_FORMATS
+from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
 from tests.serving import Relay, serve_relay
-from tests.upstream import DONE, FINISH, head, send, serve_upstream, text
 
 VALUES = {
     "bad UTF-8": b'"\xff"',

@@ -4,13 +4,23 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from app.events import StreamEnd, StreamStart, TextDelta, TextEnd, TextStart
+from app.testing.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
 from tests.eventlog.creating import create
-from tests.serving import HELLO, Relay, chat, events_of, read_messages, serve_relay, text_of
-from tests.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
+from tests.serving import (
+    HELLO,
+    Relay,
+    chat,
+    cut_off,
+    events_of,
+    read_messages,
+    serve_relay,
+    text_of,
+)
 
 
 async def fill(relay: Relay, stream: str, count: int) -> None:
@@ -23,12 +33,41 @@ async def fill(relay: Relay, stream: str, count: int) -> None:
     await log.append(stream, [TextEnd(0), StreamEnd("completed", "stop")])
 
 
+@contextlib.asynccontextmanager
+async def frozen_reader(relay: Relay, path: str) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
+    """One that takes a status and nothing more; the function returns what has come before it was cut off."""
+    narrow = socket.socket()
+    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    narrow.connect(("127.0.0.1", relay.port))
+    reader, writer = await asyncio.open_connection(sock=narrow, limit=1024)
+
+    async def received() -> bytes:
+        # The kernel hands on what it had taken, through a narrow window in many seconds.
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        pieces = []
+        with contextlib.suppress(ConnectionError):
+            while data := await asyncio.wait_for(reader.read(1 << 20), 30):
+                pieces.append(data)
+        return b"".join(pieces)
+
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        assert b"HTTP/1.1 200" == await reader.readexactly(12)
+        yield received
+    finally:
+        writer.close()
+
+
 async def slowest_ping(relay: Relay, until: asyncio.Task) -> float:
+    """Return the longest time that others are waited for, in seconds of this thread's CPU.
+
+    They are as many on a machine that does other things too.
+    """
     slowest = 0.0
     while not until.done():
-        started = time.monotonic()
+        started = time.thread_time()
         assert 200 == (await relay.client.get("/healthz")).status_code
-        slowest = max(slowest, time.monotonic() - started)
+        slowest = max(slowest, time.thread_time() - started)
         await asyncio.sleep(0.005)
     return slowest
 
@@ -48,16 +87,22 @@ async def drop(port: int, path: str) -> int:
 async def test_long_replay_does_not_starve_the_others():
     async with serve_relay(max_stream_bytes=2**30) as relay:
         await fill(relay, "st_long", 200_000)
+        await relay.client.get("/healthz")
+        started = time.thread_time()
         replay = asyncio.create_task(drop(relay.port, "/v1/streams/st_long/events"))
         slowest = await slowest_ping(relay, replay)
+        took = time.thread_time() - started
 
         assert await replay > 200_000 * 80
-        assert slowest < 0.25
+        assert slowest < took / 2
 
 
 async def test_replay_to_a_client_that_has_gone_does_not_starve_the_others():
     async with serve_relay(max_stream_bytes=2**30) as relay:
         await fill(relay, "st_long", 200_000)
+        started = time.thread_time()
+        await drop(relay.port, "/v1/streams/st_long/events")
+        took = time.thread_time() - started
         for _ in range(5):
             _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
             writer.write(b"GET /v1/streams/st_long/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -65,7 +110,7 @@ async def test_replay_to_a_client_that_has_gone_does_not_starve_the_others():
             writer.transport.abort()
         pinging = asyncio.create_task(asyncio.sleep(0.5))
 
-        assert await slowest_ping(relay, pinging) < 0.25
+        assert await slowest_ping(relay, pinging) < took / 2
 
 
 async def test_frozen_readers_cost_the_others_nothing():
@@ -75,19 +120,13 @@ async def test_frozen_readers_cost_the_others_nothing():
         steps += [send(text(f"{number} " + "x" * 200_000)), wait(0.005)]
     async with (
         serve_upstream() as upstream,
-        serve_relay(upstream, send_timeout_s=1, heartbeat_s=0.5) as relay,
+        serve_relay(upstream, send_timeout_s=4, heartbeat_s=0.5) as relay,
+        contextlib.AsyncExitStack() as stack,
     ):
         upstream.script = [*steps, send(FINISH + DONE)]
         reply = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         url = reply.json()["events_url"]
-        frozen = []
-        for _ in range(50):
-            narrow = socket.socket()
-            narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            narrow.connect(("127.0.0.1", relay.port))
-            reader, writer = await asyncio.open_connection(sock=narrow, limit=1024)
-            writer.write(f"GET {url} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-            frozen.append((reader, writer))
+        frozen = [await stack.enter_async_context(frozen_reader(relay, url)) for _ in range(50)]
         started = time.monotonic()
         async with relay.client.stream("GET", url) as response:
             events = events_of(await read_messages(response))
@@ -95,17 +134,13 @@ async def test_frozen_readers_cost_the_others_nothing():
 
         assert "completed" == events[-1]["status"]
         assert count == sum(event["type"] == "text.delta" for event in events)
-        assert took < 10
-        await asyncio.sleep(1.5)
+        assert took < 60  # one after the other they would hold it up for 200 s
+        await cut_off(relay, others=1)
         # All of them are dropped, and by a cut, not by an end.
-        for reader, writer in frozen:
-            received = b""
-            with contextlib.suppress(ConnectionError):
-                while data := await asyncio.wait_for(reader.read(1 << 20), 10):
-                    received = received[-100:] + data
-            assert b"stream.end" not in received
-            assert not received.endswith(b"\r\n0\r\n\r\n")
-            writer.close()
+        for received in frozen:
+            last = (await received())[-100:]
+            assert b"stream.end" not in last
+            assert not last.endswith(b"\r\n0\r\n\r\n")
 
 
 async def test_client_that_takes_no_json_is_cut_off():
@@ -113,19 +148,10 @@ async def test_client_that_takes_no_json_is_cut_off():
         await create(relay.hub._log, "st_wide")
         await relay.hub._log.append("st_wide", [StreamStart("st_wide", "m", 0), TextStart(0)])
         await relay.hub._log.append("st_wide", [TextDelta(0, "x" * 20_000_000)])
-        narrow = socket.socket()
-        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        narrow.connect(("127.0.0.1", relay.port))
-        reader, writer = await asyncio.open_connection(sock=narrow, limit=1024)
-        writer.write(b"GET /v1/streams/st_wide HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        await asyncio.sleep(1.5)
-        size = 0
-        with contextlib.suppress(ConnectionError):
-            while data := await asyncio.wait_for(reader.read(1 << 20), 5):
-                size += len(data)
-        writer.close()
+        async with frozen_reader(relay, "/v1/streams/st_wide") as received:
+            await cut_off(relay, others=0)
 
-        assert size < 20_000_000
+            assert len(await received()) < 20_000_000
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from typing import Any
 import anthropic
 import pytest
 
+from app.testing.upstream import DONE, FINISH, head, reply, send, serve_upstream, text, wait
 from app.upstreams.catalog import look_up
 from tests.serving import HELLO, serve_relay
-from tests.upstream import DONE, FINISH, head, reply, send, serve_upstream, text, wait
 
 ANSWER = [head(), send(text("a") + FINISH + DONE)]
 
@@ -262,6 +262,14 @@ async def test_a_route_says_the_least_of_its_targets(tmp_path: Any, monkeypatch:
             [[route]]
             name = "unknown"
             targets = ["one/a/b", "two/c"]
+            [[price]]
+            target = "one/*"
+            input = 3
+            output = 15.00
+            [[price]]
+            target = "two/a/b"
+            input = 4
+            output = 0.5
             """
         )
         monkeypatch.chdir(tmp_path)
@@ -277,9 +285,15 @@ async def test_a_route_says_the_least_of_its_targets(tmp_path: Any, monkeypatch:
         "context_length": 100_000,
         "architecture": {"input_modalities": ["text", "image"], "output_modalities": ["text"]},
         "supported_parameters": ["tools", "seed"],
+        "pricing": {"prompt": "0.000004", "completion": "0.000015"},
     } == both
     assert {"id", "object", "created", "owned_by"} == set(unknown)
     assert not [name for name in listed if "/" in name]
+
+
+async def test_a_model_that_costs_nothing_says_so() -> None:
+    async with serve_relay() as relay:
+        assert {"prompt": "0", "completion": "0"} == (await row(relay, "demo"))["pricing"]
 
 
 async def test_the_catalog_is_asked_where_the_host_does_not_say(monkeypatch: Any) -> None:

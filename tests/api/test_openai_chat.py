@@ -10,8 +10,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from tests.serving import Relay, read_messages, serve_relay
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     USAGE,
@@ -25,6 +24,7 @@ from tests.upstream import (
     serve_upstream,
     text,
 )
+from tests.serving import Relay, read_messages, serve_relay
 
 ASK: dict[str, Any] = {"model": "openai/m", "messages": [{"role": "user", "content": "hello"}]}
 PATH = "/v1/chat/completions"
@@ -211,7 +211,7 @@ async def test_client_that_leaves_stops_the_upstream():
             break
         await stream.close()
 
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 2)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
 async def test_client_takes_no_cancelled_stream_for_a_whole_one():

@@ -5,8 +5,8 @@ from typing import Any
 import openai
 import pytest
 
+from app.testing.upstream import DONE, FINISH, USAGE, Reset, event, head, send, serve_upstream, text
 from tests.serving import Relay, read_messages, serve_relay
-from tests.upstream import DONE, FINISH, USAGE, Reset, event, head, send, serve_upstream, text
 
 ANSWER = [head(), send(text("Hello") + text(" 🌊") + FINISH + USAGE + DONE)]
 PATH = "/v1/completions"

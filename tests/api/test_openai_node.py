@@ -5,10 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.cutting import cutting_proxy, randomly
-from tests.needs import file, program
-from tests.serving import serve_relay
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     USAGE,
@@ -22,6 +19,9 @@ from tests.upstream import (
     text,
     wait,
 )
+from tests.cutting import cutting_proxy, randomly
+from tests.needs import file, program
+from tests.serving import serve_relay
 
 ROOT = Path(__file__).parents[2]
 WORDS = [f"{number} せせらぎ🌊 " for number in range(60)]

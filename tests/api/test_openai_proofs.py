@@ -6,9 +6,9 @@ from typing import Any
 
 from openai import AsyncOpenAI
 
+from app.testing.upstream import Upstream, head, serve_upstream
 from tests.api.test_dialects import ANTHROPIC, sse
 from tests.serving import serve_relay
-from tests.upstream import Upstream, head, serve_upstream
 
 ASK: Any = {"role": "user", "content": "hello"}
 FUNCTION: dict[str, Any] = {"name": "now", "parameters": {"type": "object", "properties": {}}}

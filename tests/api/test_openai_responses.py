@@ -14,9 +14,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from app.identity.principal import ANYONE
-from tests.cutting import cutting_proxy, randomly
-from tests.serving import Relay, read_messages, serve_relay
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     USAGE,
@@ -31,6 +29,8 @@ from tests.upstream import (
     text,
     wait,
 )
+from tests.cutting import cutting_proxy, randomly
+from tests.serving import Relay, read_messages, serve_relay
 
 ASK: dict[str, Any] = {"model": "openai/m", "input": "hello"}
 PATH = "/v1/responses"
@@ -223,7 +223,7 @@ async def test_cancelled_response_keeps_what_it_said():
         assert ("cancelled", "Hi") == (cancelled.status, cancelled.output_text)
         assert cancelled == again
         assert ("cancelled", "cancelled") == (stopped.value.code, stopped.value.type)
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 2)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
 async def test_deleted_response_is_gone():

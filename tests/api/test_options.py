@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from app.testing.upstream import DONE, FINISH, Upstream, head, send, serve_upstream, text
 from tests.serving import HELLO, Relay, serve_relay
-from tests.upstream import DONE, FINISH, Upstream, head, send, serve_upstream, text
 
 ANSWER = [head(), send(text("a") + FINISH + DONE)]
 ROUTE = '[[route]]\nname = "r"\ntargets = ["u/m"]\n'
@@ -48,7 +48,8 @@ CHAT: dict[str, Any] = {
     "mcp_servers": [{"url": "http://x"}],
     "container": "c_1",
     "service_tier": "priority",
-    "web_search_options": {"search_context_size": "high"},
+    "web_search_options": {},  # which searches, as it likes
+    "search_parameters": {},
     "tools": [{"type": "mcp", "server_url": "http://x"}],
     "messages": [{"role": "user", "content": "another"}],
     "n": 128,
@@ -107,6 +108,7 @@ SAFE: list[tuple[str, dict[str, Any]]] = [
     ("openai_responses", {"text": {"verbosity": "low"}, "truncation": "auto"}),
     ("anthropic", {"top_k": 3, "thinking": {"type": "adaptive"}}),
     ("gemini", {"safetySettings": [{"category": "c", "threshold": "t"}]}),
+    ("gemini", {"generationConfig": {}, "toolConfig": {}}),
     ("gemini", {"generationConfig": {"topK": 3, "thinking_config": {"includeThoughts": True}}}),
     ("bedrock_converse", {"additionalModelRequestFields": {"thinking": {}, "top_k": 3}}),
     ("cohere", {"k": 3, "safety_mode": "OFF"}),
@@ -123,6 +125,31 @@ async def test_what_shapes_the_answer_is_passed_on(
 
         (call,) = upstream.calls
         assert options.keys() <= call.json.keys()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path", "body", "sent"),
+    [
+        ("openai_chat", "/v1/chat", {}, 2000),
+        ("openai_chat", "/v1/chat/completions", {}, 2000),
+        ("openai_chat", "/v1/chat", {"max_tokens": 3000}, 3000),
+        ("openai_chat", "/v1/chat", {"max_tokens": 30}, 30),
+        ("openai_responses", "/v1/responses", {"input": "hello"}, 2000),
+        ("anthropic", "/v1/chat", {}, 2000),
+    ],
+)
+async def test_no_limit_is_made_up_that_the_models_cannot_give(
+    dialect: str, path: str, body: dict[str, Any], sent: int, tmp_path: Path
+) -> None:
+    lines = "max_output_tokens = 2000"
+    routes = f'{ROUTE}\n[limits]\nusd_per_day = 1\n[[price]]\ntarget = "u/*"\ninput = 1\noutput = 1'
+    async with configured(tmp_path, lines, dialect=dialect, routes=routes) as (relay, upstream):
+        asked = {"model": "r", **(body if "input" in body else {**HELLO, **body})}
+        await relay.client.post(path, json=asked)
+
+        [call] = upstream.calls
+        names = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+        assert [sent] == [call.json[name] for name in names if name in call.json]
 
 
 async def test_options_of_the_settings_are_the_list(tmp_path: Path) -> None:

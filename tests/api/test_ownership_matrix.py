@@ -9,26 +9,28 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import httpx2
 import msgspec
 import pytest
 from starlette.routing import Mount, Route
 
-from app.api.authentication import PAGE, PROBES
+from app.api.authentication import ADMIN_PAGE, PAGE, PROBES
+from app.composition import build_hub
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.eventlog.redis.pages import Page, Pages
 from app.eventlog.sqlite.database import Database
+from app.generation.calls import Calls
 from app.generation.hub import Hub
 from app.identity.authenticator import Authenticator
-from app.identity.principal import ANYONE, Principal
-from app.main import build_hub, build_routes
+from app.identity.principal import ANYONE, Principal, Role
+from app.main import build_routes
 from app.settings import load_settings
+from app.testing.upstream import Hold, head, send, serve_upstream, text
 from tests.identities import EXPIRED, Table, bearer
 from tests.redis_server import RedisServer
 from tests.serving import HELLO, Relay, serve_relay
-from tests.upstream import Hold, head, send, serve_upstream, text
 
 from .test_openai_responses import HI
 
@@ -44,8 +46,15 @@ CALLS = {
     *("/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/embeddings"),
     "/v1/client_secrets",
 }
-LISTS = {"/v1/models", "/v1/models/{model:path}"}
-PUBLIC = {PAGE, *PROBES}
+LISTS = {"/v1/models", "/v1/models/{model:path}", "/v1/usage", "/v1/arrival", "/openapi.json"}
+ORDERS = {"/v1/admin/targets"}
+ROLES = {
+    ("GET", "/metrics"): ("metrics", "admin"),
+    ("GET", "/v1/admin/summary"): ("admin",),
+    ("POST", "/v1/admin/targets"): ("admin",),
+}
+"""What only keys of some role may ask for."""
+PUBLIC = {PAGE, ADMIN_PAGE, *PROBES}
 OPEN = {*PUBLIC, "/static"}
 
 
@@ -65,17 +74,18 @@ NAMING = {
     ("GET", "/v1/streams/{stream}"): Named(may="read"),
     ("DELETE", "/v1/streams/{stream}"): Named(),
     ("POST", "/v1/streams/{stream}/cancel"): Named(may="stop"),
+    ("POST", "/v1/streams/{stream}/cassette"): Named(),
     ("POST", "/v1/streams/{stream}/share"): Named(to_tokens=403),
-    ("GET", "/v1/responses/{response}"): Named(),
-    ("DELETE", "/v1/responses/{response}"): Named(),
-    ("GET", "/v1/responses/{response}/input_items"): Named(),
-    ("POST", "/v1/responses/{response}/cancel"): Named(),
+    ("GET", "/v1/responses/{response_id}"): Named(),
+    ("DELETE", "/v1/responses/{response_id}"): Named(),
+    ("GET", "/v1/responses/{response_id}/input_items"): Named(),
+    ("POST", "/v1/responses/{response_id}/cancel"): Named(),
     ("GET", "/v1/ui/chat/{chat:path}/stream"): Named(204),
     ("POST", "/v1/ui/chat/{chat:path}/stop"): Named(204),
 }
 LOGS = {
     *(("GET", "/v1/streams/{stream}/events"), ("POST", "/v1/streams/{stream}/cancel")),
-    *(("GET", "/v1/responses/{response}"), ("DELETE", "/v1/responses/{response}")),
+    *(("GET", "/v1/responses/{response_id}"), ("DELETE", "/v1/responses/{response_id}")),
     ("POST", "/v1/ui/chat/{chat:path}/stop"),
 }
 """What is asked of every log: a call of each kind."""
@@ -173,7 +183,7 @@ async def serve_world(log: str = "memory", *, ends: bool = False) -> AsyncIterat
             headers={"prefer": "respond-async"},
         )
         assert (200, 202) == (response.status_code, chat.status_code), response.text
-        world.names["{response}"] = response.json()["id"]
+        world.names["{response_id}"] = response.json()["id"]
         world.names["{chat:path}"] = CHAT.replace(" ", "%20")
         world.names["{stream}"] = response.headers["stream-id"]
         world.streams.extend((response.headers["stream-id"], chat.headers["stream-id"]))
@@ -204,6 +214,8 @@ def body_of(path: str) -> dict[str, Any]:
             messages = [{**message, "id": "1"}]
             more: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
             return {"threadId": "a", "runId": "b", "messages": messages, **more}
+        case "/v1/admin/targets":
+            return {"target": M, "action": "wake"}
         case "/v1/embeddings" | "/v1/responses/input_tokens":
             return {"model": M, "input": "hello"}
         case _:
@@ -228,8 +240,8 @@ CLOSED = [route for route in ROUTES if route[1] not in OPEN]
 def test_route_has_a_row(method: str, path: str):
     """A new one belongs into a row above: it names a stream, starts one, or does neither."""
     rows: dict[str, set[str]] = {
-        "POST": STARTS | CALLS,
-        "GET": LISTS | PUBLIC,
+        "POST": STARTS | CALLS | ORDERS,
+        "GET": LISTS | PUBLIC | {path for method, path in ROLES if method == "GET"},
         "*": {"/static"},
     }
 
@@ -237,9 +249,10 @@ def test_route_has_a_row(method: str, path: str):
 
 
 def test_rows_have_a_route():
-    rows = {("POST", path) for path in STARTS | CALLS} | {("GET", path) for path in LISTS | PUBLIC}
+    rows = {("POST", path) for path in STARTS | CALLS}
+    rows |= {("GET", path) for path in LISTS | PUBLIC}
 
-    assert set(ROUTES) == rows | set(NAMING) | {("*", "/static")}
+    assert set(ROUTES) == rows | set(ROLES) | set(NAMING) | {("*", "/static")}
 
 
 def test_hub_itself_names_no_stream():
@@ -247,16 +260,22 @@ def test_hub_itself_names_no_stream():
     public = {name for name in dir(Hub) if not name.startswith("_")}
 
     assert public == {
-        *("streams_of", "ask", "models", "health", "readiness"),
+        *("streams_of", "models", "health", "readiness", "usage"),
         *("open", "close", "drain", "drain_once", "stop_now"),
+        *("observe", "load"),  # `load` says numbers alone
+        *("running", "read_here"),
     }
-    for name in ("streams_of", "ask", "models", "health"):
+    for name in ("streams_of", "models", "health", "usage", "running", "read_here"):
         assert "principal" in getattr(Hub, name).__code__.co_varnames
+    parts = {name for name in vars(build_hub(load_settings({}))) if not name.startswith("_")}
+    assert parts == {"upstreams", "accounting", "admission", "calls", "services", "shutdown"}
+    assert {"ask"} == {name for name in dir(Calls) if not name.startswith("_")}
+    assert "principal" in Calls.ask.__code__.co_varnames
 
 
 @pytest.mark.parametrize(("method", "path"), CLOSED)
 async def test_nobody_is_let_in_who_is_not_known(world, method: str, path: str):
-    how = {"json": body_of(path)} if path in STARTS | CALLS else {}
+    how = {"json": body_of(path)} if path in STARTS | CALLS | ORDERS else {}
     for what, headers in REFUSED.items():
         answer = await world.ask(headers, method, world.fill(path), **how)
         assert 401 == answer.status_code, what
@@ -266,6 +285,24 @@ async def test_nobody_is_let_in_who_is_not_known(world, method: str, path: str):
         if (method, path) in NAMING:
             await world.compare(headers, method, path)
     assert ["running", "running"] == await world.states()
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(ROLES))
+async def test_what_is_for_a_role_is_for_no_other(world, method: str, path: str):
+    how = {"json": body_of(path)} if method == "POST" else {}
+    for role in get_args(Role):
+        who = Principal("t", "me", "k1", roles=frozenset([role]))
+        world.table.principals = {**world.table.principals, f"key-{role}": who}
+    others = set(get_args(Role)) - set(ROLES[method, path])
+    for name in ("me", *others, *OTHERS):
+        if OTHERS.get(name) is not ANYONE:  # who asks where nobody has to say it
+            assert 403 == (await world.ask(name, method, path, **how)).status_code, name
+    for role in ROLES[method, path]:
+        expected = 202 if path in ORDERS else 200
+        assert expected == (await world.ask(role, method, path, **how)).status_code
+    token = msgspec.structs.replace(ME, stream=world.streams[0], may="read")
+    world.table.principals = {**world.table.principals, "key-token": token}
+    assert 403 == (await world.ask("token", method, path, **how)).status_code
 
 
 @pytest.mark.parametrize(("method", "path", "log"), CELLS)
@@ -351,7 +388,7 @@ async def test_stream_tokens_do_what_they_are_for_in_the_query_too(world):
     assert 200 == await ask("GET", f"{base}?x=token=1&%74oken=a", "key%2Dread-mine&token=&tok")
     for name in ("%74oken", "TOKEN", "tok%65n", "+token", "token[]", "x;token"):
         assert 401 == (await world.ask({}, "GET", f"{base}?{name}={read}")).status_code
-    for path in ("/v1/models", "/readyz", f"/v1/responses/{world.names['{response}']}"):
+    for path in ("/v1/models", "/readyz", f"/v1/responses/{world.names['{response_id}']}"):
         assert 401 == await ask("GET", path, read)
         assert 401 == await ask("GET", path, "key-me")
     # Beside a credential of its own owner it says no more than that; beside another's, nothing.

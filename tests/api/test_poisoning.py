@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from app.testing.upstream import Call, Hold, Step, Until, head, reply, send, text, wait
 from tests.api.test_routes import BUSY, ROUTE, Routed, answer, routed, text_of
+from tests.clock import Clock
 from tests.serving import HELLO, chat
-from tests.upstream import Call, Hold, Step, head, reply, send, text, wait
 
 __all__ = ["routed"]
 
@@ -38,7 +39,7 @@ CAUSED: dict[str, tuple[Sequence[Step], dict[str, Any]]] = {
     "what is not there": (reply("404 Not Found", '{"error":{"message":"no such file"}}'), {}),
     "filtered": (reply("400 Bad", '{"error":{"code":"content_filter"}}'), {}),
     "longer than the log": (PARTS, {"max_stream_events": 20}),
-    "longer than its time": (PARTS, {"total_timeout_s": 0.3}),
+    "longer than its time": (PARTS, {"total_timeout_s": 0.8}),
 }
 
 
@@ -47,8 +48,7 @@ async def test_what_a_request_brings_about_itself_moves_nobody(cause: str, route
     script, settings = CAUSED[cause]
     async with routed(attempts=1, **settings) as served:
         served.a.choose, served.b.script = bad_or_fine(script), BUSY
-        for _ in range(4):
-            await ask_badly(served)
+        await asyncio.gather(*(ask_badly(served) for _ in range(4)))
 
         assert "closed" == (await served.states())["a/m-a"]
         assert "fine" == text_of(await chat(served.relay, model="fast"))
@@ -60,11 +60,11 @@ async def test_a_client_that_leaves_moves_nobody(routed: Any) -> None:
         served.a.choose, served.b.script = bad_or_fine([Hold()]), answer("b")
         for _ in range(4):
             asking = asyncio.create_task(ask_badly(served, on_disconnect="cancel"))
-            await asyncio.wait_for(served.a.called.wait(), 5)
+            await asyncio.wait_for(served.a.called.wait(), 20)
             served.a.called.clear()
             closed = served.a.calls[-1].closed
             asking.cancel()
-            await asyncio.wait_for(closed.wait(), 5)
+            await asyncio.wait_for(closed.wait(), 20)
 
         assert "fine" == text_of(await chat(served.relay, model="fast"))
 
@@ -109,9 +109,15 @@ async def fail_thrice(served: Routed) -> None:
 async def test_requests_that_come_together_start_one_trial(routed: Any) -> None:
     async with routed(attempts=1, breaker_pause_s=0.2) as served:
         await fail_thrice(served)
-        await asyncio.sleep(0.25)
-        served.a.script = [wait(0.3), *answer("a")]
-        found = await asyncio.gather(*(chat(served.relay, model="fast") for _ in range(8)))
+        await served.until_half_open()
+        others_have_asked = Until()
+        served.a.script = [others_have_asked, *answer("a")]
+        asking = [asyncio.create_task(chat(served.relay, model="fast")) for _ in range(8)]
+        async with asyncio.timeout(20):
+            while len(served.b.calls) < 3 + 7:  # noqa: ASYNC110  (nothing tells)
+                await asyncio.sleep(0.01)
+        others_have_asked.told.set()
+        found = await asyncio.gather(*asking)
 
         assert ["a", *["b"] * 7] == sorted(map(text_of, found))
         assert 4 == len(served.a.calls)
@@ -122,7 +128,7 @@ async def test_a_trial_is_one_attempt(routed: Any) -> None:
         served.a.script, served.b.script = BUSY, answer("b")
         for _ in range(3):
             await chat(served.relay, model="fast")
-        await asyncio.sleep(0.25)
+        await served.until_half_open()
         before = len(served.a.calls)
 
         assert "b" == text_of(await chat(served.relay, model="fast"))
@@ -130,28 +136,31 @@ async def test_a_trial_is_one_attempt(routed: Any) -> None:
 
 
 async def test_a_silent_trial_leaves_time_for_the_others(routed: Any) -> None:
-    async with routed(f"{ROUTE}budget_s = 2", attempts=1, breaker_pause_s=0.2) as served:
+    async with routed(f"{ROUTE}budget_s = 5", attempts=1, breaker_pause_s=0.2) as served:
         await fail_thrice(served)
-        await asyncio.sleep(0.25)
+        await served.until_half_open()
         served.a.script = [Hold()]
 
         assert "b" == text_of(await chat(served.relay, model="fast"))
         assert 4 == len(served.a.calls)
 
 
-async def test_a_silent_trial_holds_up_the_next_one_for_a_while_only(routed: Any) -> None:
+async def test_a_silent_trial_holds_up_the_next_one_for_a_while_only(
+    routed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A connection may hang on after its target is well again."""
-    times = {"breaker_pause_s": 0.3, "breaker_longest_pause_s": 0.6}
+    clock = Clock(monkeypatch)
+    times = {"breaker_pause_s": 10, "breaker_longest_pause_s": 30, "fallback_after_s": 100}
     async with routed(attempts=1, **times) as served:
         await fail_thrice(served)
-        await asyncio.sleep(0.35)
+        await clock.pass_(10)
         served.a.script = [Hold()]
         served.a.called.clear()
         trial = asyncio.create_task(chat(served.relay, model="fast"))
-        await asyncio.wait_for(served.a.called.wait(), 5)
+        await asyncio.wait_for(served.a.called.wait(), 20)
         served.a.script = answer("a")
         assert "b" == text_of(await chat(served.relay, model="fast"))
-        await asyncio.sleep(0.7)
+        await clock.pass_(31)
 
         assert "a" == text_of(await chat(served.relay, model="fast"))
         assert "closed" == (await served.states())["a/m-a"]

@@ -43,11 +43,12 @@ async def test_a_wrong_call_is_refused_in_its_dialect(method, path, status, keys
     [
         ("/v1/streams/st_x", "DELETE, GET, HEAD"),
         ("/v1/responses/resp_x", "DELETE, GET, HEAD"),
+        ("/v1/responses/input_tokens", "POST"),
         ("/v1/streams/st_x/cancel", "POST"),
         ("/v1/ui/chat/a/b/stop", "POST"),
         ("/v1/chat", "POST"),
         ("/v1/models/a/b", "GET, HEAD"),
-        ("/static/demo.js", "GET, HEAD"),
+        ("/static/chat.js", "GET, HEAD"),
     ],
 )
 async def test_a_wrong_method_is_told_all_those_of_the_path_and_no_other(path, allowed):

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 
+from app.testing.upstream import DONE, Upstream, event, head, send, serve_upstream
 from tests.api.test_options import configured
 from tests.serving import Relay, serve_relay
-from tests.upstream import DONE, Upstream, event, head, send, serve_upstream
 
 F = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 SPACE = {"type": "namespace", "name": "mcp__w", "description": "d", "tools": [{**F, "name": "get"}]}

@@ -37,7 +37,7 @@ async def relay() -> AsyncIterator[Relay]:
             ("OPTIONS", "/v1/chat", 200),
         ),
         ("GET", "/", 200),
-        ("GET", "/static/demo.js", 200),
+        ("GET", "/static/chat.js", 200),
     ],
 )
 async def test_every_answer_has_them_once(relay, method: str, path: str, status: int):
@@ -53,7 +53,7 @@ async def test_every_answer_has_them_once(relay, method: str, path: str, status:
     for name, value in ALWAYS.items():
         assert [value] == answer.headers.get_list(name), name
     (policy,) = answer.headers.get_list("content-security-policy")
-    if status == 200 and path in ("/", "/static/demo.js"):
+    if status == 200 and path in ("/", "/static/chat.js"):
         assert "script-src 'self'" in policy
         assert "frame-ancestors 'none'" in policy
     else:
@@ -63,7 +63,7 @@ async def test_every_answer_has_them_once(relay, method: str, path: str, status:
 async def test_what_is_no_request_is_answered_with_them(relay):
     reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
     writer.write(b"GET / HTTP/1.1\r\nno header\r\n\r\n")
-    answer = (await asyncio.wait_for(reader.read(), 5)).decode()
+    answer = (await asyncio.wait_for(reader.read(), 20)).decode()
     writer.close()
 
     assert answer.startswith("HTTP/1.1 400")
@@ -71,13 +71,15 @@ async def test_what_is_no_request_is_answered_with_them(relay):
         assert f"\r\n{name}: {value}\r\n" in answer
 
 
-async def test_page_that_is_not_modified_keeps_its_policy(relay):
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+@pytest.mark.parametrize("path", ["/", "/static/chat.js"])
+async def test_page_that_is_not_modified_keeps_its_policy(path, encoding, relay):
     """What a 304 says takes the place of what is kept (RFC 9111, 4.3.4)."""
-    first = await relay.client.get("/static/demo.js")
-    again = await relay.client.get(
-        "/static/demo.js", headers={"if-none-match": first.headers["etag"]}
-    )
+    asked = {"accept-encoding": encoding}
+    first = await relay.client.get(path, headers=asked)
+    again = await relay.client.get(path, headers={**asked, "if-none-match": first.headers["etag"]})
 
+    assert encoding == first.headers.get("content-encoding", "identity")
     assert 304 == again.status_code
     for name in ("content-security-policy", *ALWAYS):
         assert first.headers[name] == again.headers[name]

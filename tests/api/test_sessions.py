@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
+from app.testing.upstream import serve_upstream
 from tests.api.test_call_ids import script
 from tests.serving import serve_relay
-from tests.upstream import serve_upstream
 
 USER = json.dumps({"device_id": "d" * 64, "account_uuid": "a" * 36, "session_id": "s" * 36})
 PNG = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}

@@ -9,11 +9,9 @@ import httpx2
 import openai
 import pytest
 
-from app.generation.hub import OwnedStream, OwnedStreams
+from app.generation.owned_streams import OwnedStream, OwnedStreams
 from app.identity.principal import ANYONE
-from tests.api.test_openai_responses import HI, PATH, serve
-from tests.serving import Relay, serve_relay
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     USAGE,
@@ -27,6 +25,8 @@ from tests.upstream import (
     serve_upstream,
     text,
 )
+from tests.api.test_openai_responses import HI, PATH, serve
+from tests.serving import Relay, serve_relay
 
 M = "openai/m"
 GIVEN = {"index": 0, "id": "c1", "function": {"name": "now", "arguments": '{"a":1}'}}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from app.testing.upstream import Call, Step, serve_upstream
 from tests.api.test_openai_responses import HI
 from tests.api.test_stored_responses import CALLS
 from tests.needs import file, program
 from tests.serving import serve_relay
-from tests.upstream import Call, Step, serve_upstream
 
 FOLDER = Path(__file__).parents[1] / "clients" / "ai_sdk"
 

@@ -6,8 +6,19 @@ import contextlib
 import pytest
 
 from app.framing.sse import Decoder
-from tests.serving import HELLO, Relay, events_of, read_messages, serve_relay, text_of
-from tests.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text, wait
+from app.testing.upstream import DONE, FINISH, Hold, Until, head, send, serve_upstream, text, wait
+from tests.clock import Clock
+from tests.serving import (
+    HELLO,
+    Relay,
+    cut_off,
+    events_of,
+    read_messages,
+    serve_relay,
+    text_of,
+    text_so_far,
+    until,
+)
 
 SLOW = [
     head(),
@@ -129,7 +140,7 @@ async def test_unknown_and_removed_streams_differ():
         upstream.script = SLOW
         accepted = await start(relay)
         await read(relay, accepted["events_url"])
-        await asyncio.sleep(0.01)
+        await until(relay, accepted["id"], lambda reply: reply.status_code == 410)
         unknown = await relay.client.get("/v1/streams/st_nothing/events")
         gone = await relay.client.get(accepted["events_url"])
 
@@ -142,11 +153,10 @@ async def test_cancel_ends_the_stream_and_closes_the_upstream():
         upstream.script = [head(), send(text("a")), Hold()]
         accepted = await start(relay)
         reading = asyncio.create_task(read(relay, accepted["events_url"]))
-        await asyncio.wait_for(upstream.called.wait(), 5)
-        await asyncio.sleep(0.05)
+        await text_so_far(relay, accepted["id"], "a")
         response = await relay.client.post(accepted["cancel_url"])
         (call,) = upstream.calls
-        await asyncio.wait_for(call.closed.wait(), 1)
+        await asyncio.wait_for(call.closed.wait(), 20)
         events = events_of(await reading)
 
         assert (202, "cancelled") == (response.status_code, response.json()["status"])
@@ -166,16 +176,18 @@ async def test_cancel_after_the_end_changes_nothing():
         assert (202, "completed") == (response.status_code, response.json()["status"])
 
 
-async def test_stream_that_nobody_reads_is_cancelled():
-    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=0.1) as relay:
+async def test_stream_that_nobody_reads_is_cancelled(monkeypatch):
+    clock = Clock(monkeypatch)
+    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=20) as relay:
         upstream.script = [head(), send(text("a")), Hold()]
         accepted = await start(relay)
-        await asyncio.wait_for(upstream.called.wait(), 5)
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+        await text_so_far(relay, accepted["id"], "a")
+        await clock.pass_(21)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
         kept = (await relay.client.get(accepted["url"])).json()
 
         assert ("cancelled", "a") == (kept["status"], kept["text"])
-        assert 0 < kept["timings"]["ended_at"] - kept["timings"]["started_at"] < 5
+        assert 0 < kept["timings"]["ended_at"] - kept["timings"]["started_at"] < 60
 
 
 async def test_first_reader_of_an_accepted_stream_has_time_to_come():
@@ -187,19 +199,23 @@ async def test_first_reader_of_an_accepted_stream_has_time_to_come():
         assert "abcd" == text_of(events_of(await read(relay, accepted["events_url"])))
 
 
-async def test_first_reader_has_as_long_as_the_request_says():
-    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=0.1) as relay:
+async def test_first_reader_has_as_long_as_the_request_says(monkeypatch):
+    clock = Clock(monkeypatch)
+    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=10) as relay:
         upstream.script = [head(), send(text("a")), Hold()]
-        await start(relay, on_disconnect=0.6)
-        await asyncio.wait_for(upstream.called.wait(), 5)
-        await asyncio.sleep(0.35)
-        assert not upstream.calls[0].closed.is_set()
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+        accepted = await start(relay, on_disconnect=100)
+        await text_so_far(relay, accepted["id"], "a")
+        await clock.pass_(50)
+        assert "running" == (await relay.client.get(accepted["url"])).json()["status"]
+        await clock.pass_(51)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
-async def test_reader_that_comes_back_in_time_keeps_it_running():
-    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=0.3) as relay:
-        upstream.script = [head(), *(s for n in "abcdefgh" for s in (send(text(n)), wait(0.1))), send(FINISH + DONE)]  # fmt: skip
+async def test_reader_that_comes_back_in_time_keeps_it_running(monkeypatch):
+    clock = Clock(monkeypatch)
+    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=30) as relay:
+        rest_comes = Until()
+        upstream.script = [head(), send("".join(map(text, "abcd"))), rest_comes, send("".join(map(text, "efgh")) + FINISH + DONE)]  # fmt: skip
         accepted = await start(relay)
         seen = []
         decoder = Decoder()
@@ -208,8 +224,13 @@ async def test_reader_that_comes_back_in_time_keeps_it_running():
                 seen += decoder.feed(data)
                 if len(seen) > 4:
                     break
-        await asyncio.sleep(0.15)
-        rest = await read(relay, accepted["events_url"], after=seen[-1].id)
+        await cut_off(relay, others=0)
+        await clock.pass_(20)
+        url, after = accepted["events_url"], {"last-event-id": seen[-1].id}
+        async with relay.client.stream("GET", url, headers=after) as response:
+            await clock.pass_(20)
+            rest_comes.told.set()
+            rest = await read_messages(response)
 
         assert "abcdefgh" == text_of(events_of([*seen, *rest]))
         assert "completed" == events_of(rest)[-1]["status"]
@@ -263,14 +284,18 @@ async def test_reader_that_takes_nothing_is_cut_off(capfd):
         accepted = await start(relay)
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port, limit=1024)
         writer.write(f"GET {accepted['events_url']} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-        await asyncio.sleep(1.2)
+        async with asyncio.timeout(20):
+            while not (state := await relay.hub._log.state(accepted["id"])).ended:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        await cut_off(relay, others=1)
         received = await read_until_cut(reader)
         writer.close()
 
         assert b"event: stream.end" not in received
         assert not received.endswith(b"0\r\n\r\n")
         assert "Traceback" not in capfd.readouterr().err
-        assert "completed" == (await relay.client.get(accepted["url"])).json()["status"]
+        (end,) = await read(relay, accepted["events_url"], after=str(state.last - 1))
+        assert "completed" == events_of([end])[0]["status"]
 
 
 async def read_until_cut(reader: asyncio.StreamReader) -> bytes:

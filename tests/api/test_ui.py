@@ -10,9 +10,9 @@ import pytest
 
 from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import Frame
+from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text, wait
 from tests.dialects.ui.verify import chunks_of, read_message
 from tests.serving import Relay, read_messages, serve_relay
-from tests.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text, wait
 
 CHAT = "a chat/せ?#%"
 URL = f"/v1/ui/chat/{quote(CHAT, safe='')}"
@@ -52,7 +52,9 @@ async def test_chat_is_answered_and_can_be_read_again():
         message = read_message(found)
 
         assert "ab" == text_of(found)
-        assert {"model": "m-1"} == message["metadata"]
+        # The provider told no counts.
+        estimate = {"inputTokens": 9, "outputTokens": 1, "totalTokens": 10, "estimated": True}
+        assert {"model": "m-1", "usage": estimate} == message["metadata"]
         assert found == await resume(relay)
         assert None is await resume(relay, "/v1/ui/chat/another")
         stream = found[1]["data"]["stream"]
@@ -122,12 +124,12 @@ async def test_stop_ends_what_runs_for_the_chat():
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("a")), Hold()]
         posting = asyncio.create_task(post(relay))
-        await asyncio.wait_for(upstream.called.wait(), 5)
+        await asyncio.wait_for(upstream.called.wait(), 20)
         await asyncio.sleep(0.05)
         for _ in range(2):
             response = await relay.client.post(f"{URL}/stop")
             assert 204 == response.status_code
-        found = await asyncio.wait_for(posting, 5)
+        found = await asyncio.wait_for(posting, 20)
 
         assert "a" == text_of(found)
         assert {"type": "abort", "reason": "cancelled"} == found[-1]

@@ -2,31 +2,47 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tests.needs import file, program
-from tests.serving import Relay, serve_relay
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     USAGE,
     Call,
     Hold,
     Step,
+    Until,
     event,
     head,
     send,
     serve_upstream,
-    wait,
 )
-from tests.upstream import text as said
+from app.testing.upstream import text as said
+from tests.needs import file, program
+from tests.serving import Relay, serve_relay
 
 ROOT = Path(__file__).parents[2]
 CLEAN: list[Step] = [head(), send(said("a") + said("b") + FINISH + USAGE + DONE)]
-SLOW: list[Step] = [head(), send(said("a")), wait(0.5), send(said("b") + FINISH + DONE)]
+
+
+def once_resumed() -> tuple[list[Step], Callable[[ASGIApp], ASGIApp]]:
+    """Return an answer whose rest comes once the chat is resumed, and what watches for that."""
+    resumed = Until()
+
+    def watch(app: ASGIApp) -> ASGIApp:
+        async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http" and scope["path"].endswith("/stream"):
+                resumed.told.set()
+            await app(scope, receive, send)
+
+        return watched
+
+    return [head(), send(said("a")), resumed, send(said("b") + FINISH + DONE)], watch
 
 
 CLIENTS = ROOT / "tests" / "clients"
@@ -53,7 +69,7 @@ def play(request: pytest.FixtureRequest) -> Any:
             scene,
             stdout=asyncio.subprocess.PIPE,
         )
-        out, _ = await asyncio.wait_for(process.communicate(), 30)
+        out, _ = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 0
         found: dict[str, Any] = json.loads(out)
         return {**found, "version": request.param}
@@ -95,8 +111,9 @@ async def test_answer_can_be_regenerated(play):
 
 
 async def test_page_that_is_loaded_again_has_the_whole_answer_once(play):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = SLOW
+    script, watch = once_resumed()
+    async with serve_upstream() as upstream, serve_relay(upstream, watch=watch) as relay:
+        upstream.script = script
         found = await play(relay, "reload")
 
         assert "ready" == found["left"]["status"]
@@ -107,8 +124,9 @@ async def test_page_that_is_loaded_again_has_the_whole_answer_once(play):
 
 
 async def test_connection_that_broke_is_taken_up(play):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = SLOW
+    script, watch = once_resumed()
+    async with serve_upstream() as upstream, serve_relay(upstream, watch=watch) as relay:
+        upstream.script = script
         found = await play(relay, "cut")
 
         assert ("error", "network error") == (
@@ -139,7 +157,7 @@ async def test_stopped_answer_keeps_its_text(play):
 
         assert (204, "ready", None) == (found["stopped"], found["status"], found["error"])
         assert "a" == text_of(found["messages"][1])
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
 FAILURES: dict[str, tuple[list[Step], str]] = {

@@ -17,7 +17,7 @@ def small(monkeypatch):
 
 
 def test_cost_and_counts_of_a_token_are_found(load, core, capsys):
-    plan = Plan(rounds=1, seconds=0.5, parts=("owner", "memory"))
+    plan = Plan(rounds=1, seconds=1, parts=("owner", "memory"))
     row = redis.run(load, core, plan)
     found = {name: values[0] for name, values in row.rounds.items()}
 

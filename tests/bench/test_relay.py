@@ -21,7 +21,11 @@ def test_further_readers_and_replays_get_every_token(load, core):
         replayed = load("replay", target, tokens=2000, requests=2)
 
     assert ("", "") == (read.complaint, replayed.complaint)
-    assert 4 * read.written == read.tokens
+    # The load program looks at the number of every token that any of the readers gets.
+    assert {"missing", "repeated"} <= read.errors.keys()
+    assert {0} == set(read.errors.values())
+    # There are four for each stream. How many tokens fall into the measuring is up to the machine.
+    assert read.tokens > read.written > 0
     assert 4000 == replayed.tokens
 
 
@@ -34,7 +38,7 @@ def test_readers_of_a_dead_upstream_are_told(load, core):
         }
 
     assert {"die": 3, "reset": 3, "quiet": 3} == {act: r.told for act, r in results.items()}
-    assert 290 <= results["quiet"].noticed_ms.p50 < 2000
+    assert 290 <= results["quiet"].noticed_ms.p50 < 20_000  # by default it would be 60 s
 
 
 def test_nothing_stays_of_streams_that_are_over(load, core, capsys):

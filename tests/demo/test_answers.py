@@ -256,6 +256,18 @@ async def test_a_limit_that_is_just_enough_does_not_cut():
     assert (await stream(asked(max_tokens=size - 1))).finish_reasons() == ["length"]
 
 
+@pytest.mark.parametrize("model", ["demo", "demo-reasoning", "demo-long"])
+async def test_an_answer_that_was_cut_off_goes_on(model):
+    whole = await stream(asked(model))
+    begun = whole.text()[:100].rstrip()
+    request = asked(model)
+    request["messages"] += [{"role": "assistant", "content": begun}]
+    rest = await stream(request)
+
+    assert whole.text() == begun + rest.text()
+    assert "" == rest.text(key="reasoning_content")
+
+
 async def test_a_limit_cuts_tool_calls_in_their_arguments():
     streamed = await stream(asked("demo-tools", max_tokens=3))
 

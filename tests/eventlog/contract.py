@@ -12,6 +12,7 @@ import pytest
 
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
+from app.eventlog.contract import MAX_POST_BYTES, MAX_POSTS
 from app.eventlog.lost import LostStream
 from app.eventlog.record import StreamRecord, scoped
 from app.events import Event, StreamEnd, StreamStart, TextDelta
@@ -90,6 +91,17 @@ async def test_log_that_keeps_events_is_healthy(event_log):
     assert event_log.healthy()
 
 
+async def test_size_is_what_this_process_keeps(event_log):
+    assert (0, 0) == event_log.size()
+    await filled(event_log, [START])
+    streams, begun = event_log.size()
+    await event_log.append("st_1", deltas("a" * 1000))
+
+    grown = 1000 if streams else 0  # what another process produces is in the memory of that
+    assert event_log.size() == (streams, pytest.approx(begun + grown, abs=500 if grown else 0))
+    assert streams in (0, 1)
+
+
 async def test_read_gives_no_more_than_asked_for(event_log):
     events = [START, *many(1500), END]
     await filled(event_log, events[:700], events[700:])
@@ -103,23 +115,23 @@ async def test_read_gives_no_more_than_asked_for(event_log):
 
 async def test_read_waits_for_the_next_event(event_log):
     await filled(event_log, [START])
-    reading = asyncio.create_task(event_log.read("st_1", 1, timeout_s=5))
+    reading = asyncio.create_task(event_log.read("st_1", 1, timeout_s=60))
     await asyncio.sleep(0.01)
     assert not reading.done()
     await event_log.append("st_1", deltas("a", "b"))
 
-    assert deltas("a", "b") == list(await asyncio.wait_for(reading, 1))
+    assert deltas("a", "b") == list(await asyncio.wait_for(reading, 20))
 
 
 async def test_read_gives_up_after_its_time(event_log):
     await filled(event_log, [START])
 
-    assert [] == list(await asyncio.wait_for(event_log.read("st_1", 1, timeout_s=0.02), 1))
+    assert [] == list(await asyncio.wait_for(event_log.read("st_1", 1, timeout_s=0.02), 20))
 
 
 async def test_all_readers_are_woken(event_log):
     await filled(event_log, [START])
-    readings = [asyncio.create_task(event_log.read("st_1", 1, timeout_s=5)) for _ in range(50)]
+    readings = [asyncio.create_task(event_log.read("st_1", 1, timeout_s=20)) for _ in range(50)]
     await asyncio.sleep(0.01)
     await event_log.append("st_1", deltas("a"))
 
@@ -128,14 +140,14 @@ async def test_all_readers_are_woken(event_log):
 
 async def test_reader_that_goes_away_harms_nobody(event_log):
     await filled(event_log, [START])
-    leaving = asyncio.create_task(event_log.read("st_1", 1, timeout_s=5))
-    staying = asyncio.create_task(event_log.read("st_1", 1, timeout_s=5))
+    leaving = asyncio.create_task(event_log.read("st_1", 1, timeout_s=60))
+    staying = asyncio.create_task(event_log.read("st_1", 1, timeout_s=60))
     await asyncio.sleep(0.01)
     leaving.cancel()
     await asyncio.sleep(0)
     await event_log.append("st_1", deltas("a"))
 
-    assert deltas("a") == list(await asyncio.wait_for(staying, 1))
+    assert deltas("a") == list(await asyncio.wait_for(staying, 20))
 
 
 async def test_no_reader_misses_or_doubles_while_events_are_added(event_log):
@@ -155,7 +167,7 @@ async def test_no_reader_misses_or_doubles_while_events_are_added(event_log):
     await event_log.append("st_1", [END])
     expected.append(END)
     for after, reader in readers:
-        assert expected[after:] == await asyncio.wait_for(reader, 5)
+        assert expected[after:] == await asyncio.wait_for(reader, 20)
 
 
 async def test_state_tells_how_far_it_is(event_log, clock):
@@ -172,7 +184,7 @@ async def test_state_tells_how_far_it_is(event_log, clock):
 async def test_read_at_the_end_of_an_ended_stream_does_not_wait(event_log):
     await filled(event_log, [START, END])
 
-    assert [] == list(await asyncio.wait_for(event_log.read("st_1", 2, timeout_s=60), 1))
+    assert [] == list(await asyncio.wait_for(event_log.read("st_1", 2, timeout_s=60), 20))
 
 
 async def test_nothing_is_added_after_the_end(event_log):
@@ -227,13 +239,13 @@ async def test_deleted_stream_is_gone(event_log):
 
 async def test_stream_deleted_under_its_reader_and_its_producer(event_log):
     await filled(event_log, [START])
-    reading = asyncio.create_task(event_log.read("st_1", 1, timeout_s=5))
+    reading = asyncio.create_task(event_log.read("st_1", 1, timeout_s=60))
     await asyncio.sleep(0.01)
     await event_log.delete("st_1")
 
-    assert [] == list(await asyncio.wait_for(reading, 1))
+    assert [] == list(await asyncio.wait_for(reading, 20))
     with pytest.raises(RequestError, match="is gone"):
-        await event_log.read("st_1", 1, timeout_s=5)
+        await event_log.read("st_1", 1, timeout_s=20)
     with pytest.raises(RequestError, match="is gone"):
         await event_log.append("st_1", deltas("a"))
 
@@ -441,11 +453,11 @@ async def test_request_is_kept_with_its_stream_and_is_no_event(event_log):
     await create(event_log, "st_1", request=REQUEST)
     assert REQUEST == (await event_log.record("st_1")).request
     assert 0 == (await event_log.state("st_1")).last
-    reading = asyncio.create_task(event_log.read("st_1", 0, timeout_s=5))
+    reading = asyncio.create_task(event_log.read("st_1", 0, timeout_s=60))
     await asyncio.sleep(0.05)
     assert not reading.done()
     await event_log.append("st_1", [START])
-    assert [START] == list(await asyncio.wait_for(reading, 2))
+    assert [START] == list(await asyncio.wait_for(reading, 20))
     await event_log.append("st_1", [*deltas("a"), END])
 
     assert REQUEST == (await event_log.record("st_1")).request
@@ -598,3 +610,41 @@ async def test_requests_of_running_streams_that_fill_the_log_refuse_new_ones(eve
     with pytest.raises(ServiceError) as caught:
         await create(event_log, "st_4")
     assert "overloaded" == caught.value.code
+
+
+async def test_post_is_read_until_another_takes_its_place_or_it_is_removed(event_log):
+    await event_log.post("orders", "a", b"one", for_s=60)
+    await event_log.post("orders", "b/\u00fc", b"\x00\xff", for_s=60)
+    await event_log.post("boards", "a", b"board", for_s=60)
+    assert {"a": b"one", "b/\u00fc": b"\x00\xff"} == await event_log.posts("orders")
+    assert {"a": b"board"} == await event_log.posts("boards")
+
+    await event_log.post("orders", "a", b"two", for_s=60)
+    await event_log.post("boards", "a", b"", for_s=0)
+    await event_log.post("boards", "never there", b"", for_s=0)
+    assert b"two" == (await event_log.posts("orders"))["a"]
+    assert {} == await event_log.posts("boards")
+
+
+async def test_post_holds_for_its_time(event_log, clock):
+    await event_log.post("orders", "short", b"", for_s=0.05)
+    await event_log.post("orders", "long", b"", for_s=60)
+    clock.now += 1  # those that go by another clock take a moment
+    async with asyncio.timeout(20):
+        while "short" in await event_log.posts("orders"):  # noqa: ASYNC110  (no event tells)
+            await asyncio.sleep(0.01)
+    assert ["long"] == list(await event_log.posts("orders"))
+
+
+async def test_posts_have_bounds(event_log):
+    await event_log.post("boards", "a", b"x" * MAX_POST_BYTES, for_s=60)
+    with pytest.raises(ServiceError, match="longer than"):
+        await event_log.post("boards", "a", b"x" * (MAX_POST_BYTES + 1), for_s=60)
+    for number in range(MAX_POSTS):
+        await event_log.post("orders", f"{number}", b"", for_s=60)
+    with pytest.raises(ServiceError, match=f"{MAX_POSTS} posts"):
+        await event_log.post("orders", "one more", b"", for_s=60)
+    await event_log.post("orders", "7", b"again", for_s=60)
+    assert MAX_POSTS == len(await event_log.posts("orders"))
+    await event_log.post("orders", "7", b"", for_s=0)
+    await event_log.post("orders", "one more", b"", for_s=60)

@@ -5,9 +5,12 @@ import time
 import tracemalloc
 
 import pytest
+import structlog
 
+from app.eventlog import memory, waiting_rows
 from app.eventlog.entries import STREAM_BYTES, size_of
 from app.eventlog.memory import MemoryLog
+from app.eventlog.record import StreamRecord
 from app.events import (
     Event,
     LogProbs,
@@ -15,11 +18,16 @@ from app.events import (
     ProviderTool,
     ReasoningDelta,
     Source,
+    StreamEnd,
+    StreamStart,
     TextDelta,
     ToolCallDelta,
     decode,
     encode,
 )
+from app.ledger.accounts import Account, ReservationRequest, Settlement
+from tests.eventlog.books_contract import *  # noqa: F403
+from tests.eventlog.books_contract import asking, run
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import END, LIMITS, START, Clock, code_of, deltas, ended
 from tests.eventlog.creating import create
@@ -100,7 +108,7 @@ async def test_stream_that_has_just_ended_gives_no_room(event_log):
 
 async def test_stream_larger_than_the_log_is_not_kept(event_log):
     await create(event_log, "st_1")
-    reading = asyncio.create_task(event_log.read("st_1", 0, timeout_s=5))
+    reading = asyncio.create_task(event_log.read("st_1", 0, timeout_s=20))
     await asyncio.sleep(0)
     await event_log.append("st_1", [*deltas("x" * 1_000_000), END])
 
@@ -142,4 +150,57 @@ def test_log_that_was_not_closed_holds_no_loop_up() -> None:
     begin = time.monotonic()
     asyncio.run(main(), debug=True)
 
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 100  # its timer is of a thousand seconds
+
+
+async def test_rows_that_nobody_takes_have_a_bound(event_log, monkeypatch):
+    monkeypatch.setattr(waiting_rows, "MAX_ROWS", 10)
+    for number in range(25):
+        await run(event_log, f"st_{number}", asking())
+
+    rows = await event_log.rows(limit=100)
+    assert [f"st_{number}" for number in range(15, 25)] == [stream for stream, _ in rows]
+
+
+def test_dropped_rows_are_told_of_once_a_minute():
+    now = 0.0
+    dropped = waiting_rows.Dropped(lambda: now)
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(700):
+            now += 0.25
+            dropped.add(1)
+    assert [1, 240, 240] == [line["rows"] for line in lines]
+
+
+async def test_accounts_that_are_over_are_forgotten(monkeypatch):
+    monkeypatch.setattr(memory, "FEW_ACCOUNTS", 20)
+    log = MemoryLog(retention_s=1, max_bytes=10**9)
+    begun, end = StreamStart("st_1", "demo", 0), StreamEnd("completed", "stop")
+
+    async def use(name: str, day: int, *, ends: bool = True) -> None:
+        stream = f"st_{name}"
+        reserve = ReservationRequest((Account(name),), (20_000 + day) * 86_400.0)
+        await log.create(StreamRecord(stream, reserve=reserve))
+        if ends:
+            await log.append(stream, [begun])
+            await log.append(stream, [end], Settlement(1, 1, 5))
+            await log.delete(stream)
+
+    async def spent(name: str) -> int:
+        (state,) = await log.accounts([name])
+        return state.month.nano_usd
+
+    await use("user:a:runs", 0, ends=False)
+    for n in range(50):
+        await use(f"secret:{n}", 0)
+        await use(f"user:a:{n}", 0)
+    assert 101 == len(log._accounts)  # each may count on this day
+    for n in range(100):
+        await use(f"user:b:{n}", 2)
+    assert (5, 0) == (await spent("user:a:7"), await spent("secret:7"))
+    for n in range(1000):
+        await use(f"secret:later {n}", 40 + n // 10)
+    assert len(log._accounts) < 120
+    assert (0, 0) == (await spent("user:a:7"), await spent("user:b:7"))
+    (state,) = await log.accounts(["user:a:runs"])
+    assert 1 == state.running

@@ -7,6 +7,7 @@ import pytest
 
 from app.eventlog.redis.address import Address
 from app.eventlog.redis.log import RedisLog
+from tests.eventlog.books_contract import *  # noqa: F403
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import END, LIMITS, START, code_of, ended
 from tests.eventlog.creating import create
@@ -61,3 +62,11 @@ async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):  # t
     requests = [(await event_log.record(f"st_{number}")).request for number in range(5)]
     assert [b"x" * 300_000] * 5 == requests
     assert len(event_log._entries) < 5
+
+
+async def test_posts_go_with_the_last_of_them(event_log, server):
+    await event_log.post("orders", "a", b"", for_s=60)
+    await event_log.post("orders", "b", b"", for_s=5)
+    for key in ("seseragi:posts:orders", "seseragi:posts:orders:until"):
+        left_ms = int(server.ask("PTTL", key).strip(b":\r\n"))
+        assert 30_000 < left_ms <= 60_000

@@ -10,17 +10,20 @@ import pytest
 import structlog
 import trustme
 
+from app.composition import build_log
 from app.eventlog import LogUnusable, read_all
+from app.eventlog.redis import link
 from app.eventlog.redis.address import Address
 from app.eventlog.redis.log import RedisLog
-from app.main import build_log
+from app.eventlog.redis.scripts import OWNERS, meta_key
 from app.settings import SettingsError, load_settings
 from tests.eventlog.contract import END, START, code_of, filled
 from tests.eventlog.creating import create, found
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
-from tests.eventlog.test_redis_leases import freeze
+from tests.eventlog.test_redis_leases import STEADY_S, freeze
 from tests.needs import program
-from tests.redis_server import free_port, redis_server, wire_to
+from tests.ports import free_port
+from tests.redis_server import redis_server, wire_to
 
 ROOT = Path(__file__).parent.parent.parent
 SECRET = "hunter2-hunter2"  # noqa: S105
@@ -41,21 +44,25 @@ async def test_passwords_and_users_are_taken(tmp_path):
     with redis_server(tmp_path, "--requirepass", SECRET, "--user", *user.split()[1:]) as own:
         for number, who in enumerate((f":{SECRET}", f"seseragi:{SECRET}")):
             url = f"redis://{who}@127.0.0.1:{own.port}/{number}"
-            async with opened(url, lease_s=0.3) as event_log:
+            async with opened(url, lease_s=STEADY_S) as event_log:
                 await filled(event_log, [START])
                 await create(event_log, "st_2", key="key")
                 await event_log.name("a chat", "st_2")
                 assert "st_2" == await found(event_log, "a chat")
                 async with opened(url, lease_s=0.3) as other:
-                    reading = asyncio.create_task(other.read("st_1", 1, timeout_s=1))
+                    reading = asyncio.create_task(other.read("st_1", 1, timeout_s=20))
                     other.readers_here("st_1")
                     await other.ask_stop("st_1")
                     await asyncio.sleep(0.3)
                     await event_log.append("st_1", [END])
                     assert [END] == await reading
+                    event_log._owner._renewal_due.set()
+                    await asyncio.sleep(0.1)
                     freeze(event_log)
-                    await asyncio.sleep(0.4)
-                    await code_of(other, "st_2")
+                    await other._link.send("ZADD", OWNERS, 0, event_log._lease.owner)
+                    await other._link.send("HSET", meta_key("st_2"), "lease", 0)
+                    while "stream_expired" != await code_of(other, "st_2"):  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
                     await other.delete("st_1")
         for who, told in (
             ("", "asks for a password"),
@@ -113,7 +120,7 @@ def sentinel(folder: Path, master: int):
     config = folder / "sentinel.conf"
     config.write_text(
         f"port {port}\nbind 127.0.0.1\ndir {folder}\n"
-        f"sentinel monitor relay 127.0.0.1 {master} 1\nsentinel down-after-milliseconds relay 300\n"
+        f"sentinel monitor relay 127.0.0.1 {master} 1\nsentinel down-after-milliseconds relay 1000\n"
         "sentinel failover-timeout relay 1000\n"
     )
     process = subprocess.Popen(
@@ -134,7 +141,7 @@ async def test_sentinels_lead_to_the_master_and_to_the_next_one(tmp_path):
         redis_server(tmp_path / "replica", "--replicaof", f"127.0.0.1 {master.port}") as replica,
         sentinel(tmp_path, master.port) as url,
     ):
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while b"state=online" not in master.ask("INFO", "replication"):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             event_log = await _open(url)
@@ -208,3 +215,22 @@ async def test_redis_that_cannot_be_used_is_told_in_one_line(tmp_path):
             with pytest.raises(LogUnusable, match=told) as caught:
                 await log_at(url).open()
             assert "\n" not in str(caught.value)
+
+
+async def test_redis_that_does_not_answer_yet_is_waited_for_at_the_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(link, "CONNECT_S", 0.2)
+    with redis_server(tmp_path) as own:
+        async with wire_to(own.port) as wire:
+            wire.hang()
+            event_log = log_at(wire.url)
+            opening = asyncio.create_task(event_log.open())
+            await asyncio.sleep(0.5)
+            wire.mend()
+            await opening
+            await filled(event_log, [START, END])
+            await event_log.close()
+
+            monkeypatch.setattr(link, "OPEN_S", 0.5)
+            wire.hang()
+            with pytest.raises(LogUnusable, match="Redis does not answer"):
+                await log_at(wire.url).open()

@@ -48,6 +48,10 @@ class World:
         self._owner.push(STREAM, [START, TextStart(0)])
         await self.write()
 
+    def finish(self) -> None:
+        """Have its owner write no more as it closes: it would wait for what nobody writes."""
+        self._owner._owner.runs.clear()
+
     # What may happen
 
     async def take(self) -> None:
@@ -180,6 +184,7 @@ async def live_through(server: RedisServer, steps: Sequence[str]) -> None:  # no
         for step in steps:
             await STEPS[step](world)
             await world.check()
+        world.finish()
 
 
 @settings(

@@ -8,6 +8,8 @@ from app.eventlog import Claim
 from app.eventlog.record import StreamRecord
 from app.eventlog.redis.log import RedisLog
 from app.events import Event
+from app.ledger.accounts import Settlement
+from tests.eventlog.books_contract import *  # noqa: F403
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.creating import create
 from tests.eventlog.test_redis import (  # noqa: F401
@@ -28,8 +30,13 @@ class Elsewhere:
     async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
         return await self._there.create(record, over=over)
 
-    async def append(self, stream: str, events: Sequence[Event]) -> None:
-        await self._there.append(stream, events)
+    async def append(
+        self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
+    ) -> None:
+        await self._there.append(stream, events, settlement)
+
+    def produced(self, stream: str) -> Sequence[Event]:
+        return self._there.produced(stream)
 
     def __getattr__(self, name: str):
         return getattr(self._here, name)

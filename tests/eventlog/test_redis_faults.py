@@ -8,13 +8,22 @@ import pytest
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, read_all
-from app.eventlog.redis.lease import SETTLE_S
+from app.eventlog.redis.link import GRACE_S
 from app.eventlog.redis.log import RedisLog
 from app.events import Event, StreamEnd
 from tests.eventlog.contract import END, START, code_of, deltas
 from tests.eventlog.creating import create, found
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
-from tests.eventlog.test_redis_leases import LEASE_S, freeze, read_to_end, until
+from tests.eventlog.test_redis_leases import (
+    LEASE_S,
+    STEADY_S,
+    field,
+    lose,
+    outlive,
+    read_to_end,
+    steady_redis,  # noqa: F401
+    until,
+)
 from tests.redis_server import redis_server, wire_to
 
 
@@ -24,6 +33,7 @@ async def wire(server):  # noqa: F811
         yield wire
 
 
+@pytest.mark.usefixtures("steady_redis")
 async def test_short_break_is_not_noticed(server, wire):  # noqa: F811
     async with opened(wire.url) as first, opened(server.url) as second:
         await create(first, "st_1")
@@ -45,7 +55,7 @@ async def test_short_break_is_not_noticed(server, wire):  # noqa: F811
 
 @pytest.mark.parametrize("how", ["cut", "hang"])
 async def test_readers_of_the_owner_go_on_while_redis_is_away(server, wire, how):  # noqa: F811
-    async with opened(wire.url, lease_s=5) as first, opened(server.url, lease_s=5) as second:
+    async with opened(wire.url, lease_s=60) as first, opened(server.url, lease_s=60) as second:
         await create(first, "st_1")
         await first.append("st_1", [START])
         reading = asyncio.create_task(read_to_end(first))
@@ -53,21 +63,23 @@ async def test_readers_of_the_owner_go_on_while_redis_is_away(server, wire, how)
         getattr(wire, how)()
         await first.append("st_1", deltas("a"))
         await until(lambda: not first.healthy())
-        started = time.monotonic()
+        took = []
         for text in "bcdefgh":
+            started = time.monotonic()
             await first.append("st_1", deltas(text))
-        assert time.monotonic() - started < 0.2
+            took.append(time.monotonic() - started)
+        assert min(took) < GRACE_S / 2  # one that waited for Redis would take all of it
         with pytest.raises(ServiceError, match="cannot be reached") as caught:
             await create(first, "st_2")
         assert "overloaded" == caught.value.code
         await first.append("st_1", [END])
         events = [START, *deltas(*"abcdefgh"), END]
-        assert events == await asyncio.wait_for(reading, 1)
+        assert events == await asyncio.wait_for(reading, 20)
         assert not elsewhere.done()
         wire.mend()
 
         assert events == await elsewhere
-        assert first.healthy()
+        await until(first.healthy)
 
 
 async def test_redis_that_is_away_before_the_end_of_the_process_holds_nobody_up(wire):
@@ -79,7 +91,7 @@ async def test_redis_that_is_away_before_the_end_of_the_process_holds_nobody_up(
         started = time.monotonic()
     appending.cancel()
 
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 20  # and not until Redis answers, which is never
 
 
 async def test_redis_that_comes_back_empty_is_told_all(tmp_path):
@@ -107,21 +119,23 @@ async def test_redis_that_comes_back_empty_is_told_all(tmp_path):
                     assert events == await read_all(event_log, "st_1")
                     assert "st_1" == await found(event_log, "a chat")
                     assert Claim("st_1", "d") == await event_log.claimed("key")
-                assert [END] == await third.read("st_2", 1, timeout_s=2)  # soon, too
+                assert [END] == await third.read("st_2", 1, timeout_s=20)  # soon, too
 
 
 async def test_redis_that_comes_back_with_its_data_goes_on(tmp_path):
     """It was away for longer than a lease, and nobody has taken that for a lost owner."""
     with redis_server(tmp_path, "--appendonly", "yes") as own:
-        async with opened(own.url, lease_s=1) as first, opened(own.url, lease_s=1) as second:
+        steady = {"lease_s": STEADY_S}
+        async with opened(own.url, **steady) as first, opened(own.url, **steady) as second:
+            second._lease.settle_s = STEADY_S
             await create(first, "st_1")
             await first.append("st_1", [START, *deltas("a")])
             await create(first, "st_2")
             await first.append("st_2", [START, END])
+            outlive(own, first)
             own.kill()
             await until(lambda: not first.healthy())
             await first.append("st_1", deltas("b"))
-            await asyncio.sleep(1.5)
             own.start()
             await until(lambda: first.healthy() and second.healthy())
             reading = asyncio.create_task(read_to_end(second))
@@ -158,7 +172,7 @@ async def test_failover_that_lost_the_last_writes_is_made_good(tmp_path, wire):
             assert events == await reading
             async with opened(replica.url) as third:
                 assert events == await read_all(third, "st_1")
-                assert [END] == await third.read("st_2", 1, timeout_s=2)  # soon, too
+                assert [END] == await third.read("st_2", 1, timeout_s=20)  # soon, too
 
 
 async def test_full_redis_takes_no_new_streams_and_stops_no_running_ones(tmp_path):
@@ -184,8 +198,7 @@ async def test_full_redis_takes_no_new_streams_and_stops_no_running_ones(tmp_pat
 async def test_full_redis_takes_no_stream_from_its_owner(tmp_path):
     """Leases are renewed, and what is lost is ended and stopped, though nothing else is taken."""
     with redis_server(tmp_path) as own:
-        limits = {"lease_s": LEASE_S}
-        async with opened(own.url, **limits) as first, opened(own.url, **limits) as second:
+        async with opened(own.url, lease_s=3) as first, opened(own.url, lease_s=LEASE_S) as second:
             stopped: list[str] = []
             first.on_stop(stopped.append)
             for stream in ("st_1", "st_2"):
@@ -193,18 +206,19 @@ async def test_full_redis_takes_no_stream_from_its_owner(tmp_path):
                 await first.append(stream, [START])
             own.ask("CONFIG", "SET", "maxmemory", "1")
             await first.append("st_1", deltas("a"))
-            await asyncio.sleep(3 * LEASE_S)
+            until_ms = field(own, "st_1", "lease")
+            await until(lambda: field(own, "st_1", "lease") > until_ms)
             assert not (await second.state("st_1")).ended
             await second.ask_stop("st_2")
             await until(lambda: "st_2" in stopped)
-            freeze(first)
+            lose(own, first)
             await until_ended(second, "st_2")
             first._owner.open()
             own.ask("CONFIG", "SET", "maxmemory", "0")
 
 
 async def until_ended(event_log: RedisLog, stream: str) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not (await event_log.state(stream)).ended:  # noqa: ASYNC110  (nothing tells)
             await asyncio.sleep(0.05)
 
@@ -213,7 +227,7 @@ async def test_readers_of_others_streams_are_sent_away_in_time(server, wire):  #
     async with opened(server.url) as first, opened(wire.url, lease_s=1) as second:
         await create(first, "st_1")
         await first.append("st_1", [START])
-        assert [START] == await second.read("st_1", 0, timeout_s=1)
+        assert [START] == await second.read("st_1", 0, timeout_s=20)
         told: list[object] = []
 
         async def read_on() -> float:
@@ -230,7 +244,7 @@ async def test_readers_of_others_streams_are_sent_away_in_time(server, wire):  #
 
         reading = asyncio.create_task(read_on())
 
-        assert 1 < await asyncio.wait_for(reading, 6) < 5
+        assert 1 < await asyncio.wait_for(reading, 20)
         with pytest.raises(ServiceError):
             await second.state("st_1")
 
@@ -238,12 +252,13 @@ async def test_readers_of_others_streams_are_sent_away_in_time(server, wire):  #
 async def test_unknown_is_not_said_before_owners_had_time_to_come_back(server, wire):  # noqa: F811
     async with opened(wire.url, lease_s=LEASE_S) as event_log:
         assert "not_found" == await code_of(event_log, "st_1")
+        event_log._lease.settle_s = 60
         wire.cut()
         await until(lambda: event_log._link.away)  # that of the readers may be so first
         wire.mend()
         await until(event_log.healthy)
         assert "overloaded" == await code_of(event_log, "st_1")
-        await asyncio.sleep(SETTLE_S + 0.1)
+        event_log._lease.settle_s = 0
 
         assert "not_found" == await code_of(event_log, "st_1")
 
@@ -256,6 +271,16 @@ async def test_stream_that_redis_evicted_is_gone(server):  # noqa: F811
         assert [START] == await second.read("st_1", 0, timeout_s=0, limit=1)
         with pytest.raises(RequestError, match="is gone"):
             await second.read("st_1", 1, timeout_s=0)
+
+
+async def test_stream_with_a_hole_in_it_is_gone(server):  # noqa: F811
+    """No event is shown twice, or under another's number, in the place of one that is missing."""
+    async with opened(server.url) as first, opened(server.url) as second:
+        await create(first, "st_1")
+        await first.append("st_1", [START, *deltas("a", "b"), END])
+        server.ask("XDEL", "seseragi:{st_1}:log", "2-0")
+        with pytest.raises(RequestError, match="is gone"):
+            await second.read("st_1", 0, timeout_s=0)
 
 
 async def test_redis_that_sleeps_is_waited_for(tmp_path):
@@ -343,15 +368,49 @@ async def test_running_stream_has_its_key_back_from_one_that_has_not_begun(tmp_p
 async def test_unknown_key_waits_for_those_who_may_know_it(tmp_path):
     """For a moment after Redis was started again, which may have forgotten it."""
     with redis_server(tmp_path) as own:
-        async with opened(own.url, lease_s=1) as first:
+        async with opened(own.url) as first:
+            first._lease.settle_s = 60
             own.kill()
             own.start()
             with pytest.raises(ServiceError, match="same key") as caught:
                 await create(first, "st_1", key="key", digest="d")
             assert "overloaded" == caught.value.code
-            await asyncio.sleep(SETTLE_S + 0.1)
+            first._lease.settle_s = 0
 
             assert "st_2" == (await create(first, "st_2", key="key", digest="d")).stream
+
+
+async def test_redis_that_goes_away_again_while_it_says_who_it_is_is_asked_again(server):  # noqa: F811
+    async with opened(server.url) as event_log:
+        loop = asyncio.get_running_loop()
+        first, second = loop.create_future(), loop.create_future()
+        told = await event_log._identity
+        event_log._pages.settled = lambda: False
+        event_log._identity = first
+        creating = asyncio.create_task(create(event_log, "st_1", key="key"))
+        await asyncio.sleep(0.05)
+        event_log._identity = second  # as it does when the connection is there again
+        first.set_result(told)
+        await asyncio.sleep(0.05)
+        assert not creating.done()
+        second.set_result(told)
+
+        assert "st_1" == (await creating).stream
+
+
+async def test_client_that_leaves_stops_nobody_else_from_knowing_which_redis_it_is(server):  # noqa: F811
+    async with opened(server.url) as event_log:
+        told = await event_log._identity
+        event_log._pages.settled = lambda: False
+        event_log._identity = asyncio.get_running_loop().create_future()
+        leaving = asyncio.create_task(create(event_log, "st_1", key="one"))
+        staying = asyncio.create_task(create(event_log, "st_2", key="two"))
+        await asyncio.sleep(0.05)
+        leaving.cancel()
+        await asyncio.sleep(0.05)
+        event_log._identity.set_result(told)
+
+        assert "st_2" == (await staying).stream
 
 
 async def test_unknown_key_does_not_wait_after_a_short_break(server, wire):  # noqa: F811

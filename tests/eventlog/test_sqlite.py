@@ -36,6 +36,7 @@ from app.events import (
     ToolCallEnd,
 )
 from tests.dialects.streams import end_of
+from tests.eventlog.books_contract import *  # noqa: F403
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import (
     END,
@@ -180,6 +181,7 @@ async def test_stream_that_cannot_be_read_is_removed(path):
 
 
 async def test_thousands_of_lost_streams_are_ended_in_a_moment(path):
+    begin = time.process_time()
     async with opened(path) as event_log:
         for number in range(3_000):
             event_log._writer.submit(
@@ -195,13 +197,14 @@ async def test_thousands_of_lost_streams_are_ended_in_a_moment(path):
                 lambda number=number: event_log._database.append(number + 1, 1, batch),
                 lambda *_: None,
             )
-    begin = time.perf_counter()
+    wrote = time.process_time() - begin
+    begin = time.process_time()
     async with opened(path) as event_log:
-        took = time.perf_counter() - begin
+        took = time.process_time() - begin
 
         assert 54 == (await event_log.state("st_2999")).last
         assert 54 == len(await read_all(event_log, "st_0"))
-    assert took < 3
+    assert took < 15 * wrote
 
 
 @pytest.mark.parametrize("streams", [1, 30])
@@ -318,7 +321,7 @@ async def test_many_streams_at_once(path):
     async def follow(event_log: SqliteLog, stream: str) -> list[Event]:
         seen: list[Event] = []
         while not seen or seen[-1] != END:
-            seen += await event_log.read(stream, len(seen), timeout_s=5)
+            seen += await event_log.read(stream, len(seen), timeout_s=20)
         return seen
 
     counts = {f"st_{number}": 10 * number for number in range(120)}
@@ -367,6 +370,10 @@ async def test_file_of_a_newer_version_is_told(path):
         await SqliteLog(path, retention_s=100, max_bytes=1000).open()
 
 
+BOOKS = ("accounts", "held", "waiting_rows", "posts")
+"""The tables of the seventh version, and of the eighth."""
+
+
 async def test_file_of_the_first_version_is_read_and_brought_up(path):
     """What it lacked are the names; what it had are keys of streams that were still to come."""
     async with opened(path) as event_log:
@@ -374,7 +381,7 @@ async def test_file_of_the_first_version_is_read_and_brought_up(path):
     for statement in (
         *(
             f"DROP TABLE {table}"
-            for table in ("names", "processes", "notes", "attended", "records")
+            for table in ("names", "processes", "notes", "attended", "records", *BOOKS)
         ),
         "DROP INDEX streams_running",
         "ALTER TABLE streams DROP COLUMN process",
@@ -399,7 +406,7 @@ async def test_requests_of_the_fifth_version_are_records(path):
     async with opened(path) as event_log:
         await filled(event_log, [START, END])
     for statement in (
-        "DROP TABLE records",
+        *(f"DROP TABLE {table}" for table in ("records", *BOOKS)),
         "CREATE TABLE requests (stream INTEGER PRIMARY KEY, request BLOB NOT NULL)",
         "INSERT INTO requests VALUES (1, x'00ff')",
         "ALTER TABLE streams DROP COLUMN owner",
@@ -575,7 +582,7 @@ async def test_full_disk_fails_the_stream_and_not_its_readers(path):
     head: list[Event] = [START, TextStart(0)]
     async with opened(path) as event_log:
         await filled(event_log, head)
-        reading = asyncio.create_task(event_log.read("st_1", 2, timeout_s=5))
+        reading = asyncio.create_task(event_log.read("st_1", 2, timeout_s=20))
         await fill_disk(event_log)
         with pytest.raises(ServiceError, match="could not be written") as caught:
             await event_log.append("st_1", LARGE)
@@ -585,7 +592,7 @@ async def test_full_disk_fails_the_stream_and_not_its_readers(path):
         ending = closing_events(head, status="failed", error=caught.value.info())
         await event_log.append("st_1", [*LARGE, *ending])
 
-        assert [*LARGE, *ending] == await asyncio.wait_for(reading, 1)
+        assert [*LARGE, *ending] == await asyncio.wait_for(reading, 20)
     async with opened(path) as event_log:
         assert [*head, *LARGE, *ending] == await read_all(event_log, "st_1")
 
@@ -596,12 +603,12 @@ async def test_end_that_the_file_refused_is_shown_as_a_restart_would_make_it(pat
     lost = [TextEnd(0), StreamEnd("interrupted", "error", None, recovery.LOST)]
     async with opened(path) as event_log:
         await filled(event_log, head)
-        reading = asyncio.create_task(event_log.read("st_1", 2, timeout_s=5))
+        reading = asyncio.create_task(event_log.read("st_1", 2, timeout_s=20))
         await fill_disk(event_log)
         with pytest.raises(ServiceError, match="could not be written"):
             await event_log.append("st_1", [*LARGE, TextEnd(0), END])
 
-        assert lost == await asyncio.wait_for(reading, 1)
+        assert lost == await asyncio.wait_for(reading, 20)
         assert [*head, *lost] == await read_all(event_log, "st_1")
         state = await event_log.state("st_1")
         assert (4, True) == state[:2]
@@ -677,7 +684,7 @@ async def test_sweeps_go_on_after_one_that_failed(path, monkeypatch):
     monkeypatch.setattr(sqlite, "SWEEP_S", 0.01)
     monkeypatch.setattr(Database, "tidy", failing)
     async with opened(path):
-        await asyncio.wait_for(swept.wait(), 1)
+        await asyncio.wait_for(swept.wait(), 20)
 
 
 async def test_work_that_fails_for_any_reason_is_told_to_all_as_a_failed_write(path):

@@ -122,7 +122,7 @@ def bodies() -> list[Body]:
 def test_any_bytes_in_any_pieces_are_one_answer_that_ends(dialect: str, bodies: list[Body]) -> None:
     spoken = "anthropic" if dialect == "vertex_anthropic" else dialect
     own = [body._replace(dialect=dialect) for body in bodies if body.dialect == spoken]
-    for dice in rounds(300, dialect):
+    for dice in rounds(60, dialect):
         data = mutate(dice.choice(own), [*own, dice.choice(bodies)], dice)
         limit = dice.choice((2**24, 2**24, 2**24, 3000, 100))
         found = play(dialect, cuts(data, dice), limit=limit)
@@ -140,7 +140,7 @@ def test_any_bytes_in_any_pieces_are_one_answer_that_ends(dialect: str, bodies: 
 def test_an_answer_that_was_cut_before_its_end_is_never_complete(bodies: list[Body]) -> None:
     whole = [body for body in bodies if _completes(body) and body.dialect in MARKERS]
     assert {body.dialect for body in whole} == set(MARKERS)
-    for dice in rounds(300, "cut"):
+    for dice in rounds(60, "cut"):
         body = dice.choice(whole)
         found = (body.data.find(marker) for marker in MARKERS[body.dialect])
         end = min(at for at in found if at >= 0)
@@ -169,7 +169,7 @@ def test_a_message_that_comes_again_and_again_costs_as_much_each_time(
 
 
 def test_any_valid_events_are_frames_of_every_dialect() -> None:
-    for dice in rounds(150, "renderers"):
+    for dice in rounds(60, "renderers"):
         found = _valid(dice)
         check(found)
         check_frames([*HEAD, *found], dice=dice, size=size_of(found))

@@ -20,6 +20,7 @@ from app.identity.config import IssuerConfig
 from app.identity.issuers import MAX_TOKEN, MAX_VERDICTS, Issuers
 from app.identity.jwks import parse_jwks
 from app.identity.principal import Principal
+from app.ledger.limits import UNLIMITED, UsageLimits
 from tests.identity.provider import (
     AUDIENCE,
     JSON,
@@ -340,6 +341,13 @@ MAPPED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"models_claim": "m", "models": ("fast",)}, {}, {"models": ("fast",)}),
     ({"models_claim": "m", "models": ("fast",)}, {"m": []}, {"models": ()}),
     ({}, {"models": ["all"], "roles": ["admin"], "tenant": "x", "may": "all"}, {"models": None}),
+    ({}, {"limits": {"streams": 9}}, {"user_limits": UNLIMITED}),
+    ({"limits": UsageLimits(streams=2)}, {}, {"user_limits": UsageLimits(streams=2)}),
+    (
+        {"limits": UsageLimits(streams=2, usd_per_day=3), "limits_claim": ("app", "limits")},
+        {"app": {"limits": {"streams": 9, "usd_per_day": 1.5, "usd_per_month": 4}}},
+        {"user_limits": UsageLimits(streams=2, usd_per_day=1.5, usd_per_month=4)},
+    ),
     ({"audience_claim": "client_id"}, {"aud": None, "client_id": AUDIENCE}, {"user": "ada"}),
 ]
 
@@ -362,6 +370,13 @@ UNMAPPED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"models_claim": "m"}, {"m": {"a": 1}}, "'m' has to be a list"),
     ({"models_claim": "m"}, {"m": [1]}, "'m' has to be a list"),
     ({"models_claim": "m"}, {"m": ["a"] * 101}, "'m' has to be a list"),
+    (
+        {"limits_claim": "m"},
+        {"m": 5},
+        "claim 'm' has limits that cannot be used: Expected `object`",
+    ),
+    ({"limits_claim": "m"}, {"m": {"streams": -1}}, "claim 'm' has limits that cannot be used"),
+    ({"limits_claim": "m"}, {"m": {"x" * 2000: 1}}, "claim 'm' has limits that cannot be used"),
     ({"audience_claim": "client_id"}, {}, "no claim 'client_id'"),
     ({"audience_claim": "azp"}, {"azp": "https://evil.example"}, "('azp') and not for"),
 ]

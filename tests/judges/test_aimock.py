@@ -72,7 +72,7 @@ def mock() -> Iterator[str]:
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
         assert process.stdout
         yield process.stdout.readline().strip()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 @pytest.fixture(params=UPSTREAMS)

@@ -9,11 +9,7 @@ import pytest
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RelayError
 from app.framing.sse import Decoder, Message
-from tests.dialects.streams import recordings
-from tests.judges.recorded import STREAM, WAYS, played, rendered
-from tests.judges.schemas import validate, validate_event
-from tests.serving import Relay, read_messages, serve_relay
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     USAGE,
@@ -26,6 +22,10 @@ from tests.upstream import (
     serve_upstream,
     text,
 )
+from tests.dialects.streams import recordings
+from tests.judges.recorded import STREAM, WAYS, played, rendered
+from tests.judges.schemas import validate, validate_event
+from tests.serving import Relay, read_messages, serve_relay
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 PATHS = pytest.mark.parametrize("path", [CHAT, RESPONSES])

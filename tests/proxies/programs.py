@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import os
-import random
 import re
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from pathlib import Path
 import trustme
 
 from tests.needs import program
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = (ROOT / "deploy/nginx/nginx.conf").read_text()
@@ -47,15 +46,6 @@ class Proxy:
     https: str = ""
     authority: Path = Path()
     """The certificate to trust at `https`."""
-
-
-def free_port() -> int:
-    """Find a port below those that the system gives out by itself."""
-    while True:
-        port = random.randint(10_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 @contextlib.asynccontextmanager

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, overload
 
 from app.framing.sse import Decoder, Message
+from app.testing.upstream import DONE, FINISH, Step, head, send, text, wait
 from tests.needs import program
 from tests.serving import HELLO
-from tests.upstream import DONE, FINISH, Step, head, send, text, wait
 
 TOKENS = 20
 GAP_S = 0.03
@@ -73,7 +73,7 @@ async def curl(folder: Path, url: str, *options: str) -> AsyncIterator[Curl]:
     head = folder / f"head-{time.monotonic_ns()}"
     process = await asyncio.create_subprocess_exec(
         program("curl"),
-        *("-sN", "--max-time", "20", "-D", str(head)),
+        *("-sN", "--max-time", "60", "-D", str(head)),
         *options,
         url,
         stdout=PIPE,
@@ -94,10 +94,10 @@ def post(**fields: Any) -> tuple[str, ...]:
 async def delays(folder: Path, url: str, *options: str) -> tuple[list[float], str]:
     """Read an answer of `Timed` tokens; give the seconds from writing to reading of each.
 
-    A busy machine may delay a run, a proxy that holds tokens back delays all: of three runs
+    A busy machine may delay a run, a proxy that holds tokens back delays all: of ten runs
     the first without a delay over `LATE_S` is given, else the last. With it comes the head.
     """
-    for _ in range(3):
+    for _ in range(10):
         taken = []
         async with curl(folder, f"{url}/v1/chat", *options, *post()) as reply:
             async for message in reply.messages():

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from playwright.async_api import async_playwright
 
+from app.testing.upstream import Hold, head, send, serve_upstream, text
 from tests.e2e.conftest import FLAGS
 from tests.needs import program
 from tests.proxies.programs import nginx
 from tests.serving import serve_relay
-from tests.upstream import Hold, head, send, serve_upstream, text
 
 pytestmark = pytest.mark.browser
 
@@ -40,7 +40,7 @@ async def test_twelve_streams_are_read_at_once_over_http2(tmp_path):
         )
         page = await browser.new_page(ignore_https_errors=True)
         await page.goto(proxy.https)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for _ in range(STREAMS):
                 await page.evaluate(OPEN)
         await browser.close()

@@ -9,10 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
 from tests.proxies.programs import nginx, plain_nginx
 from tests.proxies.test_others import haproxy
 from tests.serving import HELLO, serve_relay
-from tests.upstream import DONE, FINISH, head, send, serve_upstream, text
 
 NAME = "chat.example.com"
 

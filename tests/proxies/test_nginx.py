@@ -8,10 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.proxies.programs import Proxy, free_port, nginx, plain_nginx
-from tests.proxies.reading import TOKENS, Timed, curl, delays, post
-from tests.serving import HELLO, serve_relay
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     Hold,
@@ -25,6 +22,10 @@ from tests.upstream import (
     text,
     wait,
 )
+from tests.ports import free_port
+from tests.proxies.programs import Proxy, nginx, plain_nginx
+from tests.proxies.reading import TOKENS, Timed, curl, delays, post
+from tests.serving import HELLO, serve_relay
 
 GZIP = "gzip on; gzip_types *; gzip_min_length 0;"
 EVENT = "event: stream.start\ndata: {}\nid: st_1.1\n\n"
@@ -32,7 +33,7 @@ EVENTS = "/v1/streams/st_1/events"
 
 
 def client_of(proxy: Proxy) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(base_url=proxy.http, trust_env=False)
+    return httpx2.AsyncClient(base_url=proxy.http, timeout=30, trust_env=False)
 
 
 def port_of(proxy: Proxy) -> int:
@@ -82,7 +83,7 @@ async def test_client_that_leaves_is_seen_by_the_relay(protocol, tmp_path):
             async with curl(tmp_path, f"{proxy.https}/v1/chat", *options) as reply:
                 await reply.first("text.delta")
 
-            await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+            await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
 async def test_reading_goes_on_after_a_cut(tmp_path):
@@ -155,11 +156,11 @@ async def test_start_that_a_relay_refuses_is_not_sent_again(tmp_path):
 async def test_frozen_relay_costs_a_reader_its_connection_only(tmp_path):
     async with serve_upstream() as frozen:
         frozen.script = [chunked_head(), chunk(EVENT), Hold()]
-        async with nginx(tmp_path, frozen.port, stream_timeout="200ms") as proxy:
+        async with nginx(tmp_path, frozen.port, stream_timeout="3s") as proxy:
             options = ("-H", "Accept: text/event-stream", *post())
             async with curl(tmp_path, f"{proxy.http}/v1/chat", *options) as reply:
                 await reply.first("stream.start")
-                await asyncio.wait_for(reply.process.communicate(), 2)
+                await asyncio.wait_for(reply.process.communicate(), 20)
 
     assert 0 != reply.process.returncode
 

@@ -1,4 +1,4 @@
-"""Caddy and HAProxy as `docs/proxies.md` shows them."""
+"""Caddy, HAProxy and Vite as `docs/proxies.md` shows them."""
 
 import asyncio
 import contextlib
@@ -9,15 +9,19 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.needs import program
-from tests.proxies.programs import Proxy, certify, free_port, replace, running
+from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
+from tests.needs import file, program
+from tests.ports import free_port
+from tests.proxies.programs import Proxy, certify, replace, running
 from tests.proxies.reading import TOKENS, Timed, curl, delays, post
 from tests.serving import HELLO, serve_relay
 from tests.test_docs import block
-from tests.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 
 CADDY = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n"
-HEALTHY_S = 5
+VITE = Path(__file__).parents[1] / "examples/node_modules/vite/bin/vite.js"
+HEALTHY_S = 30
+CUT = (18, 56)
+"""What curl ends with when an answer is cut off; 28 when its own time is over."""
 
 
 def relays(snippet: str, relay: int) -> str:
@@ -40,18 +44,35 @@ async def caddy(folder: Path, relay: int) -> AsyncIterator[Proxy]:
 
 
 @contextlib.asynccontextmanager
-async def haproxy(folder: Path, relay: int) -> AsyncIterator[Proxy]:
+async def haproxy(folder: Path, relay: int, *, check: str = "2s") -> AsyncIterator[Proxy]:
     port, tls = free_port(), folder / "tls"
     authority = certify(tls)
     pem = tls / "both.pem"
     pem.write_bytes((tls / "fullchain.pem").read_bytes() + (tls / "privkey.pem").read_bytes())
     text = replace(block("haproxy", "docs/proxies.md"), "bind :8443", f"bind 127.0.0.1:{port}")
     text = replace(text, "/etc/haproxy/seseragi.pem", str(pem))
-    text = replace(text, "check inter 2s", "check inter 100ms")
+    text = replace(text, "check inter 2s", f"check inter {check}")
     (folder / "haproxy.cfg").write_text(f"global\n    maxconn 100\n{relays(text, relay)}")
     command = [program("haproxy", "/usr/sbin/haproxy"), "-f", "haproxy.cfg"]
     async with running(command, folder, port):
         yield Proxy("", f"https://localhost:{port}", authority)
+
+
+@contextlib.asynccontextmanager
+async def vite(folder: Path, relay: int) -> AsyncIterator[Proxy]:
+    port, how = free_port(), "run npm ci --ignore-scripts --prefix tests/examples"
+    text = replace(block("vite", "docs/proxies.md"), "127.0.0.1:8000", f"127.0.0.1:{relay}")
+    (folder / "vite.config.mjs").write_text(text)
+    command = [
+        program("node"),
+        str(file(VITE, how=how)),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        f"{port}",
+    ]
+    async with running([*command, "--strictPort"], folder, port):
+        yield Proxy(f"http://127.0.0.1:{port}")
 
 
 PROXIES = pytest.mark.parametrize("proxy", [caddy, haproxy], ids=lambda proxy: proxy.__name__)
@@ -81,7 +102,7 @@ async def test_client_that_leaves_is_seen_by_the_relay(proxy: Run, tmp_path):
             async with curl(tmp_path, f"{front.https}/v1/chat", *options) as reply:
                 await reply.first("text.delta")
 
-            await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+            await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
 @PROXIES
@@ -90,7 +111,7 @@ async def test_relay_that_is_gone_is_passed_over(proxy: Run, tmp_path):
         upstream.script = [head(), send(text("fine") + FINISH + DONE)]
         async with proxy(tmp_path, relay.port) as front:
             trust = ssl.create_default_context(cafile=str(front.authority))
-            async with httpx2.AsyncClient(verify=trust, trust_env=False) as client:
+            async with httpx2.AsyncClient(verify=trust, timeout=30, trust_env=False) as client:
                 url = f"{front.https}/v1/chat"
                 replies = [await client.post(url, json=HELLO) for _ in range(4)]
 
@@ -98,7 +119,7 @@ async def test_relay_that_is_gone_is_passed_over(proxy: Run, tmp_path):
 
 
 async def test_haproxy_sends_eventsource_back_when_no_relay_is_ready(tmp_path):
-    async with haproxy(tmp_path, free_port()) as front:
+    async with haproxy(tmp_path, free_port(), check="100ms") as front:
         options = ("--cacert", str(front.authority), "-H", "Accept: text/event-stream")
         async with asyncio.timeout(HEALTHY_S):
             while True:
@@ -109,3 +130,21 @@ async def test_haproxy_sends_eventsource_back_when_no_relay_is_ready(tmp_path):
                     break
 
     assert b"retry: 2000\n\n" == out
+
+
+async def test_vite_passes_on_that_either_side_is_gone(tmp_path):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.choose = lambda _: [head(), send(text("one")), Hold()]
+        async with vite(tmp_path, relay.port) as front:
+            url = f"{front.http}/v1/chat"
+            async with curl(tmp_path, url, *post(on_disconnect="cancel")) as reply:
+                await reply.first("text.delta")
+            await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
+
+            async with curl(tmp_path, url, *post()) as reply:
+                await reply.first("text.delta")
+                for connection in [*relay.server.server_state.connections]:
+                    connection.transport.abort()
+                await reply.process.communicate()
+
+    assert reply.process.returncode in CUT

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
 from tests.hostile import BODY, SMUGGLED, in_chunks, pieces, statuses, tell
 from tests.needs import missing, program
-from tests.proxies.programs import Proxy, _nginx, free_port, running
+from tests.ports import free_port
+from tests.proxies.programs import Proxy, _nginx, running
 from tests.serving import serve_relay
-from tests.upstream import DONE, FINISH, head, send, serve_upstream, text
 
 CADDY = """{{
 	admin off
@@ -187,7 +188,7 @@ async def test_chat_with_an_upgrade_runs_once_through_a_proxy(proxy: Run, offer,
                 writer.write(part)
                 await asyncio.sleep(0.005)
             try:
-                received = await asyncio.wait_for(reader.readuntil(b'"completed"'), 5)
+                received = await asyncio.wait_for(reader.readuntil(b'"completed"'), 30)
             finally:
                 writer.close()
 

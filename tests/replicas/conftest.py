@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from app.eventlog.redis import address, link
 from tests.redis_server import RedisServer, redis_server
 
 
@@ -12,3 +13,11 @@ from tests.redis_server import RedisServer, redis_server
 def redis(tmp_path: Path) -> Iterator[RedisServer]:
     with redis_server(tmp_path) as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let relays in this process wait for a Redis that is busy; others have the real times."""
+    monkeypatch.setattr(link, "REPLY_S", 20)
+    monkeypatch.setattr(link, "CONNECT_S", 20)
+    monkeypatch.setitem(address._OURS, "socket_connect_timeout", 20)

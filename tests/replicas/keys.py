@@ -24,9 +24,7 @@ from typing import Any
 import httpx2
 
 from app.framing.sse import Decoder
-from tests.redis_server import RedisServer, Wire, redis_server, wire_to
-from tests.replicas.processes import Replica, browser, children, running
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     Call,
@@ -38,6 +36,8 @@ from tests.upstream import (
     text,
     wait,
 )
+from tests.redis_server import RedisServer, Wire, redis_server, wire_to
+from tests.replicas.processes import Replica, browser, children, running, running_over
 
 LEASE_S = 3.0
 LOGS = ("memory", "sqlite", "workers", "redis", "redis-aof")
@@ -87,6 +87,10 @@ class Asking:
         """Look for what must not be, once nobody asks any more."""
         if calls > 1:
             self.faults.append(f"{calls} calls of the upstream")
+        # Killed between its first event and the call, a relay leaves a key that nobody uses.
+        told_lost = any('"producer_lost"' in told.content for told in self.whole)
+        if not calls and not told_lost and not self.errors[502, "producer_lost"]:
+            self.faults.append("no call of the upstream, and nobody was told why")
         streams = {told.stream for told in self.whole}
         if len(streams) > 1:
             self.faults.append(f"{len(streams)} streams: {streams}")
@@ -205,6 +209,9 @@ async def revive(replica: Replica) -> None:
     while not replica.runs:
         with suppress(TimeoutError):
             await replica.start(within_s=3)
+        # It may be slow, or has just found no Redis and is about to say so.
+        while replica.runs and not replica.listens:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def torment_wires(wires: list[Wire], dice: random.Random) -> None:
@@ -289,11 +296,9 @@ class Round:
             return replicas, [torment(replicas, dice, workers=workers > 1)]
         options = ("--appendonly", "yes") if self.log == "redis-aof" else ()
         redis = stack.enter_context(redis_server(folder, *options))
-        wires, replicas = [], []
-        for _ in range(3):
-            wires.append(await stack.enter_async_context(wire_to(redis.port)))
-            place = f"{wires[-1].url}?lease_s={LEASE_S}"
-            replicas += await stack.enter_async_context(running(1, folder, place, **settings))
+        wires = [await stack.enter_async_context(wire_to(redis.port)) for _ in range(3)]
+        places = [f"{wire.url}?lease_s={LEASE_S}" for wire in wires]
+        replicas = await stack.enter_async_context(running_over(places, folder, **settings))
         self._wires, self._redis = wires, redis
         bad = [torment(replicas, dice, workers=False), torment_wires(wires, dice)]
         if options:

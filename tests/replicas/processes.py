@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -13,18 +14,21 @@ import httpx2
 
 from app.eventlog import STRIDE
 from app.framing.sse import Decoder, Message
+from app.testing.upstream import Step, Upstream, head, send, text, wait
 from tests.serving import HELLO
 from tests.test_command import environment
-from tests.upstream import Upstream
 
-COMMAND = [sys.executable, "-m", "app", "--port", "0"]
+_DRIP: tuple[Step, ...] = (send(text("a ")), wait(0.02))
+DRIPPING: list[Step] = [head(), *_DRIP * 6000]
+"""An answer of two minutes, which no test outlives."""
 
 
 class Replica:
-    """A relay in a process of its own."""
+    """A relay in a process of its own: the command, or another module that is run as it is."""
 
     def __init__(self, folder: Path, log: str, **settings: object) -> None:
         self.url = ""
+        self._command = [sys.executable, "-m", str(settings.pop("module", "app")), "--port", "0"]
         self._folder = folder
         self._log = log
         script = settings.pop("script", None)
@@ -35,6 +39,7 @@ class Replica:
             self._variables |= {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": script.base_url}
         self._process: asyncio.subprocess.Process | None = None
         self._lines: asyncio.Task[None] | None = None
+        self._listening = asyncio.Event()
         self.said: list[str] = []
 
     @property
@@ -46,15 +51,19 @@ class Replica:
     def runs(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
-    async def start(self, *, within_s: float = 20) -> None:
+    @property
+    def listens(self) -> bool:
+        return self._listening.is_set()
+
+    async def start(self, *, within_s: float = 60) -> None:
         self._process = await asyncio.create_subprocess_exec(
-            *(*COMMAND, "--log", self._log),
+            *(*self._command, "--log", self._log),
             cwd=self._folder,
             env=environment(SESERAGI_LOG_FORMAT="json", **self._variables),
             stderr=asyncio.subprocess.PIPE,
             limit=2**20,
         )
-        listening = asyncio.Event()
+        self._listening = listening = asyncio.Event()
         self._lines = asyncio.create_task(self._read(self._process, listening))
         await asyncio.wait_for(listening.wait(), within_s)
 
@@ -72,7 +81,7 @@ class Replica:
         assert self._process is not None
         self._process.send_signal(number)
 
-    async def stopped(self, within_s: float = 15) -> int:
+    async def stopped(self, within_s: float = 60) -> int:
         assert self._process is not None
         return await asyncio.wait_for(self._process.wait(), within_s)
 
@@ -85,15 +94,29 @@ class Replica:
 
 
 def children(pid: int) -> list[int]:
-    return sorted(int(p.name) for p in Path("/proc").glob("[0-9]*") if parent_of(p) == pid)
+    """Return the children of a process, as all its threads have them; none if it has ended."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            found += map(int, (thread / "children").read_text().split())
+    return sorted(found)
 
 
-def parent_of(process: Path) -> int | None:
-    """Return the parent of a process by its folder in /proc; None if it has just ended."""
-    try:
-        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return None
+def holds_connection(pid: int, port: int) -> bool:
+    """Return whether a process has an established connection to a port of this machine."""
+    inodes = set()
+    with open("/proc/net/tcp") as table:
+        for line in list(table)[1:]:
+            fields = line.split()
+            if fields[2].endswith(f":{port:04X}") and fields[3] == "01":
+                inodes.add(f"socket:[{fields[9]}]")
+    links = []
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            links.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+        except OSError:
+            continue
+    return bool(inodes & set(links))
 
 
 @asynccontextmanager
@@ -101,7 +124,16 @@ async def running(
     count: int, folder: Path, log: str, **settings: object
 ) -> AsyncIterator[list[Replica]]:
     """Run so many replicas over one log; the setting `script` is their upstream."""
-    replicas = [Replica(folder, log, **settings) for _ in range(count)]
+    async with running_over([log] * count, folder, **settings) as replicas:
+        yield replicas
+
+
+@asynccontextmanager
+async def running_over(
+    logs: Sequence[str], folder: Path, **settings: object
+) -> AsyncIterator[list[Replica]]:
+    """Run a replica for each of these ways to their log."""
+    replicas = [Replica(folder, log, **settings) for log in logs]
     try:
         await asyncio.gather(*(replica.start() for replica in replicas))
         yield replicas
@@ -115,11 +147,16 @@ async def start(
     client: httpx2.AsyncClient, replica: Replica, model: str = "demo-long", **fields: object
 ) -> str:
     """Start a stream that nobody reads yet."""
-    reply = await client.post(
-        f"{replica.url}/v1/chat",
-        json={**HELLO, "model": model, "on_disconnect": "continue", **fields},
-        headers={"prefer": "respond-async", "connection": "close"},  # any worker, each time
-    )
+    async with asyncio.timeout(20):
+        while True:
+            reply = await client.post(
+                f"{replica.url}/v1/chat",
+                json={**HELLO, "model": model, "on_disconnect": "continue", **fields},
+                headers={"prefer": "respond-async", "connection": "close"},  # any worker
+            )
+            if reply.status_code != 503:  # as of a Redis that is too busy to answer
+                break
+            await asyncio.sleep(0.1)
     assert reply.status_code == 202, reply.text
     stream: str = reply.json()["id"]
     return stream

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from app.eventlog.record import StreamRecord
 from app.eventlog.redis.scripts import SCRIPTS
+from app.events import StreamEnd
+from app.ledger.accounts import Account, ReservationRequest, Settlement
+from app.testing.upstream import Upstream, head, serve_upstream
 from tests.redis_server import RedisServer, redis_server
-from tests.replicas.test_any_replica import HELD, read, start, text_so_far, until
-from tests.serving import HELLO, Relay, read_messages, serve_relay
-from tests.upstream import Upstream, head, serve_upstream
+from tests.replicas.test_any_replica import HELD, read, start
+from tests.serving import HELLO, Relay, read_messages, serve_relay, text_so_far, until
 
 ROOT = Path(__file__).parent.parent.parent
 SECRET = "hunter2-hunter2"  # noqa: S105
-LEASE_S = 1.0
+LEASE_S = 2.5
 
 # What redis-py says as it connects, by what is in our URLs.
 CONNECTING = {"select", "client|setname"}
@@ -61,6 +64,7 @@ async def test_whole_life_of_a_relay_needs_no_other_right(server):
             await live(first, second)
             await take_keys(first, second, upstream)
             await come_back_empty(first, second, server)
+            await keep_books(first)
             await lose(first, second)
             await asyncio.sleep(LEASE_S)  # beats, renewals, and looks after the lost
             assert "ready" == second.hub.readiness
@@ -120,6 +124,18 @@ async def come_back_empty(first: Relay, second: Relay, server: RedisServer) -> N
     await until(second, stream, lambda reply: reply.status_code == 200)
     await second.client.post(f"/v1/streams/{stream}/cancel")
     await until(second, stream, lambda reply: reply.json()["status"] != "running")
+
+
+async def keep_books(first: Relay) -> None:
+    """Have a row written, taken and forgotten, and ask for what was used."""
+    log = first.hub._log
+    request = ReservationRequest((Account("relay"),), 0.0)
+    await log.create(StreamRecord("st_row", reserve=request))
+    await log.append("st_row", [StreamEnd("completed", "stop")], Settlement(row=b"row"))
+    assert [("st_row", b"row")] == await log.rows(limit=10)
+    await log.forget_rows(["st_row"])
+    assert [] == await log.rows(limit=10)
+    assert await log.accounts(["relay"])
 
 
 async def lose(first: Relay, second: Relay) -> None:

@@ -15,10 +15,10 @@ import hiredis
 import pytest
 
 from app.eventlog.redis.scripts import LOOK, name_key
+from app.testing.upstream import DONE, FINISH, Step, head, send, serve_upstream, text
 from tests.redis_server import Wire
-from tests.replicas.test_any_replica import HELD, start, text_so_far, until
-from tests.serving import HELLO, Relay, serve_relay
-from tests.upstream import DONE, FINISH, Step, head, send, serve_upstream, text
+from tests.replicas.test_any_replica import HELD, start
+from tests.serving import HELLO, Relay, serve_relay, text_so_far, until
 
 ENDED: list[Step] = [head(), send("".join(map(text, "abcdefgh")) + FINISH + DONE)]
 
@@ -120,9 +120,10 @@ async def gate_to(port: int) -> AsyncIterator[Gate]:
         yield gate
     finally:
         gate.left = 10**9
-        server.close()
         gate.cut()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # as `wire_to` does
+        server.close()
+        await gate.close()
 
 
 async def first_of(relay: Relay, case: Case, *, stream: str, last: int) -> tuple[int, bytes]:
@@ -154,7 +155,7 @@ async def told_of_a_stream(redis: Any, case: Case) -> AsyncIterator[tuple[Relay,
         }
         if "/ui/" in case.path:
             asking = owner.client.stream("POST", "/v1/ui/chat", json=body)
-            begun = await asyncio.wait_for(asking.__aenter__(), 5)
+            begun = await asyncio.wait_for(asking.__aenter__(), 20)
             stream = begun.headers["stream-id"]
         else:
             stream = await start(owner, on_disconnect="continue")
@@ -172,7 +173,7 @@ async def told_of_a_stream(redis: Any, case: Case) -> AsyncIterator[tuple[Relay,
 async def test_answer_begins_after_one_round_trip(redis, case: Case):
     async with told_of_a_stream(redis, case) as (other, gate, stream, last):
         gate.left = 1
-        status, piece = await asyncio.wait_for(first_of(other, case, stream=stream, last=last), 3)
+        status, piece = await asyncio.wait_for(first_of(other, case, stream=stream, last=last), 20)
 
     assert case.status == status
     assert bool(piece) == (status != 204 and case.method != "HEAD")

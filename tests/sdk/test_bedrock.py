@@ -35,7 +35,7 @@ def client(recorder: Recorder) -> Iterator[Any]:
         endpoint_url=recorder.url,
         aws_access_key_id="AKIDEXAMPLE",
         aws_secret_access_key="wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",  # noqa: S106  (an example)
-        config=Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=5),
+        config=Config(retries={"total_max_attempts": 1}, connect_timeout=30, read_timeout=30),
     )
     yield client
     client.close()

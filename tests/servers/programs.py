@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,6 +13,8 @@ from pathlib import Path
 
 import httpx2
 import trustme
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 APP = "app.main:app"
@@ -75,7 +76,7 @@ class Served:
         """Do what an init system does; give what the server has printed."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             out, _ = await self.process.communicate()
         return out
 
@@ -84,9 +85,7 @@ class Served:
 async def serve(name: str, folder: Path, *more: str, **settings: object) -> AsyncIterator[Served]:
     """Run a server of `SERVERS` on a free port, with more arguments; settings are the relay's."""
     program = SERVERS[name]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     variables = {f"SESERAGI_{key.upper()}": str(value) for key, value in settings.items()}
     upstream = variables.pop("SESERAGI_UPSTREAM", None)
     if upstream is not None:
@@ -130,7 +129,7 @@ async def serve(name: str, folder: Path, *more: str, **settings: object) -> Asyn
 
 
 async def _await_answer(client: httpx2.AsyncClient, process: asyncio.subprocess.Process) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(httpx2.TransportError):
                 await client.get("/healthz")

@@ -42,7 +42,7 @@ async def ask_raw(served: Served, head: str) -> bytes:
     """Send a head as it is; return the status, and what is said."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     writer.write(f"{head}\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), 20)
     writer.close()
     return answer
 
@@ -109,7 +109,7 @@ async def check_paths(name: str, served: Served) -> None:
         return
     upgrade = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13"
     key = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="
-    for path in ("/v1/chat", "/", "/static/demo.js"):
+    for path in ("/v1/chat", "/", "/static/chat.js"):
         raw = await ask_raw(served, f"GET {path} HTTP/1.1\r\n{upgrade}\r\n{key}")
         assert not raw.startswith(b"HTTP/1.1 101"), raw
 

@@ -96,7 +96,7 @@ def test_mounted_relay_gives_urls_under_its_prefix(kind):
         wrong = client.get("/llm/v1/chat")
         assert (405, "POST") == (wrong.status_code, wrong.headers["allow"])
         page = client.get("/llm/").text
-        script = re.search(r'src="(static/demo.js)"', page)
+        script = re.search(r'src="(static/chat.js)"', page)
         assert script is not None
         assert 200 == client.get(f"/llm/{script[1]}").status_code
         assert {"status": "ok"} == client.get("/llm/healthz").json()

@@ -23,19 +23,24 @@ class Proxy:
     port: int = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            self.seen += head
-            lines = head.decode("latin-1").split("\r\n")
-            self.asked.append(lines[0])
-            method, target, _ = lines[0].split(" ")
-            if not self._is_known(lines):
-                writer.write(WHO)
-            elif method == "CONNECT":
-                await self._tunnel(target, reader, writer)
-            else:
-                writer.write(self.plain)
-        writer.close()
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                await self._serve(reader, writer)
+        finally:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        self.seen += head
+        lines = head.decode("latin-1").split("\r\n")
+        self.asked.append(lines[0])
+        method, target, _ = lines[0].split(" ")
+        if not self._is_known(lines):
+            writer.write(WHO)
+        elif method == "CONNECT":
+            await self._tunnel(target, reader, writer)
+        else:
+            writer.write(self.plain)
 
     def _is_known(self, lines: list[str]) -> bool:
         if self.user is None:
@@ -50,11 +55,13 @@ class Proxy:
         there, back = await asyncio.open_connection(host, int(port))
         writer.write(OK)
         answers = asyncio.create_task(_pump(there, writer))
-        while data := await reader.read(65_536):
-            self.seen += data
-            back.write(data)
-        back.close()
-        await answers
+        try:
+            while data := await reader.read(65_536):
+                self.seen += data
+                back.write(data)
+        finally:
+            back.close()
+            await answers
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

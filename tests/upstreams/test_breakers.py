@@ -31,3 +31,17 @@ def test_names_that_clients_make_up_are_forgotten(
     assert breakers.failing(names, 0) == [f"u/{n}" for n in (98, 99) if failing] + ["u/used"]
     assert "open" == breakers.named("u/used").state(0)
     assert breakers.named("u/0").is_well(0)
+
+
+def test_rest_holds_whatever_clients_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MAX_BREAKERS", 10)
+    breakers = Breakers()
+    breakers.rest("u/used", 60)
+    for number in range(100):
+        breakers.of(Target(UPSTREAM, str(number)))
+
+    assert ("resting", 50.0) == (breakers.state("u/used", 10), breakers.rests_for("u/used", 10))
+    assert "closed" == breakers.state("u/used", 60)
+    breakers.wake("u/used")
+    assert "closed" == breakers.state("u/used", 10)
+    breakers.wake("u/never")

@@ -212,7 +212,7 @@ async def test_requests_at_once_fetch_one_token(install):
         tokens.gate.clear()
         credentials = GoogleCredentials()
         asking = [asyncio.create_task(ask(credentials)) for _ in range(50)]
-        await asyncio.wait_for(tokens.begun.wait(), 5)
+        await asyncio.wait_for(tokens.begun.wait(), 20)
         asking[0].cancel()
         tokens.gate.set()
         answers = await asyncio.gather(*asking[1:])

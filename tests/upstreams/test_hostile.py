@@ -14,9 +14,7 @@ from app.framing.eventstream import Decoder as FrameDecoder
 from app.framing.json_array import JsonArrayDecoder
 from app.framing.lenient import LenientDecoder
 from app.framing.ndjson import NdjsonDecoder
-from app.upstreams.transport import BURST
-from tests.serving import HELLO, chat, serve_relay, text_of
-from tests.upstream import (
+from app.testing.upstream import (
     DONE,
     FINISH,
     Step,
@@ -27,8 +25,11 @@ from tests.upstream import (
     serve_upstream,
     text,
 )
+from app.upstreams.transport import BURST
+from tests.serving import HELLO, chat, serve_relay, text_of
 
-SIZE = 2**20
+SIZE = 2**18
+"""Sixty-four times what is decoded in a turn."""
 DECODERS = (LenientDecoder, NdjsonDecoder, JsonArrayDecoder, FrameDecoder)
 
 
@@ -102,8 +103,8 @@ async def test_a_body_that_comes_at_once_gives_way_to_others(
 
 
 async def test_a_body_in_tiny_chunks_gives_way_too() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [chunked_head(), send(b"1\r\n\n\r\n" * (SIZE // 6))]
+    async with serve_upstream() as upstream, serve_relay(upstream, gate_s=60) as relay:
+        upstream.script = [chunked_head(), send(b"1\r\n\n\r\n" * (2**20 // 6))]
         posting = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO))
         answers = 0
         while not posting.done():
@@ -136,21 +137,26 @@ class Kept:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                request = await reader.readuntil(b"\r\n\r\n")
-                length = request.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
-                await reader.readexactly(int(length or b"0"))
-                if request.startswith(b"GET"):
-                    writer.write(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n")
-                    continue
-                writer.write(self.answers.pop(0))
-                if self.idle:
-                    await asyncio.sleep(0.05)
-                    idle, self.idle = self.idle, b""
-                    writer.write(idle)
-                    self.said.set()
-        writer.close()
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                await self._serve(reader, writer)
+        finally:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            request = await reader.readuntil(b"\r\n\r\n")
+            length = request.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+            await reader.readexactly(int(length or b"0"))
+            if request.startswith(b"GET"):
+                writer.write(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n")
+                continue
+            writer.write(self.answers.pop(0))
+            if self.idle:
+                await asyncio.sleep(0.05)
+                idle, self.idle = self.idle, b""
+                writer.write(idle)
+                self.said.set()
 
 
 @contextlib.asynccontextmanager
@@ -211,7 +217,7 @@ async def test_what_nobody_asked_for_is_given_to_nobody(when: str, unasked: str,
 
         assert "one" == text_of(await chat(relay))
         if when == "later":
-            await asyncio.wait_for(upstream.said.wait(), 5)
+            await asyncio.wait_for(upstream.said.wait(), 20)
             await asyncio.sleep(0.02)
         assert "two" == text_of(await chat(relay))
         assert 2 == upstream.connections
@@ -223,5 +229,5 @@ async def test_what_has_come_but_was_not_read_yet_is_seen_too() -> None:
         upstream.idle = in_chunks("stray")
 
         assert "one" == text_of(await chat(relay))
-        await asyncio.wait_for(upstream.said.wait(), 5)
+        await asyncio.wait_for(upstream.said.wait(), 20)
         assert "two" == text_of(await chat(relay))

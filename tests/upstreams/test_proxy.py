@@ -6,8 +6,8 @@ import pytest
 import structlog
 import trustme
 
+from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
 from tests.serving import HELLO, serve_relay
-from tests.upstream import DONE, FINISH, head, send, serve_upstream, text
 from tests.upstreams.proxy import serve_proxy
 
 KEY = "sk-proxy-0123456789abcdef"

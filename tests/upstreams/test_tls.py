@@ -13,10 +13,10 @@ import pytest
 import structlog
 import trustme
 
+from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
 from app.upstreams.client import open_trust
 from tests.needs import program
 from tests.serving import HELLO, serve_relay
-from tests.upstream import DONE, FINISH, head, send, serve_upstream, text
 
 ANSWER = [head(), send(text("fine") + FINISH + DONE)]
 

@@ -5,22 +5,25 @@ import asyncio
 import httpx2
 import pytest
 
+from app.testing.upstream import Hold, chunk, chunked_head, send, serve_upstream, wait
 from app.upstreams.client import open_client
 from app.upstreams.transport import BURST, Body, Call
-from tests.upstream import chunk, chunked_head, send, serve_upstream, wait
 
 PAUSE = wait(0.1)
 END = send("0\r\n\r\n")
 
 
-async def read(steps: list[object], sink: "ByteSink") -> tuple[list[bytes], Exception | None]:
+async def read(
+    steps: list[object], sink: "ByteSink | None" = None
+) -> tuple[list[bytes], Exception | None]:
     """Read a scripted body; give what the steps gave, and what it failed with."""
     found: list[bytes] = []
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
         upstream.script = steps  # type: ignore[assignment]
         body = (await client.open(Call("POST", httpx2.URL(upstream.base_url), {}, b"{}"))).body
         assert isinstance(body, Body)
-        body.push(sink)
+        if sink is not None:
+            body.push(sink)
         try:
             async for piece in body:
                 found.append(piece)
@@ -49,6 +52,16 @@ async def test_pieces_are_pushed_as_they_come() -> None:
     )
 
     assert ([], None, [b"a", b"b"]) == (found, failure, sink.offered)
+
+
+async def test_every_piece_is_a_step_where_there_is_no_sink() -> None:
+    pieces = [step for c in "abc" for step in (chunk(c), PAUSE)]
+
+    whole = await read([chunked_head(), PAUSE, *pieces, END])
+    cut = await read([chunked_head(), PAUSE, *pieces])
+
+    assert ([b"a", b"b", b"c"], None) == whole
+    assert ([b"a", b"b", b"c"], "ClientPayloadError") == (cut[0], type(cut[1]).__name__)
 
 
 async def test_a_refused_piece_is_a_step_of_its_own_and_the_next_is_pushed_again() -> None:
@@ -91,9 +104,9 @@ async def test_what_a_taker_raises_comes_out_of_the_step() -> None:
 
 async def test_a_body_that_is_left_lets_go_of_its_connection() -> None:
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
-        upstream.script = [chunked_head(), chunk("a"), wait(5)]
+        upstream.script = [chunked_head(), chunk("a"), Hold()]
         body = (await client.open(Call("POST", httpx2.URL(upstream.base_url), {}, b"{}"))).body
         assert b"a" == await anext(body)
         await body.aclose()
 
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 1)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)

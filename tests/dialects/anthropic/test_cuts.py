@@ -12,7 +12,7 @@ from tests.dialects.streams import body_of, check, end_of, play, recordings
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "anthropic"
 SPECS = sorted(RECORDINGS.glob("*.spec.sse"))
 CUT = UpstreamError("upstream_truncated", "the connection broke")
-EVERY_BYTE = 5_000
+EVERY_BYTE = 2_000
 """Up to this size a body is cut at every byte, beyond it near line ends and at samples."""
 MARKER = b'{"type":"message_stop"'
 

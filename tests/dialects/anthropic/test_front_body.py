@@ -245,6 +245,7 @@ def test_an_answer_comes_back_with_its_thoughts_and_calls() -> None:
     ]
     call = {
         "id": "a",
+        "type": "function",
         "function": {"name": "f", "arguments": '{"x":1}'},
         "opaque": [{"format": "gemini", "data": "g"}],
     }

@@ -101,7 +101,7 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(messages, max_size=10),
     st.none() | messages,

@@ -12,7 +12,7 @@ from tests.dialects.streams import body_of, check, end_of, play, recordings
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "bedrock"
 SPECS = sorted(RECORDINGS.glob("*.spec.eventstream"))
 CUT = UpstreamError("upstream_truncated", "the connection broke")
-EVERY_BYTE = 5_000
+EVERY_BYTE = 1_000
 """Up to this size a body is cut at every byte, beyond it near frames' borders and at samples."""
 
 

@@ -83,7 +83,7 @@ messages = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(messages, max_size=10),
     st.none() | messages | st.just(Message(TRUNCATED, "")),

@@ -69,7 +69,7 @@ sent = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(sent, max_size=8), st.none() | sent, st.sampled_from(("close", "cut", "stop")))
 def test_any_messages_end_well_formed(sent: list[Message], tail: Message | None, end: str) -> None:
     parser = Parser(upstream="u")

@@ -104,7 +104,7 @@ def take_apart(value: Any, path: str) -> list[dict[str, Any]]:
             return [at(path, numberValue=value)]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.dictionaries(names, trees, max_size=4))
 def test_any_arguments_are_put_together_again(arguments: dict[str, Any]) -> None:
     assert json.loads(write(*take_apart(arguments, "$"))) == arguments

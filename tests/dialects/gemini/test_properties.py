@@ -101,7 +101,7 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(messages, max_size=8),
     st.none() | messages,
@@ -143,7 +143,7 @@ def test_events_and_an_array_say_the_same(sent: list[dict[str, Any]], cuts: list
     assert play(pieces, dialect="gemini") == found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=50))
 def test_any_bytes_end_well_formed(head: bytes, tail: bytes) -> None:
     check(play([head, tail], dialect="gemini"))

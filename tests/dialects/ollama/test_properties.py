@@ -42,7 +42,7 @@ errors = st.fixed_dictionaries({"error": junk})
 sent = (lines | lines | lines | errors | junk).map(json.dumps) | strings
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(sent, max_size=8),
     st.none() | sent,
@@ -70,7 +70,7 @@ def is_marker(text: str) -> bool:
     return isinstance(line, dict) and line.get("done") is True
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(sent, max_size=6))
 def test_only_the_marker_completes(texts: list[str]) -> None:
     parser = Parser(upstream="u")

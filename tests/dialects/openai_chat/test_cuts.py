@@ -20,7 +20,7 @@ from tests.dialects.streams import (
 
 ALL = pytest.mark.parametrize("row", recordings("openai_chat"))
 CUT = UpstreamError("upstream_truncated", "the connection broke")
-EVERY_BYTE = 5_000
+EVERY_BYTE = 1_500
 """Up to this size a body is cut at every byte, beyond it near line ends and at samples."""
 
 

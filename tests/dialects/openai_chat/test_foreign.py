@@ -157,7 +157,7 @@ MESSAGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     ),
     "a call with more than a call": (
         {"role": "assistant", "tool_calls": [{**CALL, "provider_specific_fields": {"a": 1}, "index": 0}]},
-        {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "assistant", "tool_calls": [CALL]},
         ["messages[].tool_calls[].provider_specific_fields"],
     ),
 }  # fmt: skip
@@ -244,8 +244,8 @@ def test_functions_of_old_are_tools() -> None:
     assert {"function": {"name": "f"}} == found["tool_choice"]
     assert found["parallel_tool_calls"] is False
     assert [
-        {"id": "call_0", "function": {"name": "f", "arguments": '{"a":1}'}},
-        {"id": "call_1", "function": {"name": "g", "arguments": "{}"}},
+        {"id": "call_0", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}},
+        {"id": "call_1", "type": "function", "function": {"name": "g", "arguments": "{}"}},
     ] == [call for message in found["messages"] for call in message.get("tool_calls", ())]
     assert [("call_0", "1"), ("call_1", "")] == [
         (message["tool_call_id"], message["content"])

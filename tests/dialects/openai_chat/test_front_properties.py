@@ -56,7 +56,7 @@ CHUNKS = st.lists(st.fixed_dictionaries({"choices": st.lists(CHOICES, max_size=2
 CUT = UpstreamError("upstream_truncated", "cut off")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(CHUNKS, st.sampled_from(["[DONE]", '{"error": {"message": "no"}}', None]))
 def test_any_stream_is_one_that_clients_take(chunks: list[dict[str, Any]], last: str | None):
     ends = [] if last is None else [last]

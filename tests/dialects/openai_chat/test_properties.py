@@ -85,7 +85,7 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(messages, max_size=8),
     st.none() | messages,
@@ -119,7 +119,7 @@ def test_chunks_are_never_a_failure_of_the_response(sent: list[dict[str, Any]]) 
     assert error is None or error.code != "upstream_invalid_response"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=50))
 def test_any_bytes_end_well_formed(head: bytes, tail: bytes) -> None:
     check(play([head, tail]))

@@ -30,7 +30,7 @@ def is_complete(body: bytes, *, tail: bool) -> bool:
 
 def assert_no_cut_is_complete(body: bytes) -> None:
     near = {i + d for i, byte in enumerate(body) if byte == 0x0A for d in (-2, -1, 0, 1)}
-    step = max(1, len(body) // 500)
+    step = max(1, len(body) // 200)
     for size in sorted((near | set(range(0, len(body) + 1, step))) & set(range(len(body) + 1))):
         for cut in (None, CUT):
             found = play([body[:size]], dialect="openai_responses", cut=cut)

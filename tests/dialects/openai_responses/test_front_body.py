@@ -203,8 +203,16 @@ def test_items_become_turns():
                 {"type": "opaque", "format": "openai.phase", "data": "commentary"},
             ],
             "tool_calls": [
-                {"id": "c1", "function": {"name": "now", "arguments": "{}"}},
-                {"id": "c2", "function": {"name": "then", "arguments": "{}"}},
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "now", "arguments": "{}"},
+                },
+                {
+                    "id": "c2",
+                    "type": "function",
+                    "function": {"name": "then", "arguments": "{}"},
+                },
             ],
         },
         {"role": "tool", "content": "12:00", "tool_call_id": "c1"},
@@ -340,6 +348,7 @@ def test_output_that_was_dumped_by_the_client_comes_back_whole(unset):
         "tool_calls": [
             {
                 "id": "c1",
+                "type": "function",
                 "function": {"name": "now", "arguments": "{}"},
                 "opaque": [{"format": "google.thought_signature", "data": "goo"}],
             }

@@ -122,7 +122,7 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(messages, max_size=10),
     st.none() | messages,
@@ -184,7 +184,7 @@ def test_deltas_and_the_whole_make_the_text_once(
     assert joined(found, TextDelta) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=50))
 def test_any_bytes_end_well_formed(head: bytes, tail: bytes) -> None:
     check(play([head, tail], dialect="openai_responses"))

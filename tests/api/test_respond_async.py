@@ -1,0 +1,64 @@
+"""`Prefer: respond-async`: where the stream is, once it is sure to be there."""
+
+import asyncio
+
+import pytest
+
+from app.errors import RequestError, ServiceError
+from tests.serving import HELLO, serve_relay
+
+ASYNC = {"prefer": "respond-async"}
+
+
+async def test_id_is_told_once_the_log_has_the_first_event(monkeypatch):
+    """A log that dies before that lets go of the stream: who was told its id finds nothing."""
+    async with serve_relay() as relay:
+        append = relay.hub._log.append
+        asked, room = asyncio.Event(), asyncio.Event()
+
+        async def wait(*arguments):
+            asked.set()
+            await room.wait()
+            await append(*arguments)
+
+        monkeypatch.setattr(relay.hub._log, "append", wait)
+        posting = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO, headers=ASYNC))
+        await asked.wait()
+        _, pending = await asyncio.wait({posting}, timeout=0.2)
+        assert {posting} == pending
+        room.set()
+        reply = await posting
+
+        assert 202 == reply.status_code
+        assert 200 == (await relay.client.get(reply.headers["location"])).status_code
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ServiceError("internal", "the disk is full"), (500, "internal")),
+        # Another replica has ended it, while this one slept.
+        (RequestError("stream_expired", "it is gone"), (503, "overloaded")),
+    ],
+)
+async def test_stream_that_cannot_begin_is_refused(monkeypatch, error, told):
+    async with serve_relay() as relay:
+
+        async def fail(*arguments):
+            raise error
+
+        monkeypatch.setattr(relay.hub._log, "append", fail)
+        reply = await relay.client.post("/v1/chat", json=HELLO, headers=ASYNC)
+
+        assert told == (reply.status_code, reply.json()["code"])
+
+
+@pytest.mark.parametrize("key", [None, "one"])
+async def test_stream_is_found_where_it_was_said_to_be(key):
+    headers = ASYNC if key is None else {**ASYNC, "idempotency-key": key}
+    async with serve_relay() as relay:
+        reply = await relay.client.post("/v1/chat", json=HELLO, headers=headers)
+        events = await relay.client.get(reply.json()["events_url"])
+
+        assert reply.headers["stream-id"] == reply.json()["id"]
+        assert "event: stream.end" in events.text

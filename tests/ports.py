@@ -1,0 +1,25 @@
+"""Ports for servers that the tests start as processes of their own."""
+
+import contextlib
+import os
+import random
+import socket
+
+WORKERS, PORTS_EACH = 10, 2_000
+
+
+def free_port() -> int:
+    """Find a port for a server that binds it later, or again.
+
+    It is none of those that the system gives to clients (32768 and above): while the server is
+    away one of them could be given it, even one that looks whether the server is there, which is
+    then connected to itself. Nor is it one that tests of another worker would find.
+    """
+    dice = random.SystemRandom()
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+    first = 12_000 + worker * PORTS_EACH
+    while True:
+        port = dice.randrange(first, first + PORTS_EACH)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
