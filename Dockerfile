@@ -19,7 +19,8 @@ RUN /venv/bin/pip install --no-cache-dir --no-compile --no-deps . \
 
 FROM ${PYTHON_IMAGE}
 # /keys is for a volume with the keys file: docs/auth.md, Docker.
-RUN useradd --system --no-create-home --uid 10001 seseragi \
+RUN groupadd --gid 10001 seseragi \
+ && useradd --no-create-home --shell /usr/sbin/nologin --uid 10001 --gid 10001 seseragi \
  && install -d -o seseragi -g seseragi -m 700 /keys
 COPY --from=build /venv /venv
 ENV PATH=/venv/bin:$PATH \
