@@ -1,9 +1,11 @@
-"""Ports for servers that the tests start as processes of their own."""
+"""Ports for servers that the tests start as processes of their own, and whether they answer."""
 
 import contextlib
 import os
 import random
 import socket
+
+import httpx2
 
 WORKERS, PORTS_EACH = 10, 2_000
 
@@ -23,3 +25,17 @@ def free_port() -> int:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+
+
+async def answers(port: int, host: str = "127.0.0.1") -> bool:
+    """Ask whether a server answers HTTP there, whatever it says.
+
+    A connection proves less: Vite listens for a moment on each address with a server that takes
+    connections and answers none, to see whether the port is free, and then on the one it serves.
+    """
+    async with httpx2.AsyncClient(trust_env=False, timeout=2) as client:
+        try:
+            await client.get(f"http://{host}:{port}/")
+        except httpx2.TransportError:
+            return False
+    return True

@@ -34,7 +34,7 @@ from app.testing.upstream import (
 )
 from tests.e2e.engines import Engine, firefox, running
 from tests.needs import file, program
-from tests.ports import free_port
+from tests.ports import answers, free_port
 from tests.serving import Relay, serve_relay
 
 pytestmark = pytest.mark.browser
@@ -120,7 +120,7 @@ class Examples:
             command = f'cd "$0" && exec {shlex.join(words)}'
             started = running("sh", "-c", command, str(self.folder / name), environment=environ)
             process = await self._stack.enter_async_context(started)
-            await answering(port, process)
+            await up(port, process)
             self._urls[name, script] = f"http://localhost:{port}"
         return self._urls[name, script]
 
@@ -186,16 +186,11 @@ def unwritten(_: str, names: list[str]) -> set[str]:
     return {"node_modules", ".next", "dist", "package-lock.json"} & {*names}
 
 
-async def answering(port: int, process: asyncio.subprocess.Process) -> None:
+async def up(port: int, process: asyncio.subprocess.Process) -> None:
     async with asyncio.timeout(60):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("localhost", port)
-                writer.close()
-                return
-            except OSError:
-                assert process.returncode is None, (await process.stderr.read()).decode()  # type: ignore[union-attr]
-                await asyncio.sleep(0.05)
+        while not await answers(port, "localhost"):
+            assert process.returncode is None, (await process.stderr.read()).decode()  # type: ignore[union-attr]
+            await asyncio.sleep(0.05)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -5,7 +5,7 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,10 @@ http {{
 """An nginx that nobody has told of streams, and that compresses all it can."""
 
 
+Up = Callable[[int], Awaitable[bool]]
+"""Whether a server is up at a port."""
+
+
 @dataclass(frozen=True)
 class Proxy:
     http: str
@@ -49,14 +53,16 @@ class Proxy:
 
 
 @contextlib.asynccontextmanager
-async def running(command: Sequence[str], folder: Path, *ports: int) -> AsyncIterator[None]:
-    """Run a proxy until it listens on all ports; its log is in the folder."""
+async def running(
+    command: Sequence[str], folder: Path, *ports: int, is_up: Up | None = None
+) -> AsyncIterator[None]:
+    """Run a proxy, and go on when it is up at all ports; its log is in the folder."""
     log = folder / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)  # noqa: ASYNC220
     try:
         for port in ports:
-            while not await _listens(port):
+            while not await (is_up or _listens)(port):
                 assert process.poll() is None, log.read_text()
                 await asyncio.sleep(0.01)
         yield

@@ -11,7 +11,7 @@ import pytest
 
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 from tests.needs import file, program
-from tests.ports import free_port
+from tests.ports import answers, free_port
 from tests.proxies.programs import Proxy, certify, replace, running
 from tests.proxies.reading import TOKENS, Timed, curl, delays, post
 from tests.serving import HELLO, serve_relay
@@ -71,7 +71,7 @@ async def vite(folder: Path, relay: int) -> AsyncIterator[Proxy]:
         "--port",
         f"{port}",
     ]
-    async with running([*command, "--strictPort"], folder, port):
+    async with running([*command, "--strictPort"], folder, port, is_up=answers):
         yield Proxy(f"http://127.0.0.1:{port}")
 
 
