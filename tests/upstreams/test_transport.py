@@ -110,3 +110,18 @@ async def test_a_body_that_is_left_lets_go_of_its_connection() -> None:
         await body.aclose()
 
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
+
+
+async def test_who_waits_no_longer_gets_what_has_come() -> None:
+    async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
+        upstream.script = [chunked_head(), chunk("x" * BURST), chunk("y" * BURST), Hold()]
+        body = (await client.open(Call("POST", httpx2.URL(upstream.base_url), {}, b"{}"))).body
+        assert isinstance(body, Body)
+        assert b"x" == (await anext(body))[:1]
+
+        left = b""
+        async with asyncio.timeout(20):
+            while not left.endswith(b"y" * BURST):
+                left += body.left()
+                await asyncio.sleep(0)
+        await body.aclose()
