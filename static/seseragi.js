@@ -562,7 +562,7 @@ export class ChatStream extends EventTarget {
 
   /**
    * @param {ChatRequest|null} request null to read a stream that exists
-   * @param {ChatOptions & ResumeOptions & {stream?: string}} [options]
+   * @param {ChatOptions & ResumeOptions & {stream?: string, dialect?: Dialect}} [options]
    */
   constructor(request, options = {}) {
     super();

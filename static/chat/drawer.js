@@ -62,7 +62,7 @@ export class Drawer {
 
   #toggle() {
     if (this.#dialog.open) return this.#dialog.close();
-    const docks = this.#dock.hidden;
+    const docks = Boolean(this.#dock.hidden);
     this.#list.begin();
     if (!wide.matches) {
       this.#dialog.showModal();

@@ -226,7 +226,10 @@ export class Inspector {
 
   /** @param {Recording} recording */
   #show(recording) {
-    if (this.#again && recording !== this.#shown) this.#again = this.#again.disconnect() ?? null;
+    if (this.#again && recording !== this.#shown) {
+      this.#again.disconnect();
+      this.#again = null;
+    }
     this.#shown = recording;
     this.offer();
     this.#relist();

@@ -15,7 +15,7 @@ export class Log {
   #questions = new Map();
   #root = byId('log', HTMLElement);
   #welcome = byId('welcome', HTMLElement);
-  #scroll = followWithButton(byId('scroller', HTMLElement), () => this.#welcome.hidden);
+  #scroll = followWithButton(byId('scroller', HTMLElement), () => Boolean(this.#welcome.hidden));
 
   /** Make the question of a turn, which is drawn with it. @param {Turn} turn @param {import('./question.js').Acts} acts */
   add(turn, acts) {

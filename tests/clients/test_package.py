@@ -45,10 +45,8 @@ console.log(found.join(' '));
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project that has installed the tarball; what it may use beside it is linked."""
-    program("node")
     npm = program("npm")
-    how = "run npm ci --prefix tests/clients/package"
-    modules = file(USER / "node_modules" / "typescript" / "package.json", how=how).parents[1]
+    modules = compiler().parents[1]
     folder = tmp_path_factory.mktemp("project")
     pack = (npm, "pack", "--silent", "--pack-destination", folder, STATIC)
     tarball = subprocess.run(pack, check=True, capture_output=True, text=True).stdout.split()[-1]
@@ -60,6 +58,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         link.parent.mkdir(exist_ok=True)
         link.symlink_to(modules / peer)
     return folder
+
+
+def compiler() -> Path:
+    """Return TypeScript's."""
+    program("node")
+    how = "run npm ci --prefix tests/clients/package"
+    return file(USER / "node_modules" / ".bin" / "tsc", how=how)
 
 
 def bundle(code: str, folder: Path) -> bytes:
@@ -113,14 +118,26 @@ def test_examples_and_documents_hold_under_the_strictest_types(project):
     shown = write_code(CONVERSATION, "https://relay.example/", keyed=True, model="demo")
     (project / "examples" / "shown.tsx").write_text(shown["react"])
     (project / "examples" / "shown_client.ts").write_text(shown["client"])
-    compiler = USER / "node_modules" / ".bin" / "tsc"
     done = subprocess.run(
-        (compiler, "-p", "."), cwd=project, capture_output=True, text=True, check=False
+        (compiler(), "-p", "."), cwd=project, capture_output=True, text=True, check=False
     )
 
     # Declarations are checked too: ours have to hold, others' are their own matter.
     errors = [line for line in done.stdout.splitlines() if re.match(r"\S+\(\d+,\d+\): error", line)]
     assert [] == [line for line in errors if "node_modules/" not in line or "seseragi" in line]
+
+
+def test_modules_of_the_page_hold_under_the_strictest_types():
+    options = "--noEmit --allowJs --checkJs --strict --skipLibCheck --target esnext --module esnext"
+    libraries = "--moduleResolution bundler --lib esnext,dom,dom.iterable,dom.asynciterable"
+    done = subprocess.run(
+        (compiler(), *options.split(), *libraries.split(), "--types", "", STATIC / "chat.js"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ("", 0) == (done.stdout, done.returncode)
 
 
 def test_client_has_at_most_6_kb_and_the_hook_4_more(project):
