@@ -124,9 +124,10 @@ class Wire:
         try:
             if self.refuses:
                 return
+            self._open.add(writer)  # so that it can be cut while the way on is being made
             there = await asyncio.open_connection("127.0.0.1", self.to)
             ends.append(there[1])
-            self._open |= {*ends}
+            self._open.add(there[1])
             await asyncio.gather(
                 self._pass(reader, there[1], self._flows),
                 self._pass(there[0], writer, self._flows, self._answers),
