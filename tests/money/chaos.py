@@ -33,7 +33,7 @@ from tests.money.usage import told_books
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.redis_server import RedisServer, Wire
 from tests.replicas.keys import revive
-from tests.replicas.processes import Replica, children
+from tests.replicas.processes import Replica, children, to_its_end
 
 HOWS: dict[How, int] = {
     "whole": 30,
@@ -220,7 +220,7 @@ class Storm:
                         replica.signal(signal.SIGCONT)
             else:
                 self.done["relay killed"] += 1
-                await replica.kill()
+                await to_its_end(replica.kill())
                 await revive(replica)
 
     async def _torment_wires(self, wires: list[Wire]) -> None:
@@ -242,7 +242,7 @@ class Storm:
             self.done["Redis killed"] += 1
             redis.kill()
             await asyncio.sleep(dice.choice((0, 0.3, 1, 1.5 * LEASE_S)))
-            await asyncio.to_thread(redis.start)
+            await to_its_end(asyncio.to_thread(redis.start))
 
     async def _torment_database(self, database: PostgresServer) -> None:
         """Take the records' database away, with or without a word, and give it back."""
@@ -251,9 +251,10 @@ class Storm:
             await self._wait()
             how = dice.choice(("killed", "stopped"))
             self.done[f"database {how}"] += 1
-            await asyncio.to_thread(database.kill if how == "killed" else database.stop)
+            end = database.kill if how == "killed" else database.stop
+            await to_its_end(asyncio.to_thread(end))
             await asyncio.sleep(dice.choice((0, 0.5, 2, 4)))
-            await asyncio.to_thread(database.start)
+            await to_its_end(asyncio.to_thread(database.start))
 
 
 async def _mend(replicas: list[Replica], where: Place, database: PostgresServer | None) -> None:

@@ -37,7 +37,14 @@ from app.testing.upstream import (
     wait,
 )
 from tests.redis_server import RedisServer, Wire, redis_server, wire_to
-from tests.replicas.processes import Replica, browser, children, running, running_over
+from tests.replicas.processes import (
+    Replica,
+    browser,
+    children,
+    running,
+    running_over,
+    to_its_end,
+)
 
 LEASE_S = 3.0
 LOGS = ("memory", "sqlite", "workers", "redis", "redis-aof")
@@ -200,7 +207,7 @@ async def torment(replicas: list[Replica], dice: random.Random, *, workers: bool
             await asyncio.sleep(dice.uniform(0.1, 1.3 * LEASE_S))
             replica.signal(signal.SIGCONT)
         else:
-            await replica.kill()
+            await to_its_end(replica.kill())
             await revive(replica)
 
 
@@ -230,7 +237,7 @@ async def torment_redis(redis: RedisServer, dice: random.Random) -> None:
         await asyncio.sleep(dice.uniform(0.5, 2))
         redis.kill()
         await asyncio.sleep(dice.uniform(0, 1))
-        await asyncio.to_thread(redis.start)
+        await to_its_end(asyncio.to_thread(redis.start))
 
 
 class Round:

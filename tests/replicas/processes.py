@@ -6,9 +6,10 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx2
 
@@ -17,6 +18,8 @@ from app.framing.sse import Decoder, Message
 from app.testing.upstream import Step, Upstream, head, send, text, wait
 from tests.serving import HELLO
 from tests.test_command import environment
+
+T = TypeVar("T")
 
 _DRIP: tuple[Step, ...] = (send(text("a ")), wait(0.02))
 DRIPPING: list[Step] = [head(), *_DRIP * 6000]
@@ -91,6 +94,19 @@ class Replica:
             await self.stopped()
         if self._lines is not None:
             await self._lines
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do something to its end, though the task that does it is cancelled meanwhile.
+
+    A server that is just being started, or killed, would be taken for one that is there.
+    """
+    doing = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await doing
+        raise
 
 
 def children(pid: int) -> list[int]:

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from tests.redis_server import RedisServer
-from tests.replicas.processes import Reader, Replica, browser, running
+from tests.replicas.processes import Reader, Replica, browser, running, to_its_end
 
 LEASE_S = 1.5
 KEPT_S = 4.5
@@ -73,7 +73,7 @@ async def torment(replicas: list[Replica], dice: random.Random, ways: tuple[int,
             await asyncio.sleep(dice.uniform(0.1, 1.5 * LEASE_S))
             replica.signal(signal.SIGCONT)
         else:
-            await replica.stopped()
+            await to_its_end(replica.stopped())
             await replica.start()
 
 
@@ -82,7 +82,7 @@ async def torment_redis(redis: RedisServer, dice: random.Random) -> None:
         await asyncio.sleep(dice.uniform(0.3, 1.5))
         redis.kill()
         await asyncio.sleep(dice.uniform(0, 2))
-        await asyncio.to_thread(redis.start)
+        await to_its_end(asyncio.to_thread(redis.start))
 
 
 async def chaos(
