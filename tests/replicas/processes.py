@@ -159,20 +159,27 @@ async def running_over(
         assert not [line for line in replica.said if "Traceback" in line], replica.said
 
 
+async def ask(client: httpx2.AsyncClient, method: str, url: str, **more: Any) -> httpx2.Response:
+    """Ask a relay, and again while it says that its log is away, as a Redis is that is too busy."""
+    async with asyncio.timeout(20):
+        while True:
+            reply = await client.request(method, url, **more)
+            if reply.status_code != 503:
+                return reply
+            await asyncio.sleep(0.1)
+
+
 async def start(
     client: httpx2.AsyncClient, replica: Replica, model: str = "demo-long", **fields: object
 ) -> str:
     """Start a stream that nobody reads yet."""
-    async with asyncio.timeout(20):
-        while True:
-            reply = await client.post(
-                f"{replica.url}/v1/chat",
-                json={**HELLO, "model": model, "on_disconnect": "continue", **fields},
-                headers={"prefer": "respond-async", "connection": "close"},  # any worker
-            )
-            if reply.status_code != 503:  # as of a Redis that is too busy to answer
-                break
-            await asyncio.sleep(0.1)
+    reply = await ask(
+        client,
+        "POST",
+        f"{replica.url}/v1/chat",
+        json={**HELLO, "model": model, "on_disconnect": "continue", **fields},
+        headers={"prefer": "respond-async", "connection": "close"},  # any worker
+    )
     assert reply.status_code == 202, reply.text
     stream: str = reply.json()["id"]
     return stream

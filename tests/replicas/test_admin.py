@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from app.testing.upstream import Hold, head, reply, send, serve_upstream, text
-from tests.replicas.processes import Replica, browser, children, running, start
+from tests.replicas.processes import Replica, ask, browser, children, running, start
 from tests.serving import HELLO
 
 M = "openai/m"
@@ -36,7 +36,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/log.db"
     url: str = request.getfixturevalue("redis").url
-    return f"{url}?lease_s=1.5"
+    return url
 
 
 async def look(client: httpx2.AsyncClient, relay: Replica) -> Summary:
@@ -62,7 +62,7 @@ async def until(
 
 async def order(client: httpx2.AsyncClient, relay: Replica, target: str, action: str) -> None:
     body = {"target": target, "action": action}
-    reply = await client.post(f"{relay.url}/v1/admin/targets", json=body)
+    reply = await ask(client, "POST", f"{relay.url}/v1/admin/targets", json=body)
     assert reply.status_code == 202, reply.text
 
 
@@ -112,7 +112,7 @@ async def check_live(log: str, client: httpx2.AsyncClient, relays: list[Replica]
 
     # One that is stopped by its id, wherever it runs, is among those that have ended.
     stopped = min(streams)
-    answer = await client.post(f"{relays[0].url}/v1/streams/{stopped}/cancel")
+    answer = await ask(client, "POST", f"{relays[0].url}/v1/streams/{stopped}/cancel")
     assert answer.status_code == 202
     ended = await until(
         client,
@@ -148,7 +148,7 @@ async def check_rest(client: httpx2.AsyncClient, relays: list[Replica]) -> None:
 
 
 async def check_killed(client: httpx2.AsyncClient, relays: list[Replica]) -> None:
-    found = await look(client, relays[0])
+    found = await until(client, relays[0], lambda s: len(s["processes"]) == 2)
     pids = {process["pid"]: process["id"] for process in found["processes"]}
     killed = next(pid for pid in pids if pid != relays[0].pid)
     assert killed in {*children(relays[0].pid), relays[1].pid}

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.replicas.processes import Replica, browser, children, running
+from tests.replicas.processes import Replica, ask, browser, children, running
 from tests.serving import HELLO
 
 LEASE_S = 1.0
@@ -65,9 +65,9 @@ async def until_lost(replica: Replica, *, within_s: float) -> None:
     await asyncio.sleep(0.3)
 
 
-async def ask(client: httpx2.AsyncClient, replica: Replica, stream: str) -> str | None:
+async def status_of(client: httpx2.AsyncClient, replica: Replica, stream: str) -> str | None:
     """Return the status of a stream, None if it is not kept."""
-    reply = await client.get(f"{replica.url}/v1/streams/{stream}")
+    reply = await ask(client, "GET", f"{replica.url}/v1/streams/{stream}")
     assert reply.status_code in (200, 404, 410), reply.text
     return reply.json()["status"] if reply.status_code == 200 else None
 
@@ -85,11 +85,11 @@ async def check_ends(
     Nobody has read any of them: they end all the same.
     """
     for stream in started:
-        await client.post(f"{alive.url}/v1/streams/{stream}/cancel")
+        await ask(client, "POST", f"{alive.url}/v1/streams/{stream}/cancel")
     began = set()
     async with asyncio.timeout(60):
         for stream in started:
-            while (reply := await ask(client, alive, stream)) == "running":  # noqa: ASYNC110
+            while (reply := await status_of(client, alive, stream)) == "running":  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             if reply is not None:
                 began.add(stream)
