@@ -3,20 +3,23 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx2 import Response
 
 from app.eventlog.sqlite.shared_database import prepare
+from app.events import Event
 from app.framing.sse import Decoder, Message
 from app.testing.upstream import (
     DONE,
     FINISH,
     Hold,
     Step,
+    Until,
     Upstream,
     head,
     send,
@@ -164,16 +167,38 @@ async def test_one_of_many_requests_with_a_key_starts_a_generation(place):
         assert 422 == reply.status_code
 
 
+def told_of_reads(relay: Relay) -> asyncio.Event:
+    """Return what is set when the relay has read events in its log."""
+    log, done = relay.hub._log, asyncio.Event()
+    read = log.read
+
+    async def telling(*arguments: Any, **options: Any) -> Sequence[Event]:
+        events = await read(*arguments, **options)
+        if events:
+            done.set()
+        return events
+
+    log.read = telling  # type: ignore[method-assign]
+    return done
+
+
 async def test_failure_of_a_stream_elsewhere_is_an_http_status(place):
-    refused: list[Step] = [wait(0.3), head("500 Oops", "application/json"), send("{}")]
-    async with replicas(place, refused) as (first, second, _):
-        posts = [
-            asyncio.create_task(
-                relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
-            )
-            for relay in (first, second)
-        ]
-        replies = [await post for post in posts]
+    """It fails when the other has found it by its key; before, that would be free again."""
+    over = Until()
+    refused: list[Step] = [over, head("500 Oops", "application/json"), send("{}")]
+    async with replicas(place, refused) as (first, second, upstream):
+
+        def post(relay: Relay) -> "asyncio.Task[Response]":
+            headers = {"idempotency-key": "k"}
+            return asyncio.create_task(relay.client.post("/v1/chat", json=HELLO, headers=headers))
+
+        here = post(first)
+        await asyncio.wait_for(upstream.called.wait(), 20)
+        found = told_of_reads(second)
+        there = post(second)
+        await asyncio.wait_for(found.wait(), 20)
+        over.told.set()
+        replies = [await here, await there]
 
         assert [502, 502] == [reply.status_code for reply in replies]
         assert replies[0].headers["stream-id"] == replies[1].headers["stream-id"]
