@@ -60,8 +60,14 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 async def wait_for(path: Path, count: int) -> list[dict[str, Any]]:
-    await until(lambda: len(rows_of(path)) >= count, within_s=INTERVAL_S + 20)
-    return rows_of(path)
+    rows: list[dict[str, Any]] = []
+
+    def there() -> bool:
+        rows[:] = rows_of(path)
+        return len(rows) >= count
+
+    await until(there, within_s=INTERVAL_S + 20)
+    return rows
 
 
 async def test_each_way_to_end_leaves_one_row(tmp_path):
@@ -80,9 +86,11 @@ async def test_each_way_to_end_leaves_one_row(tmp_path):
                 if b"text.delta" in seen:
                     break
             await post(f"/v1/streams/{stream}/cancel")
-        removed = asyncio.ensure_future(post("/v1/chat", json={**HELLO, "model": "demo-long"}))
-        rows = await wait_for(path, 4)
-        removed.cancel()
+        async with relay.client.stream(
+            "POST", "/v1/chat", json={**HELLO, "model": "demo-long"}
+        ) as left:
+            assert await anext(left.aiter_bytes())
+            rows = await wait_for(path, 4)
     rows = await wait_for(path, 5)
 
     ends = Counter((row["model"], row["status"], row["client_format"]) for row in rows)
