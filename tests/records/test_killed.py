@@ -34,7 +34,8 @@ async def ask(client: httpx2.AsyncClient, seen: set[str]) -> None:
     await asyncio.sleep(random.uniform(0, 1))
     try:
         async with client.stream("POST", "/v1/chat", json=asked) as answer:
-            if stream := answer.headers.get("stream-id"):
+            # Of a 503 the stream may be taken back, if Redis has not answered in time.
+            if (stream := answer.headers.get("stream-id")) and answer.status_code != 503:
                 seen.add(stream)
             async for _ in answer.aiter_bytes():
                 pass
