@@ -418,7 +418,8 @@ class Cluster:
 
     def lines(self) -> list[dict[str, Any]]:
         """Return what all relays have logged."""
-        texts = [path.read_text() for path in sorted(self._folder.glob("*/stderr"))]
+        files = sorted(self._folder.glob("*/stderr"))
+        texts = [path.read_text().rpartition("\n")[0] for path in files]  # without half a line
         return [json.loads(line) for text in texts for line in text.splitlines()]
 
 
