@@ -75,7 +75,7 @@ async def test_passwords_and_users_are_taken(tmp_path):
             assert "wrong-one" not in str(caught.value)
 
 
-async def test_nothing_that_is_said_has_the_password(tmp_path):
+async def test_nothing_that_is_said_has_the_password(tmp_path, impatient):
     with (
         redis_server(tmp_path, "--requirepass", SECRET) as own,
         structlog.testing.capture_logs() as said,
@@ -84,6 +84,7 @@ async def test_nothing_that_is_said_has_the_password(tmp_path):
             url = f"redis://:{SECRET}@127.0.0.1:{wire.port}/0"
             async with opened(url) as event_log:
                 await filled(event_log, [START])
+                impatient()
                 wire.cut()
                 await event_log.append("st_1", [END])
             with pytest.raises(LogUnusable) as caught:

@@ -55,7 +55,6 @@ from tests.eventlog.test_redis_leases import (
     STEADY_S,
     lose,
     outlive,
-    steady_redis,  # noqa: F401
     until,
 )
 from tests.redis_server import RedisServer, redis_server, wire_to
@@ -107,7 +106,6 @@ def numbers(state: AccountState) -> tuple[int, ...]:
     return (state.running, state.day.held_nano_usd, state.day.requests, state.day.nano_usd)
 
 
-@pytest.mark.usefixtures("steady_redis")
 @pytest.mark.parametrize("script", [CREATE, APPEND], ids=["CREATE", "APPEND"])
 async def test_command_whose_answer_is_lost_counts_once(server, script):  # noqa: F811
     async with wire_to(server.port) as wire, opened(wire.url) as event_log:
@@ -133,9 +131,10 @@ async def test_command_whose_answer_is_lost_counts_once(server, script):  # noqa
         assert [("st_1", "row")] == await rows_of(event_log)
 
 
-async def test_stream_that_never_came_to_be_holds_nothing(server):  # noqa: F811
+async def test_stream_that_never_came_to_be_holds_nothing(server, impatient):  # noqa: F811
     """Its owner takes it back, whether Redis has it or not."""
     async with wire_to(server.port) as wire, opened(wire.url) as event_log:
+        impatient()
         wire.mute(CREATE.sha.encode())
         with pytest.raises(Exception, match="cannot be reached"):
             await event_log.create(record("st_1", asking(), key="k", digest="d"))
@@ -149,7 +148,6 @@ async def test_stream_that_never_came_to_be_holds_nothing(server):  # noqa: F811
         assert [] == await rows_of(event_log)
 
 
-@pytest.mark.usefixtures("steady_redis")
 async def test_whoever_ends_a_lost_stream_settles_it(server):  # noqa: F811
     async with (
         opened(server.url, lease_s=STEADY_S) as first,
@@ -177,7 +175,6 @@ async def test_whoever_ends_a_lost_stream_settles_it(server):  # noqa: F811
         assert [end] == [lost.end for lost in told if lost is not None]
 
 
-@pytest.mark.usefixtures("steady_redis")
 async def test_owner_that_comes_back_late_settles_nothing(server):  # noqa: F811
     async with (
         opened(server.url, lease_s=STEADY_S) as first,
@@ -309,7 +306,6 @@ async def test_what_runs_is_not_taken_for_what_nobody_runs(server):  # noqa: F81
         assert [("st_1", "row")] == await rows_of(second)
 
 
-@pytest.mark.usefixtures("steady_redis")
 async def test_unreadable_stream_costs_what_was_held(server):  # noqa: F811
     async with (
         opened(server.url, lease_s=STEADY_S) as first,

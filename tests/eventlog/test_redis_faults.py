@@ -21,7 +21,6 @@ from tests.eventlog.test_redis_leases import (
     lose,
     outlive,
     read_to_end,
-    steady_redis,  # noqa: F401
     until,
 )
 from tests.redis_server import redis_server, wire_to
@@ -33,7 +32,6 @@ async def wire(server):  # noqa: F811
         yield wire
 
 
-@pytest.mark.usefixtures("steady_redis")
 async def test_short_break_is_not_noticed(server, wire):  # noqa: F811
     async with opened(wire.url) as first, opened(server.url) as second:
         await create(first, "st_1")
@@ -54,12 +52,13 @@ async def test_short_break_is_not_noticed(server, wire):  # noqa: F811
 
 
 @pytest.mark.parametrize("how", ["cut", "hang"])
-async def test_readers_of_the_owner_go_on_while_redis_is_away(server, wire, how):  # noqa: F811
+async def test_readers_of_the_owner_go_on_while_redis_is_away(server, wire, how, impatient):  # noqa: F811
     async with opened(wire.url, lease_s=60) as first, opened(server.url, lease_s=60) as second:
         await create(first, "st_1")
         await first.append("st_1", [START])
         reading = asyncio.create_task(read_to_end(first))
         elsewhere = asyncio.create_task(read_to_end(second))
+        impatient()
         getattr(wire, how)()
         await first.append("st_1", deltas("a"))
         await until(lambda: not first.healthy())
@@ -94,7 +93,7 @@ async def test_redis_that_is_away_before_the_end_of_the_process_holds_nobody_up(
     assert time.monotonic() - started < 20  # and not until Redis answers, which is never
 
 
-async def test_redis_that_comes_back_empty_is_told_all(tmp_path):
+async def test_redis_that_comes_back_empty_is_told_all(tmp_path, impatient):
     with redis_server(tmp_path) as own:
         async with opened(own.url) as first, opened(own.url) as second:
             await create(first, "st_1", key="key", digest="d")
@@ -104,6 +103,7 @@ async def test_redis_that_comes_back_empty_is_told_all(tmp_path):
             await first.append("st_2", [START, END])
             reading = asyncio.create_task(read_to_end(second))
             await asyncio.sleep(0.1)
+            impatient()
             own.kill()
             await until(lambda: not first.healthy())
             await first.append("st_1", deltas("b"))
@@ -122,7 +122,7 @@ async def test_redis_that_comes_back_empty_is_told_all(tmp_path):
                 assert [END] == await third.read("st_2", 1, timeout_s=20)  # soon, too
 
 
-async def test_redis_that_comes_back_with_its_data_goes_on(tmp_path):
+async def test_redis_that_comes_back_with_its_data_goes_on(tmp_path, impatient):
     """It was away for longer than a lease, and nobody has taken that for a lost owner."""
     with redis_server(tmp_path, "--appendonly", "yes") as own:
         steady = {"lease_s": STEADY_S}
@@ -133,6 +133,7 @@ async def test_redis_that_comes_back_with_its_data_goes_on(tmp_path):
             await create(first, "st_2")
             await first.append("st_2", [START, END])
             outlive(own, first)
+            impatient()
             own.kill()
             await until(lambda: not first.healthy())
             await first.append("st_1", deltas("b"))
@@ -223,7 +224,7 @@ async def until_ended(event_log: RedisLog, stream: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_readers_of_others_streams_are_sent_away_in_time(server, wire):  # noqa: F811
+async def test_readers_of_others_streams_are_sent_away_in_time(server, wire, impatient):  # noqa: F811
     async with opened(server.url) as first, opened(wire.url, lease_s=1) as second:
         await create(first, "st_1")
         await first.append("st_1", [START])
@@ -233,6 +234,7 @@ async def test_readers_of_others_streams_are_sent_away_in_time(server, wire):  #
         async def read_on() -> float:
             while not second.follow("st_1", 1, told.append):
                 await second.read("st_1", 1, timeout_s=0.05)
+            impatient()
             wire.hang()
             started = time.monotonic()
             while True:  # as a response does
@@ -249,10 +251,11 @@ async def test_readers_of_others_streams_are_sent_away_in_time(server, wire):  #
             await second.state("st_1")
 
 
-async def test_unknown_is_not_said_before_owners_had_time_to_come_back(server, wire):  # noqa: F811
+async def test_unknown_is_not_said_before_owners_had_time_to_come_back(server, wire, impatient):  # noqa: F811
     async with opened(wire.url, lease_s=LEASE_S) as event_log:
         assert "not_found" == await code_of(event_log, "st_1")
         event_log._lease.settle_s = 60
+        impatient()
         wire.cut()
         await until(lambda: event_log._link.away)  # that of the readers may be so first
         wire.mend()
@@ -283,12 +286,13 @@ async def test_stream_with_a_hole_in_it_is_gone(server):  # noqa: F811
             await second.read("st_1", 0, timeout_s=0)
 
 
-async def test_redis_that_sleeps_is_waited_for(tmp_path):
+async def test_redis_that_sleeps_is_waited_for(tmp_path, impatient):
     with redis_server(tmp_path) as own:
         async with opened(own.url) as first, opened(own.url) as second:
             await create(first, "st_1")
             await first.append("st_1", [START])
             reading = asyncio.create_task(read_to_end(second))
+            impatient()
             own.signal(signal.SIGSTOP)
             await first.append("st_1", deltas("a"))
             await asyncio.sleep(1.2)
@@ -303,8 +307,10 @@ async def test_key_whose_stream_was_created_as_redis_went_away_is_free_when_it_i
     server,  # noqa: F811
     wire,
     how,
+    impatient,
 ):
     async with opened(wire.url) as first, opened(server.url) as second:
+        impatient()
         getattr(wire, how)()
         with pytest.raises(ServiceError, match="cannot be reached"):
             await create(first, "st_1", key="key", digest="d")
@@ -323,10 +329,12 @@ async def test_stream_with_a_key_begins_in_redis_or_not_at_all(
     server,  # noqa: F811
     wire,
     how,
+    impatient,
 ):
     """One that is found by its key is the one whose upstream is called."""
     async with opened(wire.url) as first, opened(server.url) as second:
         await create(first, "st_1", key="key", digest="d")
+        impatient()
         getattr(wire, how)()
         with pytest.raises(ServiceError, match="cannot be reached"):
             await first.append("st_1", [START])

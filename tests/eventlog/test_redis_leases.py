@@ -79,13 +79,7 @@ def field(server: RedisServer, stream: str, name: str) -> int:  # noqa: F811
 
 
 @pytest.fixture
-def steady_redis(monkeypatch):
-    """Wait for a Redis that has no turn for a while: it is not away."""
-    monkeypatch.setattr("app.eventlog.redis.link.GRACE_S", 20)
-
-
-@pytest.fixture
-async def logs(server, steady_redis):  # noqa: F811
+async def logs(server):  # noqa: F811
     async with (
         opened(server.url, lease_s=STEADY_S) as first,
         opened(server.url, lease_s=LEASE_S) as second,
@@ -147,7 +141,7 @@ async def test_stream_that_never_began_is_removed_with_its_key(logs, server):  #
     assert "st_2" == (await create(second, "st_2", key="key", digest="d")).stream
 
 
-async def test_owner_that_wakes_up_late_cannot_write(server):  # noqa: F811
+async def test_owner_that_wakes_up_late_cannot_write(server, impatient):  # noqa: F811
     stopped: list[str] = []
     async with (
         wire_to(server.port) as wire,
@@ -157,6 +151,7 @@ async def test_owner_that_wakes_up_late_cannot_write(server):  # noqa: F811
         first.on_stop(stopped.append)
         await create(first, "st_1")
         await first.append("st_1", HEAD)
+        impatient()
         wire.hang()
         outlive(server, first)
         reading = asyncio.create_task(read_to_end(second))

@@ -156,7 +156,14 @@ async def survive_all(server: RedisServer, cuts: list[Cut]) -> None:  # noqa: F8
 
 @pytest.mark.parametrize("upward", [False, True])
 @pytest.mark.parametrize("how", ["drop", "reset"])
-def test_connection_that_breaks_at_any_byte_of_what_is_asked_or_answered(server, how, upward):  # noqa: F811
+def test_connection_that_breaks_at_any_byte_of_what_is_asked_or_answered(
+    server,  # noqa: F811
+    how,
+    upward,
+    impatient,
+):
+    impatient()
+
     async def run() -> None:
         made, whole = await lengths(server)
         places = range(made[upward], whole[upward] + 1)
@@ -165,7 +172,9 @@ def test_connection_that_breaks_at_any_byte_of_what_is_asked_or_answered(server,
     uvloop.run(run())
 
 
-def test_connection_that_breaks_while_it_is_made(server):  # noqa: F811
+def test_connection_that_breaks_while_it_is_made(server, impatient):  # noqa: F811
+    impatient()
+
     async def run() -> None:
         made, _ = await lengths(server)
         # Redis answers alike to each script, with 47 bytes: at all places of the first answers,
@@ -178,7 +187,9 @@ def test_connection_that_breaks_while_it_is_made(server):  # noqa: F811
     uvloop.run(run())
 
 
-def test_connection_that_is_a_black_hole_from_any_byte_on(server):  # noqa: F811
+def test_connection_that_is_a_black_hole_from_any_byte_on(server, impatient):  # noqa: F811
+    impatient()
+
     async def run() -> None:
         made, whole = await lengths(server)
         cuts = [

@@ -148,9 +148,10 @@ async def test_cancelled_task_of_the_redis_log_is_seen_and_started_again(server)
 
 
 @pytest.mark.parametrize("error", [KeyError, RuntimeError])
-async def test_link_that_always_fails_is_away_and_answers(server, error):  # noqa: F811
+async def test_link_that_always_fails_is_away_and_answers(server, error, impatient):  # noqa: F811
     async with opened(server.url, lease_s=STEADY_S) as log:
         await create(log, "st_1")
+        impatient()
         strike(log._link, "_round_trip", error, times=10**9)
         strike(log._link, "_make", error, times=10**9)
         reply = log._link.send("PING")
