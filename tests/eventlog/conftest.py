@@ -16,6 +16,12 @@ def _steady_redis(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send nothing twice, as a slow answer has it: the second answer does not tell what is left."""
+    monkeypatch.setattr(link, "REPLY_S", 20)
+
+
+@pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Return what has logs take a Redis for away as soon as in a relay, from then on."""
     return lambda: monkeypatch.setattr(link, "GRACE_S", GRACE_S)

@@ -37,7 +37,7 @@ async def opened(url: str, *, lease_s: float = 15, **arguments: Any):
 
 
 @pytest.fixture
-async def event_log(server, clock):
+async def event_log(server, clock, once):
     async with opened(server.url, wall=clock) as event_log:
         yield event_log
 

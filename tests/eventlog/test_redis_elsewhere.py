@@ -43,7 +43,7 @@ class Elsewhere:
 
 
 @pytest.fixture
-async def event_log(server, clock):  # noqa: F811
+async def event_log(server, clock, once):  # noqa: F811
     async with opened(server.url, wall=clock) as there, opened(server.url, wall=clock) as here:
         yield Elsewhere(there, here)
 
