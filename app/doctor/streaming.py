@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from . import pace
-from .calm import why_not_calm
+from .calm import BUSY_S, why_not_calm
 from .exam import BROWSER, LONG, PLAIN, STREAM, TOKEN_S, Exam, GivenUp, size, within
 from .frames import Frames, read_frames
 from .pace import Blocks, Pace, find_blocks
@@ -71,7 +71,7 @@ async def look_at_stream(exam: Exam) -> None:
     seen = await _read_stream(exam, PLAIN) if asked.reply.coding else asked
     excuse = ""
     for _ in range(TRIES - 1):
-        if seen.pace.held != "in bursts" and not _is_late(exam, seen):
+        if not _may_be_the_machine(exam, seen):
             break
         seen, excuse = await _read_watched(exam)
         if not excuse:
@@ -90,6 +90,18 @@ async def look_at_stream(exam: Exam) -> None:
         compare_clocks(exam, exam.client.replies, None, 0)
     if not exam.found("buffered"):
         await _try_http2(exam)
+
+
+def _may_be_the_machine(exam: Exam, seen: Stream) -> bool:
+    """Return whether what looks wrong with the times of a stream may be this machine's doing."""
+    if seen.pace.held == "at once":
+        return _stood_still(exam, seen)
+    return seen.pace.held == "in bursts" or _is_late(exam, seen)
+
+
+def _stood_still(exam: Exam, seen: Stream) -> bool:
+    """Return whether this process was away for long while a stream came: all came at once then."""
+    return exam.lag.worst(seen.reply.began) >= BUSY_S
 
 
 async def _read_stream(exam: Exam, headers: tuple[tuple[str, str], ...]) -> Stream:
@@ -214,6 +226,12 @@ async def _judge_pace(exam: Exam, seen: Stream, excuse: str) -> None:
             "buffered",
             "the whole answer is collected before it is sent (it has a content-length): "
             f"{found.tokens} tokens came within {within(found.spread_s)}",
+        )
+    elif found.held == "at once" and _stood_still(exam, seen):
+        exam.note(
+            "busy",
+            f"{found.tokens} tokens came within {within(found.spread_s)}, but this machine stood "
+            "still meanwhile: it cannot be told whether something holds them back",
         )
     elif found.held == "at once":
         blocks = await _find_blocks(exam)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.__main__ import main
 from app.identity.authenticator import Authenticator
@@ -81,6 +82,45 @@ async def test_relay_that_asks_who_it_is_is_told():
     assert (2, True) == (wrong[0], "refuses the credential" in wrong[1]), wrong
     assert "sk_wrong" not in wrong[1]
     assert 0 == right[0], right
+
+
+STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
+
+
+class StandsStill:
+    """Has the doctor stand still while its first stream comes, as a machine does at times."""
+
+    def __init__(self) -> None:
+        self.doctor: asyncio.subprocess.Process | None = None
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def __call__(self, app: ASGIApp) -> ASGIApp:
+        async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+            async def note(message: Message) -> None:
+                await send(message)
+                if STREAM in message.get("headers", ()) and not self.tasks:
+                    self.tasks.append(asyncio.create_task(self._stand_still()))
+
+            await app(scope, receive, note)
+
+        return watched
+
+    async def _stand_still(self) -> None:
+        assert self.doctor is not None
+        self.doctor.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(2)
+        self.doctor.send_signal(signal.SIGCONT)
+
+
+async def test_machine_that_stands_still_is_not_taken_for_a_proxy_that_holds_back():
+    stands_still = StandsStill()
+    async with serve_relay(observers=(), demo_pace=PACE, watch=stands_still) as relay:
+        stands_still.doctor = await start(relay.url, "--idle", "0", "--json")
+        out, _ = await asyncio.wait_for(stands_still.doctor.communicate(), 60)
+
+    assert "well" == json.loads(out)["status"], out.decode()
+    assert 0 == stands_still.doctor.returncode
+    assert len(stands_still.tasks) == 1
 
 
 def test_relay_on_the_machine_of_the_key_ignores_it():
