@@ -109,13 +109,18 @@ async def test_a_stream_is_inspected_in_two_dialects(page: Page):
         broken = await watch_policy(page)
         await page.goto(f"{relay.url}/admin#stream={stream}")
 
-        for dialect in DIALECTS:
+        async def choose(dialect: str) -> list[str]:
+            """Choose what the second pane shows; returns its frames once all are listed."""
             told = await frames_of(relay, f"{url}?format={dialect}")
             await page.select_option("#panes > :nth-child(2) select", dialect)
             await page.wait_for_selector(
                 f"#panes > :nth-child(2) :text('{len(told)} of {len(told)} frames')"
             )
             await page.wait_for_function(LISTED, arg=[len(native), len(told)])
+            return told
+
+        for dialect in DIALECTS:
+            told = await choose(dialect)
             hidden = await page.content()
             assert [] == [word for word in SECRETS if word in hidden], dialect
             masked = await contents(page, 2)
@@ -128,7 +133,7 @@ async def test_a_stream_is_inspected_in_two_dialects(page: Page):
             assert [] == [word for word in SECRETS if word in await page.content()], dialect
 
         # Scrubbing: a frame is there as soon as the event is that it was made of.
-        await page.select_option("#panes > :nth-child(2) select", "openai_chat")
+        await choose("openai_chat")
         await page.check("#show-content")
         await page.focus("#position")
         await page.keyboard.press("Home")
@@ -205,8 +210,7 @@ async def test_targets_rest_and_wake(page: Page):
         await row.get_by_role("button").focus()
         await page.keyboard.press("Enter")
         await page.wait_for_selector("#targets [aria-label='Rest… demo/demo-slow']")
-
-        assert "awake" in await page.inner_text("#status")
+        await page.wait_for_selector("#status:has-text('awake')")
 
 
 WATCH = """() => {
