@@ -29,11 +29,21 @@ SHARE = (
     "navigator.canShare = () => true; navigator.share = async (what) => { window.shared_ = what; };"
 )
 
+WATCH_WORDS = """([button, words]) => {
+  window.said_ = new Promise((resolve) => {
+    new MutationObserver(() => {
+      if (document.querySelector(button)?.textContent.includes(words)) resolve();
+    }).observe(document.body, { subtree: true, childList: true, characterData: true });
+  });
+}"""
+
 
 async def click_and_see(page, button: str, words: str) -> None:
-    """Click a button that says so for a while."""
-    seen = page.wait_for_selector(f"{button}:has-text('{words}')")
-    await asyncio.gather(seen, page.click(button))
+    """Click a button that says so for a while: the page looks itself, or it may be missed."""
+    await page.evaluate(WATCH_WORDS, [button, words])
+    await page.click(button)
+    async with asyncio.timeout(30):
+        await page.evaluate("said_")
 
 
 async def test_an_answer_folds_and_tells_what_it_took(page):

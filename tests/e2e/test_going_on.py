@@ -4,6 +4,7 @@ import pytest
 
 from app.testing.upstream import DONE, FINISH, Hold, event, head, send, serve_upstream, text
 from tests.e2e.axe import check_accessible
+from tests.e2e.test_answer_foot import click_and_see
 from tests.e2e.test_page import IDLE, answer, ask, status
 from tests.serving import serve_relay
 
@@ -48,8 +49,7 @@ async def test_an_answer_that_came_to_the_limit_goes_on_to_the_same_words(page):
         assert ["message user", "message assistant"] == await roles(page)
         assert 1 == await page.locator(".text").count()
         assert not await page.locator(".go-on").count()
-        await page.click(".copy-answer")
-        await page.wait_for_selector(".copy-answer:has-text('Copied')")
+        await click_and_see(page, ".copy-answer", "Copied")
         assert whole == await page.evaluate("navigator.clipboard.readText()")
 
 
