@@ -421,7 +421,8 @@ test('a frozen socket is left for another one', { timeout: 60_000 }, async (t) =
   const { events } = await drain(chat(REQUEST, { url: relay.url, fetch, stallMs: 1000 }));
 
   assert.deepEqual(events, EVENTS);
-  assert.deepEqual([frozen, relay.gets.map(({ cursor }) => cursor)], [1, [`${STREAM}.3`]]);
+  // Where this process stood still for as long, the next socket may have been left too.
+  assert.deepEqual([frozen, relay.gets[0].cursor], [1, `${STREAM}.3`]);
 });
 
 test('it gives up after maxAttempts in a row, with the last failure as the cause', async () => {
