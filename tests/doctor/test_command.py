@@ -131,10 +131,10 @@ async def test_ctrl_c_ends_it_without_a_traceback():
     async with serve_relay(observers=(), demo_pace=PACE) as relay:
         process = await start(relay.url)
         assert process.stderr is not None
-        while b"measuring a stream" not in await process.stderr.readline():
-            pass
+        while b"measuring a stream" not in (line := await process.stderr.readline()):
+            assert line, "it has ended"
         process.send_signal(signal.SIGINT)
-        _, err = await asyncio.wait_for(process.communicate(), 10)
+        _, err = await asyncio.wait_for(process.communicate(), 30)
 
     assert 130 == process.returncode
     assert b"Traceback" not in err
