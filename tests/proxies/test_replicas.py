@@ -15,7 +15,7 @@ from app.framing.sse import Decoder, Message
 from app.testing.upstream import DONE, FINISH, Until, head, send, serve_upstream, text
 from tests.proxies.programs import nginx
 from tests.redis_server import RedisServer, redis_server
-from tests.replicas.processes import Replica, running
+from tests.replicas.processes import DRIPPING, Replica, running
 from tests.serving import HELLO
 
 
@@ -55,11 +55,15 @@ async def read(
 
 
 async def test_reading_goes_on_at_the_other_relay_when_one_stops(redis, tmp_path):
-    async with service(tmp_path, redis, drain_s=0.2) as (relays, client):
+    async with (
+        serve_upstream() as upstream,
+        service(tmp_path, redis, drain_s=0.2, script=upstream) as (relays, client),
+    ):
+        upstream.script = DRIPPING
         started = [
             await client.post(
                 "/v1/chat",
-                json={**HELLO, "model": "demo-long", "on_disconnect": "continue"},
+                json={**HELLO, "model": "openai/m", "on_disconnect": "continue"},
                 headers={"prefer": "respond-async"},
             )
             for _ in range(4)
