@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol
 
 import aiohttp
@@ -113,25 +113,28 @@ async def firefox() -> AsyncIterator[Engine]:
                 while not (found := re.search(r"BiDi listening on (ws://\S+)", url)):
                     url = (await process.stderr.readline()).decode()
                     assert url, "Firefox ended"
-            drain = asyncio.create_task(process.stderr.read())
-            async with client.ws_connect(f"{found[1]}/session", max_msg_size=0) as socket:
-                engine = Bidi(socket)
-                await engine.start()
-                yield engine
-            drain.cancel()
+            with unread(process):
+                async with client.ws_connect(f"{found[1]}/session", max_msg_size=0) as socket:
+                    engine = Bidi(socket)
+                    await engine.start()
+                    yield engine
 
 
 @contextlib.asynccontextmanager
 async def webkit() -> AsyncIterator[Engine]:
     """Start WebKit's own small browser on a virtual screen."""
-    driver, screen = program("WebKitWebDriver"), program("xvfb-run")
+    driver = program("WebKitWebDriver")
     port = free_port()
-    environment = {**os.environ, "WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS": "1"}
-    words = ["-a", driver, f"--port={port}", "--host=127.0.0.1"]
-    async with (
-        running(screen, *words, environment=environment),
-        aiohttp.ClientSession() as client,
-    ):
+    async with contextlib.AsyncExitStack() as stack:
+        environment = {
+            **os.environ,
+            "DISPLAY": await stack.enter_async_context(screen()),
+            "WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS": "1",
+        }
+        words = [f"--port={port}", "--host=127.0.0.1"]
+        process = await stack.enter_async_context(running(driver, *words, environment=environment))
+        stack.enter_context(unread(process))
+        client = await stack.enter_async_context(aiohttp.ClientSession())
         engine = Classic(client, f"http://127.0.0.1:{port}")
         async with asyncio.timeout(START_S):
             while True:
@@ -141,6 +144,35 @@ async def webkit() -> AsyncIterator[Engine]:
                 except aiohttp.ClientConnectionError:
                     await asyncio.sleep(0.05)
         yield engine
+
+
+@contextlib.asynccontextmanager
+async def screen() -> AsyncIterator[str]:
+    """Run a virtual screen, and yield its name, which it chooses itself and says once it is up.
+
+    `xvfb-run` is told by a signal, and waits for ever if that comes before it waits.
+    """
+    words = ["-displayfd", "2", "-screen", "0", "1280x1024x24", "-nolisten", "tcp", "-ac"]
+    async with running(program("Xvfb"), *words, environment={**os.environ}) as process:
+        assert process.stderr is not None
+        line = ""
+        async with asyncio.timeout(START_S):
+            while not re.fullmatch(r"\d+\n", line):
+                line = (await process.stderr.readline()).decode()
+                assert line, "Xvfb ended"
+        with unread(process):
+            yield f":{line.strip()}"
+
+
+@contextlib.contextmanager
+def unread(process: asyncio.subprocess.Process) -> Iterator[None]:
+    """Let a program write on what nobody reads any more."""
+    assert process.stderr is not None
+    drain = asyncio.create_task(process.stderr.read())
+    try:
+        yield
+    finally:
+        drain.cancel()
 
 
 @contextlib.asynccontextmanager
