@@ -196,8 +196,10 @@ async def running(
             async with asyncio.timeout(10):
                 await process.wait()
         except TimeoutError:
-            os.killpg(process.pid, 9)
+            process.kill()
             await process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)  # what it has left behind writes to its folder yet
 
 
 ENGINES = {"firefox": firefox, "webkit": webkit}
