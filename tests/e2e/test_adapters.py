@@ -13,6 +13,7 @@ from app.testing.upstream import DONE, FINISH, Step, Until, head, send, serve_up
 from tests.cutting import How, cutting_proxy
 from tests.e2e.engines import Engine, firefox
 from tests.e2e.react_page import build_with_package, serve_page
+from tests.e2e.test_page import go_offline
 from tests.serving import serve_relay
 
 pytestmark = pytest.mark.browser
@@ -143,7 +144,7 @@ async def test_page_that_was_offline_goes_on_when_it_is_back(page, script):
             address = f"http://127.0.0.1:{proxy.port}"
             await page.goto(f"{url}/#hook%20{address}")
             await page.wait_for_selector("main[data-status=ready]")
-            await page.context.set_offline(True)
+            await go_offline(page)
             await page.click("text=Send")
             await page.wait_for_selector("main[data-status=submitted]")
             await page.context.set_offline(False)

@@ -41,6 +41,12 @@ async def answer(page) -> str:
     )
 
 
+async def go_offline(page) -> None:
+    """Take the network away; the browser's own process for it may know only a while later."""
+    await page.context.set_offline(True)
+    await page.wait_for_function("() => fetch('/healthz').then(() => false, () => true)")
+
+
 async def status(page) -> str | None:
     return await page.locator(".message.assistant").last.get_attribute("data-status")
 
@@ -199,7 +205,7 @@ async def test_what_was_stopped_while_offline_is_never_sent(page):
         upstream.script = [head(), send(text("hi") + FINISH + DONE)]
         await page.goto(relay.url)
         await page.wait_for_selector("#model option:nth-child(2)", state="attached")
-        await page.context.set_offline(True)
+        await go_offline(page)
         await ask(page, "hello")
         await page.wait_for_function(
             "() => document.querySelector('#status').textContent.startsWith('Offline')"
@@ -218,7 +224,7 @@ async def test_what_was_asked_while_offline_is_sent_once_the_network_is_back(pag
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("hi") + FINISH + DONE)]
         await page.goto(relay.url)
-        await page.context.set_offline(True)
+        await go_offline(page)
         await ask(page, "hello")
         await page.wait_for_function(
             "() => document.querySelector('#status').textContent.startsWith('Offline')"
