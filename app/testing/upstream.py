@@ -204,6 +204,8 @@ class Upstream:
         try:
             for step in self.choose(call) if self.choose else self.script:
                 await _play(step, writer, call.closed)
+        except ConnectionError:  # a write may notice before the watch does
+            call.closed.set()
         finally:
             watch.cancel()
 
