@@ -35,7 +35,7 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
         yield data[start : start + size]
 
 
-async def tell(port: int, *parts: bytes, within_s: float = 5, pause_s: float = 0) -> bytes:
+async def tell(port: int, *parts: bytes, within_s: float = 20, pause_s: float = 0) -> bytes:
     """Send parts, each as a packet of its own; give what comes until the connection is closed.
 
     Fails if it is not closed in time.
