@@ -10,9 +10,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.testing.upstream import Hold, Reset, Send, Step, chunked_head, head, serve_upstream, wait
+from app.testing.upstream import (
+    Hold,
+    Reset,
+    Send,
+    Step,
+    Until,
+    chunked_head,
+    head,
+    serve_upstream,
+    wait,
+)
 from app.upstreams.transport import BURST
-from tests.serving import HELLO, events_of, read_messages, serve_relay, text_of
+from tests.serving import HELLO, events_of, read_messages, serve_relay, text_of, until
 
 
 def sse(*documents: dict[str, Any]) -> list[bytes]:
@@ -195,9 +205,18 @@ async def ask(
         script: list[Step] = [Send(start.data + body.data)]
         if end == "a broken chunk":  # in one piece with the head it is no HTTP at all
             script = [start, wait(0.05), body]
+        read = Until()
         if end == "a reset" and size == "more":  # which takes back what was not sent yet
-            script += [wait(0.5)]
+            script += [read]
         upstream.script = [*script, *ENDS.get(end, [Hold()])]
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as reply:
             assert 200 == reply.status_code, await reply.aread()
+            if read in script:
+                all_but_one = "".join(words[:-1])
+                await until(
+                    relay,
+                    reply.headers["stream-id"],
+                    lambda found: found.json().get("text", "").startswith(all_but_one),
+                )
+                read.told.set()
             return words, events_of(await read_messages(reply))
