@@ -38,6 +38,7 @@ from tests.identity.provider import (
     serve_provider,
     sign,
 )
+from tests.ports import free_port
 
 KEY, NEW = rsa_key("1"), rsa_key("2")
 GOOD = jwk(KEY, "good")
@@ -283,11 +284,11 @@ async def until(true: Any) -> None:
 
 async def test_known_keys_work_for_hours_while_the_provider_is_away():
     clock = Clock()
-    async with serve_provider() as provider:
+    port = free_port()
+    async with serve_provider(port=port) as provider:
         issuers = make_issuers([provider.config()], monotonic=clock)
         token = sign(KEY, provider.claims())
         await issuers.verify(token)
-        port = int(provider.url.rpartition(":")[2])
     for hours in (0.5, 1, 5):
         clock.now = 1000 + 3600 * hours
         assert "taken" == await code(issuers, token)
@@ -308,9 +309,8 @@ async def test_known_keys_work_for_hours_while_the_provider_is_away():
 
 
 async def test_first_use_without_the_provider_is_told_to_come_again():
-    clock = Clock()
-    async with serve_provider() as provider:
-        port = int(provider.url.rpartition(":")[2])
+    clock, port = Clock(), free_port()
+    async with serve_provider(port=port) as provider:
         token = sign(KEY, provider.claims())
     issuers = make_issuers([provider.config()], monotonic=clock)
     waits = []
