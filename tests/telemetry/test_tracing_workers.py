@@ -1,5 +1,6 @@
 """Traces of several workers, some of which are killed: each span is told by one process."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -20,7 +21,7 @@ BODY = json.dumps({"model": "demo-pause", "messages": [{"role": "user", "content
 
 def start(port: int, trace: str) -> str:
     """Start a stream that goes on for minutes; a new connection, so that any worker may take it."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     headers = {
         "content-type": "application/json",
         "prefer": "respond-async",
@@ -35,7 +36,7 @@ def start(port: int, trace: str) -> str:
 
 
 def get(port: int | None, path: str, trace: str) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     try:
         connection.request("GET", path, headers={"traceparent": f"00-{trace}-{PARENT}-01"})
         assert 200 == connection.getresponse().status
@@ -51,17 +52,17 @@ async def test_streams_of_a_killed_worker_and_of_a_killed_relay_have_their_spans
 
         async def start_some() -> dict[str, set[str]]:
             """Start streams until each worker has some; return those of each."""
-            for _ in range(20):
-                for _ in range(4):
-                    trace = f"{len(traces) + 1:032x}"
-                    traces[start(port, trace)] = trace
-                posts = await collector.wait_for(lambda spans: requests(spans, len(traces)))
-                workers: dict[str, set[str]] = {}
-                for span in posts:
-                    of_worker = workers.setdefault(span.resource["service.instance.id"], set())
-                    of_worker.add(span.attributes["seseragi.stream"])
-                if len(workers) == 2:
-                    break
+            workers: dict[str, set[str]] = {}
+            async with asyncio.timeout(60):  # one may take none for a while
+                while len(workers) < 2:
+                    for _ in range(4):
+                        trace = f"{len(traces) + 1:032x}"
+                        traces[start(port, trace)] = trace
+                    posts = await collector.wait_for(lambda spans: requests(spans, len(traces)))
+                    workers.clear()
+                    for span in posts:
+                        of_worker = workers.setdefault(span.resource["service.instance.id"], set())
+                        of_worker.add(span.attributes["seseragi.stream"])
             return workers
 
         with running(*arguments, cwd=tmp_path, **environ) as (process, url):
