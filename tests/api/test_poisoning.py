@@ -3,6 +3,8 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,6 @@ CAUSED: dict[str, tuple[Sequence[Step], dict[str, Any]]] = {
     "what is not there": (reply("404 Not Found", '{"error":{"message":"no such file"}}'), {}),
     "filtered": (reply("400 Bad", '{"error":{"code":"content_filter"}}'), {}),
     "longer than the log": (PARTS, {"max_stream_events": 20}),
-    "longer than its time": (PARTS, {"total_timeout_s": 0.8}),
 }
 
 
@@ -49,6 +50,24 @@ async def test_what_a_request_brings_about_itself_moves_nobody(cause: str, route
     async with routed(attempts=1, **settings) as served:
         served.a.choose, served.b.script = bad_or_fine(script), BUSY
         await asyncio.gather(*(ask_badly(served) for _ in range(4)))
+
+        assert "closed" == (await served.states())["a/m-a"]
+        assert "fine" == text_of(await chat(served.relay, model="fast"))
+        assert 5 == len(served.a.calls)
+
+
+async def test_answers_that_take_longer_than_their_time_move_nobody(
+    routed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    body = {**HELLO, "model": "fast", "messages": [{"role": "user", "content": BAD}]}
+    async with routed(attempts=1, total_timeout_s=10) as served, AsyncExitStack() as begun:
+        served.a.choose, served.b.script = bad_or_fine([head(), send(text("0")), Hold()]), BUSY
+        post = partial(served.relay.client.stream, "POST", "/v1/chat", json=body)
+        answers = [await begun.enter_async_context(post()) for _ in range(4)]
+        await clock.pass_(11)
+        for one in answers:
+            assert b"upstream_timeout" in await one.aread()
 
         assert "closed" == (await served.states())["a/m-a"]
         assert "fine" == text_of(await chat(served.relay, model="fast"))
