@@ -8,9 +8,10 @@ import pytest
 
 from app.dialects.client_format import Frame
 from app.testing.upstream import DONE, FINISH, USAGE, Hold, head, send, serve_upstream, text
+from tests.clock import Clock
 from tests.dialects.ag_ui.verify import read_messages as judge
 from tests.dialects.ag_ui.verify import sent_of
-from tests.serving import read_messages, serve_relay
+from tests.serving import cut_off, read_messages, serve_relay
 
 RUN = {
     "threadId": "t1",
@@ -58,19 +59,25 @@ async def test_run_that_is_cancelled_says_so():
         assert {"type": "cancelled"} == found[-1]["outcome"]
 
 
-async def test_leaving_stops_the_run_unless_it_says_otherwise():
+async def test_leaving_stops_the_run_unless_it_says_otherwise(monkeypatch):
+    clock = Clock(monkeypatch)
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("a")), Hold()]
-        for props in ({}, {"on_disconnect": 0.3}):
+        for props in ({}, {"on_disconnect": 100}):
             body = {**RUN, "forwardedProps": props}
             async with relay.client.stream("POST", "/v1/ag-ui", json=body) as response:
                 async for data in response.aiter_bytes():
                     if b"TEXT_MESSAGE_CONTENT" in data:
                         break
+                stream = response.headers["stream-id"]
             call = upstream.calls[-1]
             if props:
-                await asyncio.sleep(0.1)
+                await cut_off(relay, others=0)
+                await clock.pass_(50)
+                kept = await relay.client.get(f"/v1/streams/{stream}")
+                assert "running" == kept.json()["status"]
                 assert not call.closed.is_set()
+                await clock.pass_(51)
             await asyncio.wait_for(call.closed.wait(), 20)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import time
 
 import pytest
@@ -22,10 +23,12 @@ from app.testing.upstream import (
     wait,
 )
 from tests.api.test_faults import check_form
+from tests.clock import Clock
 from tests.serving import (
     HELLO,
     Relay,
     chat,
+    cut_off,
     events_of,
     read_messages,
     serve_relay,
@@ -206,18 +209,23 @@ async def test_leaving_closes_the_upstream(moment, streaming, how):
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
-async def test_reader_that_can_come_back_is_waited_for(how):
-    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=0.5) as relay:
+async def test_reader_that_can_come_back_is_waited_for(how, monkeypatch):
+    clock = Clock(monkeypatch)
+    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=100) as relay:
         upstream.script = MOMENTS["in the stream"]
         reader, writer = await raw_request(relay, json.dumps(HELLO).encode())
-        await reader.readuntil(b"text.delta")
-        (call,) = upstream.calls
+        begun = await reader.readuntil(b"text.delta")
         if how == "close":
             writer.close()
         else:
             writer.transport.abort()
-        await asyncio.sleep(0.25)
+        await cut_off(relay, others=0)
+        await clock.pass_(50)
+        [stream] = re.findall(r"stream-id: (\S+)", begun.decode())
+        assert "running" == (await relay.client.get(f"/v1/streams/{stream}")).json()["status"]
+        (call,) = upstream.calls
         assert not call.closed.is_set()
+        await clock.pass_(51)
         await asyncio.wait_for(call.closed.wait(), 20)
 
 
