@@ -307,7 +307,7 @@ async def test_a_running_stream_does_not_keep_its_request(attempts, mode):
             await upstream.called.wait()
             assert LARGE < len(upstream.calls[0].body)
             await until(lambda: relay.hub.admission.bytes == 0)
-            await asyncio.sleep(0.02)
+            await until(lambda: requests_alive() == before)
             alive, kept = requests_alive() - before, kept_by_the_relay(tracemalloc.take_snapshot())
             running = len(relay.hub._runs)
         finally:

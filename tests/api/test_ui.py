@@ -12,7 +12,7 @@ from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import Frame
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text, wait
 from tests.dialects.ui.verify import chunks_of, read_message
-from tests.serving import Relay, read_messages, serve_relay
+from tests.serving import Relay, read_messages, serve_relay, text_so_far
 
 CHAT = "a chat/せ?#%"
 URL = f"/v1/ui/chat/{quote(CHAT, safe='')}"
@@ -112,7 +112,9 @@ async def test_answer_that_was_added_to_a_message_is_not_sent_again_when_it_has_
         body = {**BODY, "messages": messages}
         async with relay.client.stream("POST", "/v1/ui/chat", json=body) as response:
             reading = asyncio.create_task(resume(relay))
-            await asyncio.sleep(0.1)
+            async with asyncio.timeout(20):
+                while relay.hub.load().readers < 2:  # noqa: ASYNC110  (nothing tells)
+                    await asyncio.sleep(0.01)
             await relay.client.post(f"{URL}/stop")
             found = await chunks(response)
         assert "a1" == found[0]["messageId"]
@@ -123,13 +125,12 @@ async def test_answer_that_was_added_to_a_message_is_not_sent_again_when_it_has_
 async def test_stop_ends_what_runs_for_the_chat():
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = [head(), send(text("a")), Hold()]
-        posting = asyncio.create_task(post(relay))
-        await asyncio.wait_for(upstream.called.wait(), 20)
-        await asyncio.sleep(0.05)
-        for _ in range(2):
-            response = await relay.client.post(f"{URL}/stop")
-            assert 204 == response.status_code
-        found = await asyncio.wait_for(posting, 20)
+        async with relay.client.stream("POST", "/v1/ui/chat", json=BODY) as posted:
+            await text_so_far(relay, posted.headers["stream-id"], "a")
+            for _ in range(2):
+                response = await relay.client.post(f"{URL}/stop")
+                assert 204 == response.status_code
+            found = await chunks(posted)
 
         assert "a" == text_of(found)
         assert {"type": "abort", "reason": "cancelled"} == found[-1]

@@ -194,15 +194,15 @@ async def speak(port: int, said: bytes) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(said)
     with suppress(TimeoutError, ConnectionError):
-        await asyncio.wait_for(reader.read(1), 5)
+        await asyncio.wait_for(reader.read(1), 20)
     writer.close()
 
 
 def events_of(tmp_path: Path, **variables: str) -> list[tuple[str, str]]:
     """Return what a relay logs that is asked once, and stopped."""
     with running(cwd=tmp_path, SESERAGI_ACCESS_LOG="true", **variables) as (process, url):
-        httpx2.get(f"{url}/healthz")
-        httpx2.get(f"{url}/nowhere")
+        httpx2.get(f"{url}/healthz", timeout=20)
+        httpx2.get(f"{url}/nowhere", timeout=20)
         process.terminate()
         _, said = process.communicate(timeout=60)
     lines = [json.loads(line) for line in said.splitlines()]
