@@ -235,3 +235,28 @@ async def test_redis_that_does_not_answer_yet_is_waited_for_at_the_start(tmp_pat
             wire.hang()
             with pytest.raises(LogUnusable, match="Redis does not answer"):
                 await log_at(wire.url).open()
+
+
+async def test_redis_that_stands_still_while_it_is_examined_is_waited_for_too(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(link, "REPLY_S", 0.2)
+    examined = b"*1\r\n$4\r\nINFO\r\n"
+    with redis_server(tmp_path) as own:
+        async with wire_to(own.port) as wire:
+            wire.mute(at=examined)
+            event_log = log_at(wire.url)
+            with structlog.testing.capture_logs() as lines:
+                opening = asyncio.create_task(event_log.open())
+                async with asyncio.timeout(20):
+                    while "Redis is away" not in [line["event"] for line in lines]:  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+            wire.mend()
+            await opening
+            await filled(event_log, [START, END])
+            await event_log.close()
+
+            monkeypatch.setattr("app.eventlog.redis.log.OPEN_S", 0.8)
+            wire.mute(at=examined)
+            with pytest.raises(LogUnusable, match="Redis does not answer"):
+                await log_at(wire.url).open()

@@ -41,7 +41,7 @@ from .books_scripts import account_key
 from .burial import Burial
 from .failures import asked, away, conflict
 from .lease import Lease
-from .link import Away, Link, Refused
+from .link import OPEN_S, Away, Link, Refused
 from .owner import Owner, lost
 from .pages import Page, Pages
 from .scripts import (
@@ -159,9 +159,8 @@ class RedisLog:
         )
         try:
             await self._link.open()
-            await check(self._link)
-            self._identify()
-            await self._identity
+            async with asyncio.timeout(OPEN_S):
+                await self._examine()
             await self._tail_link.open()
         except (RedisError, OSError, TimeoutError, Away, Refused) as error:
             await self._close_links()
@@ -172,6 +171,18 @@ class RedisLog:
         self._owner.open()
         self._tails.open()
         self._burial.open()
+
+    async def _examine(self) -> None:
+        """See whether this Redis can be used, and which it is; again if it was away meanwhile."""
+        while True:
+            try:
+                await check(self._link)
+                self._identify()
+                await self._identity
+            except Away:
+                await self._back.wait()
+            else:
+                return
 
     async def close(self) -> None:
         await self._owner.close(within_s=CLOSE_S)
