@@ -78,6 +78,7 @@ async def serve_relay(
     if tracing is not None:
         tracing.open()
         hub.observe(tracing)
+    await hub.open()
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
     listening = asyncio.Event()
@@ -97,7 +98,6 @@ async def serve_relay(
         stop_now=hub.stop_now,
         count_bytes=built.access_log,
     )
-    await hub.open()
     task = asyncio.create_task(server._serve(sockets=[listener]))
     await asyncio.wait_for(listening.wait(), 20)
     url = f"http://127.0.0.1:{port}"
