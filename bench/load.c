@@ -39,6 +39,7 @@ enum {
     PENDING_MAX = 64 << 20 /* unsent bytes of one connection: more is a relay that does not read */
 };
 static const uint64_t MS = 1000000, SECOND = 1000000000;
+static const uint64_t PATIENCE_S = 10; /* the most that a window waits for its first token */
 
 /* ---- options ---- */
 
@@ -164,7 +165,7 @@ static double of_family(int pid, double (*of)(int pid)) {
     return sum;
 }
 
-/* User and system time, with that of children that have ended. */
+/* User and system time, with that of children that have ended, which is known in ticks only. */
 static double cpu_of(int pid) {
     char path[64], line[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -178,7 +179,13 @@ static double cpu_of(int pid) {
     if (rest)
         sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld %lld %lld", &user,
                &system, &child_user, &child_system);
-    return (double)(user + system + child_user + child_system) / (double)sysconf(_SC_CLK_TCK);
+    double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
+    double children = (double)(child_user + child_system) * tick;
+    clockid_t clock;
+    struct timespec own; /* of a short window a tick is too large a part */
+    if (!clock_getcpuclockid(pid, &clock) && !clock_gettime(clock, &own))
+        return (double)own.tv_sec + (double)own.tv_nsec / 1e9 + children;
+    return (double)(user + system) * tick + children;
 }
 
 /* Proportional set size in KiB. */
@@ -889,6 +896,11 @@ static void fire(Entry entry) {
         break;
     }
     case STOP:
+        /* The machine stood still, or the relay did: without a token there is nothing to tell. */
+        if (!m.tokens && now_ns() < m.start_ns + PATIENCE_S * SECOND) {
+            at(now_ns() + (uint64_t)(o.seconds * 1e9), STOP, NULL);
+            break;
+        }
         measure_end();
         done_measuring = true;
         stop_streams();
@@ -1147,9 +1159,9 @@ static void print_result(uint64_t streams, double kib) {
     if (!strcmp(o.mode, "dead")) print_count("cut", m.cut), print_count("told", m.told);
     printf("\"seconds\": %.3f, \"tokens_per_s\": %.0f, ", seconds, seconds > 0 ? (double)m.tokens / seconds : 0.0);
     if (o.pid_count) {
-        printf("\"cpu_s\": %.2f, \"busy\": %.3f, ", m.cpu_s, seconds > 0 ? m.cpu_s / seconds : 0.0);
+        printf("\"cpu_s\": %.6f, \"busy\": %.3f, ", m.cpu_s, seconds > 0 ? m.cpu_s / seconds : 0.0);
         for (int i = 0; i < o.pid_count; i++)
-            printf("%s%.2f%s", i ? ", " : "\"each_cpu_s\": [", m.each_s[i], i + 1 < o.pid_count ? "" : "], ");
+            printf("%s%.6f%s", i ? ", " : "\"each_cpu_s\": [", m.each_s[i], i + 1 < o.pid_count ? "" : "], ");
         if (m.tokens) printf("\"us_per_token\": %.2f, ", m.cpu_s / (double)m.tokens * 1e6);
         if (m.requests) printf("\"us_per_request\": %.1f, ", m.cpu_s / (double)m.requests * 1e6);
         if (kib > -1e9) printf("\"kib_per_stream\": %.2f, ", kib);
