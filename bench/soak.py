@@ -107,19 +107,30 @@ def _await_empty(port: int) -> None:
 
 
 def _held(target: Target, counts: Path) -> Held:
-    """Ask when the relay has had time to forget."""
+    """Ask when the relay has had time to forget, until it tells the same twice."""
     if target.pid is None:
         raise Unavailable("the soak needs a relay")
     _await_empty(target.port)
     time.sleep(0.5)
+    held = _told(target.pid, counts)
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit:
+        before, held = held, _told(target.pid, counts)
+        if (before.files, before.tasks) == (held.files, held.tasks):
+            break
+        time.sleep(0.1)
+    return held
+
+
+def _told(pid: int, counts: Path) -> Held:
     counts.unlink(missing_ok=True)
-    os.kill(target.pid, signal.SIGUSR1)
-    limit = time.monotonic() + 10
+    os.kill(pid, signal.SIGUSR1)
+    limit = time.monotonic() + 60
     while not counts.exists():
         if time.monotonic() > limit:
             raise Unavailable("the relay does not tell what it holds")
         time.sleep(0.02)
     tasks, objects = map(int, counts.read_text().split())
-    files = len(list(Path(f"/proc/{target.pid}/fd").iterdir()))
-    rollup = Path(f"/proc/{target.pid}/smaps_rollup").read_text()
+    files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return Held(int(rollup.split("Pss:")[1].split()[0]), files, tasks, objects)
