@@ -5,8 +5,20 @@ import os
 import pytest
 
 from bench.load import Load, build
-from bench.relays import free_port
 from tests.needs import program
+from tests.ports import free_port
+
+
+@pytest.fixture(autouse=True)
+def own_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have relays listen where no other worker's servers do."""
+
+    def find(taken: int = 0) -> int:
+        while (port := free_port()) == taken:
+            pass
+        return port
+
+    monkeypatch.setattr("bench.relays.free_port", find)
 
 
 @pytest.fixture

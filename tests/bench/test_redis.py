@@ -31,7 +31,10 @@ def test_cost_and_counts_of_a_token_are_found(load, core, capsys):
 
 
 def test_readers_at_another_relay_get_every_token(load, core):
-    row = redis.run(load, core, Plan(rounds=1, seconds=0.5, parts=("elsewhere",)))
+    for _ in range(5):  # a relay that stands still while it is measured takes no time
+        row = redis.run(load, core, Plan(rounds=1, seconds=0.5, parts=("elsewhere",)))
+        assert [] == row.complaints
+        if row.rounds["elsewhere_us"][0] > 0:
+            break
 
-    assert [] == row.complaints
     assert row.rounds["elsewhere_us"][0] > 0
