@@ -1,9 +1,10 @@
 // A program: asks relays by some clients for answers that fail, and writes what that showed.
 //
-// `node ask.mjs CLIENT=URL... FAULT...` asks by all clients at once, each at a relay of its own,
-// and writes a line of JSON for each and each fault, whose name is the model that it asks for:
-// what was raised, the errors that were shown instead, else the text and how the client says
-// that it ended.
+// `node ask.mjs CLIENT=URL... FAULT[+FAULT][@URL]...` asks by all clients at once, each at a relay
+// of its own or at the one of the faults, for one fault after the other, for those with a "+" at
+// once. It writes a line of JSON for each client and each fault, whose name is the model that it
+// asks for: what was raised, the errors that were shown instead, else the text and how the client
+// says that it ended.
 
 const PROMPT = 'Hello';
 const MESSAGES = [{ role: 'user', content: PROMPT }];
@@ -212,8 +213,9 @@ for (const [label, version] of [['5', '5'], ['6', '6'], ['7', '']]) {
 }
 
 async function askAll(client, url, faults) {
-  for (const together of faults) {
-    await Promise.all(together.split('+').map((fault) => askOne(client, url, fault)));
+  for (const words of faults) {
+    const [together, elsewhere = url] = words.split('@');
+    await Promise.all(together.split('+').map((fault) => askOne(client, elsewhere, fault)));
   }
 }
 

@@ -1,10 +1,10 @@
 """A program: asks relays by some clients for answers that fail, and writes what that showed.
 
-`python ask.py CLIENT=URL... FAULT[+FAULT]...` asks by all clients at once, each at a relay of its
-own, for one fault after the other, for those with a "+" at once. It writes a line of JSON for each
-client and each fault, whose name is the model that it asks for: what
-was raised, else the text and how the client says that it ended. It runs in any environment that
-has the clients, and knows nothing of the relays.
+`python ask.py CLIENT=URL... FAULT[+FAULT][@URL]...` asks by all clients at once, each at a relay
+of its own or at the one of the faults, for one fault after the other, for those with a "+" at
+once. It writes a line of JSON for each client and each fault, whose name is the model that it asks
+for: what was raised, else the text and how the client says that it ended. It runs in any
+environment that has the clients, and knows nothing of the relays.
 """
 
 # What it imports is in other environments.
@@ -455,8 +455,10 @@ async def aisuite_chat(url: str, model: str, text: list[str]) -> Any:
 
 
 async def ask_all(name: str, url: str, faults: list[str]) -> None:
-    for together in faults:
-        await asyncio.gather(*(ask_one(name, url, fault) for fault in together.split("+")))
+    for words in faults:
+        together, _, elsewhere = words.partition("@")
+        at = elsewhere or url
+        await asyncio.gather(*(ask_one(name, at, fault) for fault in together.split("+")))
 
 
 async def ask_one(name: str, url: str, fault: str) -> None:

@@ -3,9 +3,14 @@
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api.connection import CONNECTION
 from app.identity.principal import ANYONE
 from app.testing.upstream import (
     DONE,
@@ -23,20 +28,23 @@ from app.testing.upstream import (
 )
 from tests.serving import Relay, serve_relay
 
-GATE_S = 2
-"""After this time the status is sent, whether the answer has begun or not: a refusal has to be
-known by then, while twenty clients ask at once and other tests have the machine."""
+GATE_S = 60
+"""After this time the status is sent, whether the answer has begun or not: a refusal is known by
+then, however busy the machine is."""
 
-LATE_S = GATE_S + 0.5
-"""After this time, which begins when the relay has asked, the gate is over for certain."""
+LATE_GATE_S = 0.5
+"""The same where nothing is to be known by then: of the relay that is asked for `LATE`."""
 
-THEN_S = 1
-"""After this time something happens to an answer that has begun."""
+LATE_S = LATE_GATE_S + 0.5
+"""After this time, which begins when the relay has asked, that gate is over for certain."""
 
 SAYS = ('{"word": "Hello ', "wor", 'ld"}')
 """The whole answer, which is JSON for the clients that want it."""
 
 BEGUN: list[Step] = [head(), send(text(SAYS[0]) + text(SAYS[1]))]
+WRITTEN = re.compile(rb"Hello .*wor", re.DOTALL)
+"""What of a response shows that as much of the answer has been written, in any dialect."""
+
 WHOLE = [*BEGUN, send(text(SAYS[2]) + FINISH + USAGE + DONE)]
 ERROR = 'data: {"error":{"message":"the model broke","type":"server_error","code":500}}\n\n'
 
@@ -66,7 +74,8 @@ async def _lose(relay: Relay) -> None:
 class Fault:
     script: Sequence[Step]
     then: Callable[[Relay], Awaitable[None]] | None = None
-    """What happens to the relay once the script has been played up to its `Hold`."""
+    """What happens to the relay once the script has been played up to its `Hold`, and what was
+    said has been written to the client."""
 
 
 FAULTS: dict[str, Fault] = {
@@ -81,25 +90,26 @@ FAULTS: dict[str, Fault] = {
 }
 """By the model that is asked for. The last one ends the relay."""
 
-TOGETHER = [
-    *(["cut"], ["failed"], ["refused"], ["cut-first", "failed-first"]),
-    *([fault] for fault in FAULTS if FAULTS[fault].then is not None),
-]
-"""Which a client may ask for at once: the two that wait for the gate; what is done to a relay is
-done to all of its streams."""
+LATE = ["cut-first", "failed-first"]
+"""What waits for the end of the gate: a client may ask for both at once, and all clients the same
+relay. What is done to a relay is done to all of its streams."""
 
 
 @contextlib.asynccontextmanager
-async def serve_faults() -> AsyncIterator[Relay]:
+async def serve_faults(gate_s: float = GATE_S) -> AsyncIterator[Relay]:
     """Run a relay whose upstream fails as the model's name says, and answers to `whole`."""
     tasks = []
+    watch = _Watch()
 
-    async with serve_upstream() as upstream, serve_relay(upstream, gate_s=GATE_S) as relay:
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, gate_s=gate_s, watch=watch) as relay,
+    ):
 
         def choose(call: Call) -> Sequence[Step]:
             fault = FAULTS.get(json.loads(call.body)["model"], Fault(WHOLE))
             if fault.then is not None:
-                tasks.append(asyncio.create_task(_then(fault.then, relay)))
+                tasks.append(asyncio.create_task(_then(fault.then, relay, watch.expect())))
             return fault.script
 
         upstream.choose = choose
@@ -107,6 +117,52 @@ async def serve_faults() -> AsyncIterator[Relay]:
         await asyncio.gather(*tasks)
 
 
-async def _then(do: Callable[[Relay], Awaitable[None]], relay: Relay) -> None:
-    await asyncio.sleep(THEN_S)
+async def _then(do: Callable[[Relay], Awaitable[None]], relay: Relay, begun: asyncio.Event) -> None:
+    async with asyncio.timeout(60):
+        await begun.wait()
     await do(relay)
+
+
+class _Watch:
+    """Tells when an answer has been written to the client as far as it had begun."""
+
+    def __init__(self) -> None:
+        self._written = bytearray()
+        self._begun = asyncio.Event()
+
+    def expect(self) -> asyncio.Event:
+        """Return what will be set when the next answer has begun."""
+        self._written.clear()
+        self._begun = asyncio.Event()
+        return self._begun
+
+    def note(self, piece: bytes) -> None:
+        self._written += piece
+        if WRITTEN.search(self._written):
+            self._begun.set()
+
+    def __call__(self, app: ASGIApp) -> ASGIApp:
+        async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http":
+                scope["extensions"][CONNECTION] = _Noted(scope["extensions"][CONNECTION], self)
+            await app(scope, receive, send)
+
+        return watched
+
+
+class _Noted:
+    """A connection, all of it, that notes what is written."""
+
+    def __init__(self, connection: Any, watch: _Watch) -> None:
+        vars(self).update(_connection=connection, _watch=watch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["_connection"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(vars(self)["_connection"], name, value)
+
+    def write(self, piece: bytes) -> Any:
+        taken = vars(self)["_connection"].write(piece)
+        vars(self)["_watch"].note(piece)
+        return taken

@@ -13,7 +13,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tests.clients.families.faults import FAULTS, SAYS, TOGETHER, serve_faults
+from tests.clients.families.faults import (
+    FAULTS,
+    LATE,
+    LATE_GATE_S,
+    SAYS,
+    serve_faults,
+)
 
 COLUMNS: Final[dict[str, Sequence[str]]] = {
     "cut, failed, interrupted": ("cut", "cut-first", "failed", "failed-first", "interrupted"),
@@ -40,10 +46,12 @@ async def probe(
     quiet = {"OPENAI_API_KEY": "unused", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     async with contextlib.AsyncExitStack() as stack:
         relays = [await stack.enter_async_context(serve_faults()) for _ in clients]
+        late = await stack.enter_async_context(serve_faults(LATE_GATE_S))
         process = await asyncio.create_subprocess_exec(
             *command,
             *(f"{name}={relay.url}" for name, relay in zip(clients, relays, strict=True)),
-            *("+".join(f"openai/{fault}" for fault in faults) for faults in (["whole"], *TOGETHER)),
+            *(f"openai/{fault}" for fault in ("whole", *FAULTS) if fault not in LATE),
+            "+".join(f"openai/{fault}" for fault in LATE) + f"@{late.url}",
             env={**inherited, **quiet, **(environ or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
