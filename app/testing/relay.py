@@ -7,8 +7,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+import urllib.request
 from collections import deque
 from collections.abc import Iterator, Mapping
+from http.client import HTTPException
 from itertools import takewhile
 from pathlib import Path
 from typing import Final, Literal
@@ -26,9 +29,26 @@ CALLS_TOLD: Final = 20
 MOST_TOLD: Final = 500
 """Of the log, of calls, and bytes of the body of one: what is shown of a test that failed."""
 
+LATE_S: Final = 5.0
+"""How long a report waits for what the relay has yet to log."""
+
 Record = Literal["off", "new", "replay"]
 
 PACKAGE: Final = __name__.partition(".")[0]
+
+
+class Log:
+    """What a relay has logged."""
+
+    def __init__(self) -> None:
+        self.lines: deque[str] = deque(maxlen=LINES)
+        self.ends = 0
+        """How many streams it has told the end of."""
+
+    def add(self, line: str) -> None:
+        """Keep a line."""
+        self.lines.append(line)
+        self.ends += '"event":"stream ended"' in line
 
 
 class Relay:
@@ -38,7 +58,7 @@ class Relay:
     pieces, until a test writes another script.
     """
 
-    def __init__(self, url: str, *, upstream: Upstream, cassettes: Path, log: deque[str]) -> None:
+    def __init__(self, url: str, *, upstream: Upstream, cassettes: Path, log: Log) -> None:
         self.url = url
         self.api_url = f"{url}/v1"
         """What an SDK takes as its base URL."""
@@ -52,12 +72,12 @@ class Relay:
     @property
     def log(self) -> list[str]:
         """Return the last lines of the relay's log, JSON each."""
-        return list(self._log)
+        return list(self._log.lines)
 
     def reset(self) -> None:
         """Have the provider answer as at the start, and forget what it was sent."""
         self.upstream.reset(*answer("Hello", "!"))
-        self._latest = self._log[-1] if self._log else ""
+        self._latest = self._log.lines[-1] if self._log.lines else ""
 
     def report(self) -> list[tuple[str, str]]:
         """Return what has been asked and logged since the last `reset`, by titles.
@@ -68,11 +88,29 @@ class Relay:
             f"{call.method} {call.path} {call.body[:MOST_TOLD].decode(errors='replace')}"
             for call in self.upstream.calls[-CALLS_TOLD:]
         ]
+        self._catch_up()
         lines = list(takewhile(lambda line: line is not self._latest, reversed(self.log)))
         return [
             ("what the scripted provider was sent", "\n".join(calls) or "nothing"),
             ("log of the relay", "\n".join(lines[LINES_TOLD - 1 :: -1])),
         ]
+
+    def _catch_up(self) -> None:
+        """Wait for the line of each stream that has ended, which comes after its last event."""
+        until = time.monotonic() + LATE_S
+        while self._log.ends < self._ended() and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def _ended(self) -> float:
+        """Ask how many streams have ended; 0 of a relay that does not tell."""
+        ask = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+        try:
+            with ask(f"{self.url}/metrics", timeout=LATE_S) as reply:
+                lines = reply.read().decode().splitlines()
+        except (OSError, HTTPException):
+            return 0
+        counts = (line for line in lines if line.startswith("seseragi_streams_ended_total"))
+        return sum(float(count.rpartition(" ")[2]) for count in counts)
 
 
 @contextlib.contextmanager
@@ -108,7 +146,7 @@ def start_relay(
         said = {"default_model": "demo", "drain_s": 0, "record_cassettes": record}
         said |= {**(settings or {}), "cassettes": folder, "log_format": "json"}
         environ = _environ(said, providers=providers)
-        log: deque[str] = deque(maxlen=LINES)
+        log = Log()
         url = stack.enter_context(_run(own, config, environ, log, timeout_s=timeout_s))
         relay = Relay(url, upstream=upstream, cassettes=folder, log=log)
         relay.reset()
@@ -149,7 +187,7 @@ def _variables() -> set[str]:
 
 @contextlib.contextmanager
 def _run(
-    own: Path, config: Path, environ: dict[str, str], log: deque[str], *, timeout_s: float
+    own: Path, config: Path, environ: dict[str, str], log: Log, *, timeout_s: float
 ) -> Iterator[str]:
     command = [sys.executable, "-m", PACKAGE, "--port", "0", "--config", str(config)]
     # Its input ends with this process, and it with its input, also where this one is killed.
@@ -170,7 +208,7 @@ def _run(
         assert process.stdout is not None  # noqa: S101  (for mypy: it is a pipe)
         with process.stdout as lines:
             for line in lines:
-                log.append(line.rstrip("\n"))
+                log.add(line.rstrip("\n"))
                 if not urls and (url := _url_of(line)):
                     urls.append(url)
                     listening.set()
@@ -182,7 +220,7 @@ def _run(
         in_time = listening.wait(timeout_s)
         if not urls:
             why = "has ended" if in_time else f"does not listen after {timeout_s:g} s"
-            raise RuntimeError("\n".join([f"the relay {why}:", *list(log)[-20:]]))
+            raise RuntimeError("\n".join([f"the relay {why}:", *list(log.lines)[-20:]]))
         yield urls[0]
     finally:
         process.terminate()

@@ -25,6 +25,7 @@ from app.testing import (
     start_upstream,
     text,
 )
+from app.testing.relay import Log
 
 ROOT = Path(__file__).parents[2]
 
@@ -132,6 +133,21 @@ def test_failed_test_shows_what_was_asked_and_logged_and_a_bad_setting_no_traceb
     assert "Popen" not in refused
     assert len(refused.splitlines()) < 30  # a traceback is 80
     assert "use one of off, new, replay, not 'x'" in run("-o", "seseragi_record=x")
+
+
+def test_report_waits_for_what_is_logged_after_an_answer(monkeypatch):
+    add = Log.add
+
+    def add_late(log: Log, line: str) -> None:
+        time.sleep(0.3 if "stream ended" in line else 0)
+        add(log, line)
+
+    monkeypatch.setattr(Log, "add", add_late)
+    with start_relay() as relay:
+        assert 200 == post(f"{relay.url}/v1/chat", said("scripted/any"))[0]
+        told = dict(relay.report())
+
+    assert '"status":"completed"' in told["log of the relay"]
 
 
 STARTED = """
