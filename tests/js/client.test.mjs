@@ -47,10 +47,10 @@ async function eventsOf(stream) {
 }
 
 /** The SeseragiError that reading throws, and the events read before it. */
-async function failureOf(stream) {
+async function failureOf(stream, onEvent = () => {}) {
   const events = [];
   try {
-    for await (const { event } of stream) events.push(event);
+    for await (const { event } of stream) onEvent(events.push(event));
   } catch (error) {
     assert.ok(error instanceof SeseragiError, `${error}`);
     return { error, events };
@@ -175,11 +175,19 @@ const CUTS = [
 for (const [name, body, count] of CUTS) {
   for (const how of ['end', 'destroy']) {
     test(`a body cut after ${name} (${how}) throws connection_lost where it may not come back`, async (t) => {
+      let leave; // when all has come: what is on its way is lost with the connection
       const base = await serve(t, (request, response) => {
+        leave = () => response[how]();
         response.writeHead(200, SSE);
-        response.write(body || ': hb\n', () => setTimeout(() => response[how](), 10));
+        response.write(body || ': hb\n');
       });
-      const { error, events } = await failureOf(chat(REQUEST, { url: base, maxAttempts: 0 }));
+      const asked = async (...words) => {
+        const reply = await fetch(...words);
+        if (count === 0) leave();
+        return reply;
+      };
+      const stream = chat(REQUEST, { url: base, fetch: asked, maxAttempts: 0 });
+      const { error, events } = await failureOf(stream, (read) => read === count && leave());
 
       assert.deepEqual([error.code, error.status, error.retryable, error.requestId], ['connection_lost', 200, true, 'rq_1']);
       assert.deepEqual(events, EVENTS.slice(0, count));
