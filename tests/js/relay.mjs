@@ -57,8 +57,9 @@ export const CUTS = {
 };
 
 /**
- * Serve the events. `plan` is asked once for each connection that reads: with `{bytes, how}` that
- * one is cut, with `{status, headers, body}` it is refused, with `{reset: true}` it gets no answer.
+ * Serve the events. `plan` is asked once for each connection that reads: with `{bytes, how, when}`
+ * that one is cut, once `when` is settled, with `{status, headers, body}` it is refused, with
+ * `{reset: true}` it gets no answer.
  */
 export async function serveRelay(t, { events = EVENTS, plan = () => WHOLE, retryMs = 1, step = Infinity } = {}) {
   const relay = { posts: [], gets: [], cancels: 0, url: '', streamsUrl: '' };
@@ -86,7 +87,8 @@ export async function serveRelay(t, { events = EVENTS, plan = () => WHOLE, retry
       await new Promise((resolve) => { response.write(sent.subarray(at, at + step), resolve); });
       if (response.destroyed) return;
     }
-    // A reset takes with it what has not been read yet: give that a moment.
+    // A reset takes with it what has not been read yet: give that a moment, or until it is read.
+    await turn.when;
     if (turn.bytes < Infinity) setImmediate(() => CUTS[turn.how](response));
     else response.end();
   });
