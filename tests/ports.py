@@ -1,16 +1,17 @@
 """Ports for servers that the tests start as processes of their own, and whether they answer."""
 
 import contextlib
+import fcntl
 import os
 import random
 import socket
-from collections import deque
+import tempfile
+from functools import cache
+from pathlib import Path
 
 import httpx2
 
-WORKERS, PORTS_EACH = 10, 2_000
-_found: deque[int] = deque(maxlen=PORTS_EACH // 2)
-"""Those that were found last: who asked for one may not have bound it yet."""
+FIRST, END = 12_000, 32_000
 
 
 def free_port() -> int:
@@ -18,20 +19,27 @@ def free_port() -> int:
 
     It is none of those that the system gives to clients (32768 and above): while the server is
     away one of them could be given it, even one that looks whether the server is there, which is
-    then connected to itself. Nor is it one that tests of another worker would find, or that was
-    found here before and may not be bound yet.
+    then connected to itself. Nor is it one that was found before, here or by tests that run
+    beside these: the byte of its number is locked for as long as this process lives.
     """
     dice = random.SystemRandom()
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
-    first = 12_000 + worker * PORTS_EACH
+    claims, found = _claims()
     while True:
-        port = dice.randrange(first, first + PORTS_EACH)
-        if port in _found:
+        port = dice.randrange(FIRST, END)
+        if port in found:
             continue
         with socket.socket() as probe, contextlib.suppress(OSError):
+            fcntl.lockf(claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            found.add(port)
             probe.bind(("127.0.0.1", port))
-            _found.append(port)
             return port
+
+
+@cache
+def _claims() -> tuple[int, set[int]]:
+    """Open the file of locks, one for all tests of a user; with what this process has found."""
+    path = Path(tempfile.gettempdir(), f"seseragi-ports-{os.getuid()}")
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600), set()
 
 
 async def answers(port: int, host: str = "127.0.0.1") -> bool:

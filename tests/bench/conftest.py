@@ -11,14 +11,8 @@ from tests.ports import free_port
 
 @pytest.fixture(autouse=True)
 def own_ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have relays listen where no other worker's servers do."""
-
-    def find(taken: int = 0) -> int:
-        while (port := free_port()) == taken:
-            pass
-        return port
-
-    monkeypatch.setattr("bench.relays.free_port", find)
+    """Have relays listen where no server of other tests does."""
+    monkeypatch.setattr("bench.relays.free_port", lambda taken=0: free_port())
 
 
 @pytest.fixture
