@@ -270,7 +270,7 @@ async def serve_upstream(*, tls: ssl.SSLContext | None = None) -> AsyncIterator[
 
 
 @contextlib.contextmanager
-def start_upstream(*, timeout_s: float = 10) -> Iterator[Upstream]:
+def start_upstream(*, timeout_s: float = 60) -> Iterator[Upstream]:
     """Run a scripted upstream in a thread, for tests that have no event loop.
 
     `script`, `choose` and `calls` can be used from outside; `closed` and `called` can be looked
