@@ -42,7 +42,7 @@ WIDE_FACTOR = 5
 OTHER_BYTES = 116
 """What any other event costs beside as many bytes as it has in JSON."""
 
-UNTYPED_FACTOR = 6
+UNTYPED_FACTOR = 7
 """How much larger lists and tables of small values are than their JSON."""
 
 _TEXTS = (TextDelta, ReasoningDelta, RefusalDelta)
