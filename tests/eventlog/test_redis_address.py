@@ -238,8 +238,9 @@ async def test_redis_that_does_not_answer_yet_is_waited_for_at_the_start(tmp_pat
 
 
 async def test_redis_that_stands_still_while_it_is_examined_is_waited_for_too(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, impatient
 ):
+    impatient()
     monkeypatch.setattr(link, "REPLY_S", 0.2)
     examined = b"*1\r\n$4\r\nINFO\r\n"
     with redis_server(tmp_path) as own:
