@@ -1,10 +1,7 @@
 """OpenAI's Codex CLI does a small task over upstreams of every kind: a command, a patch, a resume."""
 
-import asyncio
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.testing.upstream import Call, Step, Upstream, head, send, serve_upstream
+from tests.agents.programs import run
 from tests.needs import file
 from tests.serving import serve_relay
 
@@ -156,19 +154,18 @@ async def codex(folder: Path, port: int, *arguments: str, config: Sequence[str] 
     assert "localhost:8000" in lines
     (home / "config.toml").write_text(lines.replace("localhost:8000", f"127.0.0.1:{port}"))
     unasked = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
-    process = await asyncio.create_subprocess_exec(
-        file(PROGRAM, how="run npm ci --prefix tests/agents"),
-        *("exec", *(word for line in config for word in ("-c", line)), "-m", "gpt-5.5"),
-        *(*unasked, *arguments),
-        cwd=work,
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "CODEX_HOME": str(home)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+    done = await run(
+        [
+            str(file(PROGRAM, how="run npm ci --prefix tests/agents")),
+            *("exec", *(word for line in config for word in ("-c", line)), "-m", "gpt-5.5"),
+            *(*unasked, *arguments),
+        ],
+        home=home,
+        folder=work,
+        environ={"CODEX_HOME": str(home)},
     )
-    out, told = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0, told.decode()
-    return out.decode().strip()
+    assert done.status == 0, done.complaints
+    return done.output.strip()
 
 
 def configure(folder: Path, upstream: Upstream, dialect: str) -> dict[str, str]:
