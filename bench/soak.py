@@ -20,7 +20,7 @@ SETTLING = 3
 """Batches after which the heap has settled, for good."""
 AT_ONCE = 100
 TOKENS = 5
-RETENTION_S = 2
+RETENTION_S = 4
 GROWTH_KIB = 4096
 """What memory may grow from there to the end: 60 bytes a stream of 100,000."""
 GROWTH_OBJECTS = 1000

@@ -313,7 +313,7 @@ LIMITS = "[limits]\ntokens_per_minute = 1000000\n"
 def all_of_them(tmp_path_factory) -> Done:
     folder = tmp_path_factory.mktemp("check")
     return asyncio.run(
-        check(PROVIDERS, "--json", "--timeout", "5", folder=folder, more=PRICES + LIMITS)
+        check(PROVIDERS, "--json", "--timeout", "12", folder=folder, more=PRICES + LIMITS)
     )
 
 
@@ -323,7 +323,7 @@ def test_what_works_says_how_fast_and_what_it_cost(all_of_them):
     assert ("ok", []) == (row["status"], row["problems"])
     assert {"kind": "environment", "name": "CHECK_KEY"}.items() <= row["credentials"].items()
     for call in (row["answer"], row["tools"]):
-        assert 0 < call["first_event_s"] <= call["duration_s"] < 5
+        assert 0 < call["first_event_s"] <= call["duration_s"] < 12
         assert (3, 2, "provider") == (
             call["input_tokens"],
             call["output_tokens"],
@@ -381,7 +381,7 @@ def test_what_works_says_how_fast_and_what_it_cost(all_of_them):
         ("no-host", "connection", "upstream_unavailable", ["cannot be resolved", ".invalid/v1"]),
         ("not-tls", "connection", "upstream_unavailable", ["does not speak TLS"]),
         ("nobody", "connection", "upstream_unavailable", ["cannot be reached"]),
-        ("silent", "timeout", "upstream_timeout", ["5 s", "--timeout"]),
+        ("silent", "timeout", "upstream_timeout", ["12 s", "--timeout"]),
         ("stalled", "timeout", "upstream_timeout", ["stopped in the middle of its answer"]),
         (
             "proxied",

@@ -36,7 +36,7 @@ async def test_twelve_streams_are_read_at_once_over_http2(tmp_path):
     ):
         upstream.script = [head(), send(text("one")), Hold()]
         browser = await playwright.chromium.launch(
-            executable_path=executable, args=[*FLAGS, "--no-sandbox"]
+            executable_path=executable, args=[*FLAGS, "--no-sandbox"], timeout=120_000
         )
         page = await browser.new_page(ignore_https_errors=True)
         await page.goto(proxy.https)
