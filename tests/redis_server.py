@@ -9,6 +9,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import pytest
+
+from app.eventlog.redis import address, link
 from tests.needs import program
 from tests.ports import free_port
 
@@ -176,3 +179,10 @@ async def wire_to(port: int) -> AsyncIterator[Wire]:
         await asyncio.sleep(0.05)
         server.close()
         await wire.close()
+
+
+def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have relays in this process wait for a Redis that is busy; others have the real times."""
+    monkeypatch.setattr(link, "REPLY_S", 20)
+    monkeypatch.setattr(link, "CONNECT_S", 20)
+    monkeypatch.setitem(address._OURS, "socket_connect_timeout", 20)

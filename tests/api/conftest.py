@@ -5,13 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.redis_server import RedisServer, redis_server
+from tests.redis_server import RedisServer, be_patient, redis_server
 
 
 @pytest.fixture(scope="session")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     with redis_server(tmp_path_factory.mktemp("redis")) as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let relays wait for a Redis that is busy."""
+    be_patient(monkeypatch)
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])

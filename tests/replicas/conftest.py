@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.eventlog.redis import address, link
-from tests.redis_server import RedisServer, redis_server
+from tests.redis_server import RedisServer, be_patient, redis_server
 
 
 @pytest.fixture
@@ -18,6 +17,4 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let relays in this process wait for a Redis that is busy; others have the real times."""
-    monkeypatch.setattr(link, "REPLY_S", 20)
-    monkeypatch.setattr(link, "CONNECT_S", 20)
-    monkeypatch.setitem(address._OURS, "socket_connect_timeout", 20)
+    be_patient(monkeypatch)
