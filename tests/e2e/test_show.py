@@ -103,7 +103,7 @@ async def show_cuts_and_resume(page, go_on: asyncio.Event) -> None:
 
         await page.keyboard.press("Escape")
         assert "show" == await page.evaluate("document.activeElement.id")
-        assert 0 == await page.locator("dialog.show").count()
+        await page.wait_for_selector("dialog.show", state="detached")
 
 
 async def test_show_is_readable_in_japanese_on_a_phone_and_leaves_nothing_behind(page):
