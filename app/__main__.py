@@ -22,6 +22,7 @@ import msgspec
 import structlog
 
 from . import __version__, key_command, prices_command
+from .asgi import build_app
 from .check import command as check_command
 from .composition import (
     build_authenticator,
@@ -39,8 +40,7 @@ from .eventlog import LogUnusable
 from .generation.hub import Hub
 from .identity.config import KeyConfig
 from .identity.keys_file import KeysUnusable, read_keys_file
-from .main import build_app
-from .peers import Peers
+from .relay import MAX_CONNECTIONS, build_server
 from .server import Server, allow_files, bind
 from .settings import Settings, SettingsError, load_settings
 from .settings.first_minute import Start
@@ -63,9 +63,6 @@ STDIN = 0
 FILES_A_STREAM = 2
 """The connections of its client and of its upstream."""
 OTHER_FILES = 100
-
-MAX_CONNECTIONS = 65_536
-"""Even where more files may be open: at 10 KiB for one that is idle, 640 MiB."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -296,25 +293,16 @@ async def _serve(
     # of short requests, and pauses that grow with the streams only.
     gc.collect()
     gc.freeze()
-    server = Server(
+    server = build_server(
+        settings,
         app,
-        peers=Peers(
-            settings.max_connections or MAX_CONNECTIONS,
-            each=settings.max_connections_per_address,
-            trusted=settings.trusted_proxies,
-        ),
-        send_timeout_s=settings.send_timeout_s,
-        min_reader_rate=settings.min_reader_rate,
-        keepalive_s=settings.keepalive_s,
-        root_path=settings.root_path,
+        hub,
         others_answer=lambda: (
             settings.log.startswith("redis") or (link is not None and not all_stop.is_set())
         ),
         on_listening=on_serving,
-        drain=lambda: hub.drain(settings.drain_s),
         # A signal may come from the parent's terminal or supervisor too, for each process.
         stop_now=(lambda: None) if link else hub.stop_now,
-        count_bytes=settings.access_log,
     )
     if link is not None:
         obey = partial(_obey, link, server, hub, all_stop)

@@ -2,11 +2,12 @@
 
 import os
 import platform
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import httpx2
 import msgspec
@@ -15,6 +16,7 @@ from .admin.desk import About, Desk
 from .admission import Shares
 from .cassettes.folder import Folder
 from .cassettes.transport import CassetteTransport
+from .clock import SYSTEM, Clock
 from .deadlines import Limits
 from .demo import DemoTransport
 from .errors import RequestError
@@ -45,6 +47,24 @@ from .upstreams.routes import Upstreams
 if TYPE_CHECKING:
     from .records.recorder import Recorder
     from .telemetry.tracing import Tracing
+
+
+class Substitutes(NamedTuple):
+    """Parts of a relay that a test puts in the place of those that the settings name."""
+
+    clock: Clock = SYSTEM
+    transports: Mapping[str, httpx2.AsyncBaseTransport] = MappingProxyType({})
+    """Upstreams without a socket, by the URL pattern that httpx2 mounts them at."""
+    observers: Sequence[Observer] | None = None
+    authenticator: Authenticator | None = None
+    prices: PriceBook | None = None
+    keeps_rows: bool = False
+    """Whether the event log keeps the rows of ended streams, as it does for records."""
+    wrap_log: Callable[[EventLog], EventLog] | None = None
+    """Returns what stands between the relay and its event log."""
+
+
+NO_SUBSTITUTES = Substitutes()
 
 
 def build_observers() -> list[Observer]:
@@ -107,10 +127,15 @@ def build_tracing(settings: Settings) -> "Tracing | None":
     )
 
 
-def build_accounting(settings: Settings) -> Accounting:
+def build_accounting(
+    settings: Settings, *, substitutes: Substitutes = NO_SUBSTITUTES
+) -> Accounting:
     """Build what knows limits and prices."""
     return Accounting(
-        settings.ledger, build_price_book(settings), keeps_rows=settings.records is not None
+        settings.ledger,
+        substitutes.prices or build_price_book(settings),
+        keeps_rows=substitutes.keeps_rows or settings.records is not None,
+        wall=substitutes.clock.wall,
     )
 
 
@@ -194,7 +219,12 @@ def build_taping(settings: Settings, folder: Folder | None) -> Taping | None:
     )
 
 
-def build_hub(settings: Settings, *, observers: Sequence[Observer] | None = None) -> Hub:
+def build_hub(
+    settings: Settings,
+    *,
+    event_log: EventLog | None = None,
+    substitutes: Substitutes = NO_SUBSTITUTES,
+) -> Hub:
     """Build what runs the generations, and tells the observers of them.
 
     Raises:
@@ -222,10 +252,10 @@ def build_hub(settings: Settings, *, observers: Sequence[Observer] | None = None
             upstreams.resolve(None)
         except RequestError as error:
             raise SettingsError(f"default_model: {error}") from None
-    event_log = build_log(settings)
+    event_log = event_log or build_log(settings)
     recorder = build_recorder(settings, event_log)
-    observers = build_observers() if observers is None else observers
-    accounting = build_accounting(settings)
+    observers = build_observers() if substitutes.observers is None else substitutes.observers
+    accounting = build_accounting(settings, substitutes=substitutes)
     mounts: dict[str, httpx2.AsyncBaseTransport] = {}
     if demo:
         mounts["all://demo"] = DemoTransport()
@@ -237,7 +267,7 @@ def build_hub(settings: Settings, *, observers: Sequence[Observer] | None = None
         upstreams=upstreams,
         client=open_client(
             connect_timeout_s=settings.connect_timeout_s,
-            mounts=mounts,
+            mounts={**mounts, **substitutes.transports},
         ),
         event_log=event_log,
         limits=Limits(
@@ -262,6 +292,7 @@ def build_hub(settings: Settings, *, observers: Sequence[Observer] | None = None
         services=() if recorder is None else [recorder],
         tells_content=settings.traces and settings.trace_content,
         taping=build_taping(settings, folder),
+        clock=substitutes.clock,
     )
     if settings.admin:
         hub.services = [*hub.services, build_desk(settings, hub, event_log, recorder)]
@@ -303,7 +334,7 @@ def settle_identity(settings: Settings) -> Start:
     return start
 
 
-def build_log(settings: Settings) -> EventLog:
+def build_log(settings: Settings, clock: Clock = SYSTEM) -> EventLog:
     """Build the event log, which is opened with the hub.
 
     Raises:
@@ -317,6 +348,7 @@ def build_log(settings: Settings) -> EventLog:
             max_bytes=settings.max_log_bytes,
             max_stream_bytes=settings.max_stream_bytes,
             max_stream_events=settings.max_stream_events,
+            clock=clock,
         )
     except opening.LogRefused as error:
         raise SettingsError(str(error)) from None

@@ -1,88 +1,26 @@
-"""The relay as an ASGI app: its routes, and what stands around them.
+"""The relay as an ASGI app with a lifespan.
 
-`app` is what ASGI servers serve. `create_app` gives one of its own settings, to be mounted.
+`app` is what ASGI servers serve. `create_app` returns one of its own settings, to be mounted.
 """
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
 
 import structlog
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from .addresses import is_loopback
-from .admin.desk import Desk
-from .api import (
-    admin,
-    arrival,
-    cassettes,
-    chat,
-    client_secrets,
-    counting,
-    embeddings,
-    health,
-    messages,
-    metrics,
-    models,
-    openapi,
-    page,
-    problems,
-    responses,
-    share,
-    streams,
-    ui,
-    usage,
-)
-from .api.access import AccessLog
-from .api.authentication import Authentication
-from .api.guard import LOCAL_ORIGINS, Guard
-from .api.hosts import HostNames
-from .api.middleware import CommonHeaders, ReadBeforeAnswer
+from .api import problems
 from .api.paths import path_of
-from .api.policy import HttpSettings
-from .api.standing import STANDING_HEADERS
-from .composition import (
-    build_authenticator,
-    build_hub,
-    build_metrics,
-    build_tracing,
-    opened,
-    settle_identity,
-    settle_signing_key,
-)
-from .deadlines import Limits
+from .composition import settle_identity
 from .dialects.client_formats import client_format_of
-from .errors import RelayError, ServiceError
+from .errors import ServiceError
 from .eventlog import LogUnusable
-from .generation.hub import Hub
-from .identity.authenticator import Authenticator
-from .identity.tokens import Tokens
+from .relay import Relay
 from .settings import Settings, SettingsError, load_settings
-from .settings.first_minute import costly_upstreams
 from .telemetry.access_logs import hide_tokens_in_access_logs
 from .telemetry.logs import LineCounter, configure_logs
-from .telemetry.metrics import Metrics
-
-if TYPE_CHECKING:
-    from .telemetry.tracing import Tracing
-
-EXPOSED_HEADERS = (
-    *("stream-id", "content-location", "location", "etag"),
-    # What official clients look at before they send a request again.
-    *("retry-after", "x-should-retry", "x-request-id", "request-id"),
-    *("www-authenticate", "seseragi-estimated", "seseragi-ignored"),
-    "seseragi-cassette",
-    *STANDING_HEADERS,
-)
 
 
 class App:
@@ -117,13 +55,10 @@ class App:
                 libraries=False,
             )
         hide_tokens_in_access_logs()
-        settings = settle_signing_key(settings)
-        hub, authenticator = build_hub(settings), build_authenticator(settings)
-        measured, tracing = build_metrics(settings, hub), build_tracing(settings)
-        if measured is not None:
-            lines.tell = measured.logged
-        async with opened(hub, authenticator, measured, tracing):
-            self._served = build_app(settings, hub, authenticator, measured, tracing)
+        async with Relay.open(settings) as relay:
+            if relay.metrics is not None:
+                lines.tell = relay.metrics.logged
+            self._served = relay.app
             start.tell(settings.port)
             try:
                 yield
@@ -153,158 +88,6 @@ def create_app(settings: Settings | None = None) -> App:
     Without settings they are read from the environment and `seseragi.toml` when it is opened.
     """
     return App(settings)
-
-
-def build_app(
-    settings: Settings,
-    hub: Hub,
-    authenticator: Authenticator | None = None,
-    measured: Metrics | None = None,
-    tracing: "Tracing | None" = None,
-) -> ASGIApp:
-    """Build what serves a hub, to those whom the authenticator knows, and what is measured of it.
-
-    Without these they are built of the settings; without `tracing` requests have no spans.
-    """
-    if authenticator is None:
-        authenticator = build_authenticator(settings)
-    tokens = None if authenticator is None else authenticator.tokens
-    measured = measured or build_metrics(settings, hub)
-    routes = build_routes(settings, hub, tokens, measured)
-    for desk in hub.services:
-        if isinstance(desk, Desk) and authenticator is not None:
-            desk.keys = authenticator.keys
-    app = Starlette(
-        routes=routes,
-        exception_handlers={
-            RelayError: problems.on_relay_error,
-            HTTPException: problems.on_http_error,
-            Exception: problems.on_bug,
-        },
-    )
-    app.router.redirect_slashes = False  # an absolute URL, wrong behind a proxy
-    local_origins = settings.local_origins
-    if local_origins is None:  # where only this machine can reach the relay
-        local_origins = is_loopback(settings.host)
-    authenticated = Authentication(
-        app,
-        authenticator,
-        closed=not settings.identity.trusted and any(costly_upstreams(settings)),
-    )
-    # Around it, so that pages can read why they were refused.
-    with_cors = CORSMiddleware(
-        authenticated,
-        allow_origins=settings.cors_origins,
-        allow_origin_regex=LOCAL_ORIGINS if local_origins else None,
-        allow_methods=("GET", "POST", "DELETE"),
-        allow_headers=("*",),
-        expose_headers=EXPOSED_HEADERS,
-    )
-    guarded = Guard(
-        with_cors,
-        HostNames(settings.host, settings.allowed_hosts),
-        origins=settings.cors_origins,
-        local_origins=local_origins,
-    )
-    # Around Starlette and not in it, so that the answer to a bug has these headers too.
-    paths = _paths_of(routes)
-    on_answer = None if measured is None else partial(_count, paths, measured)
-    if tracing is not None:
-        from .api.tracing import RequestSpans, note_status
-
-        on_answer = partial(note_status, then=on_answer)
-    served: ASGIApp = ReadBeforeAnswer(CommonHeaders(guarded, on_answer=on_answer))
-    if tracing is not None:
-        served = RequestSpans(served, tracing, partial(_path_of_route, paths))
-    if settings.access_log:
-        served = AccessLog(served)
-    if settings.trusted_proxies:  # whose word on who the client is counts
-        trusted = list(settings.trusted_proxies)
-        served = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, served), trusted_hosts=trusted))
-    return served
-
-
-def _paths_of(routes: Sequence[BaseRoute]) -> dict[object, str]:
-    """Return the path of each endpoint as its route has it."""
-    return {
-        route.app if isinstance(route, Mount) else route.endpoint: route.path
-        for route in routes
-        if isinstance(route, Mount | Route)
-    }
-
-
-def _count(paths: Mapping[object, str], measured: Metrics, scope: Scope, status: int) -> None:
-    """Count an answer, by the route of its request if there is one."""
-    measured.answered(_path_of_route(paths, scope), scope["method"], status)
-
-
-def _path_of_route(paths: Mapping[object, str], scope: Scope) -> str | None:
-    """Return the path of the route that took a request, as that has it."""
-    endpoint = scope.get("endpoint")
-    return None if endpoint is None else paths.get(endpoint)
-
-
-def build_routes(
-    settings: Settings,
-    hub: Hub,
-    tokens: Tokens | None = None,
-    measured: Metrics | None = None,
-) -> list[BaseRoute]:
-    """List all routes of the HTTP interface."""
-    measured = measured or build_metrics(settings, hub)
-    policy = HttpSettings(
-        gate_s=settings.gate_s,
-        heartbeat_s=settings.heartbeat_s,
-        retry_ms=settings.retry_ms,
-        linger_s=settings.linger_s,
-        send_timeout_s=settings.send_timeout_s,
-        drain_s=settings.drain_s,
-        max_request_bytes=settings.max_request_bytes,
-        retention_s=settings.retention_s,
-        longest_s=_longest_s(settings),
-        client_secret_s=settings.identity.auth.client_secret_s,
-    )
-    routes = [
-        *cassettes.routes(hub, policy),
-        *chat.routes(hub, policy, tokens),
-        *client_secrets.routes(hub, policy, tokens),
-        *counting.routes(hub, policy),
-        *embeddings.routes(hub, policy),
-        *messages.routes(hub, policy, tokens),
-        *responses.routes(hub, policy, tokens),
-        *share.routes(hub, policy, tokens),
-        *streams.routes(hub, policy),
-        *ui.routes(hub, policy),
-        *models.routes(hub),
-        *usage.routes(hub, tokens),
-        *arrival.routes(policy),
-        *health.routes(hub),
-        *(metrics.routes(measured) if measured is not None else ()),
-        *(
-            route
-            for desk in hub.services
-            if isinstance(desk, Desk)
-            for route in admin.routes(
-                desk, hub, policy, static_folder(), asks=settings.identity.configured
-            )
-        ),
-        *page.routes(static_folder()),
-    ]
-    return [*routes, *openapi.routes(routes, root_path=settings.root_path)]
-
-
-def _longest_s(settings: Settings) -> float:
-    """Return how long a stream may run, whatever its target."""
-    limits = Limits(total_timeout_s=settings.total_timeout_s)
-    targets = (target for route in settings.routes for target in route.targets)
-    return max([limits.total_timeout_s, *(t.limits(limits).total_timeout_s for t in targets)])
-
-
-def static_folder() -> Path:
-    """Find the page's files: inside the package once installed, beside it in a checkout."""
-    package = Path(__file__).parent
-    installed = package / "static"
-    return installed if installed.is_dir() else package.parent / "static"
 
 
 async def _run_lifespan(

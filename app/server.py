@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from types import FrameType
 from typing import Any, cast
@@ -42,6 +42,7 @@ class Server(uvicorn.Server):
         drain: Callable[[], Awaitable[None]],
         stop_now: Callable[[], None],
         count_bytes: bool = False,
+        obeys_signals: bool = True,
     ) -> None:
         protocol = partial(
             Protocol,
@@ -69,6 +70,7 @@ class Server(uvicorn.Server):
             )
         )
         self._others_answer = others_answer
+        self._obeys_signals = obeys_signals
         self._on_listening = on_listening
         self._drain = drain
         self._stop_now = stop_now
@@ -78,6 +80,12 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         self._on_listening()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the process its own signal handlers, unless the server is the process."""
+        with super().capture_signals() if self._obeys_signals else contextlib.nullcontext():
+            yield
 
     def stop(self) -> None:
         """Do what the first signal does."""

@@ -4,39 +4,37 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import httpx2
 import msgspec
 from starlette.types import ASGIApp
 
-from app.composition import build_hub, build_metrics, build_tracing
+from app.clock import SYSTEM, Clock
+from app.composition import Substitutes
 from app.demo import DemoTransport
+from app.eventlog import EventLog
 from app.framing.sse import Decoder, Message
-from app.generation.hub import Hub
 from app.identity.authenticator import Authenticator
-from app.main import build_app
-from app.peers import Peers
-from app.server import Server, bind
+from app.ledger.config import LedgerConfig, PriceConfig
+from app.ledger.prices import PriceBook
 from app.settings import load_settings
-from app.telemetry.metrics import Metrics
 from app.telemetry.observer import Observer
+from app.testing.served import ServedRelay
+from app.testing.served import serve_relay as serve
 from app.testing.upstream import Upstream as Script
 
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
 
 
-@dataclass
 class Relay:
-    url: str
-    port: int
-    server: Server
-    hub: Hub
-    client: httpx2.AsyncClient
-    measured: Metrics | None = None
+    """A relay on a real socket, its parts, and a client of it."""
+
+    def __init__(self, served: ServedRelay, client: httpx2.AsyncClient) -> None:
+        self.url, self.port, self.server = served.url, served.port, served.server
+        self.hub, self.log = served.parts.hub, served.parts.event_log
+        self.metrics = served.parts.metrics
+        self.client = client
 
 
 @contextlib.asynccontextmanager
@@ -46,17 +44,23 @@ async def serve_relay(
     key: str = "sk-test-0123456789",
     environ: Mapping[str, str] | None = None,
     dialect: str = "openai_chat",
-    authenticator: Authenticator | None = None,
     watch: Callable[[ASGIApp], ASGIApp] = lambda app: app,
-    observers: Sequence[Observer] | None = None,
+    replicas: bool = False,
     demo_pace: float = 0.0025,
+    clock: Clock = SYSTEM,
+    observers: Sequence[Observer] | None = None,
+    authenticator: Authenticator | None = None,
+    ledger: LedgerConfig | None = None,
+    prices: Sequence[PriceConfig] | None = None,
+    keeps_rows: bool = False,
+    wrap_log: Callable[[EventLog], EventLog] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Relay]:
-    """Run the relay on a free port; `script` is its upstream, and speaks `dialect`.
+    """Serve a relay of these settings; `script` is its upstream, and speaks `dialect`.
 
-    It asks once only, so that a script says what is asked; `attempts` allows more.
-    The demo is ten times as fast as it is to people; `demo_pace` is the time of its tokens.
-    What is asked and answered goes through `watch`.
+    It makes one attempt, so that a script says what is asked; `attempts` allows more.
+    With `prices` nothing else has a price, with `ledger` nothing else a price or a limit.
+    The demo is ten times as fast as for people; `demo_pace` is the time of a token in seconds.
     """
     settings = {"attempts": 1, **settings}
     environ = {**(environ or {})} | {
@@ -71,63 +75,29 @@ async def serve_relay(
         else upstream
         for upstream in built.upstreams
     )
-    built = msgspec.structs.replace(built, upstreams=upstreams)
-    with patch("app.composition.DemoTransport", partial(DemoTransport, pace=demo_pace)):
-        hub = build_hub(built, observers=observers)
-    measured, tracing = build_metrics(built, hub), build_tracing(built)
-    if tracing is not None:
-        tracing.open()
-        hub.observe(tracing)
-    await hub.open()
-    listener = bind("127.0.0.1", 0)
-    port = listener.getsockname()[1]
-    listening = asyncio.Event()
-    server = Server(
-        watch(build_app(built, hub, authenticator, measured, tracing)),
-        peers=Peers(
-            built.max_connections or 10_000,
-            each=built.max_connections_per_address,
-            trusted=built.trusted_proxies,
-        ),
-        send_timeout_s=built.send_timeout_s,
-        min_reader_rate=built.min_reader_rate,
-        keepalive_s=built.keepalive_s,
-        others_answer=lambda: False,
-        on_listening=listening.set,
-        drain=lambda: hub.drain(built.drain_s),
-        stop_now=hub.stop_now,
-        count_bytes=built.access_log,
+    if prices is None and ledger is not None:
+        prices = ledger.prices
+    substitutes = Substitutes(
+        clock=clock,
+        transports={"all://demo": DemoTransport(pace=demo_pace)},
+        observers=observers,
+        authenticator=authenticator,
+        prices=None if prices is None else PriceBook(prices, free=("demo",)),
+        keeps_rows=keeps_rows,
+        wrap_log=wrap_log,
     )
-    task = asyncio.create_task(server._serve(sockets=[listener]))
-    await asyncio.wait_for(listening.wait(), 20)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        async with httpx2.AsyncClient(
-            base_url=url, timeout=20, trust_env=False, verify=False
-        ) as client:
-            yield Relay(url, port, server, hub, client, measured)
-    finally:
-        await hub.drain(0)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        await asyncio.wait_for(_shut_down(server), 30)
-        await hub.close()
-        if tracing is not None:
-            await tracing.aclose()
-
-
-async def _shut_down(server: Server) -> None:
-    """Do what uvicorn does at its end, without its naps of a tenth of a second.
-
-    The command's tests see the real end.
-    """
-    for listening in server.servers:
-        listening.close()
-    for connection in list(server.server_state.connections):
-        connection.shutdown()
-    while server.server_state.connections or server.server_state.tasks:  # noqa: ASYNC110  (no event tells)
-        await asyncio.sleep(0.002)
+    async with (
+        serve(
+            msgspec.structs.replace(built, upstreams=upstreams, ledger=ledger or built.ledger),
+            substitutes=substitutes,
+            wrap_app=watch,
+            replicas=replicas,
+        ) as served,
+        httpx2.AsyncClient(
+            base_url=served.url, timeout=20, trust_env=False, verify=False
+        ) as client,
+    ):
+        yield Relay(served, client)
 
 
 async def read_messages(response: httpx2.Response) -> list[Message]:

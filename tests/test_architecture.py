@@ -16,7 +16,7 @@ APP = Path(__file__).parent.parent / "app"
 LAYERS = [
     ("app.__main__",),
     (
-        *("app.main", "app.composition", "app.server", "app.workers"),
+        *("app.main", "app.relay", "app.asgi", "app.composition", "app.server", "app.workers"),
         *("app.key_command", "app.prices_command", "app.records.command"),
         *("app.check", "app.doctor", "app.testing"),
     ),
@@ -51,7 +51,7 @@ LAYERS = [
     ("app.framing", "app.retry", "app.deadlines", "app.admission", "app.peers"),
     (
         *("app.requests", "app.bounds", "app.identity.principal", "app.errors", "app.events"),
-        *("app.addresses", "app.ledger.limits", "app.ledger.money"),
+        *("app.addresses", "app.clock", "app.ledger.limits", "app.ledger.money"),
     ),
 ]
 # The vocabulary knows itself in this order only.
@@ -68,7 +68,16 @@ ALSO = {
     ("app.generation.attempt", "app.generation.watch"),
     ("app.generation.relay", "app.generation.readers"),
     ("app.__main__", "app.main"),
+    ("app.__main__", "app.asgi"),
     ("app.main", "app.composition"),
+    ("app.main", "app.relay"),
+    ("app.relay", "app.asgi"),
+    ("app.relay", "app.composition"),
+    ("app.relay", "app.server"),
+    ("app.asgi", "app.composition"),
+    ("app.testing", "app.relay"),
+    ("app.testing", "app.server"),
+    ("app.testing", "app.composition"),
     ("app.composition", "app.settings"),
 }
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app.asgi import build_routes
 from app.composition import build_hub
 from app.demo import MODELS
 from app.dialects.native.client.renderer import Writer
 from app.errors import CODES
 from app.events import Event, TextDelta
 from app.identity.config import AuthConfig, KeyConfig
-from app.main import build_routes
 from app.settings import load_settings
 from app.settings.routes import RouteTable, TargetTable
 from app.settings.tables import UpstreamTable

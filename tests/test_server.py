@@ -32,8 +32,7 @@ async def test_what_is_on_its_way_when_a_stop_begins_is_answered_as_the_last(mon
     """On connections that proxies keep, which send no POST again after a 503."""
     monkeypatch.setattr(app.server, "ON_ITS_WAY_S", 600)
     clock = Clock(monkeypatch)
-    async with serve_relay() as relay, contextlib.AsyncExitStack() as opened:
-        relay.server._others_answer = lambda: True
+    async with serve_relay(replicas=True) as relay, contextlib.AsyncExitStack() as opened:
         idle, asks, halfway = [await kept(relay) for _ in range(3)]
         fresh = await asyncio.open_connection("127.0.0.1", relay.port)
         for _, writer in (idle, asks, halfway, fresh):
@@ -63,8 +62,7 @@ async def test_connection_that_is_just_made_when_a_stop_begins_is_answered_as_th
     """The system has accepted it, and the relay has not looked yet."""
     monkeypatch.setattr(app.server, "ON_ITS_WAY_S", 600)
     clock = Clock(monkeypatch)
-    async with serve_relay() as relay:
-        relay.server._others_answer = lambda: True
+    async with serve_relay(replicas=True) as relay:
         made = socket.create_connection(("127.0.0.1", relay.port), timeout=20)
         made.sendall(chat())
         relay.server.stop()

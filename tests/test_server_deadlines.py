@@ -191,7 +191,7 @@ async def test_client_gets_its_answer_though_it_sends_all_of_its_body_first():
 
 async def fill(relay: Relay, stream: str, size: int) -> None:
     """Put an ended stream into the log."""
-    log = relay.hub._log
+    log = relay.log
     await create(log, stream)
     await log.append(stream, [StreamStart(stream, "m", 0), TextStart(0)])
     for _ in range(size // 1000):

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from ..clock import SYSTEM, Clock
 from .contract import EventLog
 from .lost import Close, LostStream
 from .memory import MemoryLog
@@ -26,6 +28,7 @@ def build_log(
     max_bytes: int,
     max_stream_bytes: int,
     max_stream_events: int,
+    clock: Clock = SYSTEM,
 ) -> EventLog:
     """Build the log at a URL, for one of so many workers; whoever uses it opens it.
 
@@ -33,11 +36,16 @@ def build_log(
         LogRefused: the URL cannot be used, or needs a package that is not installed, or
             workers cannot share the log.
     """
-    return _kind_of(url, workers)(
+    kind = _kind_of(url, workers)
+    clocks: dict[str, Any] = {"wall": clock.wall}
+    if kind is MemoryLog:
+        clocks["now"] = clock.monotonic
+    return kind(
         retention_s=retention_s,
         max_bytes=max_bytes,
         max_stream_bytes=max_stream_bytes,
         max_stream_events=max_stream_events,
+        **clocks,
     )
 
 

@@ -81,8 +81,15 @@ class Accounting:
     """Knows limits and prices; `keeps_rows` says whether there are records to write."""
 
     def __init__(
-        self, config: LedgerConfig, prices: PriceBook, *, keeps_rows: bool = False
+        self,
+        config: LedgerConfig,
+        prices: PriceBook,
+        *,
+        keeps_rows: bool = False,
+        wall: Callable[[], float] = time.time,
     ) -> None:
+        self.wall = wall
+        """Unix time in seconds: days and months begin by it."""
         self._limits = config.limits
         self.accounts = PrincipalAccounts(config.limits)
         self._prices = prices
@@ -107,7 +114,7 @@ class Accounting:
         ceiling = self._ceiling(route, input_tokens, accounts, service_tier=chat.tier)
         return ReservationRequest(
             accounts,
-            time.time() if now is None else now,
+            self.wall() if now is None else now,
             input_tokens,
             output,
             min(output, LEAST_OUTPUT),
@@ -232,7 +239,7 @@ class Accounting:
         ceiling = self._ceiling(route, input_tokens, accounts)
         return ReservationRequest(
             accounts,
-            time.time(),
+            self.wall(),
             input_tokens,
             least_output_tokens=0,
             input_nano_usd=ceiling.input,

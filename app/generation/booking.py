@@ -8,7 +8,6 @@ lost it is ended by whoever ends the streams of that.
 import asyncio
 import contextlib
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
@@ -149,7 +148,7 @@ class Bookings:
         ):
             yield
             return
-        reserve = ReservationRequest(accounts, time.time(), least_output_tokens=0)
+        reserve = ReservationRequest(accounts, self._accounting.wall(), least_output_tokens=0)
         record = self._record("", reserve, model=None)
         # With a key the log knows that it never began, however it ends.
         record = msgspec.structs.replace(record, key=record.id)
@@ -168,7 +167,7 @@ class Bookings:
             NOBODY,
             self._request_id,
             route,
-            created_at=time.time(),
+            created_at=self._accounting.wall(),
             reserve=reserve,
             tenant=principal.tenant,
             user=principal.user,
@@ -206,7 +205,7 @@ class Bookings:
                 target=tallies[-1][0] if tallies else None,
                 answered_model=booking.answered_model,
                 started_at=record.created_at,
-                ended_at=time.time(),
+                ended_at=self._accounting.wall(),
                 attempts=max(1, len(tallies)),
                 events=2,
             ),

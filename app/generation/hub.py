@@ -4,7 +4,6 @@ What it does for those who ask is done by its parts: `OwnedStreams` and `Calls`.
 """
 
 import asyncio
-import time
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -12,6 +11,7 @@ import msgspec
 import structlog
 
 from ..admission import Admission, Shares
+from ..clock import SYSTEM, Clock
 from ..deadlines import Limits
 from ..errors import RequestError
 from ..eventlog import EventLog
@@ -74,12 +74,14 @@ class Hub:
         services: Sequence[Service] = (),
         tells_content: bool = False,
         taping: Taping | None = None,
+        clock: Clock = SYSTEM,
     ) -> None:
         """Prepare it; with `tells_content` observers are told what is asked and answered."""
         self.upstreams = upstreams
+        self._clock = clock
         self._taping = taping
         self.accounting = accounting
-        self.admission = Admission(shares, max_streams=capacity.max_streams, clock=time.monotonic)
+        self.admission = Admission(shares, max_streams=capacity.max_streams, clock=clock.monotonic)
         self.shutdown = Shutdown(self._is_busy)
         self._log = event_log
         self._client = client
@@ -240,7 +242,7 @@ class Hub:
         else:
             accounts = self.accounting.accounts_of(principal)
         states = await self._log.accounts([account.name for account in accounts])
-        return report(accounts, states, time.time())
+        return report(accounts, states, self._clock.wall())
 
     async def drain(self, drain_s: float) -> None:
         """Take no new streams, let the running ones end, stop those that have not in time."""

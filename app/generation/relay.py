@@ -10,7 +10,6 @@ made good by another attempt, or become an HTTP status. Afterwards there is no o
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NoReturn
@@ -160,7 +159,7 @@ class Relay:
 
     async def _run(self) -> None:
         try:
-            labels, now = self._record.labels, int(time.time())
+            labels, now = self._record.labels, int(self._accounting.wall())
             asked = self._route.asked_as or self._route.name
             if not await self._begin(StreamStart(self.stream, asked, now, labels)):
                 return
@@ -388,7 +387,7 @@ class Relay:
             target=attempt.target.name,
             answered_model=attempt.parser.model or attempt.target.model,
             started_at=self._record.created_at,
-            ended_at=time.time(),
+            ended_at=self._accounting.wall(),
             first_event_s=self._first_event_s,
             longest_gap_s=self._deadlines.longest_gap_s if self._deadlines else None,
             attempts=attempt.number,

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -175,7 +174,7 @@ class Starts:
             digest=digest,
             names=tuple(names if terms.name is None else [*names, terms.name]),
             labels=dict(terms.labels) if terms.labels else None,
-            created_at=time.time(),
+            created_at=self._accounting.wall(),
             request=terms.request,
             reserve=reserve,
             tenant=principal.tenant,

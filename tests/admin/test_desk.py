@@ -88,7 +88,7 @@ async def test_nothing_is_left_while_nobody_looks(tmp_path, monkeypatch, spied):
                 await asyncio.sleep(0.05)
         # It ends by itself.
         async with asyncio.timeout(20):
-            while desks.WATCH in await relay.hub._log.posts("orders"):  # noqa: ASYNC110  (a poll)
+            while desks.WATCH in await relay.log.posts("orders"):  # noqa: ASYNC110  (a poll)
                 await asyncio.sleep(0.02)
         await spied.beats()
         spied.posted.clear()
@@ -111,7 +111,7 @@ async def test_board_is_taken_away_at_the_end(tmp_path, monkeypatch, spied):
 
 async def test_what_others_leave_that_cannot_be_read_harms_nobody(tmp_path, monkeypatch, spied):
     async with shared(tmp_path) as relay:
-        log = relay.hub._log
+        log = relay.log
         for text in (b"", b"\xc1", b"x" * 1000):
             for place in ("orders", "boards"):
                 await log.post(place, f"rest {len(text)}", text, for_s=60)
@@ -140,7 +140,7 @@ async def test_order_is_obeyed_once_and_one_that_was_given_meanwhile_too(
     tmp_path, monkeypatch, spied
 ):
     async with shared(tmp_path) as relay:
-        other = Desk(relay.hub, relay.hub._log, desk_of(relay)._about)
+        other = Desk(relay.hub, relay.log, desk_of(relay)._about)
         breakers = relay.hub.upstreams.breakers
         clock = asyncio.get_running_loop().time
 
@@ -159,5 +159,5 @@ async def test_order_is_obeyed_once_and_one_that_was_given_meanwhile_too(
         await order("wake")
         await spied.see(lambda: breakers.rests_for("demo/demo", clock()) == 0)
         # A process that begins now is told of the wake, and no more of the rest.
-        names = {name.split()[0] for name in await relay.hub._log.posts("orders")}
+        names = {name.split()[0] for name in await relay.log.posts("orders")}
         assert {"rest"} == names

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
-from app import main
+from app import asgi
 from app.admin import desk as desks
 from app.admin.board import MAX_LAST, MAX_MESSAGE, MINUTES
 from app.api.authentication import is_local
@@ -335,7 +335,7 @@ async def test_who_may_look(tmp_path):
 
 async def test_without_keys_it_is_for_this_machine_alone(tmp_path, monkeypatch):
     (tmp_path / "admin.html").write_text("<!doctype html><title>admin</title>")
-    monkeypatch.setattr(main, "static_folder", lambda: tmp_path)
+    monkeypatch.setattr(asgi, "static_folder", lambda: tmp_path)
     async with serve(tmp_path, "") as world:
         assert 200 == (await world.ask("", "/v1/admin/summary")).status_code
         page = await world.ask("", "/admin")

@@ -14,11 +14,11 @@ from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 from app.api.authentication import MAX_CREDENTIAL, PRINCIPAL, Authentication
+from app.asgi import build_app
 from app.composition import build_hub
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal
-from app.main import build_app
 from app.settings import load_settings
 from tests.identities import EXPIRED, Table, bearer, known
 from tests.serving import HELLO, Relay, serve_relay

@@ -10,11 +10,9 @@ import pytest
 
 from app.errors import ServiceError
 from app.events import StreamEnd, StreamStart
-from app.generation.accounting import Accounting
 from app.ledger.accounts import AccountState, month_of
 from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
 from app.ledger.limits import UsageLimits
-from app.ledger.prices import PriceBook
 from app.telemetry.row import StreamRow, unpack_row
 from app.testing.upstream import Hold, Step, Upstream, head, reply, send, serve_upstream
 from tests.serving import Relay, serve_relay
@@ -39,25 +37,22 @@ async def serve(
     **settings: Any,
 ) -> AsyncIterator[Relay]:
     ledger = LedgerConfig(limits=LimitsConfig(relay=limits or UsageLimits()), prices=prices)
-    accounting = Accounting(ledger, PriceBook(prices, free=("demo",)), keeps_rows=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.composition.build_accounting", lambda settings: accounting)
-        async with serve_relay(upstream, log=log, **settings) as relay:
-            yield relay
+    async with serve_relay(upstream, log=log, ledger=ledger, keeps_rows=True, **settings) as relay:
+        yield relay
 
 
 async def settled(relay: Relay) -> AccountState:
     """Return the account of the relay when nothing runs any more."""
     async with asyncio.timeout(20):
         while True:
-            (state,) = await relay.hub._log.accounts(["relay"])
+            (state,) = await relay.log.accounts(["relay"])
             if not state.running:
                 return state
             await asyncio.sleep(0.01)
 
 
 async def rows(relay: Relay) -> list[StreamRow]:
-    return [unpack_row(row) for _, row in await relay.hub._log.rows(limit=100)]
+    return [unpack_row(row) for _, row in await relay.log.rows(limit=100)]
 
 
 async def test_a_count_that_cannot_be_true_is_estimated_instead() -> None:
@@ -225,7 +220,7 @@ async def test_a_client_that_goes_pays_what_was_asked(log: str) -> None:
         upstream.script = [head(content_type="application/json"), send("{"), Hold()]
         asking = asyncio.create_task(relay.client.post(PATH, json=ASK))
         await asyncio.wait_for(upstream.called.wait(), 20)
-        (running,) = await relay.hub._log.accounts(["relay"])
+        (running,) = await relay.log.accounts(["relay"])
         asking.cancel()
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
         state = await settled(relay)
@@ -245,7 +240,7 @@ async def test_what_runs_when_the_relay_stops_is_settled() -> None:
         await asyncio.wait_for(upstream.called.wait(), 20)
         await relay.hub.drain(0)
         response = await asking
-        (state,) = await relay.hub._log.accounts(["relay"])
+        (state,) = await relay.log.accounts(["relay"])
         (row,) = await rows(relay)
 
     assert row.nano_usd is not None
@@ -258,13 +253,13 @@ async def test_nobody_can_read_or_stop_a_call(log: str, monkeypatch: pytest.Monk
     async with serve_upstream() as upstream, serve(upstream, log) as relay:
         upstream.script = [Hold()]
         made = []
-        create = relay.hub._log.create
+        create = relay.log.create
 
         async def spy(record: Any, **more: Any) -> Any:
             made.append(record.id)
             return await create(record, **more)
 
-        monkeypatch.setattr(relay.hub._log, "create", spy)
+        monkeypatch.setattr(relay.log, "create", spy)
         asking = asyncio.create_task(relay.client.post(PATH, json=ASK))
         await asyncio.wait_for(upstream.called.wait(), 20)
         (stream,) = made
@@ -287,7 +282,7 @@ async def test_where_the_log_fails_nobody_is_called(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     async with serve_upstream() as upstream, serve(upstream) as relay:
-        event_log = relay.hub._log
+        event_log = relay.log
         append = event_log.append
 
         async def fail(*_: Any, **__: Any) -> Any:
@@ -315,16 +310,16 @@ async def test_what_cannot_be_settled_is_not_given_for_nothing(
 ) -> None:
     async with serve_upstream() as upstream, serve(upstream) as relay:
         upstream.script = reply("200 OK", TOLD)
-        append = relay.hub._log.append
+        append = relay.log.append
 
         async def fail(stream: str, events: Any, *more: Any) -> None:
             if isinstance(events[-1], StreamEnd):
                 raise ServiceError("internal", "the event log failed")
             await append(stream, events, *more)
 
-        monkeypatch.setattr(relay.hub._log, "append", fail)
+        monkeypatch.setattr(relay.log, "append", fail)
         response = await relay.client.post(PATH, json=ASK)
-        (state,) = await relay.hub._log.accounts(["relay"])
+        (state,) = await relay.log.accounts(["relay"])
 
     assert 503 == response.status_code
     assert state.day.held_nano_usd > 0  # until the log's recovery ends it
@@ -369,7 +364,7 @@ async def test_where_requests_are_not_limited_a_count_asks_nothing_of_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with serve(None) as relay:
-        monkeypatch.setattr(relay.hub._log, "create", None)
+        monkeypatch.setattr(relay.log, "create", None)
         response = await relay.client.post(COUNTS[0], json={**COUNT, "model": "demo"})
 
     assert 200 == response.status_code
@@ -382,7 +377,7 @@ async def test_what_ended_leaves_no_stream_in_the_log() -> None:
             await relay.client.post(PATH, json=ASK)
         await settled(relay)
         await asyncio.sleep(0.01)
-        entries = relay.hub._log._entries  # type: ignore[attr-defined]
+        entries = relay.log._entries  # type: ignore[attr-defined]
         kept = len(entries._running) + len(entries._ended)
         left = len(await rows(relay))
 

@@ -21,7 +21,6 @@ from app.ledger.accounts import AccountState
 from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
 from app.ledger.limits import UsageLimits
 from app.requests import ChatRequest
-from app.settings import load_settings
 from app.telemetry.observer import Observer
 from app.testing.upstream import (
     DONE,
@@ -52,7 +51,6 @@ SAID = "word " * 8
 
 @contextlib.asynccontextmanager
 async def serve_priced(
-    monkeypatch: pytest.MonkeyPatch,
     script: Any,
     *,
     relay: UsageLimits | None = None,
@@ -60,17 +58,12 @@ async def serve_priced(
 ) -> AsyncIterator[Relay]:
     limits = LimitsConfig(relay=relay or UsageLimits(usd_per_day=1))
     ledger = LedgerConfig(limits=limits, prices=(PRICE,))
-
-    def load(environ: Any) -> Any:
-        return msgspec.structs.replace(load_settings(environ), ledger=ledger)
-
-    monkeypatch.setattr("tests.serving.load_settings", load)
-    async with serve_relay(script, **settings) as running:
+    async with serve_relay(script, ledger=ledger, **settings) as running:
         yield running
 
 
 async def account(relay: Relay) -> AccountState:
-    (state,) = await relay.hub._log.accounts(["relay"])
+    (state,) = await relay.log.accounts(["relay"])
     return state
 
 
@@ -199,7 +192,7 @@ async def test_every_end_costs_what_was_used(monkeypatch, script, status, usage)
         times = {"idle_timeout_s": 0.2} if begins else {"first_event_timeout_s": 0.3}
     async with (
         serve_upstream() as upstream,
-        serve_priced(monkeypatch, upstream, observers=[told := Started()], **times) as relay,
+        serve_priced(upstream, observers=[told := Started()], **times) as relay,
     ):
         upstream.script = script
         end = await finish(relay, told)
@@ -260,7 +253,7 @@ async def test_a_stream_costs_all_its_attempts(monkeypatch, tmp_path, first, cos
         config.write_text(ROUTE.replace("URL", upstream.base_url))
         environ = {"SESERAGI_CONFIG": str(config)}
         times: dict[str, Any] = {"fallback_after_s": 0.3}
-        async with serve_priced(monkeypatch, None, environ=environ, **times) as relay:
+        async with serve_priced(None, environ=environ, **times) as relay:
             upstream.choose = lambda call: scripts.pop(0)
             *_, end = await chat(relay, model="fast")
             state = await account(relay)
@@ -274,7 +267,7 @@ async def test_a_stream_costs_all_its_attempts(monkeypatch, tmp_path, first, cos
 
 
 async def test_a_cancelled_stream_costs_what_came(monkeypatch):
-    async with serve_upstream() as upstream, serve_priced(monkeypatch, upstream) as relay:
+    async with serve_upstream() as upstream, serve_priced(upstream) as relay:
         upstream.script = [*BEGUN, Hold()]
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
             lines = response.aiter_lines()
@@ -300,7 +293,7 @@ async def _until(lines: AsyncIterator[str], word: str) -> AsyncIterator[str]:
 async def test_a_log_that_is_full_counts_an_attempt_once(monkeypatch):
     async with (
         serve_upstream() as upstream,
-        serve_priced(monkeypatch, upstream, max_stream_events=6) as relay,
+        serve_priced(upstream, max_stream_events=6) as relay,
     ):
         pieces = [step for _ in range(9) for step in (chunk(text(SAID)), wait(0.01))]
         upstream.script = [chunked_head(), *pieces, chunk(FINISH + USAGE + DONE)]
@@ -318,7 +311,7 @@ async def test_a_log_that_is_full_counts_an_attempt_once(monkeypatch):
 async def test_nobody_to_connect_to_costs_nothing(monkeypatch):
     async with serve_upstream() as upstream:
         pass  # it is gone
-    async with serve_priced(monkeypatch, upstream, observers=[told := Started()]) as relay:
+    async with serve_priced(upstream, observers=[told := Started()]) as relay:
         end = await finish(relay, told)
         state = await account(relay)
 
@@ -327,10 +320,10 @@ async def test_nobody_to_connect_to_costs_nothing(monkeypatch):
 
 
 async def test_an_end_that_the_log_refuses_once_is_charged_once(monkeypatch):
-    async with serve_upstream() as upstream, serve_priced(monkeypatch, upstream) as relay:
+    async with serve_upstream() as upstream, serve_priced(upstream) as relay:
         rest = chunk(FINISH + USAGE + DONE)
         upstream.script = [chunked_head(), chunk(text("word")), wait(0.05), rest]
-        append = relay.hub._log.append
+        append = relay.log.append
         refused: list[Any] = []
 
         async def refuse_once(stream: str, events: Any, settlement: Any = None) -> None:
@@ -339,7 +332,7 @@ async def test_an_end_that_the_log_refuses_once_is_charged_once(monkeypatch):
                 raise ServiceError("internal", "the event log failed")
             await append(stream, events, settlement)
 
-        monkeypatch.setattr(relay.hub._log, "append", refuse_once)
+        monkeypatch.setattr(relay.log, "append", refuse_once)
         *_, end = await chat(relay)
         state = await account(relay)
 
@@ -371,7 +364,7 @@ data: {"type":"message_stop"}
 async def test_a_placeholder_is_not_what_an_answer_costs(monkeypatch, whole):
     async with (
         serve_upstream() as upstream,
-        serve_priced(monkeypatch, upstream, dialect="anthropic") as relay,
+        serve_priced(upstream, dialect="anthropic") as relay,
     ):
         said = ANTHROPIC if whole else ANTHROPIC.partition("event: message_delta")[0]
         upstream.script = [head(), send(said)]
@@ -406,7 +399,7 @@ async def test_no_request_asks_for_more_than_is_reserved(
     for name in names:
         async with (
             serve_upstream() as upstream,
-            serve_priced(monkeypatch, upstream, relay=ROOM, dialect=dialect) as relay,
+            serve_priced(upstream, relay=ROOM, dialect=dialect) as relay,
         ):
             upstream.script = reply("400 Bad Request", '{"error": {"message": "no"}}')
             asked = {"model": "openai/m", **body, name: BIG, **options}
@@ -434,7 +427,7 @@ async def test_no_request_asks_for_more_than_is_reserved(
 async def test_no_option_goes_round_a_limit(monkeypatch, options):
     async with (
         serve_upstream() as upstream,
-        serve_priced(monkeypatch, upstream, relay=ROOM) as relay,
+        serve_priced(upstream, relay=ROOM) as relay,
     ):
         upstream.script = WHOLE
         asked = {**HELLO, "model": "openai/m", "provider_options": options}
@@ -500,7 +493,7 @@ def holds(found: Any, wanted: Any) -> bool:
 
 @pytest.mark.parametrize(("path", "body", "streams", "wanted"), SHOWN)
 async def test_every_format_shows_cost_and_estimate(monkeypatch, path, body, streams, wanted):
-    async with serve_upstream() as upstream, serve_priced(monkeypatch, upstream) as relay:
+    async with serve_upstream() as upstream, serve_priced(upstream) as relay:
         upstream.script = [head(), send(text(SAID) + FINISH + DONE)]
         asked = {"model": "openai/m", "stream": streams, **body}
         if path in ("/v1/ui/chat", "/v1/ag-ui"):
@@ -515,7 +508,7 @@ async def test_every_format_shows_cost_and_estimate(monkeypatch, path, body, str
 
 @pytest.mark.parametrize("options", [None, {}, {"include_usage": False}])
 async def test_a_client_is_told_no_usage_that_it_did_not_ask_for(monkeypatch, options):
-    async with serve_upstream() as upstream, serve_priced(monkeypatch, upstream) as relay:
+    async with serve_upstream() as upstream, serve_priced(upstream) as relay:
         upstream.script = WHOLE
         asked = {**HELLO, "model": "openai/m", "stream": True, "stream_options": options}
         response = await relay.client.post("/v1/chat/completions", json=asked)

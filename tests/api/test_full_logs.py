@@ -58,7 +58,7 @@ async def test_an_id_of_255_characters_is_told_again():
 
 
 async def kept_bytes(relay: Any, reply: Any) -> int:
-    events = await read_all(relay.hub._log, reply.headers["stream-id"])
+    events = await read_all(relay.log, reply.headers["stream-id"])
     start = events[0]
     assert isinstance(start, StreamStart)
     return len(json.dumps(start.labels or {}))
@@ -193,7 +193,7 @@ async def test_a_full_log_refuses_streams_and_serves_those_that_it_has(kind, tmp
                 ready = [(await one.client.get("/readyz")).status_code for one in (relay, other)]
                 if kind == "redis":
                     server.ask("CONFIG", "SET", "maxmemory", "0")
-                    await until(lambda: not relay.hub._log._owner.refused)  # type: ignore[attr-defined]
+                    await until(lambda: not relay.log._owner.refused)  # type: ignore[attr-defined]
 
     assert (503, "overloaded") == (refused.status_code, refused.json()["code"])
     assert 0 < int(refused.headers["retry-after"]) <= 5

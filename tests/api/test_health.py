@@ -20,7 +20,7 @@ async def test_relay_that_takes_no_streams_is_not_ready(why, monkeypatch):
         if why == "draining":
             relay.hub.shutdown.draining = True
         else:
-            monkeypatch.setattr(relay.hub._log, "healthy", lambda: False)
+            monkeypatch.setattr(relay.log, "healthy", lambda: False)
         reply = await relay.client.get("/readyz")
         alive = await relay.client.get("/healthz")
 

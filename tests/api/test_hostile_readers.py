@@ -25,7 +25,7 @@ from tests.serving import (
 
 async def fill(relay: Relay, stream: str, count: int) -> None:
     """Put a long ended stream into the log."""
-    log = relay.hub._log
+    log = relay.log
     await create(log, stream)
     await log.append(stream, [StreamStart(stream, "m", 0), TextStart(0)])
     for start in range(0, count, 1000):
@@ -145,9 +145,9 @@ async def test_frozen_readers_cost_the_others_nothing():
 
 async def test_client_that_takes_no_json_is_cut_off():
     async with serve_relay(send_timeout_s=0.5, max_stream_bytes=2**30) as relay:
-        await create(relay.hub._log, "st_wide")
-        await relay.hub._log.append("st_wide", [StreamStart("st_wide", "m", 0), TextStart(0)])
-        await relay.hub._log.append("st_wide", [TextDelta(0, "x" * 20_000_000)])
+        await create(relay.log, "st_wide")
+        await relay.log.append("st_wide", [StreamStart("st_wide", "m", 0), TextStart(0)])
+        await relay.log.append("st_wide", [TextDelta(0, "x" * 20_000_000)])
         async with frozen_reader(relay, "/v1/streams/st_wide") as received:
             await cut_off(relay, others=0)
 

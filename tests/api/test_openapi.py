@@ -11,12 +11,12 @@ import pytest
 from starlette.routing import Route
 
 from app.api.openapi import render_document
+from app.asgi import build_routes
 from app.composition import build_hub
 from app.dialects import embeddings
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RequestError
 from app.events import Event
-from app.main import build_routes
 from app.settings import load_settings
 from tests.api.test_ownership_matrix import STARTS, body_of
 from tests.sdk.conversations import TURNS

@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -17,6 +18,7 @@ import pytest
 from starlette.routing import Mount, Route
 
 from app.api.authentication import ADMIN_PAGE, PAGE, PROBES
+from app.asgi import build_routes
 from app.composition import build_hub
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.eventlog.redis.pages import Page, Pages
@@ -25,7 +27,6 @@ from app.generation.calls import Calls
 from app.generation.hub import Hub
 from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal, Role
-from app.main import build_routes
 from app.settings import load_settings
 from app.testing.upstream import Hold, head, send, serve_upstream, text
 from tests.identities import EXPIRED, Table, bearer
@@ -121,6 +122,12 @@ class World(NamedTuple):
     names: dict[str, str]
     """What stands in the paths for what is mine."""
     streams: list[str]
+    asked: list[str]
+    """What the event log was asked."""
+
+    async def text(self, stream: str) -> str:
+        """Return what a stream of mine has said so far."""
+        return str((await self.ask("me", "GET", f"/v1/streams/{stream}")).json().get("text"))
 
     async def ask(
         self, who: str | dict[str, str], method: str, path: str, **how: Any
@@ -165,14 +172,19 @@ def telling(answer: httpx2.Response) -> dict[str, str]:
 @asynccontextmanager
 async def serve_world(log: str = "memory", *, ends: bool = False) -> AsyncIterator[World]:
     table = Table({"key-me": ME} | {f"key-{name}": who for name, who in OTHERS.items()})
+    asked: list[str] = []
     async with (
         serve_upstream() as upstream,
         serve_relay(
-            upstream, default_model=M, log=log, authenticator=Authenticator([table])
+            upstream,
+            default_model=M,
+            log=log,
+            authenticator=Authenticator([table]),
+            wrap_log=partial(_Spy, asked=asked),
         ) as relay,
     ):
         upstream.script = HI if ends else [head(), send(text(SAID)), Hold()]
-        world = World(relay, table, {}, [])
+        world = World(relay, table, {}, [], asked)
         body = {"model": M, "input": "hello", "background": True}
         response = await world.ask("me", "POST", "/v1/responses", json=body)
         chat = await world.ask(
@@ -191,6 +203,9 @@ async def serve_world(log: str = "memory", *, ends: bool = False) -> AsyncIterat
             for may in ("read", "stop"):
                 token = msgspec.structs.replace(ME, stream=stream, may=may)
                 table.principals = {**table.principals, f"key-{may}-{name}": token}
+        for stream in () if ends else world.streams:
+            while await world.text(stream) != SAID:  # noqa: ASYNC110  (no event tells)
+                await asyncio.sleep(0.005)
         yield world
 
 
@@ -435,8 +450,8 @@ class _Spy:
 @pytest.mark.parametrize(("method", "path"), sorted(NAMING))
 async def test_others_cost_the_log_what_nothing_does(world, method: str, path: str):
     """So that time tells nothing either."""
-    asked: list[str] = []
-    world.relay.hub._log = _Spy(world.relay.hub._log, asked)
+    asked = world.asked
+    asked.clear()
     for who in (*OTHERS, "read-another", "stop-another"):
         await world.ask(who, method, world.fill(path))
         of_mine = asked.copy()
@@ -475,7 +490,7 @@ async def test_others_cost_the_place_of_the_log_what_nothing_does(
         if ends:
             while "running" in await world.states():  # noqa: ASYNC110  (a few times)
                 await asyncio.sleep(0.01)
-            event_log: Any = world.relay.hub._log
+            event_log: Any = world.relay.log
             event_log._entries.drop(world.names["{stream}"])
         for kind, name in ((Database, "find"), (Database, "read"), (Pages, "_ask"), (Page, "has")):
             note(kind, name)

@@ -13,7 +13,7 @@ ASYNC = {"prefer": "respond-async"}
 async def test_id_is_told_once_the_log_has_the_first_event(monkeypatch):
     """A log that dies before that lets go of the stream: who was told its id finds nothing."""
     async with serve_relay() as relay:
-        append = relay.hub._log.append
+        append = relay.log.append
         asked, room = asyncio.Event(), asyncio.Event()
 
         async def wait(*arguments):
@@ -21,7 +21,7 @@ async def test_id_is_told_once_the_log_has_the_first_event(monkeypatch):
             await room.wait()
             await append(*arguments)
 
-        monkeypatch.setattr(relay.hub._log, "append", wait)
+        monkeypatch.setattr(relay.log, "append", wait)
         posting = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO, headers=ASYNC))
         await asked.wait()
         _, pending = await asyncio.wait({posting}, timeout=0.2)
@@ -47,7 +47,7 @@ async def test_stream_that_cannot_begin_is_refused(monkeypatch, error, told):
         async def fail(*arguments):
             raise error
 
-        monkeypatch.setattr(relay.hub._log, "append", fail)
+        monkeypatch.setattr(relay.log, "append", fail)
         reply = await relay.client.post("/v1/chat", json=HELLO, headers=ASYNC)
 
         assert told == (reply.status_code, reply.json()["code"])

@@ -381,7 +381,7 @@ async def test_conversation_goes_on_beyond_the_retention(monkeypatch):
     clock = Clock()
     monkeypatch.setattr("app.api.stored_responses.time", clock)
     async with serve(retention_s=100) as (upstream, relay, _):
-        entries = relay.hub._log._entries  # type: ignore[attr-defined]
+        entries = relay.log._entries  # type: ignore[attr-defined]
         entries._now = entries._wall = clock.time
         upstream.script = HI
         ids: list[str] = []

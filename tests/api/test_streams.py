@@ -285,7 +285,7 @@ async def test_reader_that_takes_nothing_is_cut_off(capfd):
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port, limit=1024)
         writer.write(f"GET {accepted['events_url']} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
         async with asyncio.timeout(20):
-            while not (state := await relay.hub._log.state(accepted["id"])).ended:  # noqa: ASYNC110
+            while not (state := await relay.log.state(accepted["id"])).ended:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         await cut_off(relay, others=1)
         received = await read_until_cut(reader)

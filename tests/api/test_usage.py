@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.eventlog import EventLog
 from app.identity.principal import Principal
 from app.ledger.accounts import Account, AccountState, Period, day_of, month_of
 from app.ledger.accounts import month_starts_at as starts_at
@@ -93,8 +94,7 @@ async def test_what_runs_is_held_and_what_has_no_price_is_said(tmp_path):
             told["today"]["requests"],
         )
         assert 3 == told["limits"]["streams"]["remaining"]
-    async with serve(tmp_path, script=ENDS) as world:
-        world.relay.hub.accounting._prices._own.clear()
+    async with serve(tmp_path, script=ENDS, prices=()) as world:
         assert 200 == (await world.post("ann", stream=False)).status_code
         told = await world.usage("ann")
         assert (1, 1, "0", 70) == (
@@ -164,20 +164,21 @@ async def test_where_nobody_says_who_he_is_it_is_the_relays(tmp_path):
 
 
 async def test_it_costs_one_look_at_the_log(tmp_path):
-    async with serve(tmp_path, LIMITS) as world:
-        asked: list[Any] = []
-        log = world.relay.hub._log
+    asked: list[str] = []
 
+    def wrap(log: EventLog) -> Any:
         class Spy:
             def __getattr__(self, name: str) -> Any:
                 asked.append(name)
                 return getattr(log, name)
 
-        spy: Any = Spy()
-        world.relay.hub._log = spy
+        return Spy()
+
+    async with serve(tmp_path, LIMITS, wrap_log=wrap) as world:
+        asked.clear()
         await world.usage("ann")
         assert ["accounts"] == asked
-        world.relay.hub._log = log
+        asked.clear()
 
 
 # Numbers, at any time

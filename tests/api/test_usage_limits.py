@@ -19,7 +19,6 @@ from app.identity.principal import Principal
 from app.identity.tokens import Tokens
 from app.ledger.config import PriceConfig
 from app.ledger.limits import UsageLimits
-from app.ledger.prices import PriceBook
 from app.telemetry.observer import Observer, Refused
 from app.testing.upstream import (
     DONE,
@@ -121,7 +120,12 @@ def body_of(path: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def serve(
-    folder: Path, toml: str = "", *, script: Sequence[Any] = ENDS, **settings: Any
+    folder: Path,
+    toml: str = "",
+    *,
+    script: Sequence[Any] = ENDS,
+    prices: Sequence[PriceConfig] = (PRICE,),
+    **settings: Any,
 ) -> AsyncIterator[World]:
     """Run a relay with these settings, for the keys above, over an upstream that has a price."""
     keys = dict(KEYS)
@@ -137,11 +141,11 @@ async def serve(
             default_model=M,
             authenticator=Authenticator((Table(keys), tokens), tokens=tokens),
             observers=[noted],
+            prices=prices,
             **settings,
         ) as relay,
     ):
         upstream.script = script
-        relay.hub.accounting._prices = PriceBook([PRICE])
         yield World(relay, upstream, keys, noted)
 
 
@@ -510,8 +514,7 @@ async def test_limits_of_a_key_hold_as_soon_as_its_file_has_changed(tmp_path):
 
 
 async def test_money_is_not_spent_where_a_price_is_unknown(tmp_path):
-    async with serve(tmp_path, "[limits.user]\nusd_per_day = 1\n") as world:
-        world.relay.hub.accounting._prices = PriceBook([])
+    async with serve(tmp_path, "[limits.user]\nusd_per_day = 1\n", prices=()) as world:
         refused = await world.post("ann")
         assert (429, "budget_exceeded") == (refused.status_code, refused.json()["code"])
         assert "write a [[price]]" in refused.json()["detail"]

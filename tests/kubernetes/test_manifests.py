@@ -8,8 +8,8 @@ import yaml
 
 from app.__main__ import STOP_WITHIN_S
 from app.api.hosts import HostNames, parse_host
+from app.asgi import build_routes
 from app.composition import build_hub
-from app.main import build_routes
 from app.settings import Settings, load_settings
 from app.settings.first_minute import decide_access
 from tests.kubernetes.manifests import (

@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import app.__main__ as command
+import app.asgi
 import app.composition
-import app.main
 from app.errors import RelayError
 from app.generation.accounting import Accounting
 from app.generation.hub import Hub
@@ -65,11 +65,11 @@ def main() -> None:
     def load_settings(*arguments: Any, **options: Any) -> Settings:
         return msgspec.structs.replace(load(*arguments, **options), ledger=ledger)
 
-    def build_accounting(settings: Settings) -> Accounting:
+    def build_accounting(settings: Settings, **_: Any) -> Accounting:
         return Accounting(settings.ledger, PriceBook(settings.ledger.prices), keeps_rows=True)
 
     def build_app(settings: Settings, hub: Hub, *others: Any) -> ASGIApp:
-        return WithBooks(app.main.build_app(settings, hub, *others), hub)
+        return WithBooks(app.asgi.build_app(settings, hub, *others), hub)
 
     app.composition.build_accounting = build_accounting
     for mine in (load_settings, build_app):

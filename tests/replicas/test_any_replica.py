@@ -169,7 +169,7 @@ async def test_one_of_many_requests_with_a_key_starts_a_generation(place):
 
 def told_of_reads(relay: Relay) -> asyncio.Event:
     """Return what is set when the relay has read events in its log."""
-    log, done = relay.hub._log, asyncio.Event()
+    log, done = relay.log, asyncio.Event()
     read = log.read
 
     async def telling(*arguments: Any, **options: Any) -> Sequence[Event]:

@@ -138,7 +138,7 @@ async def come_back_empty(first: Relay, second: Relay, server: RedisServer) -> N
 
 async def keep_books(first: Relay) -> None:
     """Have a row written, taken and forgotten, and ask for what was used."""
-    log = first.hub._log
+    log = first.log
     request = ReservationRequest((Account("relay"),), 0.0)
     await log.create(StreamRecord("st_row", reserve=request))
     await log.append("st_row", [StreamEnd("completed", "stop")], Settlement(row=b"row"))
@@ -152,7 +152,7 @@ async def lose(first: Relay, second: Relay) -> None:
     """A process does nothing more; the other one finds its streams, and ends them."""
     stream = await start(first, on_disconnect="continue")
     await text_so_far(second, stream, "ab")
-    log = first.hub._log
+    log = first.log
     for part in (log._owner, log._tails, log._burial):  # type: ignore[attr-defined]
         part._tasks.stop()
     await until(second, stream, lambda reply: reply.json()["status"] == "interrupted")

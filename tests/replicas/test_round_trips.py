@@ -162,7 +162,7 @@ async def told_of_a_stream(redis: Any, case: Case) -> AsyncIterator[tuple[Relay,
         await text_so_far(owner, stream, "ab" if case.running else "abcdefgh")
         if not case.running:
             await until(owner, stream, lambda reply: reply.json()["status"] != "running")
-        state = await owner.hub._log.state(stream)
+        state = await owner.log.state(stream)
         gate.names = [stream.encode(), name_key("ui:chat").encode()]
         yield other, gate, stream, state.last
         gate.left = 10**9

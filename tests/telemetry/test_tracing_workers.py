@@ -128,7 +128,7 @@ def test_without_traces_no_library_of_them_is_loaded():
     code = (
         "import asyncio, sys\n"
         "from app.composition import build_hub, build_tracing\n"
-        "from app.main import build_app\n"
+        "from app.asgi import build_app\n"
         "from app.settings import load_settings\n"
         "async def build():\n"
         "    settings = load_settings({})\n"

@@ -140,7 +140,7 @@ async def test_example_writes_the_whole_answer(name):
             *start, cwd=HERE, env=inherited, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         out, complaints = await asyncio.wait_for(process.communicate(), 60)
-        log: Any = relay.hub._log  # the demo's answer is one to the request as the client made it
+        log: Any = relay.log  # the demo's answer is one to the request as the client made it
         (stream,) = log._entries._ended
         answer = (await relay.client.get(f"/v1/streams/{stream}")).json()
 

@@ -1,0 +1,96 @@
+"""The one composition of a relay: everything that the settings name, opened and closed together."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Self
+
+from starlette.types import ASGIApp
+
+from .asgi import build_app
+from .composition import (
+    NO_SUBSTITUTES,
+    Substitutes,
+    build_authenticator,
+    build_hub,
+    build_log,
+    build_metrics,
+    build_tracing,
+    opened,
+    settle_signing_key,
+)
+from .eventlog import EventLog
+from .generation.hub import Hub
+from .peers import Peers
+from .server import Server
+from .settings import Settings
+from .telemetry.metrics import Metrics
+
+MAX_CONNECTIONS = 65_536
+"""The limit even where more files may be open: 640 MiB at 10 KiB for an idle connection."""
+
+
+class Relay:
+    """An open relay: `app` serves it, the other attributes are its parts."""
+
+    def __init__(
+        self, *, app: ASGIApp, hub: Hub, event_log: EventLog, metrics: Metrics | None
+    ) -> None:
+        self.app = app
+        self.hub = hub
+        self.event_log = event_log
+        self.metrics = metrics
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, settings: Settings, *, substitutes: Substitutes = NO_SUBSTITUTES
+    ) -> AsyncIterator[Self]:
+        """Open a relay, and close it at the end of the `async with`.
+
+        The settings say who may ask: `settle_identity` has completed them.
+
+        Raises:
+            SettingsError: a setting cannot be used.
+            LogUnusable: the event log cannot be opened.
+        """
+        settings = settle_signing_key(settings)
+        event_log = build_log(settings, substitutes.clock)
+        if substitutes.wrap_log is not None:
+            event_log = substitutes.wrap_log(event_log)
+        hub = build_hub(settings, event_log=event_log, substitutes=substitutes)
+        authenticator = substitutes.authenticator or build_authenticator(settings)
+        metrics, tracing = build_metrics(settings, hub), build_tracing(settings)
+        async with opened(hub, authenticator, metrics, tracing):
+            app = build_app(settings, hub, authenticator, metrics, tracing)
+            yield cls(app=app, hub=hub, event_log=event_log, metrics=metrics)
+
+
+def build_server(
+    settings: Settings,
+    app: ASGIApp,
+    hub: Hub,
+    *,
+    others_answer: Callable[[], bool],
+    on_listening: Callable[[], None],
+    stop_now: Callable[[], None],
+    obeys_signals: bool = True,
+) -> Server:
+    """Build the HTTP server of a relay, which drains the hub when it is told to stop."""
+    return Server(
+        app,
+        peers=Peers(
+            settings.max_connections or MAX_CONNECTIONS,
+            each=settings.max_connections_per_address,
+            trusted=settings.trusted_proxies,
+        ),
+        send_timeout_s=settings.send_timeout_s,
+        min_reader_rate=settings.min_reader_rate,
+        keepalive_s=settings.keepalive_s,
+        root_path=settings.root_path,
+        others_answer=others_answer,
+        on_listening=on_listening,
+        drain=lambda: hub.drain(settings.drain_s),
+        stop_now=stop_now,
+        count_bytes=settings.access_log,
+        obeys_signals=obeys_signals,
+    )

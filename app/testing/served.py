@@ -1,0 +1,78 @@
+"""A relay in the event loop of a test, on a free port of this machine."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+from starlette.types import ASGIApp
+
+from ..composition import NO_SUBSTITUTES, Substitutes, settle_identity
+from ..relay import Relay, build_server
+from ..server import Server, bind
+from ..settings import Settings
+
+START_S = 20.0
+STOP_S = 30.0
+"""How long the server may take to start and to stop, in seconds."""
+
+
+class ServedRelay:
+    """A relay that listens at `url`, with its parts."""
+
+    def __init__(self, relay: Relay, server: Server, port: int) -> None:
+        self.parts = relay
+        self.server = server
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+
+
+@contextlib.asynccontextmanager
+async def serve_relay(
+    settings: Settings,
+    *,
+    substitutes: Substitutes = NO_SUBSTITUTES,
+    wrap_app: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+    replicas: bool = False,
+) -> AsyncIterator[ServedRelay]:
+    """Serve a relay in this event loop until the end of the `async with`.
+
+    `substitutes` take the place of parts; `wrap_app` returns an ASGI app around the relay's.
+    With `replicas` a stop turns new connections away at once, as behind a load balancer.
+
+    Raises:
+        SettingsError: a setting cannot be used.
+        LogUnusable: the event log cannot be opened.
+        TimeoutError: the server does not start or stop in time.
+    """
+    settings = settle_identity(settings).settings
+    listening = asyncio.Event()
+    async with Relay.open(settings, substitutes=substitutes) as relay:
+        with bind("127.0.0.1", 0) as listener:
+            server = build_server(
+                settings,
+                wrap_app(relay.app),
+                relay.hub,
+                others_answer=lambda: replicas,
+                on_listening=listening.set,
+                stop_now=relay.hub.stop_now,
+                obeys_signals=False,
+            )
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            try:
+                await asyncio.wait_for(listening.wait(), START_S)
+                yield ServedRelay(relay, server, listener.getsockname()[1])
+            finally:
+                await relay.hub.drain(0)
+                serving.cancel()
+                await asyncio.wait({serving})
+                await asyncio.wait_for(_close_connections(server), STOP_S)
+
+
+async def _close_connections(server: Server) -> None:
+    """Close what a cancelled server has left open, without uvicorn's naps of 0.1 s."""
+    for listening in server.servers:
+        listening.close()
+    for connection in list(server.server_state.connections):
+        connection.shutdown()
+    while server.server_state.connections or server.server_state.tasks:  # noqa: ASYNC110  (no event)
+        await asyncio.sleep(0.002)

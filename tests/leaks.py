@@ -1,0 +1,105 @@
+"""What a test leaves open ends with the test, and is reported as its own failure.
+
+Sockets and files that nobody refers to warn when the garbage collector finds them, which may be
+in any later test: so it runs at the end of each test that could have opened some. Tasks that
+the event loop has to cancel and processes that outlive the test are errors of its teardown.
+"""
+
+import asyncio
+import asyncio.runners
+import contextlib
+import gc
+import sys
+import traceback
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_opened: set[str] = set()
+"""The audit events of opening something, in the test that runs."""
+_cancelled: list[str] = []
+"""The tasks that the loop of the test that runs had to cancel."""
+_forbidden: str | None = None
+"""The test that may open nothing, if one runs."""
+
+OPENS = frozenset(("socket.__new__", "subprocess.Popen", "os.posix_spawn", "os.fork"))
+IMPURE = OPENS - {"socket.__new__"} | {"socket.bind", "socket.connect", "time.sleep"}
+"""Without `socket.__new__`: an event loop wakes itself by a pair of sockets."""
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if _forbidden is not None and event in IMPURE:
+        raise RuntimeError(f"{_forbidden} is marked pure and does {event}: {arguments!r:.100}")
+    if event in OPENS:
+        _opened.add(event)
+
+
+sys.addaudithook(_audit)
+
+
+def _note_tasks(cancel_all: Callable[..., None]) -> Callable[..., None]:
+    """Wrap what an `asyncio.Runner` calls when it closes: note the tasks that it cancels."""
+
+    def cancel(loop: asyncio.AbstractEventLoop) -> None:
+        _cancelled.extend(repr(task) for task in asyncio.all_tasks(loop))
+        cancel_all(loop)
+
+    return cancel
+
+
+# Private to asyncio; tests/test_leaks.py fails where it is no longer what a runner calls.
+setattr(asyncio.runners, "_cancel_all_tasks", _note_tasks(asyncio.runners._cancel_all_tasks))  # type: ignore[attr-defined]  # noqa: B010
+
+
+def children() -> set[int]:
+    """Return the processes that this one has started and that run."""
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            found |= {int(pid) for pid in path.read_text().split()}
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _left_open(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Look at the end of a test for what it has left open."""
+    _opened.clear()
+    _cancelled.clear()
+    yield
+    if not _opened:
+        return
+    gc.collect()
+    if _cancelled:
+        tasks = "\n".join(_cancelled)
+        _cancelled.clear()
+        pytest.fail(f"{request.node.name} left tasks behind:\n{tasks}", pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Forbid a pure test to open anything; end the processes that a test leaves behind."""
+    global _forbidden
+    before = children() if "subprocess.Popen" in _opened else None
+    _forbidden = item.name if item.get_closest_marker("pure") else None
+    try:
+        return (yield)
+    finally:
+        _forbidden = None
+        if before is None and not _opened.isdisjoint(OPENS - {"socket.__new__"}):
+            pass
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let go of what the frames of a failure refer to, once its report is written."""
+    report = yield
+    if call.excinfo is not None and not item.config.option.usepdb:
+        traceback.clear_frames(call.excinfo.tb)
+        for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+            if hasattr(sys, name):
+                delattr(sys, name)
+    return report
