@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -9,17 +10,37 @@ import pytest
 import trustme
 from hypothesis import settings
 
+from tests import leaks
+
 # How long one example takes says more about the machine than about the code.
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
+settings.register_profile("short", deadline=None, max_examples=30)
+settings.register_profile("long", deadline=None, max_examples=300)
+settings.load_profile("short")  # unless --hypothesis-profile says otherwise
+
+LAYER = re.compile(r"^pytestmark = .*\bpytest\.mark\.(pure|proving)\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import the modules of other layers: that would take longer than `pytest -m pure`.
+
+    The layer of a module is its `pytestmark`.
+    """
+    wanted = config.option.markexpr
+    if wanted not in ("pure", "not proving") or collection_path.suffix != ".py":
+        return None
+    layer = LAYER.search(collection_path.read_text(encoding="utf-8"))
+    if wanted == "pure":
+        return None if layer is not None and layer[1] == "pure" else True
+    return True if layer is not None and layer[1] == "proving" else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have relays and clients trust one authority, which nobody has a certificate of.
+    """Look for what tests leave open, and have relays and clients trust one authority.
 
-    All that a system trusts takes each of them 30 ms to read, and Node.js 40, where most tests
+    Nobody has a certificate of it. All that a system trusts takes each of them 30 ms to read, and Node.js 40, where most tests
     take 10. Tests of whom the relay trusts say it themselves.
     """
+    config.pluginmanager.register(leaks)  # not imported from: also for fixtures of a session
     if hasattr(config, "workerinput"):
         return  # it has the environment of the process that started it
     folder = tempfile.TemporaryDirectory(prefix="trust-")

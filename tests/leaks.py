@@ -9,6 +9,8 @@ import asyncio
 import asyncio.runners
 import contextlib
 import gc
+import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Generator, Iterator
@@ -24,8 +26,14 @@ _cancelled: list[str] = []
 _forbidden: str | None = None
 """The test that may open nothing, if one runs."""
 
+_shared: set[int] = set()
+"""The processes of fixtures that outlive a test."""
+
+_STARTED = pytest.StashKey[set[int]]()
+"""The processes that a test has started in its own call."""
+
 OPENS = frozenset(("socket.__new__", "subprocess.Popen", "os.posix_spawn", "os.fork"))
-IMPURE = OPENS - {"socket.__new__"} | {"socket.bind", "socket.connect", "time.sleep"}
+IMPURE = OPENS - {"socket.__new__"} | {"socket.bind", "socket.connect"}
 """Without `socket.__new__`: an event loop wakes itself by a pair of sockets."""
 
 
@@ -62,33 +70,72 @@ def children() -> set[int]:
     return found
 
 
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 @pytest.fixture(autouse=True)
-def _left_open(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Look at the end of a test for what it has left open."""
+def _left_open() -> Iterator[None]:
+    """Find at the end of a test, when its other fixtures are closed, what it has left open."""
     _opened.clear()
     _cancelled.clear()
     yield
     if not _opened:
         return
-    gc.collect()
+    gc.collect()  # pytest reports the warnings that come of it with this test
     if _cancelled:
-        tasks = "\n".join(_cancelled)
-        _cancelled.clear()
-        pytest.fail(f"{request.node.name} left tasks behind:\n{tasks}", pytrace=False)
+        pytest.fail("tasks left behind:\n" + "\n".join(_cancelled), pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Forbid a pure test to open anything; end the processes that a test leaves behind."""
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Forbid a pure test to open anything."""
     global _forbidden
-    before = children() if "subprocess.Popen" in _opened else None
     _forbidden = item.name if item.get_closest_marker("pure") else None
     try:
         return (yield)
     finally:
         _forbidden = None
-        if before is None and not _opened.isdisjoint(OPENS - {"socket.__new__"}):
-            pass
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object],
+) -> Generator[None, object, object]:
+    """Note the processes of fixtures that outlive a test, which may ask for them as it runs."""
+    if fixturedef.scope == "function":
+        return (yield)
+    before = children()
+    try:
+        return (yield)
+    finally:
+        _shared.update(children() - before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Note the processes that a test starts, other than its fixtures."""
+    before = children()
+    try:
+        yield
+    finally:
+        item.stash[_STARTED] = children() - before - _shared
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """End the processes that a test has started and left behind."""
+    yield
+    left = [pid for pid in item.stash.get(_STARTED, set()) & children() if _runs(pid)]
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    if left:
+        pytest.fail(f"processes left behind: {sorted(left)}", pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
+pytestmark = pytest.mark.pure
+
 APP = Path(__file__).parent.parent / "app"
 
 # Top first. A module may import from the layers below its own, and from its own package.

@@ -15,6 +15,8 @@ from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RequestError
 from app.requests import parse_chat_request
 
+pytestmark = pytest.mark.pure
+
 MIB = 2**20
 HEAD = b'{"messages": [{"role": "user", "content": "a"}], "provider_options": {"a": ['
 TAIL = b"]}}"

@@ -18,6 +18,8 @@ import pytest
 from app.identity.keys import LOOK_EVERY_S
 from tests.test_command import COMMAND, environment, run_here
 
+pytestmark = pytest.mark.proving
+
 KEY = re.compile(r"ssk_[\w-]{43}")
 
 # Of a run that others reach and that may cost money; `/v1/models` asks no upstream.

@@ -1,6 +1,10 @@
 """The clocks over one generation, without a clock."""
 
+import pytest
+
 from app.deadlines import FINISHED_WAIT_S, Deadlines, Timeouts
+
+pytestmark = pytest.mark.pure
 
 LIMITS = Timeouts(
     first_event_timeout_s=100, event_gap_timeout_s=70, idle_timeout_s=20, total_timeout_s=1000

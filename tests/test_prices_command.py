@@ -6,6 +6,8 @@ import pytest
 
 from app.__main__ import main
 
+pytestmark = pytest.mark.pure
+
 CONFIG = """
 [upstream.openai]
 base_url = "https://api.openai.com/v1"

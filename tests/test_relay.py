@@ -27,6 +27,8 @@ from app.upstreams.routes import Upstreams
 from tests.clock import Clock
 from tests.eventlog.creating import create
 
+pytestmark = pytest.mark.pure
+
 CHAT = parse_chat_request(b'{"messages": [{"role": "user", "content": "x"}]}')
 SSE = {"content-type": "text/event-stream"}
 FINE = httpx2.Response(200, headers=SSE, text=text("fine") + text(" day") + FINISH + DONE)

@@ -23,6 +23,8 @@ from app.retry import (
     pause,
 )
 
+pytestmark = pytest.mark.pure
+
 BUSY = UpstreamError("upstream_overloaded", "a is busy")
 AUTH = UpstreamError("upstream_auth", "a refused the key")
 SILENT = UpstreamError("upstream_timeout", "a said nothing")

@@ -5,6 +5,8 @@ import pytest
 from app.settings import Settings, SettingsError, load_settings
 from app.upstreams.credentials import Key, NoCredentials
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):

@@ -8,6 +8,8 @@ from app.ledger.config import LimitsConfig
 from app.ledger.limits import UNLIMITED, UsageLimits
 from app.settings import SettingsError, load_settings
 
+pytestmark = pytest.mark.pure
+
 
 def load(folder: Path, toml: str) -> LimitsConfig:
     file = folder / "seseragi.toml"

@@ -6,6 +6,8 @@ from app.composition import build_price_book
 from app.events import TokenCounts
 from app.settings import Settings, SettingsError, load_settings
 
+pytestmark = pytest.mark.pure
+
 
 @pytest.fixture
 def load(tmp_path):

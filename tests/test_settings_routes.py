@@ -6,6 +6,8 @@ from app.composition import build_hub
 from app.errors import RequestError
 from app.settings import Settings, SettingsError, load_settings
 
+pytestmark = pytest.mark.pure
+
 UPSTREAMS = """
 [upstream.a]
 base_url = "http://a.example/v1"

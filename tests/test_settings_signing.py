@@ -6,6 +6,8 @@ from structlog.testing import capture_logs
 from app.settings import SettingsError, load_settings
 from app.settings.signing import choose_signing_key
 
+pytestmark = pytest.mark.pure
+
 LONG = "a signing key of 32 characters.."
 
 

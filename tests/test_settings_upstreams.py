@@ -7,6 +7,8 @@ from app.upstreams.aws import AwsCredentials
 from app.upstreams.credentials import Credentials, CredentialsSource, Key, NoCredentials
 from app.upstreams.google import GoogleCredentials
 
+pytestmark = pytest.mark.pure
+
 KEY = "sk-0123456789abcdef"
 
 

@@ -11,6 +11,8 @@ from tests.needs import program
 from tests.serving import Relay, serve_relay
 from tests.test_docs import PROTOCOL
 
+pytestmark = pytest.mark.proving
+
 ID = re.compile(r"\bst_[\w-]{22}\b")
 VARYING = (
     (ID, "st_ID"),

@@ -31,6 +31,8 @@ from app.ledger.config import LimitsConfig
 from app.ledger.limits import UsageLimits
 from app.telemetry.observer import Ended, Refused
 
+pytestmark = pytest.mark.pure
+
 NOW = 1_795_358_000.0
 
 

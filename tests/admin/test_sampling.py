@@ -14,6 +14,8 @@ from app.ledger.config import LedgerConfig, PriceConfig
 from app.ledger.prices import PriceBook
 from app.telemetry.progress import Progress
 
+pytestmark = pytest.mark.pure
+
 PRICE = PriceConfig(target="u/*", input=1, output=2)
 
 

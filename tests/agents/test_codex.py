@@ -14,6 +14,8 @@ from tests.agents.programs import run
 from tests.needs import file
 from tests.serving import serve_relay
 
+pytestmark = pytest.mark.proving
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "node_modules" / ".bin" / "codex"
 

@@ -29,6 +29,8 @@ from tests.sdk.conversations import PNG
 from tests.serving import Relay, serve_relay
 from tests.test_docs import block
 
+pytestmark = pytest.mark.proving
+
 MODEL = "work"
 MATRIX = [
     *((agent, dialect) for agent in ("claude", "codex", "pi") for dialect in DIALECTS),

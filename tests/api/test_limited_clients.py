@@ -18,6 +18,8 @@ from tests.needs import file, program
 from .test_refused_clients import ASK
 from .test_usage_limits import World, bearer, serve
 
+pytestmark = pytest.mark.proving
+
 ROOT = Path(__file__).parents[2]
 RUNS = [head(), send(text("a")), Hold()]
 BUDGET = "[limits.user]\nusd_per_day = 0.0005\n"

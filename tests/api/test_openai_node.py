@@ -5,6 +5,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from app.testing.upstream import (
     DONE,
     FINISH,
@@ -22,6 +24,8 @@ from app.testing.upstream import (
 from tests.cutting import cutting_proxy, randomly
 from tests.needs import file, program
 from tests.serving import serve_relay
+
+pytestmark = pytest.mark.proving
 
 ROOT = Path(__file__).parents[2]
 WORDS = [f"{number} せせらぎ🌊 " for number in range(60)]

@@ -12,6 +12,8 @@ from tests.api.test_faults import check_form
 from tests.dialects.streams import DIALECT_OF, body_of, recordings
 from tests.serving import HELLO, chat, serve_relay
 
+pytestmark = pytest.mark.proving
+
 
 def script(body: bytes, seed: int) -> list[Step]:
     """The body in chunks cut at random places."""

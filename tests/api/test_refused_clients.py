@@ -21,6 +21,8 @@ from tests.serving import Relay, serve_relay
 
 from .test_openai_responses import HI
 
+pytestmark = pytest.mark.proving
+
 ROOT = Path(__file__).parents[2]
 RIGHT, NARROW, WRONG = "ssk_right", "ssk_narrow", "ssk_wrong"
 M = "openai/m"

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from app.api.catch_up import catch_up
 from app.dialects.client_format import NumberedWriter
 from app.dialects.client_formats import CLIENT_FORMATS
@@ -10,6 +12,8 @@ from app.eventlog import LogState
 from app.eventlog.memory import MemoryLog
 from app.events import Event, StreamStart, TextDelta, TextStart
 from app.generation.readers import Reader
+
+pytestmark = pytest.mark.pure
 
 EVENTS: list[Event] = [StreamStart("st_1", "m", 1), TextStart(0), *[TextDelta(0, "a")] * 1000]
 

@@ -19,6 +19,8 @@ from tests.cutting import cutting_proxy, randomly
 from tests.dialects.streams import DIALECT_OF, body_of, recordings
 from tests.serving import HELLO, Relay, serve_relay
 
+pytestmark = pytest.mark.proving
+
 RETRY = b"retry: 2000\n"
 
 

@@ -13,6 +13,8 @@ from tests.api.test_stored_responses import CALLS
 from tests.needs import file, program
 from tests.serving import serve_relay
 
+pytestmark = pytest.mark.proving
+
 FOLDER = Path(__file__).parents[1] / "clients" / "ai_sdk"
 
 

@@ -26,6 +26,8 @@ from app.testing.upstream import text as said
 from tests.needs import file, program
 from tests.serving import Relay, serve_relay
 
+pytestmark = pytest.mark.proving
+
 ROOT = Path(__file__).parents[2]
 CLEAN: list[Step] = [head(), send(said("a") + said("b") + FINISH + USAGE + DONE)]
 

@@ -8,6 +8,8 @@ import pytest
 from bench.load import Load, Result, Target, Unavailable, build
 from tests.bench.relays import END, answering
 
+pytestmark = pytest.mark.proving
+
 ONCE = {"streams": 1, "requests": 1, "tokens": 3, "warmup_requests": 0}
 
 

@@ -6,6 +6,8 @@ from bench import redis
 from bench.measures import Plan
 from tests.needs import program
 
+pytestmark = pytest.mark.proving
+
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):

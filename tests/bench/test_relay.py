@@ -1,8 +1,12 @@
 """The benchmark on our relay: short, for what it finds, not for how fast it is."""
 
+import pytest
+
 from bench import soak
 from bench.measures import Plan, measure
 from bench.relays import own, started
+
+pytestmark = pytest.mark.proving
 
 
 def test_a_round_finds_no_fault_in_our_relay(load, core, monkeypatch):

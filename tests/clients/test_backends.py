@@ -23,6 +23,8 @@ from tests.needs import file, program
 from tests.serving import serve_relay
 from tests.test_docs import block
 
+pytestmark = pytest.mark.proving
+
 ROOT = Path(__file__).parents[2]
 DOCUMENT = "docs/backends.md"
 EXPRESS = ROOT / "tests" / "clients" / "backends"

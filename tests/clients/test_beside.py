@@ -9,6 +9,8 @@ import pytest
 from tests.needs import file, program
 from tests.serving import serve_relay
 
+pytestmark = pytest.mark.proving
+
 ROOT = Path(__file__).parents[2]
 
 

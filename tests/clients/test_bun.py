@@ -11,6 +11,8 @@ import pytest
 from tests.needs import missing
 from tests.serving import serve_relay
 
+pytestmark = pytest.mark.proving
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SUITES = ("client", "credential", "resume", "store", "testing")

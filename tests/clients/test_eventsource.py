@@ -9,9 +9,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
 from tests.needs import file, program
 from tests.serving import HELLO, read_messages, serve_relay
+
+pytestmark = pytest.mark.proving
 
 FOLDER = Path(__file__).parent / "eventsource"
 

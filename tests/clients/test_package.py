@@ -16,6 +16,8 @@ from tests.clients.shown_code import CONVERSATION, write_code
 from tests.needs import file, program
 from tests.serving import serve_relay
 
+pytestmark = pytest.mark.proving
+
 ROOT = Path(__file__).parents[2]
 STATIC = ROOT / "static"
 MODULES = ROOT / "node_modules"

@@ -15,6 +15,8 @@ from tests.clients.shown_code import CONVERSATION, write_code
 from tests.needs import file, program
 from tests.serving import serve_relay
 
+pytestmark = pytest.mark.proving
+
 ROOT = Path(__file__).parents[2]
 ANSWER = "shown\u2028答え"
 

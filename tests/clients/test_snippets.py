@@ -20,6 +20,8 @@ from tests.needs import file, program
 from tests.serving import Relay, chat, serve_relay, text_of
 from tests.test_docs import block
 
+pytestmark = pytest.mark.proving
+
 ROOT = Path(__file__).parents[2]
 PROMPT = [{"role": "user", "content": "Hi"}]
 

@@ -9,6 +9,8 @@ from app.demo.answers import AGENT_INSTRUCTIONS, MAX_RESULTS
 from tests.demo.client import asked, stream
 from tests.demo.test_answers import KANA, tool
 
+pytestmark = pytest.mark.pure
+
 REMINDER = "<system-reminder>\nAs you answer, mind this: " + "x" * 3000 + "\n</system-reminder>"
 PATH = {"type": "string", "description": "an absolute path"}
 CODING = [

@@ -10,6 +10,8 @@ from app.demo import MODELS
 from app.demo.answers import tokens
 from tests.demo.client import ENGLISH, JAPANESE, asked, post, stream
 
+pytestmark = pytest.mark.pure
+
 TALKING = [name for name in MODELS if name not in ("demo-error", "demo-tools")]
 KANA = re.compile("[ぁ-ヿ]")
 

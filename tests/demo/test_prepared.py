@@ -7,6 +7,8 @@ import pytest
 
 from tests.demo.client import asked, stream
 
+pytestmark = pytest.mark.pure
+
 SCRIPT = (Path(__file__).parents[2] / "static" / "chat" / "prompts.js").read_text("utf-8")
 SUGGESTED = re.findall(r"model: '([\w-]+)', text: '([^']+)'", SCRIPT)
 RIVERS = re.findall(r"RIVER = LANGUAGE === 'ja' \? '([^']+)' : '([^']+)'", SCRIPT)[0]

@@ -5,6 +5,8 @@ import pytest
 
 from app.demo.samples import MAX_VALUES, sample_json
 
+pytestmark = pytest.mark.pure
+
 
 def sample(schema: Any) -> Any:
     wrapped = {"type": "object", "properties": {"it": schema}, "required": ["it"]}

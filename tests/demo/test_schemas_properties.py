@@ -5,12 +5,14 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from app.demo.patterns import matching
 from app.demo.samples import MAX_TEXT, MAX_VALUES, sample_json
+
+pytestmark = pytest.mark.pure
 
 PATTERNS = [
     r"^[a-z]+$",
@@ -114,7 +116,6 @@ NODE = {
 }
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(NAMES, SCHEMAS, max_size=4), st.booleans(), st.booleans())
 def test_arguments_fit_their_schema(properties, required, optional):
     schema = {

@@ -12,6 +12,8 @@ from app.dialects.openai_responses.upstream.parser import parse_usage as respons
 from app.ledger.config import PriceConfig
 from app.ledger.prices import OwnPrice
 
+pytestmark = pytest.mark.pure
+
 PRICE = OwnPrice(
     PriceConfig(
         target="a/b",

@@ -40,6 +40,8 @@ from app.events import (
     Usage,
 )
 
+pytestmark = pytest.mark.pure
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "clients" / "README.md"
 STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
 MARK = "MARKMARK"

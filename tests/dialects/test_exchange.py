@@ -10,6 +10,8 @@ from app.dialects.answering.call_ids import is_made_up, make_call_id, pack_id, s
 from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange
 from app.requests import ImagePart, TextPart, parse_chat_request
 
+pytestmark = pytest.mark.pure
+
 ANY = ExchangeForm()
 CLAUDE = ExchangeForm(re.compile(r"[a-zA-Z0-9_-]+"), unique=True)
 NINE = ExchangeForm(re.compile(r"[a-zA-Z0-9]{9}"), short=True)

@@ -9,6 +9,8 @@ from app.dialects.reading.errors import parse_error, parse_failure, parse_finish
 from app.errors import UpstreamError
 from tests.dialects.streams import absent, index
 
+pytestmark = pytest.mark.pure
+
 AUTH = "upstream_auth"
 INVALID = "upstream_invalid_request"
 CONTEXT = "context_length_exceeded"

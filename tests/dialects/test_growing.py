@@ -7,6 +7,8 @@ import pytest
 from app.dialects.reading.json_values import MAX_DEPTH, decode
 from app.dialects.reading.partial_json import Growing
 
+pytestmark = pytest.mark.pure
+
 WHOLE = (
     '{"a":[1,"b\\"\\\\",{}],"c":"]}"}',
     '"a\\\\"',

@@ -24,6 +24,8 @@ from app.framing.sse import FramingError
 from tests.dialects.shapes import ANSWERS, LINES, SHAPES
 from tests.dialects.streams import check
 
+pytestmark = pytest.mark.proving
+
 SIZE = int(os.environ.get("SHAPE_BYTES", 2**18))
 EVENTS = SIZE // 96
 READ = 16 * 1024

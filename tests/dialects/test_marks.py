@@ -11,6 +11,8 @@ from app.dialects.openai_chat.upstream.request import Quirks
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.requests import ChatRequest, parse_chat_request
 
+pytestmark = pytest.mark.pure
+
 MARK = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 TOOL = {"type": "function", "function": {"name": "f"}, "cache_control": MARK}

@@ -29,6 +29,8 @@ from app.events import (
 from app.framing.sse import Decoder, Message
 from tests.dialects.streams import DIALECT_OF, body_of, play, recordings
 
+pytestmark = pytest.mark.proving
+
 STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
 
 

@@ -19,6 +19,8 @@ from tests.dialects.streams import (
     tool_calls,
 )
 
+pytestmark = pytest.mark.pure
+
 PAYLOAD_DIALECT = {
     "anthropic": "anthropic",
     "cohere_v2": "cohere",

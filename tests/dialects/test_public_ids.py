@@ -34,6 +34,8 @@ from app.events import (
     encode,
 )
 
+pytestmark = pytest.mark.pure
+
 SECRET = "4fJ9qXw0V1cT8mYbR2nZkQ"  # noqa: S105  (of a stream that is none)
 OTHERS = [client_format for client_format in CLIENT_FORMATS.values() if client_format.letter]
 EVENTS: list[Event] = [

@@ -27,6 +27,8 @@ from tests.dialects.streams import (
     tool_calls,
 )
 
+pytestmark = pytest.mark.proving
+
 ALL = pytest.mark.parametrize("row", recordings())
 
 

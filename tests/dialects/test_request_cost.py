@@ -46,6 +46,8 @@ from app.requests import (
     UserMessage,
 )
 
+pytestmark = pytest.mark.proving
+
 LARGE = 4
 MAX_RATIO = 8
 """Of the times of two sizes, one four times the other: 4 is linear and 16 quadratic."""

@@ -8,6 +8,8 @@ import pytest
 from app.dialects.client_formats import CLIENT_FORMATS, NATIVE
 from app.dialects.writing.token_estimate import IMAGE, estimate_tokens
 
+pytestmark = pytest.mark.pure
+
 WORDS = "word " * 4000
 """5,000 tokens, by the estimate."""
 TEXTS = [{"type": "text", "text": WORDS}]

@@ -14,6 +14,8 @@ from app.requests import (
     UserMessage,
 )
 
+pytestmark = pytest.mark.pure
+
 WORDS = {
     "anthropic": b'"is_error":true',
     "vertex_anthropic": b'"is_error":true',

@@ -29,6 +29,8 @@ from app.events import (
 from app.requests import parse_chat_request
 from tests.dialects.streams import STREAMS, absent, play
 
+pytestmark = pytest.mark.pure
+
 ASK = {"role": "user", "content": "Weather?"}
 
 

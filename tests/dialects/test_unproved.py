@@ -21,6 +21,8 @@ from app.events import (
     ToolCallStart,
 )
 
+pytestmark = pytest.mark.pure
+
 EVENTS: list[Event] = [
     StreamStart("st_1", "m", 1),
     StreamTarget("u", "m", 1),

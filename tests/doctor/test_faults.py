@@ -28,7 +28,7 @@ from tests.doctor.tampering import Faults, page, replacing, tampering
 from tests.proxies.programs import Proxy
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.proving, pytest.mark.alone]
 
 
 def drop_comments(data: bytes) -> bytes:

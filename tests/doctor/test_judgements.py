@@ -20,6 +20,8 @@ from app.doctor.streaming import Stream, judge_frames
 from app.doctor.waiting import Silence, judge_length, judge_silence
 from app.doctor.wire import Client, Ending, Reply, Url
 
+pytestmark = pytest.mark.pure
+
 STREAM = "st_1"
 BEAT = b": hb\n\n"
 HTML = [("content-type", "text/html")]

@@ -12,7 +12,7 @@ from tests.proxies.programs import Proxy, running
 from tests.proxies.programs import _nginx as nginx_command
 from tests.proxies.programs import nginx as nginx_of_compose
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.proving, pytest.mark.alone]
 
 CONFIGURATION = """
 pid {folder}/nginx.pid;

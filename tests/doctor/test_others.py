@@ -16,7 +16,7 @@ from tests.proxies.programs import Proxy, certify, replace, running
 from tests.proxies.test_others import caddy as documented_caddy
 from tests.test_docs import block
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.proving, pytest.mark.alone]
 
 HAPROXY = """
 global

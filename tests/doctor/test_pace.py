@@ -9,6 +9,8 @@ from app.doctor.hops import Hop, from_page, from_replies
 from app.doctor.pace import find_blocks, measure
 from app.doctor.wire import Reply, Url
 
+pytestmark = pytest.mark.pure
+
 EVEN = [0.25 + 0.025 * n for n in range(80)]
 HELD = {
     "evenly": (EVEN, ""),

@@ -16,7 +16,7 @@ from tests.e2e.react_page import build_with_package, serve_page
 from tests.e2e.test_page import go_offline
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_", "blocked by CORS policy")  # where a preflight is cut
 ADAPTERS = ("hook", "sdk", "agent")

@@ -14,7 +14,7 @@ from tests.e2e.axe import check_accessible
 from tests.e2e.test_keys import give_key, watch_policy
 from tests.serving import HELLO, Relay, read_messages, serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_",)
 MOST_BYTES = 61_000  # what saves a stream as a cassette is loaded when somebody does

@@ -12,7 +12,7 @@ from tests.e2e.test_keys import watch_policy
 from tests.e2e.test_page import IDLE, ask
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 CALL = {"index": 0, "id": "call_1", "function": {"name": "weather", "arguments": '{"city":'}}
 REST = {"index": 0, "function": {"arguments": '"京都"}'}}

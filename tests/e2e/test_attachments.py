@@ -15,7 +15,7 @@ from tests.e2e.test_keys import watch_policy
 from tests.e2e.test_page import answer
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 FILES = "#composer .files li"
 WIDTH = "async (it) => { await it.decode(); return it.naturalWidth; }"

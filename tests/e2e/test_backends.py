@@ -18,7 +18,7 @@ from tests.needs import file, program
 from tests.serving import Relay, serve_relay
 from tests.test_docs import block
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 ROOT = Path(__file__).parents[2]
 MODULES = ROOT / "node_modules"

@@ -10,7 +10,7 @@ from tests.e2e.asking import Asking
 from tests.e2e.engines import ENGINES, Classic, Engine
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 ANSWER = "# 川\n\n- **せせらぎ**🌊\n- مرحبا \u2028 終わり"
 

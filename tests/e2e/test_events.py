@@ -11,7 +11,7 @@ from tests.e2e.test_page import IDLE, answer, ask
 from tests.e2e.test_surviving import BUSY, WORDS, kept_away, paced
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_",)
 NUMBERS = """[...document.querySelectorAll('#events li')]

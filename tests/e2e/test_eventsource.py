@@ -17,7 +17,7 @@ from tests.e2e.react_page import serve_page
 from tests.needs import file, program
 from tests.serving import HELLO, Relay, serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_",)
 

@@ -21,7 +21,7 @@ from tests.e2e.react_page import build_with_package, serve_page
 from tests.e2e.test_adapters import ADAPTERS, Chromium
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_",)
 WORDS = ["せせ", "らぎ🌊", "\n`id: 1`"]

@@ -37,7 +37,7 @@ from tests.needs import file, program
 from tests.ports import answers, free_port
 from tests.serving import Relay, serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_",)
 

@@ -8,7 +8,7 @@ from tests.e2e.test_answer_foot import click_and_see
 from tests.e2e.test_page import IDLE, answer, ask, status
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 LENGTH = event(finish_reason="length") + DONE
 

@@ -11,7 +11,7 @@ from tests.e2e.test_keys import give_key
 from tests.e2e.test_page import answer, ask, status
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 TITLES = "[...document.querySelectorAll('#history .title')].map((it) => it.textContent)"
 LISTS = f"(expected) => JSON.stringify({TITLES}) === JSON.stringify(expected)"

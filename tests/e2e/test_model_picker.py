@@ -11,7 +11,7 @@ from tests.e2e.test_keys import check_in_view, watch_policy
 from tests.e2e.test_page import answer
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 MODELS: list[dict[str, Any]] = [
     {

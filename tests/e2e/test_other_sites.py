@@ -12,7 +12,7 @@ import pytest
 from app.testing.upstream import Hold, Upstream, head, send, serve_upstream, text
 from tests.serving import HELLO, Relay, serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 MORE_FLAGS = (
     "--host-resolver-rules=MAP evil.test 127.0.0.1, MAP other.test 127.0.0.1",

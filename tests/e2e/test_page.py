@@ -19,7 +19,7 @@ from tests.e2e.axe import check_accessible, check_in_light_and_dark
 from tests.serving import serve_relay
 from tests.test_docs import block
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("ERR_INTERNET_DISCONNECTED",)
 IDLE = "body[data-state=idle] .message.assistant:last-child"

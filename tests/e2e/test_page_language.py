@@ -7,7 +7,7 @@ from tests.e2e.axe import check_accessible
 from tests.e2e.test_page import answer, ask
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 
 async def test_page_is_in_japanese_where_the_browser_is(page):

@@ -12,7 +12,7 @@ from tests.e2e.axe import check_accessible
 from tests.e2e.test_page import IDLE, answer, ask
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_",)
 READY = "#model option:nth-child(2)"

@@ -12,7 +12,7 @@ from tests.e2e.test_keys import watch_policy
 from tests.e2e.test_page import answer, ask
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 ANSWER = "It *is* **so**: <img src=x onerror=alert(1)>"
 

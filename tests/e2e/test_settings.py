@@ -10,7 +10,7 @@ from tests.e2e.test_keys import check_in_view, watch_policy
 from tests.e2e.test_page import IDLE, answer, ask
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 FOCUSED = "document.activeElement.id || document.activeElement.className"
 SET = {"temperature": 0.5, "max_completion_tokens": 100}

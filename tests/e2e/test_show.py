@@ -14,7 +14,7 @@ from app.demo.transport import _DemoStream
 from tests.e2e.axe import check_accessible
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_",)
 SHOWN = "[...document.querySelectorAll('.pane .text')].map((text) => text.textContent)"

@@ -8,7 +8,7 @@ from tests.e2e.test_keys import watch_policy
 from tests.e2e.test_page import answer, ask
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 NAMES = ["curl", "seseragi.js", "React", "EventSource", "Python, openai", "Python, httpx"]
 

@@ -10,7 +10,7 @@ from tests.e2e.axe import check_accessible
 from tests.e2e.test_page import IDLE, answer, ask, status
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_",)
 STATUS = "document.querySelector('#status').textContent"

@@ -12,7 +12,7 @@ from tests.cutting import cutting_proxy, randomly
 from tests.e2e.test_page import IDLE, answer, ask, status
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_",)
 WORDS = [f"{number} せせらぎ🌊 " for number in range(40)]

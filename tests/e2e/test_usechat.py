@@ -31,7 +31,7 @@ from tests.needs import file, program
 from tests.serving import serve_relay
 from tests.test_docs import block
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_",)
 

@@ -32,6 +32,8 @@ from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import END, LIMITS, START, Clock, code_of, deltas, ended
 from tests.eventlog.creating import create
 
+pytestmark = pytest.mark.pure
+
 TOKEN = {"token": " sea", "logprob": -0.25, "bytes": [32, 115, 101, 97]}
 
 

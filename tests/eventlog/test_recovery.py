@@ -32,6 +32,8 @@ from app.events import (
 )
 from tests.dialects.streams import check
 
+pytestmark = pytest.mark.pure
+
 LOST = ErrorInfo("producer_lost", "the relay that ran the stream is gone", True)
 HEAD: list[Event] = [StreamStart("st_1", "demo", 0), StreamTarget("demo", "demo", 1, "up_1")]
 

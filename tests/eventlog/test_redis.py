@@ -13,6 +13,8 @@ from tests.eventlog.contract import END, LIMITS, START, code_of, ended
 from tests.eventlog.creating import create
 from tests.redis_server import RedisServer, redis_server
 
+pytestmark = pytest.mark.proving
+
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):

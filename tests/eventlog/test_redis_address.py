@@ -25,6 +25,8 @@ from tests.needs import program
 from tests.ports import free_port
 from tests.redis_server import redis_server, wire_to
 
+pytestmark = pytest.mark.proving
+
 ROOT = Path(__file__).parent.parent.parent
 SECRET = "hunter2-hunter2"  # noqa: S105
 

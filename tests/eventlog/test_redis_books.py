@@ -59,6 +59,8 @@ from tests.eventlog.test_redis_leases import (
 )
 from tests.redis_server import RedisServer, redis_server, wire_to
 
+pytestmark = pytest.mark.proving
+
 CEILING = 110
 """What is held for a stream of `asking()`."""
 

@@ -7,6 +7,7 @@ any of them ever had is tried again after every step, at the owner and elsewhere
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,8 @@ from tests.eventlog.contract import END, START
 from tests.eventlog.creating import create
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
 from tests.redis_server import RedisServer
+
+pytestmark = pytest.mark.proving
 
 STREAM = "st_1"
 KEYS = (meta_key(STREAM), log_key(STREAM))

@@ -19,6 +19,8 @@ from tests.eventlog.test_redis import (  # noqa: F401
     test_oldest_ended_streams_make_room,
 )
 
+pytestmark = pytest.mark.proving
+
 
 class Elsewhere:
     """An event log whose streams are produced by `there` and read, named and removed by `here`."""

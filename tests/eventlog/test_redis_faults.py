@@ -25,6 +25,8 @@ from tests.eventlog.test_redis_leases import (
 )
 from tests.redis_server import redis_server, wire_to
 
+pytestmark = pytest.mark.proving
+
 
 @pytest.fixture
 async def wire(server):  # noqa: F811

@@ -28,6 +28,8 @@ from tests.eventlog.creating import create
 from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
 from tests.redis_server import RedisServer, wire_to
 
+pytestmark = pytest.mark.proving
+
 LEASE_S = 0.6
 """Of processes that look after others: they do so three times in it."""
 STEADY_S = 6

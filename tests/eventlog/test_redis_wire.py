@@ -17,6 +17,8 @@ from app.eventlog.redis.scripts import CREATE
 from tests.eventlog.test_redis import server, shared  # noqa: F401
 from tests.redis_server import RedisServer
 
+pytestmark = pytest.mark.proving
+
 How = Literal["drop", "reset", "hang"]
 AT_ONCE = 100
 BOUND_S = 60.0

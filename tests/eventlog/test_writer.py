@@ -8,6 +8,8 @@ import pytest
 
 from app.eventlog.sqlite.writer import Writer
 
+pytestmark = pytest.mark.pure
+
 
 def do_all(works: Sequence[Callable[[], Any]]) -> list[Any]:
     return [work() for work in works]

@@ -8,8 +8,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.framing.cases import CASES, Case
 from tests.needs import program
+
+pytestmark = pytest.mark.proving
 
 
 def sizes(case: Case) -> list[list[int]]:

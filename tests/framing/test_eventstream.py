@@ -15,6 +15,8 @@ from app.framing.sse import FramingError, Message
 from tests.dialects.streams import absent, body_of, index
 from tests.framing.frames import error, event, exception, frame, header, text
 
+pytestmark = pytest.mark.pure
+
 INDEX = index("index.json")
 ROWS = (
     [absent()]

@@ -6,13 +6,15 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.framing.json_array import ELEMENT, END, JsonArray, JsonArrayDecoder
 from app.framing.lenient import LenientDecoder
 from app.framing.sse import BOM, FramingError, Message
 from tests.framing import test_lenient
+
+pytestmark = pytest.mark.pure
 
 
 def decode(pieces: list[bytes], **limits: int) -> tuple[list[Message], Message | None]:
@@ -98,7 +100,6 @@ values: st.SearchStrategy[Any] = st.recursive(
 elements = st.dictionaries(st.text(max_size=3), values, max_size=3)
 
 
-@settings(deadline=None, max_examples=200)
 @given(
     st.lists(elements, max_size=4),
     st.sampled_from((None, 2)),
@@ -117,7 +118,6 @@ def test_any_array_gives_its_elements(
     assert (messages[-1], rest) == (OVER, None)
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     st.lists(st.sampled_from((*b'[]{}",\\ \na1', 0xE3, 0x81)), max_size=40).map(bytes),
     st.lists(st.integers(0, 40), max_size=6),

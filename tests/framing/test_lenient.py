@@ -8,6 +8,8 @@ from app.framing.lenient import MAX_RAW, LenientDecoder
 from app.framing.sse import BOM, FramingError, Message
 from tests.framing import cases
 
+pytestmark = pytest.mark.pure
+
 
 def decode(pieces: list[bytes]) -> tuple[list[Message], Message | None]:
     decoder = LenientDecoder()

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.framing.ndjson import NdjsonDecoder
 from app.framing.sse import BOM, FramingError, Message
 from tests.framing.test_sse import chunkings, in_bytes, in_pieces
+
+pytestmark = pytest.mark.pure
 
 
 def decode(pieces: Iterable[bytes], **limits: int) -> tuple[list[Message], Message | None]:
@@ -103,7 +105,6 @@ junk: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(junk, st.booleans(), st.sampled_from((None, 1, "\t"))), max_size=4),
     st.lists(st.integers(0, 400), max_size=8),
@@ -126,7 +127,6 @@ soups = st.lists(
 ).map(b"".join)
 
 
-@settings(deadline=None, max_examples=300)
 @given(soups | st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=6))
 def test_any_bytes_read_the_same_however_they_are_cut(wire: bytes, cuts: list[int]) -> None:
     whole = decode([wire])

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.framing.sse import MAX_RETRY_MS, Decoder, FramingError, Message, encode
 from tests.framing.cases import BOM, CASES, Case, message
+
+pytestmark = pytest.mark.pure
 
 Result = tuple[list[Message], Message | None]
 
@@ -130,7 +132,6 @@ soups = st.lists(st.sampled_from(TOKENS), max_size=60).map(b"".join)
 places = st.lists(st.integers(min_value=0, max_value=120), max_size=8)
 
 
-@settings(deadline=None, max_examples=600)
 @given(wire=soups | st.binary(), cuts=places)
 def test_any_bytes_read_as_the_reference_reads_them(wire: bytes, cuts: list[int]) -> None:
     expected = reference(wire)
@@ -274,7 +275,6 @@ def test_event_may_be_as_long_as_its_limit_and_no_longer(event: bytes, end: byte
         ) == decode_within(pieces, max_event=10)
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     wire=soups,
     cuts=places,
@@ -407,7 +407,6 @@ ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\
 delays = st.integers(min_value=0, max_value=MAX_RETRY_MS)
 
 
-@settings(deadline=None, max_examples=200)
 @given(
     data=texts,
     event=st.none() | words,
@@ -428,7 +427,6 @@ def test_what_is_encoded_is_decoded(
     assert ([expected], None) == decode(in_pieces(wire, cuts))
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(texts, ids), max_size=5))
 def test_encoded_events_follow_one_another(events: list[tuple[str, str]]) -> None:
     wire = b"".join(encode(data, id=name) for data, name in events)

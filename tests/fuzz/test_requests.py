@@ -25,6 +25,8 @@ from app.errors import CODES, RelayError, RequestError
 from app.requests import TranslatedRequest
 from tests.fuzz.mutations import SECONDS, SEED, mutate
 
+pytestmark = pytest.mark.proving
+
 INPUTS = 600
 """Of each target, where no time is set: some 4 s."""
 

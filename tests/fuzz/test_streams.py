@@ -27,6 +27,8 @@ from app.framing.sse import Decoder, FramingError
 from tests.dialects.streams import check
 from tests.fuzz.streams_corpus import Body, corpus, cuts, mutate
 
+pytestmark = pytest.mark.proving
+
 SECONDS = float(os.environ.get("FUZZ_SECONDS", 0))
 SEED = int(os.environ.get("FUZZ_SEED", time.time_ns() if SECONDS else 1))
 STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"

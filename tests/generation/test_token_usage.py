@@ -13,6 +13,8 @@ from app.generation.token_usage import count_usage
 from app.ledger.accounts import ReservationRequest
 from tests.dialects.streams import DIALECT_OF, body_of, recordings
 
+pytestmark = pytest.mark.pure
+
 REQUEST = ReservationRequest((), 0, input_tokens=50)
 CUT = (
     *("gemini/thinking-text.sse", "perplexity/sonar-crlf.sse", "anthropic/text-then-tool.sse"),

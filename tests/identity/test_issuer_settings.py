@@ -10,6 +10,8 @@ from app.identity.config import IssuerConfig
 from app.identity.urls import why_unusable
 from app.settings import SettingsError, load_settings
 
+pytestmark = pytest.mark.pure
+
 DOCUMENT = Path(__file__).parents[2] / "docs/auth.md"
 SECTION = DOCUMENT.read_text(encoding="utf-8").partition("## Identity providers")[2]
 SECTION = SECTION.partition("\n## ")[0]

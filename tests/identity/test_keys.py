@@ -16,6 +16,8 @@ from app.identity.keys import Keys, check_keys, digest, make_key
 from app.identity.keys_file import KeysUnusable
 from app.identity.principal import Principal
 
+pytestmark = pytest.mark.pure
+
 KEY = "ssk_" + "k" * 43
 OTHER = "ssk_" + "o" * 43
 SIGNING_KEY = "s" * 43

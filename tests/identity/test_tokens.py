@@ -15,6 +15,8 @@ from app.identity.globs import covers
 from app.identity.principal import Principal
 from app.identity.tokens import MAX_LENGTH, REMEMBERED, FindKey, Tokens
 
+pytestmark = pytest.mark.pure
+
 SIGNING_KEY = "a signing key of more than 32 characters"
 NOW = 1_800_000_000.0
 KEY = Principal(

@@ -13,6 +13,8 @@ from tests.judges.folder import package
 from tests.needs import program
 from tests.serving import Relay, events_of, read_messages, serve_relay, text_of
 
+pytestmark = pytest.mark.proving
+
 TEXT = "Hi there! せせらぎ🌊 and a few more words, so that it comes in more than one piece."
 CALL = {"name": "get_weather", "arguments": {"city": "Ōsaka"}}
 CUTS = range(1, 9)

@@ -16,6 +16,8 @@ from tests.judges.recorded import WAYS, played, rendered
 from tests.needs import program
 from tests.serving import serve_relay
 
+pytestmark = pytest.mark.proving
+
 SCRIPT = Path(__file__).with_name("front_ends.mjs")
 ROWS = recordings()
 

@@ -12,6 +12,8 @@ from tests.judges.folder import MODULES, ROOT, judge, package
 from tests.needs import program
 from tests.serving import serve_relay
 
+pytestmark = pytest.mark.proving
+
 LEFT_OUT = [
     # The relay speaks HTTP and no WebSocket.
     "websocket-response",

@@ -27,6 +27,8 @@ from tests.judges.recorded import STREAM, WAYS, played, rendered
 from tests.judges.schemas import validate, validate_event
 from tests.serving import Relay, read_messages, serve_relay
 
+pytestmark = pytest.mark.proving
+
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 PATHS = pytest.mark.parametrize("path", [CHAT, RESPONSES])
 HELLO = [{"role": "user", "content": "hello"}]

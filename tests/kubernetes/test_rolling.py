@@ -32,6 +32,8 @@ from tests.kubernetes.manifests import (
 )
 from tests.redis_server import RedisServer, redis_server
 
+pytestmark = pytest.mark.proving
+
 REAL_TIME = os.environ.get("ROLL_IN_REAL_TIME") == "1"
 PASSWORD = "of-the-secret"  # noqa: S105
 LEASE_S = 15 if REAL_TIME else 5

@@ -12,6 +12,8 @@ from app.ledger.config import PriceConfig, PriceTier
 from app.ledger.money import to_nano
 from app.ledger.prices import OwnPrice, PriceBook
 
+pytestmark = pytest.mark.pure
+
 usd = st.one_of(
     st.sampled_from([0.0, 0.05, 0.1, 0.3, 1.25, 15.0, 0.0375, 1e-9]),
     st.integers(0, 10**9).map(lambda n: n / 10**7),

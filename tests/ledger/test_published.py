@@ -12,6 +12,8 @@ import pytest
 from app.events import TokenCounts
 from app.ledger.genai import open_catalog
 
+pytestmark = pytest.mark.pure
+
 pytest.importorskip("genai_prices")
 
 NIGHT = datetime(2026, 11, 22, 23, tzinfo=UTC)  # when DeepSeek takes its lower prices

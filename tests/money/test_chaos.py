@@ -4,6 +4,8 @@ import pytest
 
 from tests.money.chaos import Storm
 
+pytestmark = pytest.mark.proving
+
 LOGS = ("memory", "workers", "redis")
 
 

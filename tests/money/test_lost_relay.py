@@ -16,6 +16,8 @@ from tests.money.places import place
 from tests.money.provider import Plan, ceiling, serve_provider
 from tests.replicas.processes import Replica, browser
 
+pytestmark = pytest.mark.proving
+
 LEASE_S = 4
 ROOM = 10
 TOKENS = 100

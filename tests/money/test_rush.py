@@ -4,6 +4,8 @@ import pytest
 
 from tests.money.rush import TOKENS, Rush
 
+pytestmark = pytest.mark.proving
+
 LOGS = ("workers", "redis")
 
 

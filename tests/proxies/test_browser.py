@@ -11,7 +11,7 @@ from tests.needs import program
 from tests.proxies.programs import nginx
 from tests.serving import serve_relay
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 STREAMS = 12
 OPEN = """async () => {

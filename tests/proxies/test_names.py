@@ -14,6 +14,8 @@ from tests.proxies.programs import nginx, plain_nginx
 from tests.proxies.test_others import haproxy
 from tests.serving import HELLO, serve_relay
 
+pytestmark = pytest.mark.proving
+
 NAME = "chat.example.com"
 
 

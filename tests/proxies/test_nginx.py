@@ -27,6 +27,8 @@ from tests.proxies.programs import Proxy, nginx, plain_nginx
 from tests.proxies.reading import TOKENS, Timed, curl, delays, post
 from tests.serving import HELLO, serve_relay
 
+pytestmark = pytest.mark.proving
+
 GZIP = "gzip on; gzip_types *; gzip_min_length 0;"
 EVENT = "event: stream.start\ndata: {}\nid: st_1.1\n\n"
 EVENTS = "/v1/streams/st_1/events"

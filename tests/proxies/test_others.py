@@ -17,6 +17,8 @@ from tests.proxies.reading import TOKENS, Timed, curl, delays, post
 from tests.serving import HELLO, serve_relay
 from tests.test_docs import block
 
+pytestmark = pytest.mark.proving
+
 CADDY = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n"
 VITE = Path(__file__).parents[1] / "examples/node_modules/vite/bin/vite.js"
 HEALTHY_S = 30

@@ -18,6 +18,8 @@ from tests.redis_server import RedisServer, redis_server
 from tests.replicas.processes import DRIPPING, Replica, ask, running
 from tests.serving import HELLO
 
+pytestmark = pytest.mark.proving
+
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[RedisServer]:

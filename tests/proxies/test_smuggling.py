@@ -19,6 +19,8 @@ from tests.ports import free_port
 from tests.proxies.programs import Proxy, _nginx, running
 from tests.serving import serve_relay
 
+pytestmark = pytest.mark.proving
+
 CADDY = """{{
 	admin off
 	auto_https off

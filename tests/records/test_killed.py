@@ -14,6 +14,8 @@ from tests.records.kept import check_sums, recorded
 from tests.redis_server import redis_server
 from tests.test_command import running
 
+pytestmark = pytest.mark.proving
+
 ROUNDS = 2
 STREAMS = 15
 

@@ -15,6 +15,8 @@ from app.testing.upstream import Hold, head, reply, send, serve_upstream, text
 from tests.replicas.processes import Replica, ask, browser, children, running, start
 from tests.serving import HELLO
 
+pytestmark = pytest.mark.proving
+
 M = "openai/m"
 
 Summary = dict[str, Any]

@@ -38,6 +38,8 @@ from tests.serving import (
     until,
 )
 
+pytestmark = pytest.mark.proving
+
 SLOW: list[Step] = [
     head(),
     *(step for n in "abcdefgh" for step in (send(text(n)), wait(0.05))),

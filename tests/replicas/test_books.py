@@ -15,6 +15,8 @@ from tests.redis_server import redis_server
 from tests.replicas.books_producer import ACCOUNTS, opened
 from tests.replicas.test_chaos import chaos, check_pairs
 
+pytestmark = pytest.mark.proving
+
 LEASE_S = 1.0
 STREAMS = 6
 KILLS = 8

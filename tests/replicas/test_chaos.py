@@ -16,6 +16,8 @@ import pytest
 from tests.redis_server import RedisServer
 from tests.replicas.processes import Reader, Replica, browser, running, to_its_end
 
+pytestmark = pytest.mark.proving
+
 LEASE_S = 1.5
 KEPT_S = 4.5
 """A lease that a relay which nobody stops keeps, however busy the machine is."""

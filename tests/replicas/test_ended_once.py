@@ -18,6 +18,8 @@ import pytest
 from tests.replicas.processes import Replica, ask, browser, children, running
 from tests.serving import HELLO
 
+pytestmark = pytest.mark.proving
+
 LEASE_S = 1.0
 STREAMS = 60
 SURE = 30

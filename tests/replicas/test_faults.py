@@ -13,6 +13,8 @@ from tests.redis_server import wire_to
 from tests.replicas.processes import DRIPPING, Reader, Replica, browser, running, start
 from tests.serving import HELLO, events_of, read_messages
 
+pytestmark = pytest.mark.proving
+
 LEASE_S = 1.5
 KEPT_S = 3
 """Of an owner that has to keep its streams, though a machine may let it do nothing for a while."""

@@ -37,6 +37,8 @@ from tests.replicas.processes import (
 )
 from tests.serving import HELLO
 
+pytestmark = pytest.mark.proving
+
 WHOLE: list[Step] = [head(), send(text("a")), wait(0.2), send(text("b") + FINISH + DONE)]
 SILENT: list[Step] = [Hold()]
 SETTINGS: dict[str, Any] = {"attempts": 1, "gate_s": 10}

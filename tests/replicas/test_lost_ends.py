@@ -17,6 +17,8 @@ from tests.redis_server import RedisServer, redis_server, wire_to
 from tests.replicas.processes import DRIPPING, Reader, Replica, browser, running, start
 from tests.replicas.test_faults import KEPT_S, check_lost, until_seen
 
+pytestmark = pytest.mark.proving
+
 LEASE_S = 1.5
 STEADY_S = 6
 """Of an owner that is lost when a test says so, and not as it stands still."""

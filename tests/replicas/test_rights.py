@@ -17,6 +17,8 @@ from tests.redis_server import RedisServer, redis_server
 from tests.replicas.test_any_replica import HELD, read, start
 from tests.serving import HELLO, Relay, read_messages, serve_relay, text_so_far, until
 
+pytestmark = pytest.mark.proving
+
 ROOT = Path(__file__).parent.parent.parent
 SECRET = "hunter2-hunter2"  # noqa: S105
 LEASE_S = 2.5

@@ -20,6 +20,8 @@ from tests.redis_server import Wire
 from tests.replicas.test_any_replica import HELD, start
 from tests.serving import HELLO, Relay, serve_relay, text_so_far, until
 
+pytestmark = pytest.mark.proving
+
 ENDED: list[Step] = [head(), send("".join(map(text, "abcdefgh")) + FINISH + DONE)]
 
 

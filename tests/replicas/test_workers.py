@@ -26,6 +26,8 @@ from tests.serving import HELLO
 from tests.test_command import COMMAND, ask, environment, until_draining
 from tests.test_command import running as running_command
 
+pytestmark = pytest.mark.proving
+
 LONG = b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
 
 

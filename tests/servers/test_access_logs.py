@@ -6,6 +6,8 @@ import pytest
 
 from tests.servers.programs import serve
 
+pytestmark = pytest.mark.proving
+
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjF9.c2VjcmV0LXNpZ25hdHVyZQ"  # noqa: S105
 MORE = {
     "command": (),

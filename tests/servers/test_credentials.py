@@ -11,6 +11,8 @@ from app.identity.keys import digest
 from tests.servers.programs import ROOT, SERVERS, Served, serve
 from tests.serving import HELLO
 
+pytestmark = pytest.mark.proving
+
 every_server = pytest.mark.parametrize("name", SERVERS)
 
 LONG = {**HELLO, "model": "demo-long"}

@@ -19,6 +19,8 @@ from app.testing.upstream import Hold, Upstream, head, send, serve_upstream
 from tests.servers.programs import SERVERS, Served, serve
 from tests.serving import HELLO
 
+pytestmark = pytest.mark.proving
+
 LONG = {**HELLO, "model": "demo-long"}
 SHORT = {**LONG, "max_tokens": 20}
 """A tenth of a second; a whole answer takes the demo five, which types as people read."""

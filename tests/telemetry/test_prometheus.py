@@ -6,6 +6,7 @@ import subprocess
 from typing import Any
 
 import httpx2
+import pytest
 
 from app.identity.principal import Principal
 from app.telemetry.families import FAMILIES
@@ -21,6 +22,8 @@ from .prometheus import (
     expressions_of_dashboard,
     serve_prometheus,
 )
+
+pytestmark = pytest.mark.proving
 
 HI = [head(), send(text("hi") + FINISH + DONE)]
 PROCESS = {"cpu_seconds_total", "resident_memory_bytes", "open_fds", "max_fds"}

@@ -10,9 +10,13 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.collector import Span, collect
 from tests.replicas.processes import children
 from tests.test_command import running
+
+pytestmark = pytest.mark.proving
 
 ROOT = Path(__file__).parents[2]
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

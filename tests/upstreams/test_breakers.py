@@ -8,6 +8,8 @@ from app.upstreams.endpoints import Upstream
 from app.upstreams.routes import Breakers
 from app.upstreams.targets import Target
 
+pytestmark = pytest.mark.pure
+
 LOST = UpstreamError("upstream_auth", "no such key")
 UPSTREAM = Upstream("u", "http://127.0.0.1:9")
 

@@ -15,6 +15,8 @@ from app.upstreams.endpoints import Upstream
 from app.upstreams.presets import PRESETS
 from app.upstreams.targets import Target
 
+pytestmark = pytest.mark.pure
+
 SAFE = ("safe",)
 
 

@@ -8,6 +8,8 @@ import pytest
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.upstreams.options import REFUSED, SAFE, options_of
 
+pytestmark = pytest.mark.pure
+
 PAGE = Path(__file__).parents[2] / "docs/providers/options.md"
 
 

@@ -12,6 +12,8 @@ from app.requests import ChatRequest, OutputCeiling, TranslatedRequest
 from app.upstreams.endpoints import Upstream
 from app.upstreams.request_builder import RequestBuilder
 
+pytestmark = pytest.mark.pure
+
 LIMIT = {
     "openai_chat": ("max_tokens",),
     "openai_responses": ("max_output_tokens",),

@@ -11,6 +11,8 @@ from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.settings import load_settings
 from app.upstreams.presets import PLACES, PRESETS, Preset
 
+pytestmark = pytest.mark.pure
+
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONFIGURATION = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")

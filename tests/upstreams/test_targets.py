@@ -13,6 +13,8 @@ from app.requests import parse_chat_request
 from app.upstreams.endpoints import Upstream
 from app.upstreams.targets import Target
 
+pytestmark = pytest.mark.pure
+
 TARGET = Target(Upstream("u", "http://127.0.0.1:9", "anthropic"), "m")
 OLLAMA = Target(Upstream("u", "http://127.0.0.1:9", "ollama"), "m")
 OWN = {"first_event_timeout_s": 200.0}

@@ -19,6 +19,8 @@ from tests.needs import file, program
 from tests.serving import serve_relay
 from tests.test_docs import block
 
+pytestmark = pytest.mark.proving
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 PAGE = "docs/clients/frameworks.md"

@@ -10,9 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.needs import file, program
 from tests.serving import Relay, serve_relay
 from tests.test_docs import block
+
+pytestmark = pytest.mark.proving
 
 HERE = Path(__file__).parent
 FAMILIES = HERE.parent / "families" / ".venv"

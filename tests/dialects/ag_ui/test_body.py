@@ -29,6 +29,8 @@ from app.requests import (
     UserMessage,
 )
 
+pytestmark = pytest.mark.pure
+
 HELLO = {"id": "u1", "role": "user", "content": "Hi"}
 RUN = {"threadId": "t1", "runId": "r1", "state": {}, "tools": [], "context": [], "forwardedProps": {}}  # fmt: skip
 

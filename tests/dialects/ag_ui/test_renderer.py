@@ -47,6 +47,8 @@ from app.requests import AssistantMessage, OpaquePart, ReasoningPart, TextPart, 
 from tests.dialects.ag_ui.verify import read_messages, sent_of
 from tests.dialects.streams import DIALECT_OF, body_of, end_of, play, recordings, tool_calls
 
+pytestmark = pytest.mark.pure
+
 STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
 TOKEN = public_token(STREAM, "ag_ui")
 LABELS = {"thread_id": "t1", "run_id": "r1", "parent_run_id": "r0"}

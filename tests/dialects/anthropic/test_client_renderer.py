@@ -50,6 +50,8 @@ from tests.dialects.anthropic.messages_protocol import (
 )
 from tests.dialects.streams import DIALECT_OF, body_of, joined, play, recordings, tool_calls
 
+pytestmark = pytest.mark.pure
+
 START = StreamStart("st_T", "m", 1700000000)
 SERVER_TOOL = f"srvtoolu_{public_token('st_T', 'anthropic.tools').replace('-', '_')}_0"
 HI: list[Event] = [TextStart(0), TextDelta(0, "Hi"), TextEnd(0)]

@@ -17,6 +17,8 @@ from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock
 from app.errors import RequestError
 from app.requests import ChatRequest, ClientBody, TranslatedRequest
 
+pytestmark = pytest.mark.pure
+
 HELLO: dict[str, Any] = {
     "model": "m",
     "max_tokens": 100,

@@ -10,6 +10,8 @@ from app.dialects.anthropic.upstream.messages import render_messages
 from app.errors import RequestError
 from app.requests import parse_chat_request
 
+pytestmark = pytest.mark.pure
+
 
 def render(*messages: dict[str, Any]) -> tuple[Any, Any]:
     request = parse_chat_request(json.dumps({"messages": messages}).encode())

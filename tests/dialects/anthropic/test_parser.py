@@ -45,6 +45,8 @@ from tests.dialects.anthropic.streams import (
 )
 from tests.dialects.streams import check, end_of, kinds
 
+pytestmark = pytest.mark.pure
+
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "anthropic"
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.anthropic.upstream.parser import Parser
@@ -11,6 +12,8 @@ from app.errors import UpstreamError
 from app.framing.sse import Message
 from tests.dialects.anthropic.streams import STOP, sse
 from tests.dialects.streams import check, end_of, play
+
+pytestmark = pytest.mark.pure
 
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 KINDS = (
@@ -101,7 +104,6 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(messages, max_size=10),
     st.none() | messages,
@@ -121,7 +123,6 @@ def test_any_messages_end_well_formed(sent: list[Message], tail: Message | None,
     assert (end_of(found).error is not None) == (end_of(found).status == "failed")
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(payloads, max_size=8), st.booleans())
 def test_only_a_stop_completes(sent: list[dict[str, Any]], stopped: bool) -> None:
     body = sse({"type": "message_start", "message": {"id": "i"}}, *sent, *([STOP] * stopped))
@@ -134,7 +135,6 @@ def test_only_a_stop_completes(sent: list[dict[str, Any]], stopped: bool) -> Non
         assert end.error.code == "upstream_truncated"
 
 
-@settings(max_examples=100, deadline=None)
 @given(whole)
 def test_a_whole_message_is_an_answer_or_empty(message: dict[str, Any]) -> None:
     found = play([json.dumps(message).encode()], dialect="anthropic")
@@ -146,7 +146,6 @@ def test_a_whole_message_is_an_answer_or_empty(message: dict[str, Any]) -> None:
     )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=50))
 def test_any_bytes_end_well_formed(head: bytes, tail: bytes) -> None:
     check(play([head, tail], dialect="anthropic"))

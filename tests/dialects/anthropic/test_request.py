@@ -22,6 +22,8 @@ from app.errors import RequestError
 from app.framing.lenient import LenientDecoder
 from app.requests import ChatRequest, parse_chat_request
 
+pytestmark = pytest.mark.pure
+
 HI = [{"role": "user", "content": "hi"}]
 SAID = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
 PLAIN = {"model": "m", "max_tokens": 16384, "messages": SAID, "stream": True}

@@ -16,6 +16,8 @@ from app.dialects.bedrock.upstream import request as converse
 from app.dialects.upstream_format import RenderedRequest
 from app.requests import ChatRequest, parse_chat_request
 
+pytestmark = pytest.mark.pure
+
 TEMPERATURE = "takes no temperature but 1 for a model that thinks: left out"
 TOP_P = "takes no top_p below 0.95 for a model that thinks: left out"
 FORCED = "takes no forced tool_choice for a model that thinks: 'auto' was sent"

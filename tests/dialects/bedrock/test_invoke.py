@@ -14,6 +14,8 @@ from app.framing.sse import FramingError, Message
 from tests.dialects.streams import check, end_of, play
 from tests.framing.frames import error, event, exception, frame, text
 
+pytestmark = pytest.mark.pure
+
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "bedrock"
 SPECS = sorted(RECORDINGS.glob("invoke-*.spec.eventstream"))
 

@@ -36,6 +36,8 @@ from app.framing.sse import Message
 from tests.dialects.streams import body_of, check, end_of, kinds, play, recordings
 from tests.framing.frames import error, event, exception
 
+pytestmark = pytest.mark.pure
+
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "bedrock"
 SPECS = sorted(RECORDINGS.glob("converse-*.spec.eventstream"))
 BEGIN = event("messageStart", {"role": "assistant", "p": "abc"})

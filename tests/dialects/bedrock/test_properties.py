@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.bedrock.upstream.parser import Parser
@@ -13,6 +14,8 @@ from app.framing.sse import Message
 from tests.dialects.openai_chat.test_properties import junk, some, strings
 from tests.dialects.streams import check, end_of, play
 from tests.framing.frames import event
+
+pytestmark = pytest.mark.pure
 
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 
@@ -83,7 +86,6 @@ messages = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(messages, max_size=10),
     st.none() | messages | st.just(Message(TRUNCATED, "")),
@@ -103,7 +105,6 @@ def test_any_messages_end_well_formed(sent: list[Message], tail: Message | None,
     assert (end_of(found).error is not None) == (end_of(found).status == "failed")
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(known, max_size=8), st.integers(0, 400))
 def test_any_frames_end_well_formed(sent: list[tuple[str, Any]], size: int) -> None:
     body = b"".join(event(name, document) for name, document in sent)

@@ -11,6 +11,8 @@ from app.dialects.writing.conversation import JSON_ONLY
 from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
 
+pytestmark = pytest.mark.pure
+
 CLAUDE = "us.anthropic.claude-sonnet-4-20250514-v1:0"
 HI = [{"role": "user", "content": "hi"}]
 TOOL = {"type": "function", "function": {"name": "f"}}

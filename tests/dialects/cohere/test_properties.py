@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.cohere.upstream.parser import Parser
@@ -11,6 +12,8 @@ from app.errors import UpstreamError
 from app.framing.sse import Message
 from tests.dialects.openai_chat.test_properties import junk, some, strings
 from tests.dialects.streams import check, end_of, play
+
+pytestmark = pytest.mark.pure
 
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 KINDS = (
@@ -69,7 +72,6 @@ sent = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(sent, max_size=8), st.none() | sent, st.sampled_from(("close", "cut", "stop")))
 def test_any_messages_end_well_formed(sent: list[Message], tail: Message | None, end: str) -> None:
     parser = Parser(upstream="u")
@@ -85,7 +87,6 @@ def test_any_messages_end_well_formed(sent: list[Message], tail: Message | None,
     assert (end_of(found).error is not None) == (end_of(found).status == "failed")
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(payloads, max_size=8))
 def test_only_the_marker_completes(sent: list[dict[str, Any]]) -> None:
     body = b"".join(b"data: %b\n\n" % json.dumps(payload).encode() for payload in sent)
@@ -93,7 +94,6 @@ def test_only_the_marker_completes(sent: list[dict[str, Any]]) -> None:
     assert end_of(play([body + b"data: [DONE]\n\n"], dialect="cohere")).status == "failed"
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(payloads, max_size=6))
 def test_events_are_never_a_failure_of_the_response(sent: list[dict[str, Any]]) -> None:
     sent = [payload for payload in sent if payload["type"] != "message"]
@@ -105,7 +105,6 @@ def test_events_are_never_a_failure_of_the_response(sent: list[dict[str, Any]]) 
     assert end_of(found).status == "completed"
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=50))
 def test_any_bytes_end_well_formed(head: bytes, tail: bytes) -> None:
     check(play([head, tail], dialect="cohere"))

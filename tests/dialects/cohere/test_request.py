@@ -12,6 +12,8 @@ from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
 from tests.sdk.conversations import PDF, PICTURE, call
 
+pytestmark = pytest.mark.pure
+
 HI = [{"role": "user", "content": "hi"}]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 TOOL = {"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA}}

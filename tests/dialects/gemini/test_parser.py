@@ -43,6 +43,8 @@ from tests.dialects.streams import (
     tool_calls,
 )
 
+pytestmark = pytest.mark.pure
+
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "gemini"
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 SIGNATURE = "gemini.thought_signature"

@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.gemini.upstream.partial_arguments import PartialArguments, parse_path
+
+pytestmark = pytest.mark.pure
 
 
 def write(*values: dict[str, Any]) -> str:
@@ -104,7 +106,6 @@ def take_apart(value: Any, path: str) -> list[dict[str, Any]]:
             return [at(path, numberValue=value)]
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.dictionaries(names, trees, max_size=4))
 def test_any_arguments_are_put_together_again(arguments: dict[str, Any]) -> None:
     assert json.loads(write(*take_apart(arguments, "$"))) == arguments

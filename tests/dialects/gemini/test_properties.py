@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.gemini.upstream.parser import Parser
@@ -12,6 +13,8 @@ from app.events import ToolCallDelta, ToolCallEnd
 from app.framing.json_array import ELEMENT, END
 from app.framing.sse import Message
 from tests.dialects.streams import check, end_of, play
+
+pytestmark = pytest.mark.pure
 
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 
@@ -101,7 +104,6 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(messages, max_size=8),
     st.none() | messages,
@@ -130,7 +132,6 @@ def test_any_messages_end_well_formed(
             assert event.arguments == pieces.get(event.block, event.arguments)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(chunks, min_size=1, max_size=5), st.lists(st.integers(0, 2000), max_size=8))
 def test_events_and_an_array_say_the_same(sent: list[dict[str, Any]], cuts: list[int]) -> None:
     as_events = b"".join(b"data: %b\r\n\r\n" % json.dumps(chunk).encode() for chunk in sent)
@@ -143,7 +144,6 @@ def test_events_and_an_array_say_the_same(sent: list[dict[str, Any]], cuts: list
     assert play(pieces, dialect="gemini") == found
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=50))
 def test_any_bytes_end_well_formed(head: bytes, tail: bytes) -> None:
     check(play([head, tail], dialect="gemini"))

@@ -11,6 +11,8 @@ from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
 
+pytestmark = pytest.mark.pure
+
 HI = [{"role": "user", "content": "hi"}]
 CONTENTS = [{"role": "user", "parts": [{"text": "hi"}]}]
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -11,6 +11,8 @@ from app.dialects.native.client.renderer import render_result
 from app.requests import AssistantMessage, ToolMessage, parse_chat_request
 from tests.dialects.streams import body_of, play, recordings
 
+pytestmark = pytest.mark.pure
+
 MODEL = "gemini-3.6-flash"
 
 

@@ -8,6 +8,8 @@ import pytest
 from app.errors import UpstreamError
 from tests.dialects.streams import body_of, check, end_of, play, recordings
 
+pytestmark = pytest.mark.proving
+
 CUT = UpstreamError("upstream_truncated", "the connection broke")
 
 

@@ -31,6 +31,8 @@ from app.events import (
 from app.framing.sse import Message
 from tests.dialects.streams import check, end_of, play
 
+pytestmark = pytest.mark.pure
+
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "ollama"
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 PNG = "iVBORw0KGgoAAAA"

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.ollama.upstream.parser import Parser
@@ -11,6 +12,8 @@ from app.errors import UpstreamError
 from app.framing.sse import Message
 from tests.dialects.openai_chat.test_properties import junk, scalars, some, strings
 from tests.dialects.streams import check, end_of, play
+
+pytestmark = pytest.mark.pure
 
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 
@@ -42,7 +45,6 @@ errors = st.fixed_dictionaries({"error": junk})
 sent = (lines | lines | lines | errors | junk).map(json.dumps) | strings
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(sent, max_size=8),
     st.none() | sent,
@@ -70,7 +72,6 @@ def is_marker(text: str) -> bool:
     return isinstance(line, dict) and line.get("done") is True
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(sent, max_size=6))
 def test_only_the_marker_completes(texts: list[str]) -> None:
     parser = Parser(upstream="u")
@@ -81,7 +82,6 @@ def test_only_the_marker_completes(texts: list[str]) -> None:
         assert any(is_marker(text) for text in texts)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(lines, min_size=1, max_size=6))
 def test_lines_are_never_a_failure_of_the_response(sent: list[dict[str, Any]]) -> None:
     body = b"".join(json.dumps({"done": False, **line}).encode() + b"\n" for line in sent)
@@ -92,7 +92,6 @@ def test_lines_are_never_a_failure_of_the_response(sent: list[dict[str, Any]]) -
     assert error is None or "loaded the model" in error.message
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=50))
 def test_any_bytes_end_well_formed(head: bytes, tail: bytes) -> None:
     check(play([head, tail], dialect="ollama"))

@@ -12,6 +12,8 @@ from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
 from tests.sdk.conversations import PDF, PICTURE, PNG, call
 
+pytestmark = pytest.mark.pure
+
 HI = [{"role": "user", "content": "hi"}]
 TOOL = {"type": "function", "function": {"name": "f", "description": "d", "strict": True}}
 SENT = {"type": "function", "function": {"name": "f", "description": "d"}}

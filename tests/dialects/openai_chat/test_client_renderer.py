@@ -45,6 +45,8 @@ from app.events import (
 )
 from tests.dialects.streams import DIALECT_OF, body_of, end_of, joined, play, recordings, tool_calls
 
+pytestmark = pytest.mark.pure
+
 STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
 TOKEN = public_token(STREAM, "openai_chat")
 START: list[Event] = [

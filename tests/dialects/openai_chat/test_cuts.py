@@ -18,6 +18,8 @@ from tests.dialects.streams import (
     recordings,
 )
 
+pytestmark = pytest.mark.proving
+
 ALL = pytest.mark.parametrize("row", recordings("openai_chat"))
 CUT = UpstreamError("upstream_truncated", "the connection broke")
 EVERY_BYTE = 1_500

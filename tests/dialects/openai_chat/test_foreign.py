@@ -22,6 +22,8 @@ from app.events import (
     ToolCallStart,
 )
 
+pytestmark = pytest.mark.pure
+
 USER = {"role": "user", "content": "hi"}
 
 

@@ -31,6 +31,8 @@ from app.events import (
 )
 from app.requests import ChatRequest, parse_chat_request
 
+pytestmark = pytest.mark.pure
+
 HELLO: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 
 

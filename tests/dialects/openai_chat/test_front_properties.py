@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.openai_chat.client.result import render_result
@@ -12,6 +13,8 @@ from app.events import StreamTarget
 from tests.dialects.openai_chat import test_client_renderer as chat
 from tests.dialects.openai_responses import test_client_renderer as responses
 from tests.dialects.streams import play
+
+pytestmark = pytest.mark.pure
 
 WORDS = st.text(min_size=1, max_size=4)
 CALLS = st.fixed_dictionaries(
@@ -56,7 +59,6 @@ CHUNKS = st.lists(st.fixed_dictionaries({"choices": st.lists(CHOICES, max_size=2
 CUT = UpstreamError("upstream_truncated", "cut off")
 
 
-@settings(max_examples=100, deadline=None)
 @given(CHUNKS, st.sampled_from(["[DONE]", '{"error": {"message": "no"}}', None]))
 def test_any_stream_is_one_that_clients_take(chunks: list[dict[str, Any]], last: str | None):
     ends = [] if last is None else [last]

@@ -1,14 +1,16 @@
 """The short way of a text's chunk writes what the long one does, byte for byte."""
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.openai_chat.client.deltas import Delta
 from app.dialects.openai_chat.client.renderer import Renderer
 from app.events import StreamStart, StreamTarget, TextDelta, TextStart
 
+pytestmark = pytest.mark.pure
 
-@settings(deadline=None)
+
 @given(st.text(), st.integers(0, 3), st.text(max_size=4))
 def test_text_is_written_as_any_piece(text: str, choice: int, model: str) -> None:
     renderer = Renderer("st_x")

@@ -38,6 +38,8 @@ from app.events import (
 from app.framing.sse import Message
 from tests.dialects.streams import check, end_of, kinds, play, tool_calls
 
+pytestmark = pytest.mark.pure
+
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "openai_chat"
 DONE = b"data: [DONE]\n\n"
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")

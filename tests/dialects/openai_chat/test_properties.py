@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.openai_chat.upstream.parser import Parser
@@ -12,6 +13,8 @@ from app.errors import UpstreamError
 from app.framing.lenient import LenientDecoder
 from app.framing.sse import Message
 from tests.dialects.streams import check, end_of, play
+
+pytestmark = pytest.mark.pure
 
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 
@@ -85,7 +88,6 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(messages, max_size=8),
     st.none() | messages,
@@ -108,7 +110,6 @@ def test_any_messages_end_well_formed(
     assert (end_of(found).error is not None) == (end_of(found).status == "failed")
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(chunks, min_size=1, max_size=6))
 def test_chunks_are_never_a_failure_of_the_response(sent: list[dict[str, Any]]) -> None:
     body = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in sent)
@@ -119,7 +120,6 @@ def test_chunks_are_never_a_failure_of_the_response(sent: list[dict[str, Any]]) 
     assert error is None or error.code != "upstream_invalid_response"
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=50))
 def test_any_bytes_end_well_formed(head: bytes, tail: bytes) -> None:
     check(play([head, tail]))

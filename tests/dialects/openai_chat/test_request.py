@@ -11,6 +11,8 @@ from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.requests import parse_chat_request
 from app.upstreams.presets import PRESETS
 
+pytestmark = pytest.mark.pure
+
 HI = [{"role": "user", "content": "hi"}]
 
 

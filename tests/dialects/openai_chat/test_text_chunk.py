@@ -5,7 +5,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.openai_chat.upstream import text_chunk
@@ -15,6 +15,8 @@ from app.framing.lenient import LenientDecoder
 from app.framing.sse import Message
 from tests.dialects.openai_chat.test_properties import chunks, scalars
 from tests.dialects.streams import body_of, recordings
+
+pytestmark = pytest.mark.pure
 
 FIRST = {"id": "a", "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant"}}]}
 PLAIN = {"id": "a", "model": "m", "choices": [{"index": 0, "delta": {"content": "x"}}]}
@@ -43,7 +45,6 @@ def test_recordings_mean_the_same(row: dict[str, Any]) -> None:
     assert parse_in_full(messages) == parse(messages)
 
 
-@settings(deadline=None)
 @given(st.lists(chunks, max_size=4), st.sampled_from(("message", "error", "ping")))
 def test_any_chunks_mean_the_same(found: list[Any], event: str) -> None:
     messages = [message(FIRST), message(PLAIN), *(message(chunk, event) for chunk in found)]
@@ -60,7 +61,6 @@ places = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(places, scalars | st.just({"a": 1}) | st.just([{"a": 1}]))
 def test_any_value_in_any_place_means_the_same(place: tuple[str, ...], value: Any) -> None:
     odd = json.loads(json.dumps(PLAIN))

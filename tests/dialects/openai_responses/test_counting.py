@@ -10,6 +10,8 @@ import pytest
 from app.events import Event, Notice, ReasoningDelta, Source, TextDelta, ToolCallDelta
 from tests.dialects.streams import check, end_of, joined, play, tool_calls
 
+pytestmark = pytest.mark.pure
+
 Payload = dict[str, Any]
 CITED = {"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0, "end_index": 2}
 REASONING = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm. So."}]}

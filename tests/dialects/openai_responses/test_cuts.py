@@ -9,6 +9,8 @@ import pytest
 from app.errors import UpstreamError
 from tests.dialects.streams import body_of, check, end_of, play, recordings
 
+pytestmark = pytest.mark.proving
+
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "openai_responses"
 CUT = UpstreamError("upstream_truncated", "the connection broke")
 ENDS = ("response.completed", "response.incomplete", "response.done")

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from app.dialects.openai_responses.client.free_text import FreeText
 
+pytestmark = pytest.mark.pure
+
 
 def read(*pieces: str) -> list[str]:
     text = FreeText()

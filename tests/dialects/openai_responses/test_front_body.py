@@ -34,6 +34,8 @@ from app.events import (
     ToolCallStart,
 )
 
+pytestmark = pytest.mark.pure
+
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
 
 

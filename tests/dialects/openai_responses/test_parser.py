@@ -39,6 +39,8 @@ from app.events import (
 from app.framing.sse import Message
 from tests.dialects.streams import check, end_of, play, tool_calls
 
+pytestmark = pytest.mark.pure
+
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "openai_responses"
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 

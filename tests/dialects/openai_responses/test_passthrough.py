@@ -10,6 +10,8 @@ from app.dialects.openai_responses.client.request import parse_request
 from app.dialects.openai_responses.upstream.passthrough import pass_on
 from app.dialects.openai_responses.upstream.quirks import ENCRYPTED_REASONING, Quirks
 
+pytestmark = pytest.mark.pure
+
 TEXT = {"type": "output_text", "text": "Yes.", "annotations": []}
 SHELL = {"type": "local_shell_call", "id": "l", "call_id": "c", "action": {"type": "exec"}}
 

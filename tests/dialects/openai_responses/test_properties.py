@@ -4,7 +4,8 @@ import itertools
 import json
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dialects.openai_responses.upstream.parser import Parser
@@ -12,6 +13,8 @@ from app.errors import UpstreamError
 from app.events import TextDelta
 from app.framing.sse import Message
 from tests.dialects.streams import check, end_of, joined, play
+
+pytestmark = pytest.mark.pure
 
 CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 TEXTS = ("output_text", "refusal", "reasoning_text", "reasoning_summary_text")
@@ -122,7 +125,6 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(messages, max_size=10),
     st.none() | messages,
@@ -142,7 +144,6 @@ def test_any_messages_end_well_formed(sent: list[Message], tail: Message | None,
     assert (end_of(found).error is not None) == (end_of(found).status == "failed")
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(payloads, max_size=8))
 def test_only_an_end_completes(sent: list[dict[str, Any]]) -> None:
     ends = ("response.completed", "response.incomplete", "response.done")
@@ -184,7 +185,6 @@ def test_deltas_and_the_whole_make_the_text_once(
     assert joined(found, TextDelta) == text
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=50))
 def test_any_bytes_end_well_formed(head: bytes, tail: bytes) -> None:
     check(play([head, tail], dialect="openai_responses"))

@@ -23,6 +23,8 @@ from app.events import (
 from app.requests import ChatRequest, parse_chat_request
 from tests.dialects.streams import play, tool_calls
 
+pytestmark = pytest.mark.pure
+
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "openai_responses"
 HI = [{"role": "user", "content": "hi"}]
 PLAIN = {"model": "m", "input": HI, "store": False, "stream": True}

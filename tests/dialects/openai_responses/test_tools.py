@@ -10,6 +10,8 @@ from app.dialects.openai_responses.client.request import parse_request
 from app.dialects.openai_responses.client.tool_calls import CALLS, MAX_LABEL
 from app.errors import RequestError
 
+pytestmark = pytest.mark.pure
+
 F: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 SPACE = {"type": "namespace", "name": "mcp__w", "description": "d", "tools": [{**F, "name": "get"}]}
 PATCH = {

@@ -28,6 +28,8 @@ from app.requests import (
     UserMessage,
 )
 
+pytestmark = pytest.mark.pure
+
 HELLO: dict[str, Any] = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
 ANSWER: dict[str, Any] = {
     "id": "a1",

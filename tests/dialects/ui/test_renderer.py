@@ -53,6 +53,8 @@ from app.requests import (
 from tests.dialects.streams import DIALECT_OF, body_of, end_of, joined, play, recordings, tool_calls
 from tests.dialects.ui.verify import chunks_of, read_message
 
+pytestmark = pytest.mark.pure
+
 STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
 TOKEN = public_token(STREAM, "ui")
 START: list[Event] = [StreamStart(STREAM, "fast", 1700000000), StreamTarget("up", "m-1", 1)]

@@ -1,0 +1,101 @@
+"""A test that leaves something open fails by itself, and harms no other."""
+
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ("pytester",)
+
+ROOT = Path(__file__).parent.parent
+CONFTEST = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+LEAVES = {
+    "socket": "def test_it():\n    socket.create_server(('127.0.0.1', 0))\n",
+    "connection": """
+async def test_it():
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    await asyncio.open_connection(*server.sockets[0].getsockname())
+    server.close()
+""",
+    "task": "async def test_it():\n    kept.append(asyncio.create_task(asyncio.sleep(600)))\n",
+    "process": "def test_it():\n    kept.append(subprocess.Popen(['sleep', '600']))\n",
+}
+SAYS = {
+    "socket": "*unclosed <socket*",
+    "connection": "*unclosed transport*",
+    "task": "*tasks left behind:*",
+    "process": "*processes left behind:*",
+}
+HEAD = "import asyncio, socket, subprocess, time\nimport pytest\nkept = []\n"
+AFTER = """
+def test_next():
+    import gc
+    gc.collect()
+    from tests.leaks import children
+    assert not children()
+"""
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return pytester
+
+
+def run(pytester: pytest.Pytester, test: str, *options: str) -> pytest.RunResult:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyprojecttoml(PROJECT.replace('testpaths = ["tests"]', ""))
+    pytester.makepyfile(test)
+    return pytester.runpytest_subprocess("-n", "0", *options)
+
+
+@pytest.mark.parametrize("what", LEAVES)
+def test_what_a_test_leaves_open_is_its_own_failure(pytester: pytest.Pytester, what: str):
+    result = run(pytester, HEAD + LEAVES[what] + AFTER)
+
+    assert "test_next" not in result.stdout.str()
+    outcomes = result.parseoutcomes()
+    assert 1 <= outcomes.get("failed", 0) + outcomes.get("errors", 0) <= 2
+    result.stdout.fnmatch_lines([SAYS[what]])
+
+
+@pytest.mark.parametrize("what", LEAVES)
+def test_what_a_failed_test_leaves_open_harms_no_other(pytester: pytest.Pytester, what: str):
+    fails = LEAVES[what].rstrip("\n") + "\n    raise RuntimeError('it fails')\n"
+    result = run(pytester, HEAD + fails + AFTER)
+
+    outcomes = result.parseoutcomes()
+    assert (1, 1) == (outcomes["passed"], outcomes["failed"])
+    result.stdout.fnmatch_lines(["*RuntimeError: it fails*"])
+    assert "test_next" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "socket.create_server(('127.0.0.1', 0))",
+        "socket.create_connection(('127.0.0.1', 9))",
+        "subprocess.run(['true'])",
+    ],
+)
+def test_pure_test_opens_nothing(pytester: pytest.Pytester, deed: str):
+    result = run(pytester, f"{HEAD}pytestmark = pytest.mark.pure\ndef test_it():\n    {deed}\n")
+
+    result.stdout.fnmatch_lines(["*test_it is marked pure and does *"])
+
+
+def test_layers_that_are_not_asked_for_are_not_imported(pytester: pytest.Pytester):
+    for layer in ("pure", "proving"):
+        pytester.makepyfile(
+            **{
+                f"test_{layer}": f"import pytest\npytestmark = pytest.mark.{layer}\ndef test_it(): 0\n"
+            }
+        )
+    default = "import sys\ndef test_it(): assert 'test_proving' not in sys.modules\n"
+    for asked, passed in (("pure", 1), ("not proving", 2), ("proving", 1), ("", 3)):
+        result = run(pytester, default, "-m", asked)
+        if asked:
+            result.assert_outcomes(passed=passed, deselected=2 if asked == "proving" else 0)
+        else:
+            assert passed == sum(result.parseoutcomes().values())
