@@ -1,0 +1,78 @@
+"""A test that fails once more, alone, is red; one that passes then is printed with both outputs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.proving  # it starts pytest ten times
+
+ROOT = Path(__file__).parent.parent
+
+ONCE = """
+from pathlib import Path
+
+def test_once():
+    first = not Path("ran").exists()
+    Path("ran").touch()
+    print("words of the first time" if first else "words of the second")
+    assert not first
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["alone", "xdist"])
+def test_what_fails_is_run_once_more(tmp_path: Path, workers: list[str]):
+    (tmp_path / "test_once.py").write_text(ONCE + "\ndef test_good(): pass\n")
+    broken = "import pytest\n@pytest.fixture\ndef broken(): assert 0\ndef test_it(broken): pass\n"
+    (tmp_path / "test_twice.py").write_text(broken)
+
+    noted = run(tmp_path, "pytest", "-p", "tests.unsteady", "--failed-to", "failed", *workers)
+    again = run(tmp_path, "tests.unsteady", "failed")
+
+    assert (1, 1) == (noted.returncode, again.returncode), noted.stdout + again.stdout
+    for words in (
+        "== unsteady: test_once.py::test_once",
+        "of the first time",
+        "1 passed",
+        "== failed twice: test_twice.py::test_it",
+    ):
+        assert words in again.stdout
+    assert again.stdout.endswith("1 unsteady, 1 failed twice\n")
+
+
+def test_what_passes_then_is_not_red(tmp_path: Path):
+    (tmp_path / "test_it.py").write_text(ONCE)
+
+    run(tmp_path, "pytest", "-p", "tests.unsteady", "--failed-to", "failed")
+
+    assert 0 == run(tmp_path, "tests.unsteady", "failed").returncode
+
+
+def test_six_are_too_many_to_be_run_again(tmp_path: Path):
+    many = "import pytest\n@pytest.mark.parametrize('n', range({}))\ndef test_it(n): assert n < 0\n"
+    (tmp_path / "test_it.py").write_text(many.format(6))
+
+    run(tmp_path, "pytest", "-p", "tests.unsteady", "--failed-to", "failed")
+    again = run(tmp_path, "tests.unsteady", "failed")
+
+    assert 1 == again.returncode
+    assert "6 tests failed, too many to be unsteady" in again.stdout
+    assert "failed twice" not in again.stdout
+
+
+def test_without_failures_nothing_is_run_again(tmp_path: Path):
+    assert "0 unsteady, 0 failed twice\n" == run(tmp_path, "tests.unsteady", "failed").stdout
