@@ -1,13 +1,16 @@
 # Thin names for the plain commands of the README and CONTRIBUTING; nothing else.
 PYTHON ?= .venv/bin/python
 
-.PHONY: run test check bench
+.PHONY: run quick test check bench
 
 run:
 	$(PYTHON) -m app
 
+quick:
+	$(PYTHON) -m pytest -q -m pure
+
 test:
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -q -n auto
 
 check:
 	$(PYTHON) -m ruff format --check .

@@ -5,10 +5,10 @@ tests.unsteady FILE` runs the tests of that file once more, each alone, and exit
 of them pass and they are five at most.
 """
 
+import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -63,9 +63,9 @@ def run_alone(test: str) -> tuple[bool, str]:
     return done.returncode == 0, done.stdout + done.stderr
 
 
-def judge(failures: dict[str, str]) -> int:
+def judge(failures: dict[str, str], most: int) -> int:
     """Print what becomes of the tests that failed; return the exit code."""
-    if len(failures) > MOST:
+    if len(failures) > most:
         print(f"{len(failures)} tests failed, too many to be unsteady:", *failures, sep="\n  ")
         return 1
     failed = 0
@@ -78,10 +78,14 @@ def judge(failures: dict[str, str]) -> int:
     return bool(failed)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main() -> int:
     """Judge the failures of a file."""
-    return judge(read(Path(arguments[0])))
+    parser = argparse.ArgumentParser(description="Run the tests that failed once more, alone.")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--most", type=int, default=MOST, help="more failures are not run again")
+    options = parser.parse_args()
+    return judge(read(options.file), options.most)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())
