@@ -14,7 +14,7 @@ from tests import leaks
 
 # How long one example takes says more about the machine than about the code.
 settings.register_profile("short", deadline=None, max_examples=30)
-settings.register_profile("long", deadline=None, max_examples=300)
+settings.register_profile("long", deadline=None, max_examples=200)
 settings.load_profile("short")  # unless --hypothesis-profile says otherwise
 
 LAYER = re.compile(r"^pytestmark = .*\bpytest\.mark\.(pure|proving)\b", re.MULTILINE)
