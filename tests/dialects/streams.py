@@ -3,7 +3,7 @@
 import functools
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from app import events
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
-from app.errors import RelayError
+from app.errors import RelayError, UpstreamError
 from app.events import (
     ChoiceEnd,
     Event,
@@ -30,6 +30,12 @@ from app.events import (
 
 STREAMS = Path(__file__).parents[3] / "shared" / "streams"
 """Bodies recorded from providers, with the truth about them. Not part of the repository."""
+
+SPECIFIED = Path(__file__).parents[1] / "recordings"
+"""Bodies written from the providers' documentation, and the events that they are."""
+
+CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
+"""How a connection was lost."""
 
 
 @functools.cache
@@ -126,9 +132,39 @@ def play(
     return found
 
 
+def specified_bodies() -> list[tuple[str, Path]]:
+    """Return the dialect and the path of each specified body."""
+    found = []
+    for path in sorted(SPECIFIED.glob("*/*.spec.*")):
+        dialect = path.parent.name
+        if dialect == "bedrock":
+            invoked = path.name.startswith("invoke-")
+            dialect = "bedrock_anthropic" if invoked else "bedrock_converse"
+        if not path.name.endswith(".events.json"):
+            found.append((dialect, path))
+    return found
+
+
+def in_bytes(body: bytes) -> Iterator[bytes]:
+    """Yield a body byte by byte."""
+    return (body[at : at + 1] for at in range(len(body)))
+
+
 def end_of(found: list[Event]) -> StreamEnd:
     assert isinstance(found[-1], StreamEnd)
     return found[-1]
+
+
+def outcome(found: list[Event]) -> tuple[str, str | None]:
+    """Return how well-formed events end: the status, and the error's code or why it finished."""
+    check(found)
+    end = end_of(found)
+    return end.status, end.error.code if end.error else end.finish_reason
+
+
+def failed(code: str) -> tuple[str, str | None]:
+    """Return the outcome of an answer that failed."""
+    return "failed", code
 
 
 def kinds(found: list[Event]) -> list[str]:

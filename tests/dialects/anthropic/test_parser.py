@@ -1,12 +1,10 @@
 """Anthropic Messages as no recording has it: bodies written by hand, and what they mean."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app import events
 from app.dialects.anthropic.upstream.parser import Parser
 from app.errors import UpstreamError
 from app.events import (
@@ -43,12 +41,9 @@ from tests.dialects.anthropic.streams import (
     stop,
     text,
 )
-from tests.dialects.streams import check, end_of, kinds
+from tests.dialects.streams import CUT, check, end_of, kinds
 
 pytestmark = pytest.mark.pure
-
-RECORDINGS = Path(__file__).parents[2] / "recordings" / "anthropic"
-CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 
 
 def play(pieces: list[bytes], *, cut: UpstreamError | None = None) -> list[Event]:
@@ -682,21 +677,3 @@ def test_an_error_says_what_the_caller_can_mend() -> None:
     end = end_of(found).error
     assert end is not None
     assert end.message == "upstream 'u' refused the request: messages.0: no such role"
-
-
-SPECS = sorted(RECORDINGS.glob("*.spec.sse"))
-
-
-@pytest.mark.parametrize("path", SPECS, ids=[path.name for path in SPECS])
-def test_bodies_written_from_specifications(path: Path) -> None:
-    body = path.read_bytes()
-    expected = json.loads(path.with_suffix(".events.json").read_text(encoding="utf-8"))
-
-    for pieces in ([body], [body[i : i + 1] for i in range(len(body))]):
-        found = play(pieces)
-        check(found)
-        assert [json.loads(events.encode(event)) for event in found] == expected
-
-
-def test_there_are_bodies_written_from_specifications() -> None:
-    assert SPECS

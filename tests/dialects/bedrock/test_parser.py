@@ -2,7 +2,6 @@
 
 import json
 from base64 import b64encode
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,8 +37,6 @@ from tests.framing.frames import error, event, exception
 
 pytestmark = pytest.mark.pure
 
-RECORDINGS = Path(__file__).parents[2] / "recordings" / "bedrock"
-SPECS = sorted(RECORDINGS.glob("converse-*.spec.eventstream"))
 BEGIN = event("messageStart", {"role": "assistant", "p": "abc"})
 USED = {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}
 COUNTS = TokenCounts(1, 2, 3)
@@ -610,14 +607,3 @@ def test_half_a_frame_after_the_finish_is_a_truncation() -> None:
 
     assert end_of(found).error is not None
     assert "inside a frame" in end_of(found).error.message  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("path", SPECS, ids=[path.name for path in SPECS])
-def test_bodies_written_from_specifications(path: Path) -> None:
-    body = path.read_bytes()
-    expected = json.loads(path.with_suffix(".events.json").read_text(encoding="utf-8"))
-
-    for pieces in ([body], [body[i : i + 1] for i in range(len(body))]):
-        found = play(pieces, dialect="bedrock_converse")
-        check(found)
-        assert expected == [json.loads(events.encode(event)) for event in found]

@@ -1,14 +1,12 @@
 """Cohere's events as no recording has them: bodies written by hand, and what they mean."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app import events
 from app.dialects.cohere.upstream.parser import Parser, parse_usage
-from app.errors import UpstreamError
 from app.events import (
     ChoiceEnd,
     Event,
@@ -28,12 +26,10 @@ from app.events import (
     Usage,
 )
 from app.framing.sse import Message
-from tests.dialects.streams import check, end_of, play
+from tests.dialects.streams import CUT, check, end_of, play
 
 pytestmark = pytest.mark.pure
 
-RECORDINGS = Path(__file__).parents[2] / "recordings" / "cohere"
-CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 DONE = b"data: [DONE]\n\n"
 
 
@@ -280,15 +276,3 @@ def test_billed_units_are_no_tokens() -> None:
     assert parse_usage({"tokens": {"output_tokens": 2}, "cached_tokens": 0}) == TokenCounts(
         output_tokens=2, cached_input_tokens=0
     )
-
-
-@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.sse")), ids=lambda path: path.stem)
-def test_written_streams_give_their_events(path: Path) -> None:
-    expected = json.loads(path.with_suffix(".events.json").read_text(encoding="utf-8"))
-    body = path.read_bytes()
-    found = play([body], dialect="cohere")
-
-    check(found)
-    assert [json.loads(events.encode(event)) for event in found] == expected
-    for size in range(1, len(body), 3):
-        assert play([body[:size], body[size:]], dialect="cohere") == found

@@ -1,13 +1,10 @@
 """Gemini's answers as no recording has them: bodies written by hand, and what they mean."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app import events
-from app.errors import UpstreamError
 from app.events import (
     ChoiceEnd,
     ContentFilter,
@@ -32,6 +29,7 @@ from app.events import (
     Usage,
 )
 from tests.dialects.streams import (
+    CUT,
     absent,
     body_of,
     check,
@@ -45,8 +43,6 @@ from tests.dialects.streams import (
 
 pytestmark = pytest.mark.pure
 
-RECORDINGS = Path(__file__).parents[2] / "recordings" / "gemini"
-CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 SIGNATURE = "gemini.thought_signature"
 
 
@@ -992,21 +988,3 @@ def test_the_sources_of_a_recording_stand_where_they_say() -> None:
     assert len(expected) == 9
     assert [(answer[s.start : s.end], s.url, s.title) for s in sources] == expected
     assert {s.block for s in sources} == {0}
-
-
-SPECS = sorted(RECORDINGS.glob("*.spec.*[!n]"))
-
-
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
-def test_bodies_written_from_specifications(path: Path) -> None:
-    name = path.name.rpartition(".")[0]
-    expected = json.loads(path.with_name(f"{name}.events.json").read_text(encoding="utf-8"))
-    wire = path.read_bytes()
-    for pieces in ([wire], [wire[i : i + 1] for i in range(len(wire))]):
-        found = play(pieces, dialect="gemini")
-        check(found)
-        assert [json.loads(events.encode(event)) for event in found] == expected
-
-
-def test_there_are_bodies_written_from_specifications() -> None:
-    assert len(SPECS) >= 4

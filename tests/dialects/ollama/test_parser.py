@@ -1,14 +1,11 @@
 """Ollama's lines as no recording has them: bodies written by hand, and what they mean."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app import events
 from app.dialects.ollama.upstream.parser import Parser, parse_usage
-from app.errors import UpstreamError
 from app.events import (
     ChoiceEnd,
     Event,
@@ -29,12 +26,10 @@ from app.events import (
     Usage,
 )
 from app.framing.sse import Message
-from tests.dialects.streams import check, end_of, play
+from tests.dialects.streams import CUT, check, end_of, play
 
 pytestmark = pytest.mark.pure
 
-RECORDINGS = Path(__file__).parents[2] / "recordings" / "ollama"
-CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 PNG = "iVBORw0KGgoAAAA"
 
 
@@ -193,15 +188,3 @@ def test_the_model_is_known_and_the_answer_has_no_name() -> None:
 def test_a_count_that_is_not_sent_is_unknown() -> None:
     assert parse_usage({}) == TokenCounts()
     assert parse_usage({"prompt_eval_count": 0, "eval_count": 0}) == TokenCounts(0, 0, 0)
-
-
-@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.ndjson")), ids=lambda path: path.stem)
-def test_written_streams_give_their_events(path: Path) -> None:
-    expected = json.loads(path.with_suffix(".events.json").read_text(encoding="utf-8"))
-    body = path.read_bytes()
-    found = play([body], dialect="ollama")
-
-    check(found)
-    assert [json.loads(events.encode(event)) for event in found] == expected
-    for size in range(1, len(body)):
-        assert play([body[:size], body[size:]], dialect="ollama") == found

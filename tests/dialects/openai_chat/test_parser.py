@@ -1,14 +1,11 @@
 """Chat Completions as no recording has it: bodies written by hand, and what they mean."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app import events
 from app.dialects.openai_chat.upstream.parser import Parser
-from app.errors import UpstreamError
 from app.events import (
     ChoiceEnd,
     ContentFilter,
@@ -36,13 +33,11 @@ from app.events import (
     Usage,
 )
 from app.framing.sse import Message
-from tests.dialects.streams import check, end_of, kinds, play, tool_calls
+from tests.dialects.streams import CUT, check, end_of, kinds, play, tool_calls
 
 pytestmark = pytest.mark.pure
 
-RECORDINGS = Path(__file__).parents[2] / "recordings" / "openai_chat"
 DONE = b"data: [DONE]\n\n"
-CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 
 
 def sse(*chunks: dict[str, Any]) -> bytes:
@@ -1115,20 +1110,6 @@ def test_an_error_names_the_upstream_and_hides_its_account() -> None:
     assert (
         error.message == "upstream 'u' refused the request: no such tool in [removed] for [removed]"
     )
-
-
-SPECS = sorted(RECORDINGS.glob("*.spec.sse"))
-
-
-@pytest.mark.parametrize("path", SPECS, ids=[path.name for path in SPECS])
-def test_bodies_written_from_specifications(path: Path) -> None:
-    body = path.read_bytes()
-    expected = json.loads(path.with_suffix(".events.json").read_text(encoding="utf-8"))
-
-    for pieces in ([body], [body[i : i + 1] for i in range(len(body))]):
-        found = play(pieces)
-        check(found)
-        assert [json.loads(events.encode(event)) for event in found] == expected
 
 
 def test_calls_of_one_answer_have_ids_of_their_own() -> None:

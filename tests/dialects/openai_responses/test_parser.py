@@ -1,14 +1,11 @@
 """Responses as no recording has it: events written by hand, and what they mean."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app import events
 from app.dialects.openai_responses.upstream.parser import Parser
-from app.errors import UpstreamError
 from app.events import (
     ChoiceEnd,
     ContentFilter,
@@ -37,12 +34,9 @@ from app.events import (
     Usage,
 )
 from app.framing.sse import Message
-from tests.dialects.streams import check, end_of, play, tool_calls
+from tests.dialects.streams import CUT, check, end_of, play, tool_calls
 
 pytestmark = pytest.mark.pure
-
-RECORDINGS = Path(__file__).parents[2] / "recordings" / "openai_responses"
-CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
 
 
 def sse(*payloads: dict[str, Any]) -> bytes:
@@ -1105,21 +1099,3 @@ def test_a_lost_connection_is_a_failure_and_late_ones_are_not() -> None:
 
     assert cut[-1] == StreamEnd("failed", "error", error=CUT.info())
     assert late == stopped(text("a"))
-
-
-@pytest.mark.parametrize(
-    "path", sorted(RECORDINGS.glob("*.spec.sse")), ids=lambda path: str(path.name)
-)
-def test_the_specified_bodies_are_their_events(path: Path) -> None:
-    expected = json.loads(path.with_suffix(".events.json").read_text(encoding="utf-8"))
-    body = path.read_bytes()
-    found = play([body], dialect="openai_responses")
-
-    check(found)
-    assert [json.loads(events.encode(event)) for event in found] == expected
-    for at in range(len(body)):
-        assert play([body[:at], body[at:]], dialect="openai_responses") == found
-
-
-def test_there_are_specified_bodies() -> None:
-    assert len(list(RECORDINGS.glob("*.spec.sse"))) >= 3
