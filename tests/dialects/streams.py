@@ -14,6 +14,7 @@ from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RelayError, UpstreamError
 from app.events import (
     ChoiceEnd,
+    ErrorInfo,
     Event,
     LogProbs,
     Media,
@@ -153,6 +154,12 @@ def in_bytes(body: bytes) -> Iterator[bytes]:
 def end_of(found: list[Event]) -> StreamEnd:
     assert isinstance(found[-1], StreamEnd)
     return found[-1]
+
+
+def error_of(found: list[Event]) -> ErrorInfo:
+    error = end_of(found).error
+    assert error is not None
+    return error
 
 
 def outcome(found: list[Event]) -> tuple[str, str | None]:

@@ -46,7 +46,7 @@ BEFORE = {
 }
 """How a body of each format in text may begin that goes on with any bytes."""
 ENDS = st.sampled_from(("close", "cut", "stop"))
-fewer = settings(max_examples=settings.default.max_examples // 3)
+fewer = settings(max_examples=settings().max_examples // 3)
 every_format = pytest.mark.parametrize("dialect", ANYTHING)
 
 

@@ -5,8 +5,7 @@ import json
 from hypothesis import strategies as st
 
 from app.framing.sse import Message
-from tests.dialects.anthropic.streams import sse
-from tests.dialects.strategies import ids, indices, junk, many, names, scalars, some, strings
+from tests.dialects.strategies import ids, indices, junk, many, names, scalars, some, sse, strings
 
 KINDS = (
     *("text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use"),

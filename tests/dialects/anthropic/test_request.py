@@ -30,9 +30,7 @@ PLAIN = {"model": "m", "max_tokens": 16384, "messages": SAID, "stream": True}
 
 
 def render(
-    request: dict[str, Any],
-    how: Callable[..., RenderedRequest] = render_request,
-    **quirks: Any,
+    request: dict[str, Any], how: Callable[..., RenderedRequest] = render_request, **quirks: Any
 ) -> dict[str, Any]:
     parsed = parse_chat_request(json.dumps({"messages": HI, **request}).encode())
     body = how(parsed, model="m", quirks=msgspec.convert(quirks, Quirks)).body

@@ -8,7 +8,7 @@ import pytest
 from app.dialects.anthropic.upstream.bedrock_invoke import Decoder
 from app.framing.eventstream import Decoder as EventStreamDecoder
 from app.framing.sse import FramingError, Message
-from tests.dialects.streams import end_of, play
+from tests.dialects.streams import error_of, play
 from tests.framing.frames import error, event, exception, frame, text
 
 pytestmark = pytest.mark.pure
@@ -84,7 +84,5 @@ def test_limits_and_broken_frames_are_the_event_streams() -> None:
     ],
 )
 def test_failures(body: bytes, code: str) -> None:
-    failed = end_of(play([body], dialect="bedrock_anthropic")).error
-
-    assert failed is not None
+    failed = error_of(play([body], dialect="bedrock_anthropic"))
     assert failed.code == code

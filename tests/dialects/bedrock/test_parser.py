@@ -32,34 +32,14 @@ from app.events import (
 )
 from app.framing.eventstream import TRUNCATED
 from app.framing.sse import Message
-from tests.dialects.streams import body_of, check, end_of, kinds, play, recordings
+from tests.dialects.bedrock.written import BEGIN, USED, delta, finish, metadata, start, stop
+from tests.dialects.blocks import text
+from tests.dialects.streams import body_of, check, end_of, error_of, kinds, play, recordings
 from tests.framing.frames import error, event, exception
 
 pytestmark = pytest.mark.pure
 
-BEGIN = event("messageStart", {"role": "assistant", "p": "abc"})
-USED = {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}
 COUNTS = TokenCounts(1, 2, 3)
-
-
-def start(index: int, **block: Any) -> bytes:
-    return event("contentBlockStart", {"contentBlockIndex": index, "start": block})
-
-
-def delta(index: int, **piece: Any) -> bytes:
-    return event("contentBlockDelta", {"contentBlockIndex": index, "delta": piece})
-
-
-def stop(index: int) -> bytes:
-    return event("contentBlockStop", {"contentBlockIndex": index})
-
-
-def finish(reason: str = "end_turn", **more: Any) -> bytes:
-    return event("messageStop", {"stopReason": reason, **more})
-
-
-def metadata(**more: Any) -> bytes:
-    return event("metadata", {"usage": USED, "metrics": {"latencyMs": 1}, **more})
 
 
 def read(*frames: bytes) -> list[Event]:
@@ -74,10 +54,6 @@ def said(*frames: bytes, reason: str = "end_turn") -> list[Event]:
     assert end_of(found).status == "completed"
     assert [type(e) for e in found[-3:]] == [ChoiceEnd, Usage, StreamEnd]
     return found[:-3]
-
-
-def text(*pieces: str, block: int = 0) -> list[Event]:
-    return [TextStart(block), *(TextDelta(block, piece) for piece in pieces), TextEnd(block)]
 
 
 def test_a_whole_answer() -> None:
@@ -158,10 +134,7 @@ def test_tool_calls_come_whole_or_in_pieces() -> None:
 
 
 def test_a_tool_call_that_is_torn_is_a_truncation() -> None:
-    half = (
-        start(0, toolUse={"toolUseId": "t", "name": "f"}),
-        delta(0, toolUse={"input": '{"a"'}),
-    )
+    half = (start(0, toolUse={"toolUseId": "t", "name": "f"}), delta(0, toolUse={"input": '{"a"'}))
 
     found = read(BEGIN, *half, finish("tool_use"), metadata())
     assert end_of(found).error is not None
@@ -401,15 +374,14 @@ def test_an_exception_without_json_is_one_too() -> None:
     parser = Parser(upstream="u")
     found = parser.feed(Message("exception:throttlingException", "<html>"))
 
-    assert end_of(found).error is not None
-    assert end_of(found).error.code == "upstream_rate_limited"  # type: ignore[union-attr]
+    assert error_of(found).code == "upstream_rate_limited"
 
 
 @pytest.mark.parametrize("data", ["", "[1]", '{"a', "5"])
 def test_a_payload_that_is_no_object_fails_an_answer_that_is_not_finished(data: str) -> None:
     parser = Parser(upstream="u")
     found = parser.feed(Message("event:contentBlockDelta", data))
-    assert end_of(found).error.code == "upstream_invalid_response"  # type: ignore[union-attr]
+    assert error_of(found).code == "upstream_invalid_response"
 
     parser = Parser(upstream="u")
     parser.feed(Message("event:messageStop", '{"stopReason": "end_turn"}'))
@@ -466,10 +438,7 @@ def test_a_guardrails_trace_is_told_without_what_it_hid() -> None:
                 "topicPolicy": {"filtered": True, "findings": [money]},
                 "wordPolicy": {
                     "filtered": True,
-                    "findings": [
-                        {"action": "BLOCKED"},
-                        {"type": "PROFANITY", "action": "NONE"},
-                    ],
+                    "findings": [{"action": "BLOCKED"}, {"type": "PROFANITY", "action": "NONE"}],
                 },
             },
             True,
@@ -606,4 +575,4 @@ def test_half_a_frame_after_the_finish_is_a_truncation() -> None:
     found = parser.close(Message(TRUNCATED, ""))
 
     assert end_of(found).error is not None
-    assert "inside a frame" in end_of(found).error.message  # type: ignore[union-attr]
+    assert "inside a frame" in error_of(found).message

@@ -18,12 +18,7 @@ HI = [{"role": "user", "content": "hi"}]
 TOOL = {"type": "function", "function": {"name": "f"}}
 F = {
     "tools": [
-        {
-            "toolSpec": {
-                "name": "f",
-                "inputSchema": {"json": {"type": "object", "properties": {}}},
-            }
-        }
+        {"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object", "properties": {}}}}}
     ]
 }
 CALLED: list[dict[str, Any]] = [
@@ -143,11 +138,7 @@ def test_what_only_tunes_is_left_out_and_listed() -> None:
             )
         ),
         (
-            {
-                "tools": [
-                    {"type": "function", "function": {"name": "f", "description": "d"}},
-                ]
-            },
+            {"tools": [{"type": "function", "function": {"name": "f", "description": "d"}}]},
             "toolConfig",
             {
                 "tools": [

@@ -46,10 +46,7 @@ wholes = some(
     usage=usages,
     logprobs=many(junk),
     message=some(
-        content=many(pieces),
-        tool_plan=strings,
-        tool_calls=many(calls),
-        citations=many(citations),
+        content=many(pieces), tool_plan=strings, tool_calls=many(calls), citations=many(citations)
     ),
 )
 errors = st.fixed_dictionaries({"error": junk}) | st.fixed_dictionaries({"message": junk})

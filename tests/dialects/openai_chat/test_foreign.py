@@ -223,11 +223,7 @@ def test_allowed_tools_are_a_choice_among_the_tools(mode: str | None, choice: st
     listed = {"mode": mode, "tools": [tools[1]]}
     found = said(tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": listed})
 
-    assert (choice, ["g"], 2) == (
-        found["tool_choice"],
-        found["allowed_tools"],
-        len(found["tools"]),
-    )
+    assert (choice, ["g"], 2) == (found["tool_choice"], found["allowed_tools"], len(found["tools"]))
 
 
 def test_functions_of_old_are_tools() -> None:

@@ -83,10 +83,7 @@ def test_what_is_ours_is_not_sent() -> None:
             {"logprobs": True, "top_logprobs": 3},
             {"top_logprobs": 3, "include": ["message.output_text.logprobs"]},
         ),
-        (
-            {"reasoning_effort": "low"},
-            {"reasoning": {"effort": "low"}, "include": [ENCRYPTED]},
-        ),
+        ({"reasoning_effort": "low"}, {"reasoning": {"effort": "low"}, "include": [ENCRYPTED]}),
         ({"response_format": {"type": "text"}}, {"text": {"format": {"type": "text"}}}),
         (
             {"response_format": {"type": "json_object"}},
@@ -188,11 +185,7 @@ def test_a_user_says_text_images_sound_and_files() -> None:
             {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "low"},
             {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
             {"type": "input_file", "file_id": "i"},
-            {
-                "type": "input_file",
-                "file_data": "data:application/pdf;base64,AA",
-                "filename": "p",
-            },
+            {"type": "input_file", "file_data": "data:application/pdf;base64,AA", "filename": "p"},
         ],
     }
 
@@ -299,10 +292,7 @@ A = {"role": "assistant", "content": "a"}
         ([part("reasoning", "r", encrypted="E", format="openai")], [thought("r"), A]),
         ([part("reasoning", encrypted="E")], [thought(), A]),
         ([part("opaque", format="openai.reasoning", data="E")], [thought(), A]),
-        (
-            [part("reasoning", "r"), part("opaque", format="openai", data="E")],
-            [thought("r"), A],
-        ),
+        ([part("reasoning", "r"), part("opaque", format="openai", data="E")], [thought("r"), A]),
         (
             [part("reasoning", "r"), part("reasoning", "s", encrypted="E", format="openai")],
             [thought("r", "s"), A],
