@@ -5,22 +5,13 @@ from typing import Any
 
 import pytest
 
-from app.dialects.bedrock.upstream.request import IGNORED, render_request
-from app.dialects.upstream_formats import UPSTREAM_FORMATS
-from app.dialects.writing.conversation import JSON_ONLY
-from app.errors import RequestError
-from app.requests import ChatRequest, parse_chat_request
+from app.dialects.bedrock.upstream.request import render_request
+from app.requests import parse_chat_request
 
 pytestmark = pytest.mark.pure
 
 CLAUDE = "us.anthropic.claude-sonnet-4-20250514-v1:0"
 HI = [{"role": "user", "content": "hi"}]
-TOOL = {"type": "function", "function": {"name": "f"}}
-F = {
-    "tools": [
-        {"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object", "properties": {}}}}}
-    ]
-}
 CALLED: list[dict[str, Any]] = [
     *HI,
     {
@@ -61,134 +52,6 @@ def picture(url: str) -> dict[str, Any]:
 def file(data: str | None = None, name: str | None = None, id: str | None = None) -> dict[str, Any]:
     given = {"file_data": data, "filename": name, "file_id": id}
     return {"type": "file", "file": {k: v for k, v in given.items() if v is not None}}
-
-
-def test_a_plain_request_says_no_more_than_it_must() -> None:
-    assert render({}) == {"messages": [{"role": "user", "content": [{"text": "hi"}]}]}
-
-
-def test_what_only_tunes_is_left_out_and_listed() -> None:
-    request = {
-        "seed": 1,
-        "frequency_penalty": 1,
-        "presence_penalty": 1,
-        "logprobs": True,
-        "top_logprobs": 2,
-        "parallel_tool_calls": False,
-        "user": "u",
-        "verbosity": "low",
-        "reasoning_summary": "auto",
-        "store": True,
-        "truncation": "auto",
-        "max_tool_calls": 3,
-        "prompt_cache_key": "k",
-        "prompt_cache_retention": "24h",
-        "safety_identifier": "s",
-    }
-
-    assert render({**request, "n": 1, "stream": False, "on_disconnect": 5}) == render({})
-    assert IGNORED == request.keys() == UPSTREAM_FORMATS["bedrock_converse"].ignored
-    assert IGNORED <= set(ChatRequest.__struct_fields__)
-
-
-@pytest.mark.parametrize(
-    ("request_", "field", "sent"),
-    [
-        ({"max_tokens": 5}, "inferenceConfig", {"maxTokens": 5}),
-        ({"max_tokens": 5, "max_completion_tokens": 6}, "inferenceConfig", {"maxTokens": 6}),
-        ({"temperature": 0}, "inferenceConfig", {"temperature": 0}),
-        ({"temperature": 1.7}, "inferenceConfig", {"temperature": 1}),
-        ({"top_p": 0.5, "stop": "x"}, "inferenceConfig", {"topP": 0.5, "stopSequences": ["x"]}),
-        ({"metadata": {"a": "b"}}, "requestMetadata", {"a": "b"}),
-        ({"metadata": {}}, "requestMetadata", None),
-        ({"reasoning_effort": "high"}, "outputConfig", {"effort": "high"}),
-        ({"reasoning_effort": "minimal"}, "outputConfig", {"effort": "low"}),
-        ({"reasoning_effort": "none"}, "outputConfig", None),
-        ({"response_format": {"type": "text"}}, "outputConfig", None),
-        ({"response_format": {"type": "json_object"}}, "system", [{"text": JSON_ONLY}]),
-        (
-            {
-                "reasoning_effort": "low",
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "n", "description": "d", "schema": {"type": "object"}},
-                },
-            },
-            "outputConfig",
-            {
-                "textFormat": {
-                    "type": "json_schema",
-                    "structure": {
-                        "jsonSchema": {
-                            "schema": '{"type":"object"}',
-                            "name": "n",
-                            "description": "d",
-                        }
-                    },
-                },
-                "effort": "low",
-            },
-        ),
-        *(
-            ({"tools": [TOOL], "tool_choice": given}, "toolConfig", {**F, "toolChoice": sent})
-            for given, sent in (
-                ("auto", {"auto": {}}),
-                ("required", {"any": {}}),
-                ({"type": "function", "function": {"name": "f"}}, {"tool": {"name": "f"}}),
-            )
-        ),
-        (
-            {"tools": [{"type": "function", "function": {"name": "f", "description": "d"}}]},
-            "toolConfig",
-            {
-                "tools": [
-                    {
-                        "toolSpec": {
-                            "name": "f",
-                            "description": "d",
-                            "inputSchema": {"json": {"type": "object", "properties": {}}},
-                        }
-                    }
-                ]
-            },
-        ),
-        ({"tools": [TOOL], "tool_choice": "none"}, "toolConfig", None),
-        ({"tool_choice": "none"}, "toolConfig", None),
-        ({"tool_choice": "auto"}, "toolConfig", None),
-        (
-            {
-                "tools": [
-                    {
-                        "type": "function",
-                        "function": {
-                            "name": "f",
-                            "description": "",
-                            "strict": False,
-                            "parameters": {"type": "object"},
-                        },
-                    }
-                ]
-            },
-            "toolConfig",
-            {
-                "tools": [
-                    {
-                        "toolSpec": {
-                            "name": "f",
-                            "inputSchema": {"json": {"type": "object"}},
-                            "strict": False,
-                        }
-                    }
-                ]
-            },
-        ),
-    ],
-)
-def test_settings(request_: dict[str, Any], field: str, sent: Any) -> None:
-    body = render(request_)
-
-    assert body.get(field) == sent
-    assert body.keys() <= {"messages", field}
 
 
 def test_options_are_joined_with_what_is_there_one_level_deep() -> None:
@@ -342,65 +205,3 @@ def test_unproved_reasoning_stays_here() -> None:
     said = {"role": "assistant", "content": "a", "reasoning_content": "hm"}
 
     assert turns(*HI, said)[1]["content"] == [{"text": "a"}]
-
-
-@pytest.mark.parametrize(
-    ("request_", "told"),
-    [
-        ({"n": 2}, "n: more than one choice"),
-        (
-            {"messages": CALLED, "tools": [TOOL], "tool_choice": "none"},
-            'tool_choice: "none" after tool calls',
-        ),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}},
-            "response_format: a format without its schema",
-        ),
-        (
-            {
-                "messages": [
-                    user({"type": "input_audio", "input_audio": {"data": "x", "format": "wav"}})
-                ]
-            },
-            "messages[0].content[0]: sound",
-        ),
-        (
-            {"messages": [user("a", picture("https://a.b/c.png"))]},
-            "messages[0].content[1]: an image",
-        ),
-        ({"messages": [user(picture("s3://b/c.tiff"))]}, "messages[0].content[0]: an image of"),
-        (
-            {"messages": [user(picture("data:image/tiff;base64,YQ=="))]},
-            "messages[0].content[0]: an image of the type 'image/tiff'",
-        ),
-        ({"messages": [user(file(id="f"))]}, "messages[0].content[0]: a file by its id"),
-        ({"messages": [user(file("YQ=="))]}, "messages[0].content[0]: a file that is no data"),
-        (
-            {"messages": [user(file("data:video/mp4;base64,YQ=="))]},
-            "messages[0].content[0]: a file of the type 'video/mp4'",
-        ),
-        (
-            {
-                "messages": [
-                    *HI,
-                    {
-                        "role": "assistant",
-                        "tool_calls": [
-                            {
-                                "id": "t",
-                                "type": "function",
-                                "function": {"name": "f", "arguments": "[1]"},
-                            }
-                        ],
-                    },
-                ]
-            },
-            "messages[1].tool_calls[0].function.arguments: it is no JSON object",
-        ),
-    ],
-)
-def test_what_cannot_be_said_is_refused(request_: dict[str, Any], told: str) -> None:
-    with pytest.raises(RequestError) as refused:
-        render(request_)
-
-    assert refused.value.message.startswith(told)

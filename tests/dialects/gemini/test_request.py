@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from app.dialects.gemini.upstream.request import Quirks, render_request
-from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.requests import ChatRequest, parse_chat_request
 
@@ -15,7 +14,6 @@ pytestmark = pytest.mark.pure
 
 HI = [{"role": "user", "content": "hi"}]
 CONTENTS = [{"role": "user", "parts": [{"text": "hi"}]}]
-CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
 def parse(request: dict[str, Any]) -> ChatRequest:
@@ -47,35 +45,6 @@ def assistant(*content: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def result(content: Any, id: str = "i") -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": id, "content": content}
-
-
-def test_a_plain_request_is_its_contents() -> None:
-    assert render({}) == {"contents": CONTENTS}
-
-
-def test_what_is_ours_or_has_no_place_is_not_sent() -> None:
-    request = {
-        "model": "route",
-        "stream": False,
-        "on_disconnect": 5,
-        "metadata": {"a": "b"},
-        "user": "u",
-        "parallel_tool_calls": False,
-        "verbosity": "low",
-        "store": True,
-        "truncation": "auto",
-        "max_tool_calls": 3,
-        "prompt_cache_key": "k",
-        "prompt_cache_retention": "24h",
-        "safety_identifier": "s",
-        "cache_control": {"type": "ephemeral"},
-    }
-    assert render(request) == {"contents": CONTENTS}
-    assert UPSTREAM_FORMATS["gemini"].ignored == request.keys() - {
-        "model",
-        "stream",
-        "on_disconnect",
-    }
 
 
 def test_instructions_stand_beside_the_conversation() -> None:
@@ -338,42 +307,6 @@ def test_a_result_of_no_call_is_said_by_the_user() -> None:
     assert turn["parts"][1:] == [{"text": "Result of the tool call 'x':\n"}, {"text": "a"}]
 
 
-def test_arguments_that_are_no_object_are_refused() -> None:
-    with pytest.raises(RequestError, match=r"messages\[0\].tool_calls\[1\].function.arguments"):
-        contents(assistant(tool_calls=[call(), call("j", "[1]")]))
-
-
-def test_tools_keep_their_json_schema() -> None:
-    tools = [
-        {"type": "function", "function": {"name": "f", "description": "d", "parameters": CITY}},
-        {"type": "function", "function": {"name": "g", "strict": True}},
-    ]
-    assert render({"tools": tools})["tools"] == [
-        {
-            "functionDeclarations": [
-                {"name": "f", "description": "d", "parametersJsonSchema": CITY},
-                {"name": "g"},
-            ]
-        }
-    ]
-
-
-@pytest.mark.parametrize(
-    ("choice", "config"),
-    [
-        ("auto", {"mode": "AUTO"}),
-        ("none", {"mode": "NONE"}),
-        ("required", {"mode": "ANY"}),
-        (
-            {"type": "function", "function": {"name": "f"}},
-            {"mode": "ANY", "allowedFunctionNames": ["f"]},
-        ),
-    ],
-)
-def test_a_tool_choice_is_a_mode(choice: Any, config: dict[str, Any]) -> None:
-    assert render({"tool_choice": choice})["toolConfig"] == {"functionCallingConfig": config}
-
-
 def test_arguments_are_streamed_where_that_is_known() -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
     asked = {"streamFunctionCallArguments": True}
@@ -384,39 +317,6 @@ def test_arguments_are_streamed_where_that_is_known() -> None:
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": "AUTO", **asked}}
     assert "toolConfig" not in render({}, stream_arguments=True)
     assert "toolConfig" not in render({"tools": tools})
-
-
-SCHEMA = {"type": "json_schema", "json_schema": {"name": "s", "schema": CITY}}
-
-
-@pytest.mark.parametrize(
-    ("request_", "config"),
-    [
-        ({"temperature": 0}, {"temperature": 0.0}),
-        ({"top_p": 0.5}, {"topP": 0.5}),
-        ({"max_tokens": 5}, {"maxOutputTokens": 5}),
-        ({"max_tokens": 5, "max_completion_tokens": 6}, {"maxOutputTokens": 6}),
-        ({"stop": "a"}, {"stopSequences": ["a"]}),
-        ({"stop": ["a", "b"]}, {"stopSequences": ["a", "b"]}),
-        ({"seed": 1}, {"seed": 1}),
-        ({"n": 2}, {"candidateCount": 2}),
-        (
-            {"presence_penalty": 1, "frequency_penalty": -1},
-            {"presencePenalty": 1.0, "frequencyPenalty": -1.0},
-        ),
-        ({"logprobs": True, "top_logprobs": 3}, {"responseLogprobs": True, "logprobs": 3}),
-        ({"logprobs": True}, {"responseLogprobs": True}),
-        ({"logprobs": False}, None),
-        ({"response_format": {"type": "text"}}, None),
-        ({"response_format": {"type": "json_object"}}, {"responseMimeType": "application/json"}),
-        (
-            {"response_format": SCHEMA},
-            {"responseMimeType": "application/json", "responseJsonSchema": CITY},
-        ),
-    ],
-)
-def test_what_tunes_is_in_the_generation_config(request_: Any, config: Any) -> None:
-    assert render(request_).get("generationConfig") == config
 
 
 @pytest.mark.parametrize(
@@ -492,24 +392,3 @@ def test_provider_options_overrule_the_members_of_what_both_have() -> None:
         "tools": [{"googleSearch": {}}],
         "safetySettings": [],
     }
-
-
-def test_the_request_is_not_changed() -> None:
-    options = {"generationConfig": {"topK": 5}, "x": {"y": 1}}
-    request = parse({"temperature": 0, "provider_options": options})
-    before = msgspec.json.encode(request)
-    render_request(request, model="m").body["generationConfig"]["topK"] = 6
-
-    assert msgspec.json.encode(request) == before
-
-
-def test_the_table_names_the_dialect() -> None:
-    dialect = UPSTREAM_FORMATS["gemini"]
-
-    assert dialect.path == "models/{model}:streamGenerateContent?alt=sse"
-    assert dialect.models_path == "models?pageSize=1000"
-    assert dialect.render_request is render_request
-    assert dialect.quirks is Quirks
-    message = dialect.decoder(max_line=99, max_event=99).feed(b'[{"a": 1}')[0]
-    assert json.loads(message.data) == {"a": 1}
-    assert not dialect.parser(upstream="u", choices=2).ended

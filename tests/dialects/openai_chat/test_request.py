@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from app.dialects.openai_chat.upstream.request import Quirks, render_request
-from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.requests import parse_chat_request
 from app.upstreams.presets import PRESETS
 
@@ -21,19 +20,6 @@ def render(request: dict[str, Any], **quirks: Any) -> dict[str, Any]:
     body = render_request(parsed, model="m", quirks=msgspec.convert(quirks, Quirks)).body
     assert json.loads(json.dumps(body)) == body
     return body
-
-
-def test_a_plain_request_asks_for_a_stream_with_usage() -> None:
-    assert render({}) == {
-        "model": "m",
-        "messages": HI,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-
-
-def test_what_is_ours_is_not_sent() -> None:
-    assert render({"model": "route", "stream": False, "on_disconnect": 5}) == render({})
 
 
 def test_everything_else_is_sent_as_it_came() -> None:
@@ -82,10 +68,6 @@ def test_everything_else_is_sent_as_it_came() -> None:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-
-
-def test_a_tool_choice_may_be_a_word() -> None:
-    assert render({"tool_choice": "required"})["tool_choice"] == "required"
 
 
 @pytest.mark.parametrize(
@@ -194,31 +176,8 @@ def test_reasoning_goes_back_as_parts_of_the_content(given: dict[str, Any], sent
     assert message == {"role": "assistant", "content": sent}
 
 
-NAMELESS = {"type": "function", "function": {"name": "f"}}
-EMPTY = {"type": "object", "properties": {}}
 FILE = "data:application/pdf;base64,AAAA"
 SOUND = {"type": "input_audio", "input_audio": {"data": "d", "format": "wav"}}
-
-
-@pytest.mark.parametrize(
-    ("quirks", "given", "sent"),
-    [
-        ({"seed_field": "random_seed"}, {"seed": 0}, {"random_seed": 0}),
-        ({"effort_field": "reasoning"}, {"reasoning_effort": "low"}, {"reasoning": {"effort": "low"}}),
-        ({"effort_field": "reasoning"}, {}, {}),
-        ({"required_word": "any"}, {"tool_choice": "required"}, {"tool_choice": "any"}),
-        ({"required_word": "any"}, {"tool_choice": "none"}, {"tool_choice": "none"}),
-        ({"left_out": ["user", "seed"]}, {"user": "u", "seed": 1, "metadata": {}}, {"metadata": {}}),
-        ({"left_out": ["reasoning_effort"], "effort_field": "reasoning"}, {"reasoning_effort": "low"}, {}),
-        ({"left_out": ["user"]}, {"user": "u", "provider_options": {"user": "v"}}, {"user": "v"}),
-        ({"plain": True}, {"tools": [NAMELESS]}, {"tools": [{"type": "function", "function": {"name": "f", "parameters": EMPTY}}]}),
-        ({}, {"tools": [NAMELESS]}, {"tools": [NAMELESS]}),
-    ],
-)  # fmt: skip
-def test_a_field_is_said_as_the_vendor_knows_it(
-    quirks: dict[str, Any], given: dict[str, Any], sent: dict[str, Any]
-) -> None:
-    assert render(given, **quirks) == {**render({}), **sent}
 
 
 @pytest.mark.parametrize(
@@ -308,30 +267,3 @@ def test_hosts_that_refuse_names_are_known(preset: str, names: str) -> None:
 def test_only_what_tunes_may_be_left_out() -> None:
     with pytest.raises(msgspec.ValidationError, match="tools"):
         msgspec.convert({"left_out": ["tools"]}, Quirks)
-
-
-def test_provider_options_overrule_all_but_model_and_stream() -> None:
-    options = {"temperature": 1, "top_k": 5, "model": "dear", "stream": False, "n": None}
-    body = render({"temperature": 0, "provider_options": options})
-
-    assert body == {**render({}), "temperature": 1, "top_k": 5, "n": None}
-
-
-def test_the_request_is_not_changed() -> None:
-    request = parse_chat_request(
-        json.dumps({"messages": HI, "provider_options": {"a": {"b": 1}}}).encode()
-    )
-    render_request(request, model="m").body["a"]["b"] = 2
-
-    assert request.provider_options == {"a": {"b": 1}}
-    assert request == msgspec.json.decode(msgspec.json.encode(request), type=type(request))
-
-
-def test_the_table_names_the_dialect() -> None:
-    dialect = UPSTREAM_FORMATS["openai_chat"]
-
-    assert dialect.path == "chat/completions"
-    parser = dialect.parser(upstream="u", choices=2)
-    assert not parser.ended
-    assert dialect.decoder(max_line=10, max_event=10).feed(b"data: a\n\n")[0].data == "a"
-    assert dialect.render_request is render_request

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from app.dialects.openai_responses.upstream.quirks import Quirks
-from app.dialects.openai_responses.upstream.request import IGNORED, render_request
-from app.dialects.upstream_formats import UPSTREAM_FORMATS
+from app.dialects.openai_responses.upstream.request import render_request
 from app.errors import RequestError
 from app.events import (
     Event,
@@ -27,7 +26,6 @@ pytestmark = pytest.mark.pure
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "openai_responses"
 HI = [{"role": "user", "content": "hi"}]
-PLAIN = {"model": "m", "input": HI, "store": False, "stream": True}
 ENCRYPTED = "reasoning.encrypted_content"
 
 
@@ -60,83 +58,6 @@ def call(name: str, arguments: str, **more: Any) -> dict[str, Any]:
         "function": {"name": name, "arguments": arguments},
         **more,
     }
-
-
-def test_a_plain_request_leaves_nothing_at_the_provider() -> None:
-    assert render({}) == PLAIN
-
-
-def test_what_is_ours_is_not_sent() -> None:
-    assert render({"model": "route", "stream": False, "on_disconnect": 5, "n": 1}) == PLAIN
-
-
-@pytest.mark.parametrize(
-    ("given", "sent"),
-    [
-        ({"temperature": 0, "top_p": 0.5}, {"temperature": 0, "top_p": 0.5}),
-        ({"max_tokens": 5}, {"max_output_tokens": 5}),
-        ({"max_tokens": 5, "max_completion_tokens": 6}, {"max_output_tokens": 6}),
-        ({"parallel_tool_calls": False}, {"parallel_tool_calls": False}),
-        ({"metadata": {"a": "b"}, "user": "u"}, {"metadata": {"a": "b"}, "user": "u"}),
-        ({"logprobs": True}, {"include": ["message.output_text.logprobs"]}),
-        (
-            {"logprobs": True, "top_logprobs": 3},
-            {"top_logprobs": 3, "include": ["message.output_text.logprobs"]},
-        ),
-        ({"reasoning_effort": "low"}, {"reasoning": {"effort": "low"}, "include": [ENCRYPTED]}),
-        ({"response_format": {"type": "text"}}, {"text": {"format": {"type": "text"}}}),
-        (
-            {"response_format": {"type": "json_object"}},
-            {"text": {"format": {"type": "json_object"}}},
-        ),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "s"}}},
-            {
-                "text": {
-                    "format": {"type": "json_schema", "name": "s", "schema": {}, "strict": False}
-                }
-            },
-        ),
-        ({"tool_choice": "none"}, {"tool_choice": "none"}),
-        (
-            {"tool_choice": {"type": "function", "function": {"name": "f"}}},
-            {"tool_choice": {"type": "function", "name": "f"}},
-        ),
-    ],
-)
-def test_each_field_has_its_place(given: dict[str, Any], sent: dict[str, Any]) -> None:
-    assert render(given) == {**PLAIN, **sent}
-
-
-@pytest.mark.parametrize("field", sorted(IGNORED))
-def test_what_has_no_place_is_left_out(field: str) -> None:
-    value = {"type": "ephemeral"} if field == "cache_control" else 1
-    assert render({field: value}) == PLAIN
-
-
-@pytest.mark.parametrize(
-    ("given", "place"),
-    [
-        ({"n": 2}, "n: "),
-        ({"stop": "END"}, "stop: "),
-        ({"stop": ["END"]}, "stop: "),
-        (
-            {
-                "messages": [
-                    *HI,
-                    {"role": "user", "content": [{"type": "file", "file": {"filename": "a"}}]},
-                ]
-            },
-            "messages[1].content[0].file: ",
-        ),
-    ],
-)
-def test_what_cannot_be_said_is_refused_with_its_place(given: dict[str, Any], place: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        render(given)
-
-    assert caught.value.code == "invalid_request"
-    assert str(caught.value).startswith(place)
 
 
 def test_strict_is_said_since_its_default_is_another() -> None:
@@ -366,23 +287,6 @@ def test_the_other_quirks() -> None:
     assert "store" not in render({}, store=None)
 
 
-def test_provider_options_overrule_all_but_model_and_stream() -> None:
-    options = {"temperature": 1, "model": "dear", "stream": False, "store": True, "n": None}
-    body = render({"temperature": 0, "provider_options": options})
-
-    assert body == {**PLAIN, "temperature": 1, "store": True, "n": None}
-
-
-def test_the_request_is_not_changed() -> None:
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {"a": {"b": 1}}}}]
-    request = parse({"tools": tools, "provider_options": {"a": {"b": 1}}})
-    before = msgspec.json.encode(request)
-    body = render_request(request, model="m").body
-    body["a"]["b"] = body["tools"][0]["parameters"]["a"]["b"] = 2
-
-    assert msgspec.json.encode(request) == before
-
-
 def message_of(found: list[Event]) -> dict[str, Any]:
     """Return the assistant message that a client makes of an answer, as PROTOCOL.md says."""
     parts: dict[int, dict[str, Any]] = {}
@@ -460,12 +364,3 @@ def test_other_items_do_not_go_in_as_they_are(data: str, said: str) -> None:
         items(answer({"type": "opaque", "format": "openai.item", "data": data}))
 
     assert raised.value.message.startswith(said)
-
-
-def test_the_table_names_the_dialect() -> None:
-    dialect = UPSTREAM_FORMATS["openai_responses"]
-
-    assert dialect.path == "responses"
-    assert dialect.render_request is render_request
-    assert dialect.ignored == IGNORED
-    assert not dialect.parser(upstream="u", choices=1).ended
