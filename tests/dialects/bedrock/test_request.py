@@ -1,57 +1,23 @@
 """What is sent to Bedrock's Converse; the SDK's own words are in tests/sdk."""
 
-import json
+from functools import partial
 from typing import Any
 
 import pytest
 
-from app.dialects.bedrock.upstream.request import render_request
-from app.requests import parse_chat_request
+from tests.dialects import rendering
+from tests.dialects.rendering import HI, assistant, call, file, image, part, result, said, user
 
 pytestmark = pytest.mark.pure
 
 CLAUDE = "us.anthropic.claude-sonnet-4-20250514-v1:0"
-HI = [{"role": "user", "content": "hi"}]
-CALLED: list[dict[str, Any]] = [
-    *HI,
-    {
-        "role": "assistant",
-        "tool_calls": [
-            {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-        ],
-    },
-    {"role": "tool", "tool_call_id": "t", "content": "r"},
-]
-
-
-def render(request: dict[str, Any], model: str = CLAUDE) -> dict[str, Any]:
-    parsed = parse_chat_request(json.dumps({"messages": HI, **request}).encode())
-    body = render_request(parsed, model=model, quirks=None).body
-    assert json.loads(json.dumps(body)) == body
-    return body
+render = partial(rendering.render, "bedrock_converse", model=CLAUDE)
+CALLED: list[dict[str, Any]] = [*HI, assistant(tool_calls=[call("t")]), result("r", "t")]
 
 
 def turns(*messages: dict[str, Any], model: str = CLAUDE) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = render({"messages": list(messages)}, model)["messages"]
+    found: list[dict[str, Any]] = render({"messages": list(messages)}, model=model)["messages"]
     return found
-
-
-def user(*parts: dict[str, Any] | str) -> dict[str, Any]:
-    listed = [{"type": "text", "text": p} if isinstance(p, str) else p for p in parts]
-    return {"role": "user", "content": listed}
-
-
-def assistant(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": list(parts), **more}
-
-
-def picture(url: str) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
-
-
-def file(data: str | None = None, name: str | None = None, id: str | None = None) -> dict[str, Any]:
-    given = {"file_data": data, "filename": name, "file_id": id}
-    return {"type": "file", "file": {k: v for k, v in given.items() if v is not None}}
 
 
 def test_options_are_joined_with_what_is_there_one_level_deep() -> None:
@@ -76,44 +42,37 @@ def test_options_are_joined_with_what_is_there_one_level_deep() -> None:
 
 def test_turns_of_one_role_are_one_message_and_blank_ones_none() -> None:
     assert turns(
-        user("a", " ", ""),
+        user(said("a"), said(" "), said("")),
         {"role": "user", "content": "b"},
         {"role": "assistant", "content": ""},
         {"role": "system", "content": "s"},
-        assistant({"type": "refusal", "refusal": "no"}),
+        assistant(part("refusal", refusal="no")),
         {"role": "assistant", "content": None, "refusal": "never"},
         {"role": "user", "content": "c"},
     ) == [
-        {"role": "user", "content": [{"text": "a"}, {"text": "b"}]},
-        {"role": "assistant", "content": [{"text": "no"}, {"text": "never"}]},
-        {"role": "user", "content": [{"text": "c"}]},
+        user({"text": "a"}, {"text": "b"}),
+        assistant({"text": "no"}, {"text": "never"}),
+        user({"text": "c"}),
     ]
 
 
 def test_results_may_be_images_or_nothing() -> None:
-    image = {"format": "png", "source": {"bytes": "YQ=="}}
+    picture = {"format": "png", "source": {"bytes": "YQ=="}}
     (_, _, results) = turns(
         CALLED[0],
-        {
-            "role": "assistant",
-            "tool_calls": [*CALLED[1]["tool_calls"], {**CALLED[1]["tool_calls"][0], "id": "u"}],
-        },
-        {
-            "role": "tool",
-            "tool_call_id": "t",
-            "content": [{"type": "text", "text": "r"}, picture("data:image/png;base64,YQ==")],
-        },
-        {"role": "tool", "tool_call_id": "u", "content": ""},
+        assistant(tool_calls=[*CALLED[1]["tool_calls"], {**CALLED[1]["tool_calls"][0], "id": "u"}]),
+        result([said("r"), image("data:image/png;base64,YQ==")], "t"),
+        result("", "u"),
     )
 
     assert results["content"] == [
-        {"toolResult": {"toolUseId": "t", "content": [{"text": "r"}, {"image": image}]}},
+        {"toolResult": {"toolUseId": "t", "content": [{"text": "r"}, {"image": picture}]}},
         {"toolResult": {"toolUseId": "u", "content": []}},
     ]
 
 
 @pytest.mark.parametrize(
-    ("url", "image"),
+    ("url", "picture"),
     [
         ("data:image/jpg;base64,YQ==", {"format": "jpeg", "source": {"bytes": "YQ=="}}),
         ("data:image/GIF;base64,YQ==", {"format": "gif", "source": {"bytes": "YQ=="}}),
@@ -123,22 +82,22 @@ def test_results_may_be_images_or_nothing() -> None:
         ),
     ],
 )
-def test_images(url: str, image: dict[str, Any]) -> None:
-    ((turn),) = turns(user(picture(url)))
+def test_images(url: str, picture: dict[str, Any]) -> None:
+    ((turn),) = turns(user(image(url)))
 
-    assert turn["content"] == [{"image": image}]
+    assert turn["content"] == [{"image": picture}]
 
 
 def test_documents_have_names_that_are_allowed_and_differ() -> None:
     pdf, text = "data:application/pdf;base64,YQ==", "data:text/plain;charset=utf-8;base64,YQ=="
     (turn,) = turns(
         user(
-            file(pdf, "Über  das_Ende [2].final.pdf"),
-            file(text, "論文.txt"),
-            file(text),
-            file(text, "a" * 300 + ".txt"),
+            file(file_data=pdf, filename="Über  das_Ende [2].final.pdf"),
+            file(file_data=text, filename="論文.txt"),
+            file(file_data=text),
+            file(file_data=text, filename="a" * 300 + ".txt"),
         ),
-        user(file(pdf, "論文.pdf")),
+        user(file(file_data=pdf, filename="論文.pdf")),
     )
 
     assert [(b["document"]["name"], b["document"]["format"]) for b in turn["content"]] == [
@@ -150,7 +109,7 @@ def test_documents_have_names_that_are_allowed_and_differ() -> None:
     ]
 
 
-SIGNED = {"type": "reasoning", "text": "hm", "signature": "c2ln"}
+SIGNED = part("reasoning", "hm", signature="c2ln")
 PROOF = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}}
 
 
@@ -160,27 +119,25 @@ PROOF = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln
         ({**SIGNED, "format": "anthropic"}, PROOF),
         (SIGNED, PROOF),
         ({**SIGNED, "format": "openai"}, None),
-        ({"type": "reasoning", "text": "hm"}, None),
-        ({"type": "reasoning", "text": "hm", "encrypted": "x", "format": "openai"}, None),
+        (part("reasoning", "hm"), None),
+        (part("reasoning", "hm", encrypted="x", format="openai"), None),
         (
-            {"type": "opaque", "format": "anthropic", "data": "c2ln"},
+            part("opaque", format="anthropic", data="c2ln"),
             {"reasoningContent": {"reasoningText": {"text": "", "signature": "c2ln"}}},
         ),
         (
-            {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "YQ=="},
+            part("opaque", format="anthropic.redacted_thinking", data="YQ=="),
             {"reasoningContent": {"redactedContent": "WVE9PQ=="}},
         ),
         (
-            {"type": "opaque", "format": "bedrock.redacted_content", "data": "/w=="},
+            part("opaque", format="bedrock.redacted_content", data="/w=="),
             {"reasoningContent": {"redactedContent": "/w=="}},
         ),
-        ({"type": "opaque", "format": "google.thought_signature", "data": "x"}, None),
+        (part("opaque", format="google.thought_signature", data="x"), None),
     ],
 )
 def test_only_claudes_own_proofs_go_back(part: dict[str, Any], sent: dict[str, Any] | None) -> None:
-    said = assistant(part, {"type": "text", "text": "a"})
-
-    content = turns(*HI, said)[1]["content"]
+    content = turns(*HI, assistant(part, said("a")))[1]["content"]
     assert content == [*([sent] if sent else []), {"text": "a"}]
 
 
@@ -196,9 +153,9 @@ def test_only_claudes_own_proofs_go_back(part: dict[str, Any], sent: dict[str, A
     ],
 )
 def test_another_makers_model_is_not_sent_claudes_proofs(model: str, sent: bool) -> None:
-    said = assistant(SIGNED, {"type": "text", "text": "a"})
+    (_, turn) = turns(*HI, assistant(SIGNED, said("a")), model=model)
 
-    assert (PROOF in turns(*HI, said, model=model)[1]["content"]) == sent
+    assert (PROOF in turn["content"]) == sent
 
 
 def test_unproved_reasoning_stays_here() -> None:

@@ -1,27 +1,20 @@
 """What is sent to Cohere."""
 
-import json
+from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 
-from app.dialects.cohere.upstream.request import Quirks, render_request
-from app.requests import parse_chat_request
-from tests.sdk.conversations import PICTURE, call
+from tests.dialects import rendering
+from tests.dialects.rendering import assistant, call, image, part, result, said, user
+from tests.sdk.conversations import PICTURE
 
 pytestmark = pytest.mark.pure
 
-HI = [{"role": "user", "content": "hi"}]
-IMAGE = {"type": "image_url", "image_url": {"url": PICTURE, "detail": "low"}}
-TEXT = {"type": "text", "text": "a"}
+render = partial(rendering.render, "cohere")
 
-
-def render(request: dict[str, Any], **quirks: Any) -> dict[str, Any]:
-    parsed = parse_chat_request(json.dumps({"messages": HI, **request}).encode())
-    body = render_request(parsed, model="m", quirks=msgspec.convert(quirks, Quirks)).body
-    assert json.loads(json.dumps(body)) == body
-    return body
+IMAGE = image(PICTURE, detail="low")
+TEXT = said("a")
 
 
 def messages(*sent: dict[str, Any], **quirks: Any) -> Any:
@@ -32,47 +25,38 @@ def test_messages_keep_their_parts() -> None:
     assert messages(
         {"role": "system", "content": "s", "name": "x"},
         {"role": "developer", "content": [TEXT]},
-        {
-            "role": "user",
-            "content": [TEXT, IMAGE, {"type": "image_url", "image_url": {"url": "u"}}],
-        },
+        user(TEXT, IMAGE, image("u")),
         {"role": "assistant", "content": "b"},
     ) == [
         {"role": "system", "content": "s"},
         {"role": "system", "content": [TEXT]},
-        {
-            "role": "user",
-            "content": [TEXT, IMAGE, {"type": "image_url", "image_url": {"url": "u"}}],
-        },
+        user(TEXT, IMAGE, image("u")),
         {"role": "assistant", "content": "b"},
     ]
 
 
 def test_calls_and_results_are_sent() -> None:
     assert messages(
-        {"role": "assistant", "tool_calls": [call("i", "f", '{"a": 1}'), call("j", "g", "")]},
-        {"role": "tool", "tool_call_id": "i", "content": "r"},
-        {"role": "tool", "tool_call_id": "j", "content": [TEXT]},
+        assistant(tool_calls=[call("i", "f", '{"a": 1}'), call("j", "g", "")]),
+        result("r"),
+        result([TEXT], "j"),
     ) == [
-        {"role": "assistant", "tool_calls": [call("i", "f", '{"a": 1}'), call("j", "g", "{}")]},
-        {"role": "tool", "tool_call_id": "i", "content": "r"},
-        {"role": "tool", "tool_call_id": "j", "content": [TEXT]},
+        assistant(tool_calls=[call("i", "f", '{"a": 1}'), call("j", "g", "{}")]),
+        result("r"),
+        result([TEXT], "j"),
     ]
 
 
 THOUGHT = {"role": "assistant", "content": "a", "reasoning_content": "r"}
-PLANNED = {"role": "assistant", "reasoning_content": "r", "tool_calls": [call("i", "f", "{}")]}
-PARTS = {
-    "role": "assistant",
-    "content": [
-        {"type": "reasoning", "text": "r", "signature": "S", "format": "x"},
-        {"type": "opaque", "format": "x", "data": "D"},
-        TEXT,
-        {"type": "refusal", "refusal": "b"},
-        {"type": "text", "text": ""},
-    ],
-}
-SAID = [TEXT, {"type": "text", "text": "b"}]
+PLANNED = assistant(reasoning_content="r", tool_calls=[call("i", "f", "{}")])
+PARTS = assistant(
+    part("reasoning", "r", signature="S", format="x"),
+    part("opaque", format="x", data="D"),
+    TEXT,
+    part("refusal", refusal="b"),
+    said(""),
+)
+SAID = [TEXT, said("b")]
 THINKING = {"type": "thinking", "thinking": "r"}
 
 
@@ -83,23 +67,23 @@ THINKING = {"type": "thinking", "thinking": "r"}
             "tool_plan",
             [
                 {"role": "assistant", "content": "a"},
-                {"role": "assistant", "tool_plan": "r", "tool_calls": PLANNED["tool_calls"]},
+                assistant(tool_plan="r", tool_calls=PLANNED["tool_calls"]),
                 {"role": "assistant", "content": SAID},
             ],
         ),
         (
             "thinking",
             [
-                {"role": "assistant", "content": [THINKING, TEXT]},
-                {"role": "assistant", "content": [THINKING], "tool_calls": PLANNED["tool_calls"]},
-                {"role": "assistant", "content": [THINKING, *SAID]},
+                assistant(THINKING, TEXT),
+                assistant(THINKING, tool_calls=PLANNED["tool_calls"]),
+                assistant(THINKING, *SAID),
             ],
         ),
         (
             "no",
             [
                 {"role": "assistant", "content": "a"},
-                {"role": "assistant", "tool_calls": PLANNED["tool_calls"]},
+                assistant(tool_calls=PLANNED["tool_calls"]),
                 {"role": "assistant", "content": SAID},
             ],
         ),
@@ -111,11 +95,11 @@ def test_reasoning_goes_back_as_the_model_takes_it(way: str, sent: list[Any]) ->
 
 def test_a_refusal_was_said() -> None:
     assert messages(
-        {"role": "assistant", "refusal": "no"},
+        assistant(refusal="no"),
         {"role": "assistant", "content": [], "refusal": "no"},
         {"role": "assistant", "content": ""},
     ) == [
         {"role": "assistant", "content": "no"},
         {"role": "assistant", "content": "no"},
-        {"role": "assistant"},
+        assistant(),
     ]

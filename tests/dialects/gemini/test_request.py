@@ -1,29 +1,22 @@
 """What is sent to Gemini."""
 
 import json
+from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 
 from app.dialects.gemini.upstream.request import Quirks, render_request
 from app.errors import RequestError
-from app.requests import ChatRequest, parse_chat_request
+from app.requests import parse_chat_request
+from tests.dialects import rendering
+from tests.dialects.rendering import HI, assistant, call, file, function, image, part, result, said
 
 pytestmark = pytest.mark.pure
 
-HI = [{"role": "user", "content": "hi"}]
+render = partial(rendering.render, "gemini", model="gemini-3.6-flash")
+
 CONTENTS = [{"role": "user", "parts": [{"text": "hi"}]}]
-
-
-def parse(request: dict[str, Any]) -> ChatRequest:
-    return parse_chat_request(json.dumps({"messages": HI, **request}).encode())
-
-
-def render(request: dict[str, Any], model: str = "gemini-3.6-flash", **quirks: Any) -> Any:
-    body = render_request(parse(request), model=model, quirks=msgspec.convert(quirks, Quirks)).body
-    assert json.loads(json.dumps(body)) == body
-    return body
 
 
 def contents(*messages: dict[str, Any], **options: Any) -> Any:
@@ -35,25 +28,13 @@ def parts(*content: dict[str, Any]) -> Any:
     return turn["parts"]
 
 
-def call(id: str = "i", arguments: str = "{}", **more: Any) -> dict[str, Any]:
-    return {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}, **more}
-
-
-def assistant(*content: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"role": "assistant", **({"content": list(content)} if content else {}), **more}
-
-
-def result(content: Any, id: str = "i") -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": id, "content": content}
-
-
 def test_instructions_stand_beside_the_conversation() -> None:
     body = render(
         {
             "messages": [
                 {"role": "system", "content": "a"},
                 *HI,
-                {"role": "developer", "content": [{"type": "text", "text": "b"}]},
+                {"role": "developer", "content": [said("b")]},
                 {"role": "system", "content": ""},
             ]
         }
@@ -83,14 +64,6 @@ def test_an_answer_of_nothing_is_left_out() -> None:
     sent = contents(*HI, {"role": "assistant", "content": ""}, {"role": "user", "content": "d"})
 
     assert sent == [{"role": "user", "parts": [{"text": "hi"}, {"text": "d"}]}]
-
-
-def image(url: str) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
-
-
-def file(**fields: str) -> dict[str, Any]:
-    return {"type": "file", "file": fields}
 
 
 FILES = "https://generativelanguage.googleapis.com/v1beta/files/abc-1"
@@ -139,7 +112,7 @@ def test_media_are_sent_inline_or_by_their_place(
 )
 def test_media_that_cannot_be_sent_are_refused(part: dict[str, Any], place: str, what: str) -> None:
     with pytest.raises(RequestError) as refused:
-        parts({"type": "text", "text": "a"}, part)
+        parts(said("a"), part)
 
     assert refused.value.code == "invalid_request"
     assert refused.value.message.startswith(f"messages[0].content[1]{place}: {what}")
@@ -148,9 +121,9 @@ def test_media_that_cannot_be_sent_are_refused(part: dict[str, Any], place: str,
 def test_thoughts_are_not_sent_back() -> None:
     (sent, _) = contents(
         assistant(
-            {"type": "reasoning", "text": "t", "signature": "S", "format": "of-another"},
-            {"type": "text", "text": "a"},
-            {"type": "opaque", "format": "of-another", "data": "D"},
+            part("reasoning", "t", signature="S", format="of-another"),
+            said("a"),
+            part("opaque", format="of-another", data="D"),
             reasoning_content="t",
         ),
         *HI,
@@ -159,19 +132,19 @@ def test_thoughts_are_not_sent_back() -> None:
 
 
 def signature(data: str, format: str = "gemini.thought_signature") -> dict[str, Any]:
-    return {"type": "opaque", "format": format, "data": data}
+    return part("opaque", format=format, data=data)
 
 
 def test_a_signature_goes_back_with_the_text_before_it() -> None:
     (sent, _) = contents(
         assistant(
-            {"type": "reasoning", "text": "t"},
+            part("reasoning", "t"),
             signature("1"),
-            {"type": "text", "text": "a"},
-            {"type": "text", "text": "b"},
+            said("a"),
+            said("b"),
             signature("2"),
             signature("3"),
-            {"type": "refusal", "refusal": "c"},
+            part("refusal", refusal="c"),
         ),
         *HI,
     )
@@ -187,12 +160,7 @@ def test_a_signature_goes_back_with_the_text_before_it() -> None:
 def test_parts_of_googles_tools_go_back_as_they_came() -> None:
     part = {"toolCall": {"id": "t", "toolType": "X"}, "thoughtSignature": "S"}
     (sent, _) = contents(
-        assistant(
-            signature(json.dumps(part), "gemini.part"),
-            signature("1"),
-            {"type": "text", "text": "a"},
-        ),
-        *HI,
+        assistant(signature(json.dumps(part), "gemini.part"), signature("1"), said("a")), *HI
     )
     assert sent["parts"] == [part, {"text": "", "thoughtSignature": "1"}, {"text": "a"}]
 
@@ -261,7 +229,7 @@ def test_ids_are_sent_where_they_are_known(id: str, model: str, quirk: str, sent
         ("[1]", {"result": "[1]"}),
         ("5", {"result": "5"}),
         ("", {"result": ""}),
-        ([{"type": "text", "text": '{"a":'}, {"type": "text", "text": "1}"}], {"a": 1}),
+        ([said('{"a":'), said("1}")], {"a": 1}),
     ],
 )
 def test_a_result_is_an_object(content: Any, response: dict[str, Any]) -> None:
@@ -274,7 +242,7 @@ def test_a_result_is_an_object(content: Any, response: dict[str, Any]) -> None:
 
 
 def test_a_result_may_have_pictures() -> None:
-    content = [{"type": "text", "text": "a"}, image("data:image/png;base64,AA==")]
+    content = [said("a"), image("data:image/png;base64,AA==")]
     sent = contents(assistant(tool_calls=[call()]), result(content))
 
     (part,) = sent[1]["parts"]
@@ -308,7 +276,7 @@ def test_a_result_of_no_call_is_said_by_the_user() -> None:
 
 
 def test_arguments_are_streamed_where_that_is_known() -> None:
-    tools = [{"type": "function", "function": {"name": "f"}}]
+    tools = [function("f")]
     asked = {"streamFunctionCallArguments": True}
 
     body = render({"tools": tools}, stream_arguments=True)
@@ -381,7 +349,7 @@ def test_provider_options_overrule_the_members_of_what_both_have() -> None:
         "safetySettings": [],
         "contents": None,
     }
-    tools = [{"type": "function", "function": {"name": "f"}}]
+    tools = [function("f")]
     request = {"temperature": 0, "top_p": 0.5, "tools": tools, "tool_choice": "auto"}
     body = render({**request, "provider_options": options})
 

@@ -1,25 +1,19 @@
 """What is sent to Ollama."""
 
-import json
+from functools import partial
 from typing import Any
 
 import pytest
 
-from app.dialects.ollama.upstream.request import Quirks, render_request
-from app.requests import parse_chat_request
-from tests.sdk.conversations import PNG, call
+from tests.dialects import rendering
+from tests.dialects.rendering import assistant, call, image, part, result, said
+from tests.sdk.conversations import PNG
 
 pytestmark = pytest.mark.pure
 
-HI = [{"role": "user", "content": "hi"}]
-IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"}}
+render = partial(rendering.render, "ollama")
 
-
-def render(request: dict[str, Any]) -> dict[str, Any]:
-    parsed = parse_chat_request(json.dumps({"messages": HI, **request}).encode())
-    body = render_request(parsed, model="m", quirks=Quirks()).body
-    assert json.loads(json.dumps(body)) == body
-    return body
+IMAGE = image(f"data:image/png;base64,{PNG}", detail="low")
 
 
 def messages(*sent: dict[str, Any]) -> Any:
@@ -27,14 +21,11 @@ def messages(*sent: dict[str, Any]) -> Any:
 
 
 def test_messages_are_said_in_text_and_images() -> None:
-    parts = [{"type": "text", "text": "a"}, IMAGE, {"type": "text", "text": "b"}]
+    parts = [said("a"), IMAGE, said("b")]
 
     assert messages(
         {"role": "system", "content": "s", "name": "x"},
-        {
-            "role": "developer",
-            "content": [{"type": "text", "text": "d"}, {"type": "text", "text": "e"}],
-        },
+        {"role": "developer", "content": [said("d"), said("e")]},
         {"role": "user", "content": parts, "name": "y"},
     ) == [
         {"role": "system", "content": "s"},
@@ -47,10 +38,7 @@ def test_calls_have_objects_for_arguments_and_results_name_their_tool() -> None:
     calls = [call("i", "f", '{"a": 1}'), call("j", "g", " ")]
 
     assert messages(
-        {"role": "assistant", "tool_calls": calls},
-        {"role": "tool", "tool_call_id": "i", "content": "r"},
-        {"role": "tool", "tool_call_id": "j", "content": [{"type": "text", "text": "s"}, IMAGE]},
-        {"role": "tool", "tool_call_id": "k", "content": "t"},
+        assistant(tool_calls=calls), result("r"), result([said("s"), IMAGE], "j"), result("t", "k")
     ) == [
         {
             "role": "assistant",
@@ -68,16 +56,16 @@ def test_calls_have_objects_for_arguments_and_results_name_their_tool() -> None:
 
 def test_thinking_goes_back_and_proofs_of_others_do_not() -> None:
     parts = [
-        {"type": "reasoning", "text": "r", "signature": "S", "format": "x"},
-        {"type": "opaque", "format": "x", "data": "D"},
-        {"type": "text", "text": "a"},
-        {"type": "refusal", "refusal": "b"},
+        part("reasoning", "r", signature="S", format="x"),
+        part("opaque", format="x", data="D"),
+        said("a"),
+        part("refusal", refusal="b"),
     ]
 
     assert messages(
         {"role": "assistant", "content": parts},
         {"role": "assistant", "content": "a", "reasoning_content": "r"},
-        {"role": "assistant", "refusal": "no"},
+        assistant(refusal="no"),
         {"role": "assistant", "content": [], "refusal": "no"},
     ) == [
         {"role": "assistant", "content": "ab", "thinking": "r"},

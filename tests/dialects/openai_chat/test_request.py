@@ -1,6 +1,7 @@
 """What is sent to an upstream that speaks Chat Completions."""
 
 import json
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,17 +10,22 @@ import pytest
 from app.dialects.openai_chat.upstream.request import Quirks, render_request
 from app.requests import parse_chat_request
 from app.upstreams.presets import PRESETS
+from tests.dialects import rendering
+from tests.dialects.rendering import (
+    assistant,
+    call,
+    file,
+    function,
+    image,
+    part,
+    result,
+    said,
+    user,
+)
 
 pytestmark = pytest.mark.pure
 
-HI = [{"role": "user", "content": "hi"}]
-
-
-def render(request: dict[str, Any], **quirks: Any) -> dict[str, Any]:
-    parsed = parse_chat_request(json.dumps({"messages": HI, **request}).encode())
-    body = render_request(parsed, model="m", quirks=msgspec.convert(quirks, Quirks)).body
-    assert json.loads(json.dumps(body)) == body
-    return body
+render = partial(rendering.render, "openai_chat")
 
 
 def test_everything_else_is_sent_as_it_came() -> None:
@@ -33,8 +39,8 @@ def test_everything_else_is_sent_as_it_came() -> None:
         "presence_penalty": -1,
         "logprobs": False,
         "top_logprobs": 0,
-        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "x"}}}],
-        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "tools": [function("f", parameters={"type": "x"})],
+        "tool_choice": function("f"),
         "parallel_tool_calls": False,
         "response_format": {"type": "json_schema", "json_schema": {"name": "s", "strict": False}},
         "reasoning_effort": "low",
@@ -42,24 +48,15 @@ def test_everything_else_is_sent_as_it_came() -> None:
         "user": "u",
         "messages": [
             {"role": "system", "content": "s"},
-            {"role": "developer", "content": [{"type": "text", "text": "d"}]},
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "t"},
-                    {"type": "image_url", "image_url": {"url": "u", "detail": "low"}},
-                    {"type": "input_audio", "input_audio": {"data": "d", "format": "wav"}},
-                    {"type": "file", "file": {"file_id": "i"}},
-                ],
-            },
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {"id": "i", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-                ],
-            },
-            {"role": "tool", "tool_call_id": "i", "content": "r"},
+            {"role": "developer", "content": [said("d")]},
+            user(
+                said("t"),
+                image("u", detail="low"),
+                {"type": "input_audio", "input_audio": {"data": "d", "format": "wav"}},
+                file(file_id="i"),
+            ),
+            {"role": "assistant", "content": None, "tool_calls": [call()]},
+            result("r"),
         ],
     }
     assert render(request) == {
@@ -104,23 +101,22 @@ def test_reasoning_goes_back_only_where_it_is_wanted() -> None:
 
 def test_parts_that_prove_reasoning_go_back_in_openrouters_form() -> None:
     parts = [
-        {"type": "reasoning", "text": "r", "signature": "S", "format": "f"},
-        {"type": "reasoning", "encrypted": "E"},
-        {"type": "text", "text": "a"},
-        {"type": "opaque", "format": "g", "data": "D"},
+        part("reasoning", "r", signature="S", format="f"),
+        part("reasoning", encrypted="E"),
+        said("a"),
+        part("opaque", format="g", data="D"),
     ]
     message = {"role": "assistant", "content": parts}
 
     (sent,) = render({"messages": [message]}, send_reasoning="reasoning_details")["messages"]
-    assert sent == {
-        "role": "assistant",
-        "content": [{"type": "text", "text": "a"}],
-        "reasoning_details": [
+    assert sent == assistant(
+        said("a"),
+        reasoning_details=[
             {"type": "reasoning.text", "text": "r", "signature": "S", "format": "f"},
             {"type": "reasoning.encrypted", "data": "E"},
             {"type": "reasoning.encrypted", "data": "D", "format": "g"},
         ],
-    }
+    )
     (sent,) = render({"messages": [message]}, send_reasoning="reasoning_content")["messages"]
     assert sent["reasoning_content"] == "r"
     (sent,) = render({"messages": [{**message, "content": parts[:1]}]})["messages"]
@@ -128,41 +124,35 @@ def test_parts_that_prove_reasoning_go_back_in_openrouters_form() -> None:
 
 
 def test_geminis_signature_goes_back_with_its_call() -> None:
-    call = {
-        "id": "i",
-        "type": "function",
-        "function": {"name": "f", "arguments": "{}"},
-        "opaque": [
-            {"format": "google.thought_signature", "data": "S"},
-            {"format": "of-another", "data": "T"},
-        ],
-    }
-    (sent,) = render({"messages": [{"role": "assistant", "tool_calls": [call]}]})["messages"]
+    opaque = [
+        {"format": "google.thought_signature", "data": "S"},
+        {"format": "of-another", "data": "T"},
+    ]
+    (sent,) = render({"messages": [assistant(tool_calls=[call(opaque=opaque)])]})["messages"]
 
-    del call["opaque"]
     google = {"google": {"thought_signature": "S"}}
-    assert sent["tool_calls"] == [{**call, "extra_content": google}]
+    assert sent["tool_calls"] == [call(extra_content=google)]
 
 
 PARTS = [
-    {"type": "reasoning", "text": "r", "signature": "S"},
-    {"type": "reasoning", "text": "q", "signature": "T", "format": "of-another"},
-    {"type": "reasoning", "encrypted": "E"},
-    {"type": "text", "text": "a"},
+    part("reasoning", "r", signature="S"),
+    part("reasoning", "q", signature="T", format="of-another"),
+    part("reasoning", encrypted="E"),
+    said("a"),
 ]
 THINKING = [
-    {"type": "thinking", "thinking": [{"type": "text", "text": "r"}], "signature": "S"},
-    {"type": "thinking", "thinking": [{"type": "text", "text": "q"}]},
+    {"type": "thinking", "thinking": [said("r")], "signature": "S"},
+    {"type": "thinking", "thinking": [said("q")]},
 ]
 
 
 @pytest.mark.parametrize(
     ("given", "sent"),
     [
-        ({"content": PARTS}, [*THINKING, {"type": "text", "text": "a"}]),
+        ({"content": PARTS}, [*THINKING, said("a")]),
         ({"content": PARTS[1:2]}, THINKING[1:]),
         ({"content": PARTS[2:3]}, None),
-        ({"content": "a", "reasoning_content": "q"}, [THINKING[1], {"type": "text", "text": "a"}]),
+        ({"content": "a", "reasoning_content": "q"}, [THINKING[1], said("a")]),
         ({"content": "", "reasoning_content": "q"}, THINKING[1:]),
         ({"reasoning_content": "q"}, THINKING[1:]),
         ({"content": "a"}, "a"),
@@ -186,15 +176,15 @@ SOUND = {"type": "input_audio", "input_audio": {"data": "d", "format": "wav"}}
         ({"developer": False}, {"role": "developer", "content": "d", "name": "n"}, {"role": "system", "content": "d", "name": "n"}),
         ({"plain": True}, {"role": "developer", "content": "d", "name": "n"}, {"role": "system", "content": "d"}),
         ({"plain": True}, {"role": "user", "content": "u", "name": "n"}, {"role": "user", "content": "u"}),
-        ({"plain": True}, {"role": "assistant", "refusal": "no", "name": "n"}, {"role": "assistant", "content": "no", "prefix": True}),
+        ({"plain": True}, assistant(refusal="no", name="n"), {"role": "assistant", "content": "no", "prefix": True}),
         ({"plain": True}, {"role": "assistant", "content": "a", "refusal": "no"}, {"role": "assistant", "content": "a", "prefix": True}),
-        ({"plain": True}, {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}, {"role": "assistant", "content": [{"type": "text", "text": "no"}], "prefix": True}),
-        ({}, {"role": "assistant", "refusal": "no"}, {"role": "assistant", "content": None, "refusal": "no"}),
-        ({"bare_audio": True}, {"role": "user", "content": [SOUND]}, {"role": "user", "content": [{"type": "input_audio", "input_audio": "d"}]}),
-        ({"files": "document_url"}, {"role": "user", "content": [{"type": "file", "file": {"file_data": FILE, "filename": "a.pdf"}}]}, {"role": "user", "content": [{"type": "document_url", "document_url": FILE, "document_name": "a.pdf"}]}),
-        ({"files": "document_url"}, {"role": "user", "content": [{"type": "file", "file": {"file_data": "https://a/b"}}]}, {"role": "user", "content": [{"type": "document_url", "document_url": "https://a/b"}]}),
-        ({"files": "document_url"}, {"role": "user", "content": [{"type": "file", "file": {"file_data": "data:image/png;base64,AA"}}]}, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}),
-        ({"files": "document_url"}, {"role": "user", "content": [{"type": "file", "file": {"file_id": "i"}}]}, {"role": "user", "content": [{"type": "file", "file_id": "i"}]}),
+        ({"plain": True}, assistant(part("refusal", refusal="no")), assistant(said("no"), prefix=True)),
+        ({}, assistant(refusal="no"), {"role": "assistant", "content": None, "refusal": "no"}),
+        ({"bare_audio": True}, user(SOUND), user({"type": "input_audio", "input_audio": "d"})),
+        ({"files": "document_url"}, user(file(file_data=FILE, filename="a.pdf")), user({"type": "document_url", "document_url": FILE, "document_name": "a.pdf"})),
+        ({"files": "document_url"}, user(file(file_data="https://a/b")), user({"type": "document_url", "document_url": "https://a/b"})),
+        ({"files": "document_url"}, user(file(file_data="data:image/png;base64,AA")), user(image("data:image/png;base64,AA"))),
+        ({"files": "document_url"}, user(file(file_id="i")), user({"type": "file", "file_id": "i"})),
     ],
 )  # fmt: skip
 def test_a_message_is_said_as_the_vendor_knows_it(
@@ -203,10 +193,10 @@ def test_a_message_is_said_as_the_vendor_knows_it(
     assert render({"messages": [given]}, **quirks)["messages"] == [sent]
 
 
-SIGNED = {"type": "reasoning", "text": "Hm.", "signature": "S", "format": "litellm"}
-OTHERS = {"type": "reasoning", "text": "Hm.", "signature": "S", "format": "anthropic"}
-REDACTED = {"type": "opaque", "format": "litellm.redacted_thinking", "data": "R"}
-LONE = {"type": "opaque", "format": "litellm", "data": "S"}
+SIGNED = part("reasoning", "Hm.", signature="S", format="litellm")
+OTHERS = part("reasoning", "Hm.", signature="S", format="anthropic")
+REDACTED = part("opaque", format="litellm.redacted_thinking", data="R")
+LONE = part("opaque", format="litellm", data="S")
 
 
 @pytest.mark.parametrize(
@@ -215,16 +205,15 @@ LONE = {"type": "opaque", "format": "litellm", "data": "S"}
         ([SIGNED], [{"type": "thinking", "thinking": "Hm.", "signature": "S"}]),
         ([REDACTED], [{"type": "redacted_thinking", "data": "R"}]),
         ([LONE], [{"type": "thinking", "thinking": "", "signature": "S"}]),
-        ([OTHERS, {"type": "reasoning", "text": "Hm."}], None),
+        ([OTHERS, part("reasoning", "Hm.")], None),
     ],
 )
 def test_litellm_is_given_back_what_claude_signed(parts: Any, blocks: Any) -> None:
-    said = {"type": "text", "text": "Yes."}
-    given = {"role": "assistant", "content": [*parts, said]}
+    given = assistant(*parts, said("Yes."))
     rendered = render({"messages": [given]}, send_reasoning="thinking_blocks")["messages"][0]
 
     assert rendered.get("thinking_blocks") == blocks
-    assert rendered["content"] == [said]
+    assert rendered["content"] == [said("Yes.")]
     assert "thinking_blocks" not in render({"messages": [given]})["messages"][0]
     assert PRESETS["litellm"].quirks["send_reasoning"] == "thinking_blocks"
 
