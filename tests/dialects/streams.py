@@ -32,6 +32,9 @@ from app.events import (
 STREAMS = Path(__file__).parents[3] / "shared" / "streams"
 """Bodies recorded from providers, with the truth about them. Not part of the repository."""
 
+ABSENT = "no recorded streams"
+"""Why tests of them are skipped where they are not; tests/conftest.py says it once for all."""
+
 SPECIFIED = Path(__file__).parents[1] / "recordings"
 """Bodies written from the providers' documentation, and the events that they are."""
 
@@ -60,8 +63,11 @@ DIALECT_OF = {
 """The dialect that reads a format of the index."""
 
 
-def recordings(dialect: str | None = None) -> list[Any]:
-    """Parameters: the rows that a dialect reads, or all, or one that skips the test."""
+def recordings(dialect: str | None = None, name: str = "") -> list[Any]:
+    """Parameters: the rows that a dialect reads, or all, or one that skips the test.
+
+    A row has the `name` in that of its file.
+    """
     found = index("index.json")
     if found is None:
         return [absent()]
@@ -69,7 +75,7 @@ def recordings(dialect: str | None = None) -> list[Any]:
     return [
         pytest.param(row, id=row["file"])
         for row in rows
-        if dialect in (None, DIALECT_OF[row["format"]])
+        if dialect in (None, DIALECT_OF[row["format"]]) and name in row["file"]
     ]
 
 
@@ -103,9 +109,8 @@ def common(row: dict[str, Any]) -> dict[str, Any]:
 
 def absent(names: int = 1) -> Any:
     """Return one parameter of so many names that skips its test, or in CI fails the collection."""
-    assert os.environ.get("CI") != "true", f"no recorded streams in {STREAMS}"
-    marks = pytest.mark.skip(f"no recorded streams in {STREAMS}")
-    return pytest.param(*[None] * names, marks=marks)
+    assert os.environ.get("CI") != "true", f"{ABSENT} in {STREAMS}"
+    return pytest.param(*[None] * names, marks=pytest.mark.skip(f"{ABSENT} in {STREAMS}"))
 
 
 def body_of(row: dict[str, Any]) -> bytes:

@@ -23,15 +23,14 @@ from tests.dialects.blocks import text as said
 from tests.dialects.gemini.written import MEANINGS, STOP, call, candidate, chunk, sse, text
 from tests.dialects.streams import (
     CUT,
-    absent,
     body_of,
     check,
     end_of,
     error_of,
-    index,
     joined,
     kinds,
     play,
+    recordings,
     tool_calls,
 )
 
@@ -501,11 +500,8 @@ def test_other_events_are_ignored() -> None:
     assert body(play([wire], dialect="gemini")) == said("a")
 
 
-def test_the_sources_of_a_recording_stand_where_they_say() -> None:
-    found_index = index("index.json")
-    if found_index is None:
-        pytest.skip(str(absent()))
-    row = next(r for r in found_index["streams"] if r["file"] == "gemini/grounding-search.sse")
+@pytest.mark.parametrize("row", recordings("gemini", "gemini/grounding-search.sse"))
+def test_the_sources_of_a_recording_stand_where_they_say(row: dict[str, Any]) -> None:
     found = play([body_of(row)], dialect="gemini")
     answer = joined(found, TextDelta)
     last = next(line for line in body_of(row).decode().splitlines() if "groundingSupports" in line)
