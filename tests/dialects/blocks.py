@@ -58,6 +58,7 @@ def ran(block: int, name: str, **said: Any) -> list[Event]:
     return [ProviderTool(block, name), ProviderTool(block, name, **said)]
 
 
-def ended(*parts: Part, reason: Any = "stop", raw: str | None = "stop") -> list[Event]:
-    """The parts of an answer, and the end of it."""
-    return [*flat(*parts), ChoiceEnd(reason, raw), StreamEnd("completed", reason)]
+def ended(*parts: Part, reason: Any = "stop", raw: str | None = "") -> list[Event]:
+    """The parts of an answer, and the end of it; `raw` is the reason itself unless given."""
+    end = ChoiceEnd(reason, reason if raw == "" else raw)
+    return [*flat(*parts), end, StreamEnd("completed", reason)]

@@ -194,6 +194,12 @@ def joined(found: list[Event], kind: type, choice: int = 0) -> str:
     )
 
 
+FINISHED = ("completed", "stop")
+TRUNCATED = failed("upstream_truncated")
+UNAVAILABLE = failed("upstream_unavailable")
+INVALID = failed("upstream_invalid_response")
+
+
 def tool_calls(found: list[Event]) -> list[dict[str, Any]]:
     """Return the tool calls in the order in which they began."""
     arguments = {e.block: e.arguments for e in found if isinstance(e, ToolCallEnd)}

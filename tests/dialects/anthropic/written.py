@@ -20,7 +20,7 @@ from tests.dialects.blocks import call as called
 from tests.dialects.blocks import ended as ended_with
 from tests.dialects.blocks import flat, reasoning
 from tests.dialects.blocks import text as said
-from tests.dialects.streams import failed
+from tests.dialects.streams import FINISHED, INVALID, TRUNCATED, UNAVAILABLE, failed
 
 
 def sse(*payloads: dict[str, Any]) -> bytes:
@@ -441,34 +441,29 @@ WHOLE = {
 SAID = [head(), *text(0, "a")]
 DONE = [*SAID, last()]
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-TRUNCATED = failed("upstream_truncated")
-INVALID = failed("upstream_invalid_response")
 ENDS: dict[str, tuple[bytes, Any]] = {
-    "stop": (sse(*DONE, STOP), ("completed", "stop")),
-    "stop-twice": (sse(*DONE, STOP, STOP), ("completed", "stop")),
-    "stop-without-blank-line": (sse(*DONE, STOP)[:-2], ("completed", "stop")),
-    "stop-and-an-error": (sse(*DONE, STOP, OVERLOADED), ("completed", "stop")),
-    "stop-without-a-name": (
-        sse(*DONE) + b'data: {"type":"message_stop"}\n\n',
-        ("completed", "stop"),
-    ),
-    "a-name-for-a-type": (sse(*DONE) + b"event: message_stop\ndata: {}\n\n", ("completed", "stop")),
+    "stop": (sse(*DONE, STOP), FINISHED),
+    "stop-twice": (sse(*DONE, STOP, STOP), FINISHED),
+    "stop-without-blank-line": (sse(*DONE, STOP)[:-2], FINISHED),
+    "stop-and-an-error": (sse(*DONE, STOP, OVERLOADED), FINISHED),
+    "stop-without-a-name": (sse(*DONE) + b'data: {"type":"message_stop"}\n\n', FINISHED),
+    "a-name-for-a-type": (sse(*DONE) + b"event: message_stop\ndata: {}\n\n", FINISHED),
     "no-stop": (sse(*DONE), TRUNCATED),
     "half-a-stop": (sse(*DONE, STOP)[:-6], TRUNCATED),
     "done-for-a-stop": (sse(*DONE) + b"data: [DONE]\n\n", TRUNCATED),
-    "stop-and-done": (sse(*DONE, STOP) + b"data: [DONE]\n\n", ("completed", "stop")),
+    "stop-and-done": (sse(*DONE, STOP) + b"data: [DONE]\n\n", FINISHED),
     "no-reason": (sse(*SAID), TRUNCATED),
     "nothing": (b"", TRUNCATED),
     "only-pings": (sse(PING, PING), TRUNCATED),
     "only-a-head": (sse(head()), TRUNCATED),
     "only-a-head-unterminated": (sse(head())[:-2], TRUNCATED),
-    "a-head-and-a-stop": (sse(head(), STOP), failed("upstream_unavailable")),
-    "only-a-stop": (sse(STOP), failed("upstream_unavailable")),
+    "a-head-and-a-stop": (sse(head(), STOP), UNAVAILABLE),
+    "only-a-stop": (sse(STOP), UNAVAILABLE),
     "an-error-first": (sse(OVERLOADED), failed("upstream_overloaded")),
     "an-error-after-text": (sse(*SAID, OVERLOADED, STOP), failed("upstream_overloaded")),
     "an-error-after-the-reason": (sse(*DONE, OVERLOADED, STOP), failed("upstream_overloaded")),
     "an-error-unterminated": (sse(OVERLOADED)[:-2], failed("upstream_overloaded")),
-    "an-error-in-words": (b"event: error\ndata: oh\n\n", failed("upstream_unavailable")),
+    "an-error-in-words": (b"event: error\ndata: oh\n\n", UNAVAILABLE),
     "an-error-without-type": (
         b'data: {"error":{"type":"rate_limit_error"}}\n\n',
         failed("upstream_rate_limited"),
@@ -480,12 +475,9 @@ ENDS: dict[str, tuple[bytes, Any]] = {
     "another-head": (sse(*SAID, head("msg_2"), *DONE, STOP), INVALID),
     "garbage": (sse(*SAID) + b"data: bye\n\n" + sse(STOP), INVALID),
     "garbage-with-a-name": (b"event: message_stop\ndata: 5\n\n", INVALID),
-    "garbage-in-a-ping": (
-        sse(*DONE) + b"event: ping\ndata: x\n\n" + sse(STOP),
-        ("completed", "stop"),
-    ),
-    "an-unknown-event": (sse(*DONE) + b"event: x\ndata: y\n\n" + sse(STOP), ("completed", "stop")),
-    "an-empty-event": (sse(*DONE) + b"event: x\ndata:\n\n" + sse(STOP), ("completed", "stop")),
+    "garbage-in-a-ping": (sse(*DONE) + b"event: ping\ndata: x\n\n" + sse(STOP), FINISHED),
+    "an-unknown-event": (sse(*DONE) + b"event: x\ndata: y\n\n" + sse(STOP), FINISHED),
+    "an-empty-event": (sse(*DONE) + b"event: x\ndata:\n\n" + sse(STOP), FINISHED),
     "a-message-for-a-body": (json.dumps(WHOLE).encode(), ("completed", "tool_calls")),
     "half-a-message-for-a-body": (json.dumps(WHOLE).encode()[:-9], TRUNCATED),
     "a-message-in-a-stream": (sse(*SAID, WHOLE), TRUNCATED),

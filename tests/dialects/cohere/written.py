@@ -24,7 +24,7 @@ from app.events import (
     Usage,
 )
 from tests.dialects.blocks import call, reasoning, text
-from tests.dialects.streams import failed
+from tests.dialects.streams import FINISHED, INVALID, TRUNCATED, UNAVAILABLE, failed
 
 DONE = b"data: [DONE]\n\n"
 
@@ -142,33 +142,33 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
 TEXT = content(text="a")
 BEGUN = sse(TEXT)
 ENDS: dict[str, tuple[bytes, Any]] = {
-    "no-done": (sse(TEXT, end()), ("completed", "stop")),
-    "no-blank-line": (sse(TEXT, end())[:-2], ("completed", "stop")),
-    "crlf": (sse(TEXT, end()).replace(b"\n", b"\r\n"), ("completed", "stop")),
-    "no-end": (sse(TEXT), failed("upstream_truncated")),
-    "done-without-end": (sse(TEXT) + DONE, failed("upstream_truncated")),
-    "half-an-end": (sse(TEXT, end())[:-4], failed("upstream_truncated")),
-    "an-end-of-content": (sse(TEXT, event("content-end", 0)), failed("upstream_truncated")),
-    "nothing": (b"", failed("upstream_truncated")),
-    "only-a-start": (sse(START), failed("upstream_truncated")),
-    "only-an-end": (sse(end(None)), failed("upstream_unavailable")),
-    "error": (sse(TEXT, end("ERROR")) + DONE, failed("upstream_unavailable")),
-    "error-with-text": (sse(end("ERROR", error="oh")), failed("upstream_unavailable")),
-    "error-limit": (sse(TEXT, end("ERROR_LIMIT")), failed("upstream_unavailable")),
-    "error-beside-complete": (sse(TEXT, end(error="oh")), failed("upstream_unavailable")),
+    "no-done": (sse(TEXT, end()), FINISHED),
+    "no-blank-line": (sse(TEXT, end())[:-2], FINISHED),
+    "crlf": (sse(TEXT, end()).replace(b"\n", b"\r\n"), FINISHED),
+    "no-end": (sse(TEXT), TRUNCATED),
+    "done-without-end": (sse(TEXT) + DONE, TRUNCATED),
+    "half-an-end": (sse(TEXT, end())[:-4], TRUNCATED),
+    "an-end-of-content": (sse(TEXT, event("content-end", 0)), TRUNCATED),
+    "nothing": (b"", TRUNCATED),
+    "only-a-start": (sse(START), TRUNCATED),
+    "only-an-end": (sse(end(None)), UNAVAILABLE),
+    "error": (sse(TEXT, end("ERROR")) + DONE, UNAVAILABLE),
+    "error-with-text": (sse(end("ERROR", error="oh")), UNAVAILABLE),
+    "error-limit": (sse(TEXT, end("ERROR_LIMIT")), UNAVAILABLE),
+    "error-beside-complete": (sse(TEXT, end(error="oh")), UNAVAILABLE),
     "timeout": (sse(TEXT, end("TIMEOUT")), failed("upstream_timeout")),
     "broken-call": (sse(end("ERROR", error_type="INVALID_TOOL_GENERATION")), failed("upstream_tool_failed")),
     "too-long": (sse(end("ERROR", error="x", error_type="TOO_MANY_TOKENS")), failed("context_length_exceeded")),
     "error-in-a-body": (b'{"id":"1","message":"invalid api token","code":401}', failed("upstream_auth")),
-    "error-in-an-event": (b'event: error\ndata: {"message":"x"}\n\n', failed("upstream_unavailable")),
-    "error-in-words": (b"event: error\ndata: x\n\n", failed("upstream_unavailable")),
+    "error-in-an-event": (b'event: error\ndata: {"message":"x"}\n\n', UNAVAILABLE),
+    "error-in-words": (b"event: error\ndata: x\n\n", UNAVAILABLE),
     "error-without-type": (sse(TEXT) + b'data: {"error":{"code":429}}\n\n', failed("upstream_rate_limited")),
     "detail-in-a-body": (b'{"detail":"too many tokens"}', failed("context_length_exceeded")),
     "whole-error": (json.dumps({**WHOLE, "finish_reason": "TIMEOUT"}).encode(), failed("upstream_timeout")),
-    "whole-and-cut": (json.dumps(WHOLE).encode()[:-1], failed("upstream_truncated")),
-    "whole-after-events": (sse(TEXT) + b"data: %s\n\n" % json.dumps(WHOLE).encode(), failed("upstream_truncated")),
-    "an-object": (b'data: {"ok":true}\n\n', failed("upstream_truncated")),
-    "garbage": (sse(TEXT) + b"data: oops\n\n" + sse(end()), failed("upstream_invalid_response")),
-    "garbage-in-an-event": (sse(TEXT) + b"event: x\ndata: oops\n\n" + sse(end()), ("completed", "stop")),
-    "empty-data": (sse(TEXT) + b"data:\n\n" + sse(end()), ("completed", "stop")),
+    "whole-and-cut": (json.dumps(WHOLE).encode()[:-1], TRUNCATED),
+    "whole-after-events": (sse(TEXT) + b"data: %s\n\n" % json.dumps(WHOLE).encode(), TRUNCATED),
+    "an-object": (b'data: {"ok":true}\n\n', TRUNCATED),
+    "garbage": (sse(TEXT) + b"data: oops\n\n" + sse(end()), INVALID),
+    "garbage-in-an-event": (sse(TEXT) + b"event: x\ndata: oops\n\n" + sse(end()), FINISHED),
+    "empty-data": (sse(TEXT) + b"data:\n\n" + sse(end()), FINISHED),
 }  # fmt: skip

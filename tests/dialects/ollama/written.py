@@ -18,7 +18,7 @@ from app.events import (
 )
 from tests.dialects.blocks import call as called
 from tests.dialects.blocks import reasoning, text
-from tests.dialects.streams import failed
+from tests.dialects.streams import FINISHED, INVALID, TRUNCATED, UNAVAILABLE, failed
 
 PNG = "iVBORw0KGgoAAAA"
 
@@ -93,28 +93,28 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     ], [*text("a"), Notice("tool_call_dropped", "the upstream sent a tool call without a name"), *STOPPED]),
 }  # fmt: skip
 ENDS: dict[str, tuple[bytes, Any]] = {
-    "no-line-end": (ndjson(say("a"), done())[:-1], ("completed", "stop")),
-    "crlf": (ndjson(say("a"), done()).replace(b"\n", b"\r\n"), ("completed", "stop")),
-    "pretty": (json.dumps({**say("a"), "done": True}, indent=2).encode(), ("completed", "stop")),
-    "not-done": (ndjson(say("a")), failed("upstream_truncated")),
-    "half-done": (ndjson(say("a"), done())[:-2], failed("upstream_truncated")),
-    "done-is-no-word": (ndjson(say("a"), {"done": "true"}), failed("upstream_truncated")),
-    "nothing": (b"", failed("upstream_truncated")),
-    "blank-lines": (b"\n\r\n", failed("upstream_truncated")),
-    "loaded": (ndjson(done("load")), failed("upstream_invalid_response")),
-    "unloaded": (ndjson(done("unload")), failed("upstream_invalid_response")),
-    "error": (ndjson(say("a"), {"error": "it fell over"}), failed("upstream_unavailable")),
+    "no-line-end": (ndjson(say("a"), done())[:-1], FINISHED),
+    "crlf": (ndjson(say("a"), done()).replace(b"\n", b"\r\n"), FINISHED),
+    "pretty": (json.dumps({**say("a"), "done": True}, indent=2).encode(), FINISHED),
+    "not-done": (ndjson(say("a")), TRUNCATED),
+    "half-done": (ndjson(say("a"), done())[:-2], TRUNCATED),
+    "done-is-no-word": (ndjson(say("a"), {"done": "true"}), TRUNCATED),
+    "nothing": (b"", TRUNCATED),
+    "blank-lines": (b"\n\r\n", TRUNCATED),
+    "loaded": (ndjson(done("load")), INVALID),
+    "unloaded": (ndjson(done("unload")), INVALID),
+    "error": (ndjson(say("a"), {"error": "it fell over"}), UNAVAILABLE),
     "error-first": (ndjson({"error": "model 'x' not found"}), failed("upstream_not_found")),
     "error-object": (ndjson({"error": {"code": 429}}), failed("upstream_rate_limited")),
     "error-with-status": (ndjson({"error": "x", "status_code": 503}), failed("upstream_overloaded")),
-    "error-beside-done": (ndjson({**done(), "error": "x"}), failed("upstream_unavailable")),
-    "error-unterminated": (ndjson(say("a")) + b'{"error":"x"}', failed("upstream_unavailable")),
-    "error-cut": (ndjson(say("a")) + b'{"error":"x', failed("upstream_truncated")),
+    "error-beside-done": (ndjson({**done(), "error": "x"}), UNAVAILABLE),
+    "error-unterminated": (ndjson(say("a")) + b'{"error":"x"}', UNAVAILABLE),
+    "error-cut": (ndjson(say("a")) + b'{"error":"x', TRUNCATED),
     "error-of-many-lines": (b'{\n "error": "unauthorized",\n "code": 401\n}', failed("upstream_auth")),
     "words-of-a-proxy": (b'{"detail":"Invalid API key"}\n', failed("upstream_auth")),
     "message-of-a-proxy": (b'{"message":"no route","code":404}', failed("upstream_not_found")),
-    "html": (b"<html>\n</html>\n", failed("upstream_invalid_response")),
-    "a-list": (b"[]\n", failed("upstream_invalid_response")),
-    "garbage-amid": (ndjson(say("a")) + b"oops\n" + ndjson(done()), failed("upstream_invalid_response")),
-    "events": (b'data: {"choices":[]}\n\n', failed("upstream_invalid_response")),
+    "html": (b"<html>\n</html>\n", INVALID),
+    "a-list": (b"[]\n", INVALID),
+    "garbage-amid": (ndjson(say("a")) + b"oops\n" + ndjson(done()), INVALID),
+    "events": (b'data: {"choices":[]}\n\n', INVALID),
 }  # fmt: skip

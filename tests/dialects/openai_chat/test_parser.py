@@ -21,6 +21,10 @@ from tests.dialects.blocks import reasoning, text
 from tests.dialects.openai_chat.written import DONE, STOP, TEXT, chunk, said, sse, stopped, tool
 from tests.dialects.streams import (
     CUT,
+    FINISHED,
+    INVALID,
+    TRUNCATED,
+    UNAVAILABLE,
     check,
     end_of,
     error_of,
@@ -53,7 +57,7 @@ TORN = [chunk(tool(0, "i", "f", '{"a":')), chunk({"content": "b"})]
 def test_a_torn_call_needs_an_end_marker(reason: str) -> None:
     body = sse(*TORN, chunk({}, reason))
 
-    assert outcome(play([body])) == failed("upstream_truncated")
+    assert outcome(play([body])) == TRUNCATED
     assert outcome(play([body], cut=CUT)) == failed("upstream_timeout")
     assert outcome(play([body + DONE]))[0] == "completed"
     assert not parser_after(*TORN, chunk({}, reason)).finished
@@ -76,7 +80,7 @@ def test_a_torn_call_that_the_provider_gave_up_on_is_its_error() -> None:
 def test_the_reason_of_one_choice_explains_no_call_of_another() -> None:
     other = chunk({}, "length", 1)
 
-    assert outcome(play([sse(*TORN, STOP, other)])) == failed("upstream_truncated")
+    assert outcome(play([sse(*TORN, STOP, other)])) == TRUNCATED
 
 
 @pytest.mark.parametrize("arguments", [None, "", "{}", '{"a":1}'])
@@ -96,13 +100,13 @@ def test_the_input_of_a_custom_tool_need_not_be_json() -> None:
 
 
 def test_a_call_that_was_never_begun_holds_nothing_up() -> None:
-    assert outcome(play([sse(chunk(tool(0, "i", None, "{")), STOP)])) == ("completed", "stop")
+    assert outcome(play([sse(chunk(tool(0, "i", None, "{")), STOP)])) == FINISHED
 
 
 def test_a_cut_call_does_not_look_like_one_without_arguments() -> None:
     found = play([sse(chunk(tool(0, "i", "f", "")))])
 
-    assert outcome(found) == ("failed", "upstream_truncated")
+    assert outcome(found) == TRUNCATED
     assert tool_calls(found) == [{"choice": 0, "id": "i", "name": "f", "arguments": ""}]
     assert "choice.end" not in kinds(found)
 
@@ -155,7 +159,7 @@ def test_a_whole_answer_needs_no_finish_reason() -> None:
 def test_a_whole_answer_without_anything_is_a_failure() -> None:
     whole = {"choices": [{"message": {"content": ""}}]}
 
-    assert outcome(play([json.dumps(whole).encode()])) == ("failed", "upstream_unavailable")
+    assert outcome(play([json.dumps(whole).encode()])) == UNAVAILABLE
 
 
 @pytest.mark.parametrize("more", [{}, {"object": "chat.completion.chunk"}, {"object": "message"}])
@@ -173,7 +177,7 @@ def test_a_message_after_deltas_is_not_the_end() -> None:
     done = said("a", object="chat.reasoning.done")
     found = play([sse(TEXT, done)])
 
-    assert outcome(found) == failed("upstream_truncated")
+    assert outcome(found) == TRUNCATED
     assert kinds(found).count("text.delta") == 1
 
 
@@ -194,7 +198,7 @@ def test_a_list_of_messages_for_a_body_is_a_whole_answer() -> None:
 def test_a_cut_after_the_finish_is_worth_a_notice_only() -> None:
     found = play([sse(TEXT, STOP)], cut=CUT)
 
-    assert outcome(found) == ("completed", "stop")
+    assert outcome(found) == FINISHED
     notice = Notice("upstream_timeout", "after the whole answer: upstream 'u' fell silent")
     assert [event for event in found if isinstance(event, Notice)] == [notice]
 
@@ -204,7 +208,7 @@ def test_a_cut_after_the_finish_is_worth_a_notice_only() -> None:
 def test_garbage_after_the_finish_is_worth_a_notice_only(garbage: bytes, end: bytes) -> None:
     found = play([sse(TEXT, STOP) + garbage + sse({"choices": [], "usage": USED}) + end])
 
-    assert outcome(found) == ("completed", "stop")
+    assert outcome(found) == FINISHED
     assert end_of(found).usage == TokenCounts(input_tokens=1)
     what = "after the whole answer: upstream 'u' sent a message that is no JSON object"
     notices = [event for event in found if isinstance(event, Notice)]
@@ -214,29 +218,29 @@ def test_garbage_after_the_finish_is_worth_a_notice_only(garbage: bytes, end: by
 def test_garbage_before_the_last_finish_is_a_failure() -> None:
     body = sse(TEXT, STOP) + b"data: bye\n\n" + DONE
 
-    assert outcome(play([body], choices=2)) == failed("upstream_invalid_response")
+    assert outcome(play([body], choices=2)) == INVALID
 
 
 def test_a_cut_before_the_finish_is_a_failure_with_its_reason() -> None:
-    assert outcome(play([sse(TEXT)], cut=CUT)) == ("failed", "upstream_timeout")
-    assert outcome(play([], cut=CUT)) == ("failed", "upstream_timeout")
+    assert outcome(play([sse(TEXT)], cut=CUT)) == failed("upstream_timeout")
+    assert outcome(play([], cut=CUT)) == failed("upstream_timeout")
 
 
 def test_a_cut_before_the_other_choices_were_seen_is_a_failure() -> None:
     both = [TEXT, STOP, chunk({"content": "b"}, "length", 1)]
 
-    assert outcome(play([sse(TEXT, STOP)], cut=CUT, choices=2)) == ("failed", "upstream_timeout")
-    assert outcome(play([sse(*both)], cut=CUT, choices=2)) == ("completed", "stop")
+    assert outcome(play([sse(TEXT, STOP)], cut=CUT, choices=2)) == failed("upstream_timeout")
+    assert outcome(play([sse(*both)], cut=CUT, choices=2)) == FINISHED
 
 
 def test_a_host_may_give_fewer_choices_than_were_asked_for() -> None:
-    assert outcome(play([sse(TEXT, STOP)], choices=2)) == ("completed", "stop")
+    assert outcome(play([sse(TEXT, STOP)], choices=2)) == FINISHED
 
 
 def test_a_cut_after_a_finish_with_an_error_is_a_failure() -> None:
     found = play([sse(TEXT, chunk({}, "error"))], cut=CUT)
 
-    assert outcome(found) == ("failed", "upstream_unavailable")
+    assert outcome(found) == UNAVAILABLE
 
 
 def parser_after(*chunks: Any, choices: int = 1) -> Parser:

@@ -27,7 +27,7 @@ from app.events import (
     Usage,
 )
 from tests.dialects.blocks import Part, call, ended, flat, reasoning, refusal, text
-from tests.dialects.streams import failed
+from tests.dialects.streams import FINISHED, INVALID, TRUNCATED, UNAVAILABLE, failed
 
 DONE = b"data: [DONE]\n\n"
 
@@ -72,7 +72,7 @@ def called(*parts: Part) -> list[Event]:
     found = flat(*parts)
     ends = [event for event in found if isinstance(event, ToolCallEnd)]
     rest = [event for event in found if not isinstance(event, ToolCallEnd)]
-    return ended(*rest, *ends, reason="tool_calls")
+    return ended(*rest, *ends, reason="tool_calls", raw="stop")
 
 
 def tool(
@@ -136,16 +136,13 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     ),
     "the-first-finish-reason-counts": (
         [chunk({"content": "a"}, "length"), STOP, chunk({"content": "b"}, "")],
-        ended(text("a", "b"), reason="length", raw="length"),
+        ended(text("a", "b"), reason="length"),
     ),
     "an-unknown-finish-reason": (
         [chunk({"content": "a"}, "bored")],
         ended(text("a"), reason="unknown", raw="bored"),
     ),
-    "nothing-but-a-finish-reason": (
-        [chunk({"content": ""}, "length")],
-        ended(reason="length", raw="length"),
-    ),
+    "nothing-but-a-finish-reason": ([chunk({"content": ""}, "length")], ended(reason="length")),
     "a-stop-string": (
         [{"choices": [choice({"content": "a"}, "stop", stop_reason="###")]}],
         flat(text("a"), ChoiceEnd("stop", "stop", "###"), COMPLETED),
@@ -266,7 +263,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             refusal("b", LogProbs(1, [{"token": "b"}]), block=1),
             call("f", LogProbs(2, [{"token": "c"}]), block=2, id="i"),
             reason="length",
-            raw="length",
         ),
     ),
     "content-filters": (
@@ -288,7 +284,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
                 ContentFilter("completion", HATE, True),
             ),
             reason="content_filter",
-            raw="content_filter",
         ),
     ),
     "citations-of-a-text": (
@@ -369,7 +364,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             ToolCallEnd(0, '{"y":2}'),
             ToolCallEnd(1, '{"x":1}'),
             reason="tool_calls",
-            raw="tool_calls",
         ),
     ),
     "parallel-calls-without-an-index": (
@@ -387,7 +381,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             ToolCallEnd(0, '{"x":1}'),
             ToolCallEnd(1, '{"y":2}'),
             reason="tool_calls",
-            raw="tool_calls",
         ),
     ),
     "the-same-id-in-two-choices": (
@@ -486,7 +479,7 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     ),
     "arguments-that-are-no-json": (
         [chunk(tool(0, "a", "f", '{"x":')), chunk({}, "tool_calls")],
-        ended(call("f", '{"x":', id="a"), reason="tool_calls", raw="tool_calls"),
+        ended(call("f", '{"x":', id="a"), reason="tool_calls"),
     ),
     "the-old-function-call": (
         [
@@ -641,54 +634,51 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
 }
 MINIMAX = {"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}
 ENDS: dict[str, tuple[bytes, Any]] = {
-    "done": (sse(TEXT, STOP) + DONE, ("completed", "stop")),
-    "done-twice": (sse(TEXT, STOP) + DONE + DONE, ("completed", "stop")),
-    "done-without-blank-line": (sse(TEXT, STOP) + b"data: [DONE]", ("completed", "stop")),
-    "done-without-space": (sse(TEXT, STOP) + b"data:[DONE]\n\n", ("completed", "stop")),
+    "done": (sse(TEXT, STOP) + DONE, FINISHED),
+    "done-twice": (sse(TEXT, STOP) + DONE + DONE, FINISHED),
+    "done-without-blank-line": (sse(TEXT, STOP) + b"data: [DONE]", FINISHED),
+    "done-without-space": (sse(TEXT, STOP) + b"data:[DONE]\n\n", FINISHED),
     "done-and-more": (sse(TEXT) + DONE + sse({"error": "x"}), ("completed", "unknown")),
-    "half-done": (sse(TEXT, STOP) + b"data: [DON", ("completed", "stop")),
-    "half-done-without-finish": (sse(TEXT) + b"data: [DON", failed("upstream_truncated")),
-    "no-done": (sse(TEXT, STOP), ("completed", "stop")),
-    "no-done-no-blank-line": (sse(TEXT, STOP)[:-2], ("completed", "stop")),
-    "half-a-chunk": (sse(TEXT, STOP)[:-3], failed("upstream_truncated")),
-    "half-a-chunk-after-the-finish": (sse(TEXT, STOP, TEXT)[:-9], ("completed", "stop")),
-    "no-finish": (sse(TEXT), failed("upstream_truncated")),
+    "half-done": (sse(TEXT, STOP) + b"data: [DON", FINISHED),
+    "half-done-without-finish": (sse(TEXT) + b"data: [DON", TRUNCATED),
+    "no-done": (sse(TEXT, STOP), FINISHED),
+    "no-done-no-blank-line": (sse(TEXT, STOP)[:-2], FINISHED),
+    "half-a-chunk": (sse(TEXT, STOP)[:-3], TRUNCATED),
+    "half-a-chunk-after-the-finish": (sse(TEXT, STOP, TEXT)[:-9], FINISHED),
+    "no-finish": (sse(TEXT), TRUNCATED),
     "done-without-finish": (sse(TEXT) + DONE, ("completed", "unknown")),
-    "one-choice-open": (sse(chunk({}, index=1), TEXT, STOP), failed("upstream_truncated")),
-    "one-choice-open-but-done": (sse(chunk({}, index=1), STOP) + DONE, ("completed", "stop")),
-    "an-open-call": (sse(chunk(tool(0, "i", "f", "{}"))), failed("upstream_truncated")),
+    "one-choice-open": (sse(chunk({}, index=1), TEXT, STOP), TRUNCATED),
+    "one-choice-open-but-done": (sse(chunk({}, index=1), STOP) + DONE, FINISHED),
+    "an-open-call": (sse(chunk(tool(0, "i", "f", "{}"))), TRUNCATED),
     "a-call-and-done": (sse(chunk(tool(0, "i", "f"))) + DONE, ("completed", "tool_calls")),
     "half-a-call-and-done": (sse(chunk(tool(0, "i", "f", "{"))) + DONE, ("completed", "unknown")),
-    "nothing": (b"", failed("upstream_truncated")),
-    "comments": (b": hi\n\n: hi\n\n", failed("upstream_truncated")),
-    "only-done": (DONE, failed("upstream_unavailable")),
-    "only-a-role-and-done": (sse(chunk({"role": "x"})) + DONE, failed("upstream_unavailable")),
-    "only-a-role": (sse(chunk({"role": "x"})), failed("upstream_truncated")),
-    "only-a-finish": (sse(STOP), ("completed", "stop")),
-    "only-a-filter": (sse({"choices": [], "usage": None}) + DONE, failed("upstream_unavailable")),
-    "an-error": (sse(TEXT, {"error": {"message": "x"}}), failed("upstream_unavailable")),
-    "an-error-text": (sse(TEXT, {"error": "x"}) + DONE, failed("upstream_unavailable")),
-    "an-error-after-the-finish": (sse(TEXT, STOP, {"error": "x"}), failed("upstream_unavailable")),
-    "no-error": (sse({**TEXT, "error": None}, {"error": {}}, STOP), ("completed", "stop")),
+    "nothing": (b"", TRUNCATED),
+    "comments": (b": hi\n\n: hi\n\n", TRUNCATED),
+    "only-done": (DONE, UNAVAILABLE),
+    "only-a-role-and-done": (sse(chunk({"role": "x"})) + DONE, UNAVAILABLE),
+    "only-a-role": (sse(chunk({"role": "x"})), TRUNCATED),
+    "only-a-finish": (sse(STOP), FINISHED),
+    "only-a-filter": (sse({"choices": [], "usage": None}) + DONE, UNAVAILABLE),
+    "an-error": (sse(TEXT, {"error": {"message": "x"}}), UNAVAILABLE),
+    "an-error-text": (sse(TEXT, {"error": "x"}) + DONE, UNAVAILABLE),
+    "an-error-after-the-finish": (sse(TEXT, STOP, {"error": "x"}), UNAVAILABLE),
+    "no-error": (sse({**TEXT, "error": None}, {"error": {}}, STOP), FINISHED),
     "an-error-number": (sse({"error": {"code": 429}}), failed("upstream_rate_limited")),
     "an-error-digits": (sse({"error": {"code": "503"}}), failed("upstream_overloaded")),
     "an-error-object": (sse({"object": "error", "code": 401}), failed("upstream_auth")),
-    "an-error-type": (sse({"type": "error", "message": "x"}), failed("upstream_unavailable")),
+    "an-error-type": (sse({"type": "error", "message": "x"}), UNAVAILABLE),
     "an-error-beside-the-choice": (  # OpenRouter
         sse(chunk({"content": "b"}, "error", error={"code": 502, "message": "x"})),
-        failed("upstream_unavailable"),
+        UNAVAILABLE,
     ),
     "an-error-in-the-choice": (
         sse({"choices": [choice({}, "error", error={"code": 504})]}),
         failed("upstream_timeout"),
     ),
-    "an-error-of-groq": (
-        sse(TEXT, chunk({}, x_groq={"error": "over capacity"})),
-        failed("upstream_unavailable"),
-    ),
-    "a-named-error": (b'event: error\ndata: {"error":{}}\n\n', failed("upstream_unavailable")),
-    "a-named-error-in-words": (b"event: error\ndata: oh\n\n", failed("upstream_unavailable")),
-    "a-named-error-cut": (b'event: error\ndata: {"er', failed("upstream_unavailable")),
+    "an-error-of-groq": (sse(TEXT, chunk({}, x_groq={"error": "over capacity"})), UNAVAILABLE),
+    "a-named-error": (b'event: error\ndata: {"error":{}}\n\n', UNAVAILABLE),
+    "a-named-error-in-words": (b"event: error\ndata: oh\n\n", UNAVAILABLE),
+    "a-named-error-cut": (b'event: error\ndata: {"er', UNAVAILABLE),
     "the-error-field-of-llama.cpp": (
         sse(TEXT) + b'error: {"code":503,"type":"unavailable_error"}\n\n' + DONE,
         failed("upstream_overloaded"),
@@ -704,12 +694,12 @@ ENDS: dict[str, tuple[bytes, Any]] = {
         failed("upstream_rate_limited"),
     ),
     "words-for-a-body": (b'{"detail":"Invalid API Key"}', failed("upstream_auth")),
-    "an-object-for-a-body": (b'{"ok":true}', failed("upstream_invalid_response")),
-    "a-list-for-a-body": (b"[]", failed("upstream_invalid_response")),
-    "half-a-body": (b'{"choices":[{"message"', failed("upstream_truncated")),
-    "html-for-a-body": (b"<html></html>\n", failed("upstream_truncated")),
-    "finish-error": (sse(TEXT, chunk({}, "error")) + DONE, failed("upstream_unavailable")),
-    "finish-error-no-done": (sse(TEXT, chunk({}, "error")), failed("upstream_unavailable")),
+    "an-object-for-a-body": (b'{"ok":true}', INVALID),
+    "a-list-for-a-body": (b"[]", INVALID),
+    "half-a-body": (b'{"choices":[{"message"', TRUNCATED),
+    "html-for-a-body": (b"<html></html>\n", TRUNCATED),
+    "finish-error": (sse(TEXT, chunk({}, "error")) + DONE, UNAVAILABLE),
+    "finish-error-no-done": (sse(TEXT, chunk({}, "error")), UNAVAILABLE),
     "finish-overloaded": (
         sse(TEXT, chunk({}, "insufficient_system_resource")) + DONE,
         failed("upstream_overloaded"),
@@ -724,14 +714,14 @@ ENDS: dict[str, tuple[bytes, Any]] = {
     ),
     "an-error-of-minimax": (sse(TEXT, MINIMAX) + DONE, failed("upstream_billing")),
     "an-error-of-minimax-for-a-body": (json.dumps(MINIMAX).encode(), failed("upstream_billing")),
-    "no-json": (b"data: hi\n\n" + sse(TEXT), failed("upstream_invalid_response")),
-    "no-object": (sse(TEXT) + b"data: 5\n\n", failed("upstream_invalid_response")),
-    "null": (b"data: null\n\n", failed("upstream_invalid_response")),
-    "too-deep": (b"data: " + b"[" * 100000 + b"\n\n", failed("upstream_invalid_response")),
-    "half-a-number": (sse(TEXT) + b"data: 5", failed("upstream_truncated")),
-    "an-empty-event": (b"data:\n\ndata: \n\n" + sse(TEXT, STOP), ("completed", "stop")),
-    "an-unknown-event": (b"event: ping\ndata: x\n\n" + sse(TEXT, STOP), ("completed", "stop")),
-    "a-named-chunk": (b"event: chunk\n" + sse(TEXT, STOP), ("completed", "stop")),
+    "no-json": (b"data: hi\n\n" + sse(TEXT), INVALID),
+    "no-object": (sse(TEXT) + b"data: 5\n\n", INVALID),
+    "null": (b"data: null\n\n", INVALID),
+    "too-deep": (b"data: " + b"[" * 100000 + b"\n\n", INVALID),
+    "half-a-number": (sse(TEXT) + b"data: 5", TRUNCATED),
+    "an-empty-event": (b"data:\n\ndata: \n\n" + sse(TEXT, STOP), FINISHED),
+    "an-unknown-event": (b"event: ping\ndata: x\n\n" + sse(TEXT, STOP), FINISHED),
+    "a-named-chunk": (b"event: chunk\n" + sse(TEXT, STOP), FINISHED),
     "chunks-in-a-list": (b"data: [" + sse(TEXT)[6:-2] + b"]\n\n" + DONE, ("completed", "unknown")),
     "nan": (
         b'data: {"choices":[{"delta":{"content":"a"},"x":NaN}]}\n\n' + DONE,
