@@ -14,13 +14,21 @@ from app.events import (
     StreamEnd,
     TextDelta,
     TokenCounts,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
     Usage,
 )
-from tests.dialects.blocks import text as said
-from tests.dialects.gemini.written import MEANINGS, STOP, call, candidate, chunk, sse, text
+from tests.dialects.gemini.written import (
+    BLOCK,
+    MEANINGS,
+    STOP,
+    WHOLE,
+    call,
+    candidate,
+    chunk,
+    more,
+    partial,
+    sse,
+    text,
+)
 from tests.dialects.streams import (
     CUT,
     body_of,
@@ -49,12 +57,6 @@ def read(*chunks: Any, **options: Any) -> list[Event]:
     return found
 
 
-def body(found: list[Event]) -> list[Event]:
-    """Return the events but for the ends of a choice that stopped and of the stream."""
-    assert end_of(found).status == "completed"
-    return [e for e in found if not isinstance(e, ChoiceEnd | StreamEnd)]
-
-
 def test_an_array_means_what_its_elements_mean_as_events() -> None:
     for chunks, expected in MEANINGS.values():
         assert expected == play([array(*chunks)], dialect="gemini")
@@ -76,88 +78,11 @@ def test_candidates_are_choices() -> None:
     assert end_of(found) == StreamEnd("completed", "tool_calls")
 
 
-@pytest.mark.parametrize(
-    ("raw", "reason"),
-    [
-        ("STOP", "stop"),
-        ("MAX_TOKENS", "length"),
-        *((raw, "content_filter") for raw in ("SAFETY", "RECITATION", "SPII", "MODEL_ARMOR")),
-        *((raw, "content_filter") for raw in ("LANGUAGE", "IMAGE_SAFETY", "NO_IMAGE")),
-        ("CONTINUATION", "pause"),
-        ("OTHER", "unknown"),
-        ("FINISH_REASON_UNSPECIFIED", "unknown"),
-        ("PUP_LIMITED_DISABLED", "unknown"),
-        ("NEW_IN_2027", "unknown"),
-    ],
-)
-def test_finish_reasons(raw: str, reason: Any) -> None:
-    found = read(chunk(text("a"), finish=raw))
-
-    assert found[-2:] == [ChoiceEnd(reason, raw), StreamEnd("completed", reason)]
-
-
-def test_a_filter_that_left_nothing_is_still_told() -> None:
-    assert read(chunk(finish="SAFETY")) == [
-        ChoiceEnd("content_filter", "SAFETY"),
-        StreamEnd("completed", "content_filter"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("raw", "code"),
-    [
-        ("MALFORMED_FUNCTION_CALL", "upstream_tool_failed"),
-        ("UNEXPECTED_TOOL_CALL", "upstream_tool_failed"),
-        ("TOO_MANY_TOOL_CALLS", "upstream_tool_failed"),
-        ("MALFORMED_RESPONSE", "upstream_unavailable"),
-        ("MISSING_THOUGHT_SIGNATURE", "upstream_invalid_request"),
-    ],
-)
-def test_finish_reasons_that_are_errors_fail(raw: str, code: str) -> None:
-    end = end_of(read(chunk(text("a"), finish=raw)))
-
-    assert (end.status, end.finish_reason) == ("failed", "error")
-    assert end.error is not None
-    assert end.error.code == code
-
-
 def test_the_finish_message_says_what_was_malformed() -> None:
     found = read(chunk(finish="MALFORMED_FUNCTION_CALL", finishMessage="Malformed call: f(("))
     error = error_of(found)
     assert error.message.endswith("try again: Malformed call: f((")
     assert "notice" not in kinds(found)
-
-
-def partial(path: str, **value: Any) -> dict[str, Any]:
-    return {"jsonPath": path, **value}
-
-
-def test_arguments_in_pieces_are_told_as_they_come() -> None:
-    found = body(
-        read(
-            chunk(call("f", willContinue=True, id="i")),
-            chunk(
-                call(
-                    partialArgs=[partial("$.a", stringValue="x", willContinue=True)],
-                    willContinue=True,
-                )
-            ),
-            chunk(call(partialArgs=[partial("$.a", stringValue='"y')], willContinue=True)),
-            chunk(call(partialArgs=[partial("$.b", numberValue=1)], willContinue=True)),
-            chunk(call()),
-            STOP,
-        )
-    )
-
-    assert found == [
-        ToolCallStart(0, "i", "f"),
-        ToolCallDelta(0, "{"),
-        ToolCallDelta(0, '"a":"x'),
-        ToolCallDelta(0, '\\"y'),
-        ToolCallDelta(0, '","b":1'),
-        ToolCallDelta(0, "}"),
-        ToolCallEnd(0, '{"a":"x\\"y","b":1}'),
-    ]
 
 
 def test_a_call_in_pieces_may_begin_and_end_with_values() -> None:
@@ -195,7 +120,7 @@ def test_calls_in_pieces_of_two_candidates_are_told_apart() -> None:
 def test_a_call_that_was_not_closed_is_torn(finish: str) -> None:
     found = read(
         chunk(call("f", willContinue=True)),
-        chunk(call(partialArgs=[partial("$.a", stringValue="x")], willContinue=True)),
+        more(partial("$.a", stringValue="x")),
         chunk(finish=finish),
     )
 
@@ -208,24 +133,6 @@ def test_a_call_that_was_only_begun_does_not_look_like_one_without_arguments() -
 
     assert tool_calls(found)[0]["arguments"] == "{"
     assert end_of(found).status == "failed"
-
-
-def test_arguments_out_of_order_are_an_invalid_response() -> None:
-    found = read(
-        chunk(
-            call(
-                "f",
-                partialArgs=[
-                    partial("$.a.x", numberValue=1),
-                    partial("$.b", numberValue=1),
-                    partial("$.a.y", numberValue=1),
-                ],
-            )
-        ),
-        STOP,
-    )
-    error = error_of(found)
-    assert error.code == "upstream_invalid_response"
 
 
 USAGES = [
@@ -303,31 +210,25 @@ def test_a_blocked_prompt_is_a_failure(reason: str) -> None:
     assert found[1] == ChoiceEnd("content_filter", reason)
     assert (end.status, end.finish_reason) == ("failed", "content_filter")
     assert end.usage == TokenCounts(5)
-    assert end.error is not None
-    assert (end.error.code, end.error.retryable) == ("content_filtered", False)
-    assert end.error.message.endswith(f"content filter: {reason}")
+    error = error_of(found)
+    assert (error.code, error.retryable) == ("content_filtered", False)
+    assert error.message.endswith(f"content filter: {reason}")
+
+
+def test_a_block_and_a_malformed_call_say_how_they_ended() -> None:
+    assert end_of(read(chunk(text("a")), BLOCK)).finish_reason == "content_filter"
+    assert end_of(read(chunk(finish="MALFORMED_FUNCTION_CALL"))).finish_reason == "error"
+
+
+def test_an_empty_answer_may_be_tried_again_and_late_garbage_is_noted() -> None:
+    assert error_of(play([b""], dialect="gemini")).retryable
+    assert "notice" in kinds(play([sse(WHOLE) + b"data: 5\n\n"], dialect="gemini"))
 
 
 def test_the_reason_for_a_block_may_be_in_words() -> None:
     feedback = {"blockReason": "MODEL_ARMOR", "blockReasonMessage": "Blocked by policy."}
     error = error_of(read({"promptFeedback": feedback}))
     assert error.message.endswith(": Blocked by policy.")
-
-
-def test_a_block_in_the_middle_is_the_failure_and_not_that_the_end_is_missing() -> None:
-    found = read(chunk(text("a")), {"promptFeedback": {"blockReason": "SAFETY"}})
-
-    end = end_of(found)
-    assert joined(found, TextDelta) == "a"
-    assert (end.status, end.finish_reason) == ("failed", "content_filter")
-    assert end.error is not None
-    assert end.error.code == "content_filtered"
-
-
-def test_a_block_after_the_whole_answer_does_no_harm() -> None:
-    found = read(chunk(text("a"), finish="STOP"), {"promptFeedback": {"blockReason": "SAFETY"}})
-
-    assert end_of(found).status == "completed"
 
 
 EXHAUSTED = {
@@ -365,52 +266,18 @@ def test_errors_fail_the_answer_wherever_they_come(
     for way in ways:
         found = play([way], dialect="gemini")
         check(found)
-        end = end_of(found)
-        assert end.status == "failed"
-        assert end.error is not None
-        assert end.error.code == code
-        assert end.finish_reason == ("stop" if before and "finish" in str(before) else "error")
+        assert error_of(found).code == code
+        assert end_of(found).finish_reason == (
+            "stop" if before and "finish" in str(before) else "error"
+        )
         if error is EXHAUSTED:
-            assert end.error.retry_after_s == 48
-
-
-@pytest.mark.parametrize("body", [b'{"detail": "Invalid API key"}', b'{"message": "no model m"}'])
-def test_a_body_of_something_else_is_its_error(body: bytes) -> None:
-    end = end_of(play([body], dialect="gemini"))
-
-    assert end.status == "failed"
-    assert end.error is not None
-    assert end.error.code != "upstream_truncated"
-
-
-@pytest.mark.parametrize("body", [b"", b"\n", b"[]", b": \n\n", b"data: \n\n", b"data: [DONE]\n\n"])
-def test_an_empty_answer_is_a_failure_that_may_be_tried_again(body: bytes) -> None:
-    (end,) = play([body], dialect="gemini")
-
-    assert isinstance(end, StreamEnd)
-    assert end.error is not None
-    assert (end.error.code, end.error.retryable) == ("upstream_unavailable", True)
-
-
-def test_one_chunk_may_be_the_whole_body() -> None:
-    whole = json.dumps(chunk(text("a"), finish="STOP"), indent=2).encode()
-
-    assert body(play([whole], dialect="gemini")) == said("a")
-    assert body(play([b"data: " + whole.replace(b"\n", b"")], dialect="gemini")) == said("a")
+            assert error_of(found).retry_after_s == 48
 
 
 def truncated(found: list[Event]) -> bool:
     check(found)
     error = end_of(found).error
     return error is not None and error.code == "upstream_truncated"
-
-
-def test_the_end_is_the_end_only_after_every_finish_reason() -> None:
-    two = {"candidates": [candidate(text("a"), finish="STOP"), candidate(text("b"), index=1)]}
-
-    assert truncated(read(chunk(text("a"))))
-    assert truncated(read(two))
-    assert end_of(read(two, {"candidates": [candidate(finish="STOP", index=1)]})).error is None
 
 
 def test_an_array_ends_with_its_bracket() -> None:
@@ -425,7 +292,7 @@ def test_an_array_ends_with_its_bracket() -> None:
 
 
 def test_a_lost_connection_does_no_harm_after_all_that_was_asked_for() -> None:
-    whole = sse(chunk(text("a"), finish="STOP"))
+    whole = sse(WHOLE)
 
     found = play([whole], dialect="gemini", cut=CUT)
     assert end_of(found).status == "completed"
@@ -450,54 +317,6 @@ def test_what_follows_a_finish_reason_takes_it_back() -> None:
     assert truncated(play([wires[2][:-10]], dialect="gemini"))
     for wire in wires:  # while a tool runs, and after a reason that was none, any cut may harm
         assert end_of(play([wire], dialect="gemini", cut=CUT)).status == "failed"
-
-
-@pytest.mark.parametrize(
-    ("last", "reason"),
-    [
-        (chunk(text("b"), finish="MAX_TOKENS"), "length"),
-        (chunk(finish="SAFETY"), "content_filter"),
-        (chunk(text(""), finish="STOP"), "stop"),
-        (chunk(text("", thoughtSignature="S")), "stop"),
-    ],
-)
-def test_the_last_finish_reason_counts_where_every_chunk_has_one(last: Any, reason: Any) -> None:
-    found = read(chunk(text("a"), finish="STOP"), last)
-
-    assert end_of(found) == StreamEnd("completed", reason)
-
-
-def test_a_reason_that_says_more_than_stop_stays() -> None:
-    found = read(chunk(text("a"), finish="MAX_TOKENS"), chunk(text(""), finish="STOP"))
-
-    assert end_of(found) == StreamEnd("completed", "length")
-
-
-def test_a_chunk_that_was_cut_shows_that_there_was_more() -> None:
-    whole = sse(chunk(text("a"), finish="STOP"))
-
-    assert truncated(play([whole + b'data: {"candi'], dialect="gemini"))
-    for tail in (b"data: [DONE]", b"data: ", b": bye", b"da"):
-        assert end_of(play([whole + tail], dialect="gemini")).status == "completed"
-
-
-@pytest.mark.parametrize(
-    "garbage", [b"data: {\n\n", b"data: 5\n\n", b"data: null\n\n", b"data: [5]\n\n"]
-)
-def test_garbage_fails_an_answer_that_is_not_finished(garbage: bytes) -> None:
-    end = end_of(play([garbage], dialect="gemini"))
-    assert end.error is not None
-    assert end.error.code == "upstream_invalid_response"
-
-    late = play([sse(chunk(text("a"), finish="STOP")) + garbage], dialect="gemini")
-    assert end_of(late).status == "completed"
-    assert "notice" in kinds(late)
-
-
-def test_other_events_are_ignored() -> None:
-    wire = b"event: ping\ndata: x\n\n" + sse(chunk(text("a"), finish="STOP"))
-
-    assert body(play([wire], dialect="gemini")) == said("a")
 
 
 @pytest.mark.parametrize("row", recordings("gemini", "gemini/grounding-search.sse"))

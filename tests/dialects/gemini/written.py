@@ -17,6 +17,7 @@ from app.events import (
 from tests.dialects.blocks import Part, ended, flat, reasoning
 from tests.dialects.blocks import call as called
 from tests.dialects.blocks import text as said
+from tests.dialects.streams import FINISHED, INVALID, TRUNCATED, UNAVAILABLE, failed
 
 SIGNATURE = "gemini.thought_signature"
 
@@ -40,6 +41,15 @@ def call(name: str | None = None, **fields: Any) -> dict[str, Any]:
 
 def text(said: str, **fields: Any) -> dict[str, Any]:
     return {"text": said, **fields}
+
+
+def partial(path: str, **value: Any) -> dict[str, Any]:
+    return {"jsonPath": path, **value}
+
+
+def more(*values: dict[str, Any]) -> dict[str, Any]:
+    """A chunk with more of a call's arguments, which go on."""
+    return chunk(call(partialArgs=[*values], willContinue=True))
 
 
 STOP = chunk(finish="STOP")
@@ -408,4 +418,93 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         [chunk({"novel": {"a": 1}}, "x", text("a"), novelty=[1]), {"more": 1}, STOP],
         stopped(said("a")),
     ),
+    "a-filter-that-left-nothing": (
+        [chunk(finish="SAFETY")],
+        ended(reason="content_filter", raw="SAFETY"),
+    ),
+    "arguments-in-pieces": (
+        [
+            chunk(call("f", willContinue=True, id="i")),
+            more(partial("$.a", stringValue="x", willContinue=True)),
+            more(partial("$.a", stringValue='"y')),
+            more(partial("$.b", numberValue=1)),
+            *(chunk(call()), STOP),
+        ],
+        stopped(called("f", "{", '"a":"x', '\\"y', '","b":1', "}", id="i")),
+    ),
+    **{
+        f"finish-{raw}": ([chunk(text("a"), finish=raw)], ended(said("a"), reason=reason, raw=raw))
+        for raw, reason in (
+            *(("MAX_TOKENS", "length"), ("CONTINUATION", "pause"), ("OTHER", "unknown")),
+            *((raw, "content_filter") for raw in ("SAFETY", "RECITATION", "SPII", "MODEL_ARMOR")),
+            *((raw, "content_filter") for raw in ("LANGUAGE", "IMAGE_SAFETY", "NO_IMAGE")),
+            *((raw, "unknown") for raw in ("FINISH_REASON_UNSPECIFIED", "PUP_LIMITED_DISABLED")),
+            ("NEW_IN_2027", "unknown"),
+        )
+    },
+    **{
+        f"a-reason-again-{number}": (
+            [chunk(text("a"), finish=first), last],
+            ended(said("a", *rest), reason=reason, raw=raw),
+        )
+        for number, (first, last, rest, reason, raw) in enumerate(
+            [
+                ("STOP", chunk(text("b"), finish="MAX_TOKENS"), ["b"], "length", "MAX_TOKENS"),
+                ("STOP", chunk(finish="SAFETY"), [], "content_filter", "SAFETY"),
+                ("STOP", chunk(text(""), finish="STOP"), [], "stop", "STOP"),
+                (
+                    *("STOP", chunk(text("", thoughtSignature="S"))),
+                    *([Opaque(SIGNATURE, "S", 0)], "stop", "STOP"),
+                ),
+                ("MAX_TOKENS", chunk(text(""), finish="STOP"), [], "length", "MAX_TOKENS"),
+            ]
+        )
+    },
+}
+
+WHOLE = chunk(text("a"), finish="STOP")
+TWO = {"candidates": [candidate(text("a"), finish="STOP"), candidate(text("b"), index=1)]}
+BLOCK = {"promptFeedback": {"blockReason": "SAFETY"}}
+OUT_OF_ORDER = [partial(path, numberValue=1) for path in ("$.a.x", "$.b", "$.a.y")]
+ENDS: dict[str, tuple[bytes, Any]] = {
+    "no-finish": (sse(chunk(text("a"))), TRUNCATED),
+    "no-finish-of-the-second": (sse(TWO), TRUNCATED),
+    "a-finish-of-each": (sse(TWO, {"candidates": [candidate(finish="STOP", index=1)]}), FINISHED),
+    "one-chunk-for-a-body": (json.dumps(WHOLE, indent=2).encode(), FINISHED),
+    "one-chunk-unterminated": (b"data: " + json.dumps(WHOLE).encode(), FINISHED),
+    "a-chunk-that-was-cut": (sse(WHOLE) + b'data: {"candi', TRUNCATED),
+    "done": (sse(WHOLE) + b"data: [DONE]", FINISHED),
+    "half-a-field": (sse(WHOLE) + b"da", FINISHED),
+    "an-empty-field": (sse(WHOLE) + b"data: ", FINISHED),
+    "words-unterminated": (sse(WHOLE) + b": bye", FINISHED),
+    "an-unknown-event": (b"event: ping\ndata: x\n\n" + sse(WHOLE), FINISHED),
+    "a-call-that-was-not-closed": (sse(chunk(call("f", willContinue=True)), STOP), TRUNCATED),
+    "arguments-out-of-order": (sse(chunk(call("f", partialArgs=OUT_OF_ORDER)), STOP), INVALID),
+    "a-block-amid-text": (sse(chunk(text("a")), BLOCK), failed("content_filtered")),
+    "a-block-after-the-whole": (sse(WHOLE, BLOCK), FINISHED),
+    "a-key-for-a-body": (b'{"detail": "Invalid API key"}', failed("upstream_auth")),
+    "a-message-for-a-body": (b'{"message": "no model m"}', UNAVAILABLE),
+    **{
+        f"nothing-{number}": (body, UNAVAILABLE)
+        for number, body in enumerate(
+            (b"", b"\n", b"[]", b": \n\n", b"data: \n\n", b"data: [DONE]\n\n")
+        )
+    },
+    **{
+        f"finish-{raw}": (sse(chunk(text("a"), finish=raw)), end)
+        for raw, end in (
+            ("MALFORMED_FUNCTION_CALL", failed("upstream_tool_failed")),
+            ("UNEXPECTED_TOOL_CALL", failed("upstream_tool_failed")),
+            ("TOO_MANY_TOOL_CALLS", failed("upstream_tool_failed")),
+            ("MALFORMED_RESPONSE", UNAVAILABLE),
+            ("MISSING_THOUGHT_SIGNATURE", failed("upstream_invalid_request")),
+        )
+    },
+    **{
+        f"garbage-{number}-{when}": (before + garbage, end)
+        for number, garbage in enumerate(
+            (b"data: {\n\n", b"data: 5\n\n", b"data: null\n\n", b"data: [5]\n\n")
+        )
+        for when, before, end in (("first", b"", INVALID), ("late", sse(WHOLE), FINISHED))
+    },
 }
