@@ -243,7 +243,7 @@ MEANINGS: dict[str, tuple[list[bytes], list[Event]]] = {
 }
 
 TORN = BEGIN + start(0, toolUse={"toolUseId": "t", "name": "f"}) + delta(0, toolUse={"input": "{"})
-EXCEPTIONS = [
+EXCEPTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("internalServerException", {}, "upstream_unavailable"),
     (
         "modelStreamErrorException",

@@ -70,6 +70,15 @@ def part(block: int, text: str) -> Opaque:
 
 answer = sse
 BEGUN = sse(chunk(text("a")))
+SIGNED = chunk(text("", thoughtSignature="S"))
+AGAIN: list[tuple[str, Any, list[str | Event], str, str]] = [
+    ("STOP", chunk(text("b"), finish="MAX_TOKENS"), ["b"], "length", "MAX_TOKENS"),
+    ("STOP", chunk(finish="SAFETY"), [], "content_filter", "SAFETY"),
+    ("STOP", chunk(text(""), finish="STOP"), [], "stop", "STOP"),
+    ("STOP", SIGNED, [Opaque(SIGNATURE, "S", 0)], "stop", "STOP"),
+    ("MAX_TOKENS", chunk(text(""), finish="STOP"), [], "length", "MAX_TOKENS"),
+]
+"""Finish reasons that another one follows: the reason, the last chunk, and what comes of both."""
 MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "text": ([chunk(text("a")), chunk(text("b"), finish="STOP")], stopped(said("a", "b"))),
     "empty-text": ([chunk(text("")), chunk(text("a")), STOP], stopped(said("a"))),
@@ -447,18 +456,7 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             [chunk(text("a"), finish=first), last],
             ended(said("a", *rest), reason=reason, raw=raw),
         )
-        for number, (first, last, rest, reason, raw) in enumerate(
-            [
-                ("STOP", chunk(text("b"), finish="MAX_TOKENS"), ["b"], "length", "MAX_TOKENS"),
-                ("STOP", chunk(finish="SAFETY"), [], "content_filter", "SAFETY"),
-                ("STOP", chunk(text(""), finish="STOP"), [], "stop", "STOP"),
-                (
-                    *("STOP", chunk(text("", thoughtSignature="S"))),
-                    *([Opaque(SIGNATURE, "S", 0)], "stop", "STOP"),
-                ),
-                ("MAX_TOKENS", chunk(text(""), finish="STOP"), [], "length", "MAX_TOKENS"),
-            ]
-        )
+        for number, (first, last, rest, reason, raw) in enumerate(AGAIN)
     },
 }
 

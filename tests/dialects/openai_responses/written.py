@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from app.events import (
+    ChoiceEnd,
     ContentFilter,
     Event,
     LogProbs,
@@ -13,6 +14,7 @@ from app.events import (
     Opaque,
     ProviderTool,
     Source,
+    StreamEnd,
     TextDelta,
     TextEnd,
     TextStart,
@@ -22,6 +24,7 @@ from app.events import (
 )
 from tests.dialects.blocks import Part, ended, flat, ran, reasoning, refusal, text
 from tests.dialects.blocks import call as call_of
+from tests.dialects.streams import FINISHED, INVALID, TRUNCATED, UNAVAILABLE, failed
 
 
 def sse(*payloads: dict[str, Any]) -> bytes:
@@ -82,6 +85,18 @@ answer = sse
 
 
 BEGUN = sse(delta("a"))
+
+
+def completed_as(status: str, reason: str | None = None) -> dict[str, Any]:
+    """A response that the event calls completed, and that says itself what it is."""
+    details = {"incomplete_details": {"reason": reason}} if reason else {}
+    return {**over(status, **details), "type": "response.completed"}
+
+
+def incomplete(reason: str) -> dict[str, Any]:
+    return over("incomplete", incomplete_details={"reason": reason})
+
+
 MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "nothing": ([COMPLETED], stopped()),
     "text": ([added("message"), delta("a"), delta("b"), COMPLETED], stopped(text("a", "b"))),
@@ -644,4 +659,105 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     ),
     "openrouters-end": ([delta("a"), {**COMPLETED, "type": "response.done"}], stopped(text("a"))),
     "an-end-without-a-response": ([delta("a"), {"type": "response.completed"}], stopped(text("a"))),
+    **{
+        f"an-incomplete-answer-{number}": (
+            [delta("a"), end],
+            ended(text("a"), reason=reason, raw="incomplete"),
+        )
+        for number, (end, reason) in enumerate(
+            [
+                (incomplete("max_output_tokens"), "length"),
+                (incomplete("content_filter"), "content_filter"),
+                (incomplete("max_messages"), "unknown"),
+                (over("incomplete", incomplete_details=None), "unknown"),
+                (completed_as("incomplete", "max_output_tokens"), "length"),
+                (completed_as("incomplete", "content_filter"), "content_filter"),
+                (completed_as("incomplete"), "unknown"),
+                (completed_as("completed", "max_output_tokens"), "length"),
+            ]
+        )
+    },
+    "completed-in-progress": ([delta("a"), completed_as("in_progress")], stopped(text("a"))),
+    "cancelled-there": (
+        [delta("a"), over("cancelled")],
+        flat(text("a"), ChoiceEnd("cancelled", "cancelled"), StreamEnd("cancelled", "cancelled")),
+    ),
+    "calls-that-are-announced-as-complete-wait-for-their-arguments": (
+        [
+            added("function_call", name="f", call_id="c", arguments="{}", status="completed"),
+            on("function_call_arguments.done", arguments='{"a":1}'),
+            added("function_call", 1, name="g", call_id="d", arguments="", status="completed"),
+            done("function_call", 1, name="g", call_id="d", arguments=""),
+            COMPLETED,
+        ],
+        called(call("f", '{"a":1}')[:2], call("g", block=1, id="d"), call("f", '{"a":1}')[2:]),
+    ),
+    "a-call-that-was-cut-off-stays-incomplete": (
+        [
+            added("function_call", name="f", call_id="c"),
+            on("function_call_arguments.delta", delta='{"a'),
+            done("function_call", name="f", call_id="c", arguments='{"a', status="incomplete"),
+            incomplete("max_output_tokens"),
+        ],
+        ended(call("f", '{"a'), reason="length", raw="incomplete"),
+    ),
+}
+
+WHOLE = {
+    **{"object": "response", "id": "r", "model": "m", "status": "completed"},
+    "output": [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "t"}]},
+        {"type": "message", "content": [said("a", annotations=[CITED])]},
+        {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"},
+    ],
+}
+RATE_LIMITED = failed("upstream_rate_limited")
+LIMITED = b'{"error":{"code":"rate_limit_exceeded"}}'
+NOISE = b"event: ping\ndata: pong\n\n: hi\n\ndata:\n\n"
+FAILED = {"status": "failed", "error": {"code": "server_error"}}
+ENDS: dict[str, tuple[bytes, Any]] = {
+    "no-end": (sse(delta("a")), TRUNCATED),
+    "done-for-an-end": (sse(delta("a")) + b"data: [DONE]\n\n", TRUNCATED),
+    "noise": (NOISE + sse(delta("a")) + b"data: [DONE]\n\n" + sse(COMPLETED), FINISHED),
+    "an-end-without-a-type": (sse(delta("a"), {**COMPLETED, "type": ""}), TRUNCATED),
+    "an-end-that-is-a-message": (sse(delta("a"), {**COMPLETED, "type": "message"}), TRUNCATED),
+    "a-type-in-the-event-alone": (
+        b'event: response.output_text.delta\ndata: {"delta":"a"}\n\n' + sse(COMPLETED),
+        FINISHED,
+    ),
+    "completed-but-failed": (
+        sse(delta("a"), {"type": "response.completed", "response": FAILED}),
+        UNAVAILABLE,
+    ),
+    "completed-but-cancelled": (
+        sse(delta("a"), completed_as("cancelled")),
+        ("cancelled", "cancelled"),
+    ),
+    "a-named-error": (b"event: error\ndata: %b\n\n" % LIMITED, RATE_LIMITED),
+    "an-error-and-done": (b"data: %b\n\ndata: [DONE]\n\n" % LIMITED, RATE_LIMITED),
+    "a-named-error-in-words": (b"event: error\ndata: rate_limit_exceeded\n\n", UNAVAILABLE),
+    "html": (b"data: <html>\n\n" + sse(COMPLETED), INVALID),
+    "a-number": (b"data: 1\n\n" + sse(COMPLETED), INVALID),
+    "half-an-object": (b"event: response.created\ndata: {\n\n" + sse(COMPLETED), INVALID),
+    **{
+        f"failed-with-{(error or {}).get('code')}": (sse(over("failed", error=error)), end)
+        for error, end in (
+            (None, UNAVAILABLE),
+            ({"code": "server_error", "message": "m"}, UNAVAILABLE),
+            ({"code": "insufficient_quota", "message": "m"}, failed("upstream_billing")),
+            ({"code": "invalid_prompt", "message": "m"}, failed("upstream_invalid_request")),
+            ({"code": "server_is_overloaded", "message": "m"}, failed("upstream_overloaded")),
+            ({"code": "bio_policy", "message": "m"}, failed("content_filtered")),
+        )
+    },
+    **{
+        f"a-body-{name}": (json.dumps(body).encode(), end)
+        for name, body, end in (
+            ("error", {"error": {"code": "invalid_api_key"}}, failed("upstream_auth")),
+            ("detail", {"detail": "Prompt is too long"}, failed("context_length_exceeded")),
+            ("of-another", {"models": []}, INVALID),
+            ("in-progress", {**WHOLE, "status": "in_progress"}, INVALID),
+            ("failed", {**WHOLE, **FAILED}, UNAVAILABLE),
+        )
+    },
 }
