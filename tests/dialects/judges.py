@@ -174,10 +174,10 @@ def cuts(
     The cuts are near the ends of all lines or frames, at `most` more places, and at all of the
     `last` bytes.
     """
-    ends = [at for at, byte in enumerate(body, 1) if byte == 0x0A]
+    ends, around = [at for at, byte in enumerate(body, 1) if byte == 0x0A], (-2, -1, 0)
     if dialect.startswith("bedrock"):
-        ends = [*accumulate(map(len, frames_of(body)[0]))]
-    near = {end + d for end in ends for d in (-3, -2, -1, 0, 1, 12)}
+        ends, around = [*accumulate(map(len, frames_of(body)[0]))], (-1, 0, 12)
+    near = {end + d for end in ends for d in around}
     samples = range(0, len(body), max(1, len(body) // most))
     wanted = {*near, *samples, *range(len(body) - last, len(body) + 1)}
     for size in sorted(wanted & {*range(len(body) + 1)}):

@@ -221,11 +221,6 @@ def test_garbage_before_the_last_finish_is_a_failure() -> None:
     assert outcome(play([body], choices=2)) == INVALID
 
 
-def test_a_cut_before_the_finish_is_a_failure_with_its_reason() -> None:
-    assert outcome(play([sse(TEXT)], cut=CUT)) == failed("upstream_timeout")
-    assert outcome(play([], cut=CUT)) == failed("upstream_timeout")
-
-
 def test_a_cut_before_the_other_choices_were_seen_is_a_failure() -> None:
     both = [TEXT, STOP, chunk({"content": "b"}, "length", 1)]
 
@@ -255,17 +250,6 @@ def test_a_finished_answer_that_is_stopped_keeps_its_reason() -> None:
     assert parser_after(TEXT, STOP).stop("failed", CUT)[-1] == StreamEnd(
         "failed", "stop", error=CUT.info()
     )
-
-
-def test_nothing_follows_the_end() -> None:
-    parser = parser_after(TEXT, STOP)
-    parser.feed(Message("message", "[DONE]"))
-
-    assert parser.ended
-    assert parser.feed(Message("message", json.dumps(TEXT))) == []
-    assert parser.close(Message("message", json.dumps(TEXT))) == []
-    assert parser.cut(CUT) == []
-    assert parser.stop("cancelled") == []
 
 
 def test_a_stream_is_finished_when_every_choice_is() -> None:
