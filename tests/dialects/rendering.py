@@ -1,4 +1,4 @@
-"""How the tests of upstream formats render requests, and words for what requests hold."""
+"""Rendering of requests in tests of upstream formats, and words for what requests hold."""
 
 import json
 from typing import Any

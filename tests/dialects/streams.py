@@ -1,4 +1,4 @@
-"""How the tests of upstream dialects run bodies through a parser and judge the events."""
+"""Bodies run through the parsers of upstream formats, and checks of the events."""
 
 import functools
 import json

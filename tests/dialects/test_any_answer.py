@@ -1,4 +1,4 @@
-"""Whatever an upstream sends, no parser raises and the events are well-formed."""
+"""No parser raises, and the events are well-formed, whatever an upstream sends."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""What providers really sent, in every dialect and under every kind of cut, is understood."""
+"""Recorded answers of providers are understood, in every dialect and under every kind of cut."""
 
 import random
 from pathlib import Path

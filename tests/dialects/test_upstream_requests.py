@@ -1,4 +1,4 @@
-"""What becomes of a request in every upstream's format: each field in its place, or refused."""
+"""Requests in every upstream's format: each field has its place, or is refused."""
 
 from typing import Any
 

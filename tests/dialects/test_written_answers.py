@@ -30,7 +30,11 @@ WRITTEN: dict[str, ModuleType] = {
     "cohere": cohere,
     "ollama": ollama,
 }
-"""The answers of each format; Anthropic's stand for the other two that its parser reads."""
+"""The answers of each format; Anthropic's stand for the other two that its parser reads.
+
+Each has MEANINGS (what is sent, and the events), `answer` to write what is sent, ENDS (a body, and
+how it ends), and BEGUN (a body that has said "a" and no more).
+"""
 every_format = pytest.mark.parametrize("dialect", WRITTEN)
 
 

@@ -100,8 +100,6 @@ def answer(*payloads: Any) -> bytes:
 
 
 BEGUN = sse(head(), start(0, "text", text="a"))
-
-
 MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "text": ([head(), *text(0, "a", "b"), last()], ended(said("a", "b"))),
     "nothing-but-an-end": ([head(), last()], ended()),

@@ -48,8 +48,6 @@ def call(name: Any = "f", arguments: Any = None, **more: Any) -> dict[str, Any]:
 STOPPED: list[Event] = [ChoiceEnd("stop", "stop"), StreamEnd("completed", "stop")]
 CALLED: list[Event] = [ChoiceEnd("tool_calls", "stop"), StreamEnd("completed", "tool_calls")]
 answer = ndjson
-
-
 BEGUN = ndjson(say("a"))
 MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "text": ([say("a"), say("b"), done()], [*text("a", "b"), *STOPPED]),

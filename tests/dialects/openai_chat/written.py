@@ -98,8 +98,6 @@ def answer(*chunks: Any) -> bytes:
 
 
 BEGUN = sse(TEXT)
-
-
 MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "text": ([chunk({"content": "a"}), STOP], stopped(text("a"))),
     "no-delta": ([chunk(None), {"choices": [{"index": 0}]}, chunk({}, "stop")], stopped()),

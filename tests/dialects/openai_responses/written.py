@@ -82,8 +82,6 @@ LOGPROBS = [{"token": "a", "logprob": -0.5}]
 SAFE = {"hate": {"filtered": False, "severity": "safe"}}
 HATE = {"hate": {"filtered": True, "severity": "high"}}
 answer = sse
-
-
 BEGUN = sse(delta("a"))
 
 
