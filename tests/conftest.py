@@ -65,3 +65,18 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip one test by name where the recorded streams are absent, and deselect the others."""
+    without = [item for item in items if _wants_recordings(item)]
+    if len(without) > 1:
+        config.hook.pytest_deselected(items=without[1:])
+        left_out = {*without[1:]}
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _wants_recordings(item: pytest.Item) -> bool:
+    """Whether a test is one for a recording of `tests.dialects.streams` that is not there."""
+    reasons = [mark.args[0] for mark in item.iter_markers("skip") if mark.args]
+    return any(str(reason).startswith("no recorded streams") for reason in reasons)

@@ -1,9 +1,9 @@
-"""How the tests of upstream dialects run bodies through a parser and judge the events."""
+"""Bodies run through the parsers of upstream formats, and checks of the events."""
 
 import functools
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import pytest
 
 from app import events
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
-from app.errors import RelayError
+from app.errors import RelayError, UpstreamError
 from app.events import (
     ChoiceEnd,
+    ErrorInfo,
     Event,
     LogProbs,
     Media,
@@ -30,6 +31,15 @@ from app.events import (
 
 STREAMS = Path(__file__).parents[3] / "shared" / "streams"
 """Bodies recorded from providers, with the truth about them. Not part of the repository."""
+
+ABSENT = "no recorded streams"
+"""Why tests of them are skipped where they are not; tests/conftest.py says it once for all."""
+
+SPECIFIED = Path(__file__).parents[1] / "recordings"
+"""Bodies written from the providers' documentation, and the events that they are."""
+
+CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
+"""How a connection was lost."""
 
 
 @functools.cache
@@ -53,8 +63,11 @@ DIALECT_OF = {
 """The dialect that reads a format of the index."""
 
 
-def recordings(dialect: str | None = None) -> list[Any]:
-    """Parameters: the rows that a dialect reads, or all, or one that skips the test."""
+def recordings(dialect: str | None = None, name: str = "") -> list[Any]:
+    """Parameters: the rows that a dialect reads, or all, or one that skips the test.
+
+    A row has the `name` in that of its file.
+    """
     found = index("index.json")
     if found is None:
         return [absent()]
@@ -62,7 +75,7 @@ def recordings(dialect: str | None = None) -> list[Any]:
     return [
         pytest.param(row, id=row["file"])
         for row in rows
-        if dialect in (None, DIALECT_OF[row["format"]])
+        if dialect in (None, DIALECT_OF[row["format"]]) and name in row["file"]
     ]
 
 
@@ -96,9 +109,8 @@ def common(row: dict[str, Any]) -> dict[str, Any]:
 
 def absent(names: int = 1) -> Any:
     """Return one parameter of so many names that skips its test, or in CI fails the collection."""
-    assert os.environ.get("CI") != "true", f"no recorded streams in {STREAMS}"
-    marks = pytest.mark.skip(f"no recorded streams in {STREAMS}")
-    return pytest.param(*[None] * names, marks=marks)
+    assert os.environ.get("CI") != "true", f"{ABSENT} in {STREAMS}"
+    return pytest.param(*[None] * names, marks=pytest.mark.skip(f"{ABSENT} in {STREAMS}"))
 
 
 def body_of(row: dict[str, Any]) -> bytes:
@@ -126,9 +138,45 @@ def play(
     return found
 
 
+def specified_bodies() -> list[tuple[str, Path]]:
+    """Return the dialect and the path of each specified body."""
+    found = []
+    for path in sorted(SPECIFIED.glob("*/*.spec.*")):
+        dialect = path.parent.name
+        if dialect == "bedrock":
+            invoked = path.name.startswith("invoke-")
+            dialect = "bedrock_anthropic" if invoked else "bedrock_converse"
+        if not path.name.endswith(".events.json"):
+            found.append((dialect, path))
+    return found
+
+
+def in_bytes(body: bytes) -> Iterator[bytes]:
+    """Yield a body byte by byte."""
+    return (body[at : at + 1] for at in range(len(body)))
+
+
 def end_of(found: list[Event]) -> StreamEnd:
     assert isinstance(found[-1], StreamEnd)
     return found[-1]
+
+
+def error_of(found: list[Event]) -> ErrorInfo:
+    error = end_of(found).error
+    assert error is not None
+    return error
+
+
+def outcome(found: list[Event]) -> tuple[str, str | None]:
+    """Return how well-formed events end: the status, and the error's code or why it finished."""
+    check(found)
+    end = end_of(found)
+    return end.status, end.error.code if end.error else end.finish_reason
+
+
+def failed(code: str) -> tuple[str, str | None]:
+    """Return the outcome of an answer that failed."""
+    return "failed", code
 
 
 def kinds(found: list[Event]) -> list[str]:
@@ -144,6 +192,12 @@ def joined(found: list[Event], kind: type, choice: int = 0) -> str:
         and type(event) is kind
         and event.choice == choice
     )
+
+
+FINISHED = ("completed", "stop")
+TRUNCATED = failed("upstream_truncated")
+UNAVAILABLE = failed("upstream_unavailable")
+INVALID = failed("upstream_invalid_response")
 
 
 def tool_calls(found: list[Event]) -> list[dict[str, Any]]:

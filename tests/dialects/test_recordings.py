@@ -1,6 +1,7 @@
-"""What providers really sent, in every dialect and under every kind of cut, is understood."""
+"""Recorded answers of providers are understood, in every dialect and under every kind of cut."""
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,20 +17,27 @@ from app.events import (
     TokenCounts,
     Usage,
 )
+from tests.dialects.judges import cuts
 from tests.dialects.streams import (
+    CUT,
     DIALECT_OF,
     body_of,
     check,
     end_of,
+    in_bytes,
     joined,
     play,
     recordings,
+    specified_bodies,
     tool_calls,
 )
 
 pytestmark = pytest.mark.proving
 
 ALL = pytest.mark.parametrize("row", recordings())
+SPECS = [pytest.param(dialect, path, id=path.name) for dialect, path in specified_bodies()]
+EVERY_BYTE = 2_500
+"""Up to this size a body is cut at every byte."""
 
 
 @ALL
@@ -90,11 +98,35 @@ def test_the_cuts_of_the_network_change_nothing(row: dict[str, Any]) -> None:
     whole = play([body], dialect=dialect)
     randomly = random.Random(row["file"])
 
-    assert play((body[i : i + 1] for i in range(len(body))), dialect=dialect) == whole
+    assert play(in_bytes(body), dialect=dialect) == whole
     for _ in range(10):
         cuts = sorted(randomly.sample(range(len(body)), min(20, len(body))))
         pieces = (body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True))
         assert play(pieces, dialect=dialect) == whole
+
+
+@ALL
+def test_a_cut_recording_never_looks_complete(row: dict[str, Any]) -> None:
+    assert_cuts(body_of(row), DIALECT_OF[row["format"]])
+
+
+@pytest.mark.parametrize(("dialect", "path"), SPECS)
+def test_a_specified_body_may_be_cut_at_any_byte(dialect: str, path: Path) -> None:
+    body = path.read_bytes()
+    whole = play([body], dialect=dialect)
+
+    assert_cuts(body, dialect)
+    for at in range(len(body)):
+        assert play([body[:at], body[at:]], dialect=dialect) == whole
+
+
+def assert_cuts(body: bytes, dialect: str) -> None:
+    most = len(body) if len(body) <= EVERY_BYTE else 200
+    for size, ended, complete in cuts(body, dialect, most=most, last=300):
+        found = play([body[:size]], dialect=dialect, cut=None if ended else CUT)
+        check(found)
+        status = end_of(found).status
+        assert (status == "completed") == complete, f"cut at {size}: {found[-1]}"
 
 
 @ALL

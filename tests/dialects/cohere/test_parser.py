@@ -1,171 +1,26 @@
 """Cohere's events as no recording has them: bodies written by hand, and what they mean."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from app import events
 from app.dialects.cohere.upstream.parser import Parser, parse_usage
-from app.errors import UpstreamError
 from app.events import (
     ChoiceEnd,
-    Event,
-    LogProbs,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
     Source,
     StreamEnd,
     TextDelta,
     TextEnd,
     TextStart,
     TokenCounts,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
     Usage,
 )
 from app.framing.sse import Message
-from tests.dialects.streams import check, end_of, play
+from tests.dialects.blocks import reasoning, text
+from tests.dialects.cohere.written import CALLED, ITEM, START, WHOLE, called, end, sse
+from tests.dialects.streams import check, error_of, play
 
 pytestmark = pytest.mark.pure
-
-RECORDINGS = Path(__file__).parents[2] / "recordings" / "cohere"
-CUT = UpstreamError("upstream_timeout", "upstream 'u' fell silent")
-DONE = b"data: [DONE]\n\n"
-
-
-def sse(*payloads: Any) -> bytes:
-    return b"".join(
-        b"event: %s\ndata: %s\n\n" % (payload["type"].encode(), json.dumps(payload).encode())
-        for payload in payloads
-    )
-
-
-def event(kind: str, index: int | None = None, /, **message: Any) -> dict[str, Any]:
-    place = {} if index is None else {"index": index}
-    return {"type": kind, **place, "delta": {"message": message}}
-
-
-def content(index: int = 0, *, kind: str = "content-delta", **piece: Any) -> dict[str, Any]:
-    return event(kind, index, content=piece)
-
-
-def start(index: int, id: str = "i", name: str = "f", arguments: Any = "") -> dict[str, Any]:
-    function = {"name": name, "arguments": arguments}
-    return event(
-        "tool-call-start", index, tool_calls={"id": id, "type": "function", "function": function}
-    )
-
-
-def more(index: int, arguments: str) -> dict[str, Any]:
-    return event("tool-call-delta", index, tool_calls={"function": {"arguments": arguments}})
-
-
-def end(reason: Any = "COMPLETE", **delta: Any) -> dict[str, Any]:
-    return {"type": "message-end", "delta": {"finish_reason": reason, **delta}}
-
-
-def cite(
-    start: Any, end: Any, *, sources: Any = ({"type": "document", "id": "d"},), **fields: Any
-) -> dict[str, Any]:
-    citation = {"start": start, "end": end, "text": "x", "sources": [*sources], **fields}
-    return event("citation-start", 0, citations=citation)
-
-
-def text(*pieces: str, block: int = 0) -> list[Event]:
-    return [TextStart(block), *(TextDelta(block, piece) for piece in pieces), TextEnd(block)]
-
-
-def thought(*pieces: str, block: int = 0) -> list[Event]:
-    deltas = (ReasoningDelta(block, piece) for piece in pieces)
-    return [ReasoningStart(block), *deltas, ReasoningEnd(block)]
-
-
-def called(*pieces: str, block: int = 0, id: str = "i") -> list[Event]:
-    deltas = (ToolCallDelta(block, piece) for piece in pieces)
-    return [ToolCallStart(block, id, "f"), *deltas, ToolCallEnd(block, "".join(pieces) or "{}")]
-
-
-START = {"type": "message-start", "id": "m", "delta": {"message": {"role": "assistant"}}}
-STOPPED: list[Event] = [ChoiceEnd("stop", "COMPLETE"), StreamEnd("completed", "stop")]
-CALLED: list[Event] = [ChoiceEnd("tool_calls", "TOOL_CALL"), StreamEnd("completed", "tool_calls")]
-OPEN: list[Event] = [TextStart(0), TextDelta(0, "ab")]
-ITEM = {"text": "ab", "token_ids": [1, 2], "logprobs": [-0.5, -1.0]}
-WHOLE = {
-    "id": "m",
-    "finish_reason": "COMPLETE",
-    "message": {
-        "role": "assistant",
-        "tool_plan": "p",
-        "content": [{"type": "thinking", "thinking": "t"}, {"type": "text", "text": "ab"}],
-        "citations": [{"start": 0, "end": 2, "sources": [{"id": "d"}], "content_index": 1, "type": "TEXT_CONTENT"}],
-    },
-    "usage": {"tokens": {"input_tokens": 1, "output_tokens": 2}},
-}  # fmt: skip
-
-COMPLETE: list[tuple[str, list[Any], list[Event]]] = [
-    ("text", [START, content(text="a"), content(text="b"), end()], [*text("a", "b"), *STOPPED]),
-    ("text-in-the-start", [content(kind="content-start", type="text", text="a"), content(text="b"), end()], [*text("a", "b"), *STOPPED]),
-    ("two-texts", [content(text="a"), event("content-end", 0), content(1, kind="content-start", text=""), content(1, text="b"), end()], [*text("a"), *text("b", block=1), *STOPPED]),
-    ("two-texts-without-end", [content(text="a"), content(1, kind="content-start", text="b"), end()], [*text("a"), *text("b", block=1), *STOPPED]),
-    ("thinking", [content(kind="content-start", type="thinking", thinking="t"), content(thinking="u"), event("content-end", 0), content(1, text="a"), end()], [*thought("t", "u"), *text("a", block=1), *STOPPED]),
-    ("plan-then-call", [event("tool-plan-delta", tool_plan="p"), start(0), event("tool-call-end", 0), end("TOOL_CALL")], [*thought("p"), *called(block=1), *CALLED]),
-    ("calls", [start(0), more(0, '{"a"'), more(0, ":1}"), event("tool-call-end", 0), start(1, "j"), more(1, "{}"), event("tool-call-end", 1), end("TOOL_CALL")], [*called('{"a"', ":1}"), *called("{}", block=1, id="j"), *CALLED]),
-    ("calls-that-interleave", [start(0), start(1, "j"), more(0, "{}"), more(1, "[]"), end("TOOL_CALL")],
-     [ToolCallStart(0, "i", "f"), ToolCallStart(1, "j", "f"), ToolCallDelta(0, "{}"), ToolCallDelta(1, "[]"), ToolCallEnd(0, "{}"), ToolCallEnd(1, "[]"), *CALLED]),
-    ("call-with-arguments-in-the-start", [start(0, arguments='{"a":1}'), end("TOOL_CALL")], [*called('{"a":1}'), *CALLED]),
-    ("call-and-complete", [start(0), end()], [*called(), ChoiceEnd("tool_calls", "COMPLETE"), StreamEnd("completed", "tool_calls")]),
-    ("more-after-the-end-of-a-call", [start(0), event("tool-call-end", 0), more(0, "{}"), end("TOOL_CALL")], [*called(), *CALLED]),
-    ("half-a-call-at-the-limit", [start(0), more(0, '{"a'), end("MAX_TOKENS")], [*called('{"a'), ChoiceEnd("length", "MAX_TOKENS"), StreamEnd("completed", "length")]),
-    ("stop-sequence", [content(text="a"), end("STOP_SEQUENCE")], [*text("a"), ChoiceEnd("stop", "STOP_SEQUENCE"), StreamEnd("completed", "stop")]),
-    ("toxic", [content(text="a"), end("ERROR_TOXIC")], [*text("a"), ChoiceEnd("content_filter", "ERROR_TOXIC"), StreamEnd("completed", "content_filter")]),
-    ("a-new-reason", [content(text="a"), end("TIRED")], [*text("a"), ChoiceEnd("unknown", "TIRED"), StreamEnd("completed", "unknown")]),
-    ("no-reason", [content(text="a"), end(None)], [*text("a"), ChoiceEnd("unknown"), StreamEnd("completed", "unknown")]),
-    ("nothing-said", [START, end()], STOPPED),
-    ("usage", [content(text="a"), end(usage={"tokens": {"input_tokens": 3, "output_tokens": 4.0}})], [*text("a"), STOPPED[0], Usage(3, 4, 7), StreamEnd("completed", "stop", TokenCounts(3, 4, 7))]),
-    ("citation", [content(text="ab"), cite(0, 2, content_index=0, type="TEXT_CONTENT"), end()], [*OPEN, Source(document="d", start=0, end=2, block=0), TextEnd(0), *STOPPED]),
-    ("citation-without-index", [content(text="ab"), cite(0, 2), end()], [*OPEN, Source(document="d", start=0, end=2, block=0), TextEnd(0), *STOPPED]),
-    ("citation-without-index-after-its-text", [content(text="ab"), event("content-end", 0), cite(0, 2), end()], [*text("ab"), Source(document="d", start=0, end=2, block=0), *STOPPED]),
-    ("citation-without-index-of-the-only-text", [content(kind="content-start", type="thinking", thinking="t"), content(1, text="ab"), cite(0, 2), end()], [*thought("t"), TextStart(1), TextDelta(1, "ab"), Source(document="d", start=0, end=2, block=1), TextEnd(1), *STOPPED]),
-    ("citation-without-index-of-the-first-text", [content(text="ab"), event("content-end", 0), content(1, text="c"), cite(0, 2), end()], [*text("ab"), TextStart(1), TextDelta(1, "c"), Source(document="d", start=0, end=2, block=0), TextEnd(1), *STOPPED]),
-    ("citation-without-index-of-nothing", [START, cite(0, 2), end()], [Source(document="d"), *STOPPED]),
-    ("citation-of-an-unknown-block", [content(text="ab"), cite(0, 2, content_index=7), end()], [*OPEN, Source(document="d", block=0), TextEnd(0), *STOPPED]),
-    ("citation-of-a-plan", [event("tool-plan-delta", tool_plan="p"), cite(0, 1, type="PLAN"), end()], [ReasoningStart(0), ReasoningDelta(0, "p"), Source(document="d"), ReasoningEnd(0), *STOPPED]),
-    ("citation-twice", [content(text="ab"), cite(0, 2), cite(0, 2), cite(1, 2), end()], [*OPEN, Source(document="d", start=0, end=2, block=0), Source(document="d", start=1, end=2, block=0), TextEnd(0), *STOPPED]),
-    ("citation-of-a-document-with-url", [content(text="ab"), cite("0", -1, sources=[{"document": {"id": "e", "url": "https://a", "title": "A"}}]), end()], [*OPEN, Source(url="https://a", document="e", title="A", block=0), TextEnd(0), *STOPPED]),
-    ("citation-of-nothing", [content(text="ab"), cite(0, 2, sources=[{}, 5, {"document": {"text": "t"}}]), end()], [*OPEN, TextEnd(0), *STOPPED]),
-    ("logprobs", [{**content(text="ab"), "logprobs": ITEM}, end()], [*OPEN, LogProbs(0, [ITEM]), TextEnd(0), *STOPPED]),
-    ("after-the-end", [content(text="a"), end(), content(text="b"), end("ERROR", error="x")], [*text("a"), *STOPPED]),
-    ("half-an-emoji", [content(text="\ud83d"), content(text="\ude00"), end()], [*text("😀"), *STOPPED]),
-    ("odd-types", [
-        {"type": "message-start", "id": 5},
-        {"type": "debug", "prompt": "x"},
-        {"type": "hologram"},
-        {"type": "content-delta", "index": "0", "delta": 5},
-        event("content-delta", 0, content=["x"]),
-        event("content-delta", 0, content={"text": 5, "thinking": []}),
-        event("tool-plan-delta", tool_plan=5),
-        event("tool-call-start", 0, tool_calls=[]),
-        event("tool-call-end", 9),
-        event("citation-start", 0, citations=[1]),
-        {**content(text="a"), "logprobs": 3},
-        end(usage=5, error="", error_type=7),
-    ], [*text("a"), *STOPPED]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("payloads", "expected"), [c[1:] for c in COMPLETE], ids=[c[0] for c in COMPLETE]
-)
-def test_what_a_stream_means(payloads: list[Any], expected: list[Event]) -> None:
-    # A nameless call that says nothing is dropped with a notice.
-    found = play([sse(*payloads), DONE], dialect="cohere")
-
-    check(found)
-    assert [e for e in found if not isinstance(e, events.Notice)] == expected
 
 
 def test_a_type_may_stand_in_the_event_alone() -> None:
@@ -181,8 +36,8 @@ def test_an_answer_that_does_not_stream_is_read() -> None:
     check(found)
     counts = TokenCounts(1, 2, 3)
     assert found == [
-        *thought("p"),
-        *thought("t", block=1),
+        *reasoning("p"),
+        *reasoning("t", block=1),
         TextStart(2),
         TextDelta(2, "ab"),
         Source(document="d", start=0, end=2, block=2),
@@ -199,56 +54,7 @@ def test_a_whole_call_is_read() -> None:
     body = {"finish_reason": "TOOL_CALL", "message": {"tool_calls": [call]}, "logprobs": [ITEM, 5]}
     found = play([json.dumps(body, indent=1).encode()], dialect="cohere")
 
-    assert found == [*called('{"a":1}'), *CALLED]
-
-
-def failed(code: str) -> Any:
-    return ("failed", code)
-
-
-TEXT = content(text="a")
-ENDS: list[tuple[str, bytes, Any]] = [
-    ("no-done", sse(TEXT, end()), ("completed", "stop")),
-    ("no-blank-line", sse(TEXT, end())[:-2], ("completed", "stop")),
-    ("crlf", sse(TEXT, end()).replace(b"\n", b"\r\n"), ("completed", "stop")),
-    ("no-end", sse(TEXT), failed("upstream_truncated")),
-    ("done-without-end", sse(TEXT) + DONE, failed("upstream_truncated")),
-    ("half-an-end", sse(TEXT, end())[:-4], failed("upstream_truncated")),
-    ("an-end-of-content", sse(TEXT, event("content-end", 0)), failed("upstream_truncated")),
-    ("nothing", b"", failed("upstream_truncated")),
-    ("only-a-start", sse(START), failed("upstream_truncated")),
-    ("only-an-end", sse(end(None)), failed("upstream_unavailable")),
-    ("error", sse(TEXT, end("ERROR")) + DONE, failed("upstream_unavailable")),
-    ("error-with-text", sse(end("ERROR", error="oh")), failed("upstream_unavailable")),
-    ("error-limit", sse(TEXT, end("ERROR_LIMIT")), failed("upstream_unavailable")),
-    ("error-beside-complete", sse(TEXT, end(error="oh")), failed("upstream_unavailable")),
-    ("timeout", sse(TEXT, end("TIMEOUT")), failed("upstream_timeout")),
-    ("broken-call", sse(end("ERROR", error_type="INVALID_TOOL_GENERATION")), failed("upstream_tool_failed")),
-    ("too-long", sse(end("ERROR", error="x", error_type="TOO_MANY_TOKENS")), failed("context_length_exceeded")),
-    ("error-in-a-body", b'{"id":"1","message":"invalid api token","code":401}', failed("upstream_auth")),
-    ("error-in-an-event", b'event: error\ndata: {"message":"x"}\n\n', failed("upstream_unavailable")),
-    ("error-in-words", b"event: error\ndata: x\n\n", failed("upstream_unavailable")),
-    ("error-without-type", sse(TEXT) + b'data: {"error":{"code":429}}\n\n', failed("upstream_rate_limited")),
-    ("detail-in-a-body", b'{"detail":"too many tokens"}', failed("context_length_exceeded")),
-    ("whole-error", json.dumps({**WHOLE, "finish_reason": "TIMEOUT"}).encode(), failed("upstream_timeout")),
-    ("whole-and-cut", json.dumps(WHOLE).encode()[:-1], failed("upstream_truncated")),
-    ("whole-after-events", sse(TEXT) + b"data: %s\n\n" % json.dumps(WHOLE).encode(), failed("upstream_truncated")),
-    ("an-object", b'data: {"ok":true}\n\n', failed("upstream_truncated")),
-    ("garbage", sse(TEXT) + b"data: oops\n\n" + sse(end()), failed("upstream_invalid_response")),
-    ("garbage-in-an-event", sse(TEXT) + b"event: x\ndata: oops\n\n" + sse(end()), ("completed", "stop")),
-    ("empty-data", sse(TEXT) + b"data:\n\n" + sse(end()), ("completed", "stop")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("body", "expected"), [c[1:] for c in ENDS], ids=[c[0] for c in ENDS])
-def test_how_a_stream_ends(body: bytes, expected: Any) -> None:
-    found = play([body], dialect="cohere")
-
-    check(found)
-    last = end_of(found)
-    assert (
-        (last.status, last.error.code) if last.error else (last.status, last.finish_reason)
-    ) == expected
+    assert found == [*called("f", '{"a":1}'), *CALLED]
 
 
 def test_the_provider_says_why_a_call_is_broken() -> None:
@@ -256,16 +62,8 @@ def test_the_provider_says_why_a_call_is_broken() -> None:
         [sse(end("ERROR", error="try again", error_type="INVALID_TOOL_GENERATION"))],
         dialect="cohere",
     )
-    error = end_of(found).error
-
-    assert error is not None
+    error = error_of(found)
     assert error.message == "upstream 'u' produced a broken tool call; try again: try again"
-
-
-def test_a_lost_connection_is_never_an_end() -> None:
-    found = play([sse(TEXT)], dialect="cohere", cut=CUT)
-
-    assert found == [*text("a"), StreamEnd("failed", "error", None, CUT.info())]
 
 
 def test_the_answer_has_a_name_and_no_model() -> None:
@@ -280,15 +78,3 @@ def test_billed_units_are_no_tokens() -> None:
     assert parse_usage({"tokens": {"output_tokens": 2}, "cached_tokens": 0}) == TokenCounts(
         output_tokens=2, cached_input_tokens=0
     )
-
-
-@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.sse")), ids=lambda path: path.stem)
-def test_written_streams_give_their_events(path: Path) -> None:
-    expected = json.loads(path.with_suffix(".events.json").read_text(encoding="utf-8"))
-    body = path.read_bytes()
-    found = play([body], dialect="cohere")
-
-    check(found)
-    assert [json.loads(events.encode(event)) for event in found] == expected
-    for size in range(1, len(body), 3):
-        assert play([body[:size], body[size:]], dialect="cohere") == found

@@ -1,31 +1,22 @@
 """What is sent to Gemini."""
 
 import json
+from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 
 from app.dialects.gemini.upstream.request import Quirks, render_request
-from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
-from app.requests import ChatRequest, parse_chat_request
+from app.requests import parse_chat_request
+from tests.dialects import rendering
+from tests.dialects.rendering import HI, assistant, call, file, function, image, part, result, said
 
 pytestmark = pytest.mark.pure
 
-HI = [{"role": "user", "content": "hi"}]
+render = partial(rendering.render, "gemini", model="gemini-3.6-flash")
+
 CONTENTS = [{"role": "user", "parts": [{"text": "hi"}]}]
-CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
-
-
-def parse(request: dict[str, Any]) -> ChatRequest:
-    return parse_chat_request(json.dumps({"messages": HI, **request}).encode())
-
-
-def render(request: dict[str, Any], model: str = "gemini-3.6-flash", **quirks: Any) -> Any:
-    body = render_request(parse(request), model=model, quirks=msgspec.convert(quirks, Quirks)).body
-    assert json.loads(json.dumps(body)) == body
-    return body
 
 
 def contents(*messages: dict[str, Any], **options: Any) -> Any:
@@ -37,54 +28,13 @@ def parts(*content: dict[str, Any]) -> Any:
     return turn["parts"]
 
 
-def call(id: str = "i", arguments: str = "{}", **more: Any) -> dict[str, Any]:
-    return {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}, **more}
-
-
-def assistant(*content: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"role": "assistant", **({"content": list(content)} if content else {}), **more}
-
-
-def result(content: Any, id: str = "i") -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": id, "content": content}
-
-
-def test_a_plain_request_is_its_contents() -> None:
-    assert render({}) == {"contents": CONTENTS}
-
-
-def test_what_is_ours_or_has_no_place_is_not_sent() -> None:
-    request = {
-        "model": "route",
-        "stream": False,
-        "on_disconnect": 5,
-        "metadata": {"a": "b"},
-        "user": "u",
-        "parallel_tool_calls": False,
-        "verbosity": "low",
-        "store": True,
-        "truncation": "auto",
-        "max_tool_calls": 3,
-        "prompt_cache_key": "k",
-        "prompt_cache_retention": "24h",
-        "safety_identifier": "s",
-        "cache_control": {"type": "ephemeral"},
-    }
-    assert render(request) == {"contents": CONTENTS}
-    assert UPSTREAM_FORMATS["gemini"].ignored == request.keys() - {
-        "model",
-        "stream",
-        "on_disconnect",
-    }
-
-
 def test_instructions_stand_beside_the_conversation() -> None:
     body = render(
         {
             "messages": [
                 {"role": "system", "content": "a"},
                 *HI,
-                {"role": "developer", "content": [{"type": "text", "text": "b"}]},
+                {"role": "developer", "content": [said("b")]},
                 {"role": "system", "content": ""},
             ]
         }
@@ -114,14 +64,6 @@ def test_an_answer_of_nothing_is_left_out() -> None:
     sent = contents(*HI, {"role": "assistant", "content": ""}, {"role": "user", "content": "d"})
 
     assert sent == [{"role": "user", "parts": [{"text": "hi"}, {"text": "d"}]}]
-
-
-def image(url: str) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
-
-
-def file(**fields: str) -> dict[str, Any]:
-    return {"type": "file", "file": fields}
 
 
 FILES = "https://generativelanguage.googleapis.com/v1beta/files/abc-1"
@@ -170,7 +112,7 @@ def test_media_are_sent_inline_or_by_their_place(
 )
 def test_media_that_cannot_be_sent_are_refused(part: dict[str, Any], place: str, what: str) -> None:
     with pytest.raises(RequestError) as refused:
-        parts({"type": "text", "text": "a"}, part)
+        parts(said("a"), part)
 
     assert refused.value.code == "invalid_request"
     assert refused.value.message.startswith(f"messages[0].content[1]{place}: {what}")
@@ -179,9 +121,9 @@ def test_media_that_cannot_be_sent_are_refused(part: dict[str, Any], place: str,
 def test_thoughts_are_not_sent_back() -> None:
     (sent, _) = contents(
         assistant(
-            {"type": "reasoning", "text": "t", "signature": "S", "format": "of-another"},
-            {"type": "text", "text": "a"},
-            {"type": "opaque", "format": "of-another", "data": "D"},
+            part("reasoning", "t", signature="S", format="of-another"),
+            said("a"),
+            part("opaque", format="of-another", data="D"),
             reasoning_content="t",
         ),
         *HI,
@@ -190,19 +132,19 @@ def test_thoughts_are_not_sent_back() -> None:
 
 
 def signature(data: str, format: str = "gemini.thought_signature") -> dict[str, Any]:
-    return {"type": "opaque", "format": format, "data": data}
+    return part("opaque", format=format, data=data)
 
 
 def test_a_signature_goes_back_with_the_text_before_it() -> None:
     (sent, _) = contents(
         assistant(
-            {"type": "reasoning", "text": "t"},
+            part("reasoning", "t"),
             signature("1"),
-            {"type": "text", "text": "a"},
-            {"type": "text", "text": "b"},
+            said("a"),
+            said("b"),
             signature("2"),
             signature("3"),
-            {"type": "refusal", "refusal": "c"},
+            part("refusal", refusal="c"),
         ),
         *HI,
     )
@@ -218,12 +160,7 @@ def test_a_signature_goes_back_with_the_text_before_it() -> None:
 def test_parts_of_googles_tools_go_back_as_they_came() -> None:
     part = {"toolCall": {"id": "t", "toolType": "X"}, "thoughtSignature": "S"}
     (sent, _) = contents(
-        assistant(
-            signature(json.dumps(part), "gemini.part"),
-            signature("1"),
-            {"type": "text", "text": "a"},
-        ),
-        *HI,
+        assistant(signature(json.dumps(part), "gemini.part"), signature("1"), said("a")), *HI
     )
     assert sent["parts"] == [part, {"text": "", "thoughtSignature": "1"}, {"text": "a"}]
 
@@ -292,7 +229,7 @@ def test_ids_are_sent_where_they_are_known(id: str, model: str, quirk: str, sent
         ("[1]", {"result": "[1]"}),
         ("5", {"result": "5"}),
         ("", {"result": ""}),
-        ([{"type": "text", "text": '{"a":'}, {"type": "text", "text": "1}"}], {"a": 1}),
+        ([said('{"a":'), said("1}")], {"a": 1}),
     ],
 )
 def test_a_result_is_an_object(content: Any, response: dict[str, Any]) -> None:
@@ -305,7 +242,7 @@ def test_a_result_is_an_object(content: Any, response: dict[str, Any]) -> None:
 
 
 def test_a_result_may_have_pictures() -> None:
-    content = [{"type": "text", "text": "a"}, image("data:image/png;base64,AA==")]
+    content = [said("a"), image("data:image/png;base64,AA==")]
     sent = contents(assistant(tool_calls=[call()]), result(content))
 
     (part,) = sent[1]["parts"]
@@ -338,44 +275,8 @@ def test_a_result_of_no_call_is_said_by_the_user() -> None:
     assert turn["parts"][1:] == [{"text": "Result of the tool call 'x':\n"}, {"text": "a"}]
 
 
-def test_arguments_that_are_no_object_are_refused() -> None:
-    with pytest.raises(RequestError, match=r"messages\[0\].tool_calls\[1\].function.arguments"):
-        contents(assistant(tool_calls=[call(), call("j", "[1]")]))
-
-
-def test_tools_keep_their_json_schema() -> None:
-    tools = [
-        {"type": "function", "function": {"name": "f", "description": "d", "parameters": CITY}},
-        {"type": "function", "function": {"name": "g", "strict": True}},
-    ]
-    assert render({"tools": tools})["tools"] == [
-        {
-            "functionDeclarations": [
-                {"name": "f", "description": "d", "parametersJsonSchema": CITY},
-                {"name": "g"},
-            ]
-        }
-    ]
-
-
-@pytest.mark.parametrize(
-    ("choice", "config"),
-    [
-        ("auto", {"mode": "AUTO"}),
-        ("none", {"mode": "NONE"}),
-        ("required", {"mode": "ANY"}),
-        (
-            {"type": "function", "function": {"name": "f"}},
-            {"mode": "ANY", "allowedFunctionNames": ["f"]},
-        ),
-    ],
-)
-def test_a_tool_choice_is_a_mode(choice: Any, config: dict[str, Any]) -> None:
-    assert render({"tool_choice": choice})["toolConfig"] == {"functionCallingConfig": config}
-
-
 def test_arguments_are_streamed_where_that_is_known() -> None:
-    tools = [{"type": "function", "function": {"name": "f"}}]
+    tools = [function("f")]
     asked = {"streamFunctionCallArguments": True}
 
     body = render({"tools": tools}, stream_arguments=True)
@@ -384,39 +285,6 @@ def test_arguments_are_streamed_where_that_is_known() -> None:
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": "AUTO", **asked}}
     assert "toolConfig" not in render({}, stream_arguments=True)
     assert "toolConfig" not in render({"tools": tools})
-
-
-SCHEMA = {"type": "json_schema", "json_schema": {"name": "s", "schema": CITY}}
-
-
-@pytest.mark.parametrize(
-    ("request_", "config"),
-    [
-        ({"temperature": 0}, {"temperature": 0.0}),
-        ({"top_p": 0.5}, {"topP": 0.5}),
-        ({"max_tokens": 5}, {"maxOutputTokens": 5}),
-        ({"max_tokens": 5, "max_completion_tokens": 6}, {"maxOutputTokens": 6}),
-        ({"stop": "a"}, {"stopSequences": ["a"]}),
-        ({"stop": ["a", "b"]}, {"stopSequences": ["a", "b"]}),
-        ({"seed": 1}, {"seed": 1}),
-        ({"n": 2}, {"candidateCount": 2}),
-        (
-            {"presence_penalty": 1, "frequency_penalty": -1},
-            {"presencePenalty": 1.0, "frequencyPenalty": -1.0},
-        ),
-        ({"logprobs": True, "top_logprobs": 3}, {"responseLogprobs": True, "logprobs": 3}),
-        ({"logprobs": True}, {"responseLogprobs": True}),
-        ({"logprobs": False}, None),
-        ({"response_format": {"type": "text"}}, None),
-        ({"response_format": {"type": "json_object"}}, {"responseMimeType": "application/json"}),
-        (
-            {"response_format": SCHEMA},
-            {"responseMimeType": "application/json", "responseJsonSchema": CITY},
-        ),
-    ],
-)
-def test_what_tunes_is_in_the_generation_config(request_: Any, config: Any) -> None:
-    assert render(request_).get("generationConfig") == config
 
 
 @pytest.mark.parametrize(
@@ -481,7 +349,7 @@ def test_provider_options_overrule_the_members_of_what_both_have() -> None:
         "safetySettings": [],
         "contents": None,
     }
-    tools = [{"type": "function", "function": {"name": "f"}}]
+    tools = [function("f")]
     request = {"temperature": 0, "top_p": 0.5, "tools": tools, "tool_choice": "auto"}
     body = render({**request, "provider_options": options})
 
@@ -492,24 +360,3 @@ def test_provider_options_overrule_the_members_of_what_both_have() -> None:
         "tools": [{"googleSearch": {}}],
         "safetySettings": [],
     }
-
-
-def test_the_request_is_not_changed() -> None:
-    options = {"generationConfig": {"topK": 5}, "x": {"y": 1}}
-    request = parse({"temperature": 0, "provider_options": options})
-    before = msgspec.json.encode(request)
-    render_request(request, model="m").body["generationConfig"]["topK"] = 6
-
-    assert msgspec.json.encode(request) == before
-
-
-def test_the_table_names_the_dialect() -> None:
-    dialect = UPSTREAM_FORMATS["gemini"]
-
-    assert dialect.path == "models/{model}:streamGenerateContent?alt=sse"
-    assert dialect.models_path == "models?pageSize=1000"
-    assert dialect.render_request is render_request
-    assert dialect.quirks is Quirks
-    message = dialect.decoder(max_line=99, max_event=99).feed(b'[{"a": 1}')[0]
-    assert json.loads(message.data) == {"a": 1}
-    assert not dialect.parser(upstream="u", choices=2).ended

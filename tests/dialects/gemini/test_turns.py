@@ -56,10 +56,7 @@ def call(name: str, **fields: Any) -> dict[str, Any]:
             [{"text": "a"}, {**call("f", id="x"), "thoughtSignature": "c2ln"}, call("g", id="y")],
             [{"text": "a"}, {**call("f", id="x"), "thoughtSignature": "c2ln"}, call("g", id="y")],
         ),
-        (
-            [{**call("f"), "thoughtSignature": "c2ln"}],
-            [{**call("f"), "thoughtSignature": "c2ln"}],
-        ),
+        ([{**call("f"), "thoughtSignature": "c2ln"}], [{**call("f"), "thoughtSignature": "c2ln"}]),
         (
             [
                 {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "MQ=="},

@@ -21,6 +21,7 @@ from app.events import (
     ToolCallEnd,
     ToolCallStart,
 )
+from tests.dialects import rendering as words
 
 pytestmark = pytest.mark.pure
 
@@ -41,21 +42,20 @@ def left_out(*messages: Any, **fields: Any) -> tuple[str, ...]:
     return chat.left_out
 
 
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALL = words.call("c1")
+MARKED = {
+    **words.user(words.part("text", "a", cache_control={"type": "ephemeral"})),
+    "cache_control": {"type": "ephemeral", "ttl": "1h"},
+}
 MESSAGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "LangChain.js, the result of a tool": (
         {"role": "tool", "content": "r", "name": "f", "tool_call_id": "c1"},
-        {"role": "tool", "content": "r", "tool_call_id": "c1"},
+        words.result("r", "c1"),
         ["messages[].name"],
     ),
     "OpenAI Agents JS, the message in its part": (
-        {
-            "role": "assistant",
-            "content": [
-                *({"type": "text", "text": "ok", "role": "assistant", "refusal": None, "annotations": []},)
-            ],
-        },
-        {"role": "assistant", "content": [{"type": "text", "text": "ok"}]},
+        words.assistant(words.part("text", "ok", role="assistant", refusal=None, annotations=[])),
+        words.assistant(words.said("ok")),
         ["messages[].content[].role"],
     ),
     "LiteLLM, its own message": (
@@ -78,14 +78,11 @@ MESSAGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
                 {"type": "redacted_thinking", "data": "d"},
             ],
         },
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "reasoning", "text": "t", "signature": "s"},
-                {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "d"},
-                {"type": "text", "text": "ok"},
-            ],
-        },
+        words.assistant(
+            words.part("reasoning", "t", signature="s"),
+            words.part("opaque", format="anthropic.redacted_thinking", data="d"),
+            words.said("ok"),
+        ),
         ["messages[].provider_specific_fields"],
     ),
     "an id, and null for what is not there": (
@@ -94,75 +91,34 @@ MESSAGES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         ["messages[].id"],
     ),
     "the newest detail": (
-        {
-            "role": "user",
-            "content": [
-                {"type": "image_url", "image_url": {"url": "https://x/a", "detail": "original"}}
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"type": "image_url", "image_url": {"url": "https://x/a", "detail": "original"}}
-            ],
-        },
+        words.user(words.image("https://x/a", detail="original")),
+        words.user(words.image("https://x/a", detail="original")),
         [],
     ),
     "Mistral, an image that is its URL": (
-        {"role": "user", "content": [{"type": "image_url", "image_url": "https://x/a"}, {"type": "input_text", "text": "a"}]},
-        {
-            "role": "user",
-            "content": [
-                {"type": "image_url", "image_url": {"url": "https://x/a"}},
-                {"type": "text", "text": "a"},
-            ],
-        },
+        words.user(
+            {"type": "image_url", "image_url": "https://x/a"}, {"type": "input_text", "text": "a"}
+        ),
+        words.user(words.image("https://x/a"), words.said("a")),
         [],
     ),
     "Claude's blocks of thinking": (
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "thinking", "thinking": "t", "signature": "s"},
-                {"type": "text", "text": "ok"},
-            ],
-        },
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "reasoning", "text": "t", "signature": "s"},
-                {"type": "text", "text": "ok"},
-            ],
-        },
+        words.assistant({"type": "thinking", "thinking": "t", "signature": "s"}, words.said("ok")),
+        words.assistant(words.part("reasoning", "t", signature="s"), words.said("ok")),
         [],
     ),
     "Mistral's part that is a thought": (
-        {
-            "role": "assistant",
-            "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "t"}]}],
-        },
-        {"role": "assistant", "content": [{"type": "reasoning", "text": "t"}]},
+        words.assistant({"type": "thinking", "thinking": [words.said("t")]}),
+        words.assistant(words.part("reasoning", "t")),
         [],
     ),
-    "marks": (
-        {
-            "role": "user",
-            "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}],
-            "cache_control": {"type": "ephemeral", "ttl": "1h"},
-        },
-        {
-            "role": "user",
-            "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}],
-            "cache_control": {"type": "ephemeral", "ttl": "1h"},
-        },
-        [],
-    ),
+    "marks": (MARKED, MARKED, []),
     "a call with more than a call": (
-        {"role": "assistant", "tool_calls": [{**CALL, "provider_specific_fields": {"a": 1}, "index": 0}]},
-        {"role": "assistant", "tool_calls": [CALL]},
+        words.assistant(tool_calls=[{**CALL, "provider_specific_fields": {"a": 1}, "index": 0}]),
+        words.assistant(tool_calls=[CALL]),
         ["messages[].tool_calls[].provider_specific_fields"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -223,22 +179,22 @@ def test_allowed_tools_are_a_choice_among_the_tools(mode: str | None, choice: st
     listed = {"mode": mode, "tools": [tools[1]]}
     found = said(tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": listed})
 
-    assert (choice, ["g"], 2) == (
-        found["tool_choice"],
-        found["allowed_tools"],
-        len(found["tools"]),
-    )
+    assert (choice, ["g"], 2) == (found["tool_choice"], found["allowed_tools"], len(found["tools"]))
 
 
 def test_functions_of_old_are_tools() -> None:
     asked = ask(
         USER,
-        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"a":1}'}},
+        {
+            "role": "assistant",
+            "content": None,
+            "function_call": {"name": "f", "arguments": '{"a":1}'},
+        },
         {"role": "function", "name": "f", "content": "1"},
         {"role": "function", "name": "g", "content": None},
         functions=[FUNCTION],
         function_call={"name": "f"},
-    )  # fmt: skip
+    )
     found = msgspec.to_builtins(asked.chat)
 
     assert {"functions": "1"} == asked.labels

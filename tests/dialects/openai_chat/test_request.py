@@ -1,39 +1,31 @@
 """What is sent to an upstream that speaks Chat Completions."""
 
 import json
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from app.dialects.openai_chat.upstream.request import Quirks, render_request
-from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.requests import parse_chat_request
 from app.upstreams.presets import PRESETS
+from tests.dialects import rendering
+from tests.dialects.rendering import (
+    assistant,
+    call,
+    file,
+    function,
+    image,
+    part,
+    result,
+    said,
+    user,
+)
 
 pytestmark = pytest.mark.pure
 
-HI = [{"role": "user", "content": "hi"}]
-
-
-def render(request: dict[str, Any], **quirks: Any) -> dict[str, Any]:
-    parsed = parse_chat_request(json.dumps({"messages": HI, **request}).encode())
-    body = render_request(parsed, model="m", quirks=msgspec.convert(quirks, Quirks)).body
-    assert json.loads(json.dumps(body)) == body
-    return body
-
-
-def test_a_plain_request_asks_for_a_stream_with_usage() -> None:
-    assert render({}) == {
-        "model": "m",
-        "messages": HI,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-
-
-def test_what_is_ours_is_not_sent() -> None:
-    assert render({"model": "route", "stream": False, "on_disconnect": 5}) == render({})
+render = partial(rendering.render, "openai_chat")
 
 
 def test_everything_else_is_sent_as_it_came() -> None:
@@ -47,8 +39,8 @@ def test_everything_else_is_sent_as_it_came() -> None:
         "presence_penalty": -1,
         "logprobs": False,
         "top_logprobs": 0,
-        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "x"}}}],
-        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "tools": [function("f", parameters={"type": "x"})],
+        "tool_choice": function("f"),
         "parallel_tool_calls": False,
         "response_format": {"type": "json_schema", "json_schema": {"name": "s", "strict": False}},
         "reasoning_effort": "low",
@@ -56,24 +48,15 @@ def test_everything_else_is_sent_as_it_came() -> None:
         "user": "u",
         "messages": [
             {"role": "system", "content": "s"},
-            {"role": "developer", "content": [{"type": "text", "text": "d"}]},
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "t"},
-                    {"type": "image_url", "image_url": {"url": "u", "detail": "low"}},
-                    {"type": "input_audio", "input_audio": {"data": "d", "format": "wav"}},
-                    {"type": "file", "file": {"file_id": "i"}},
-                ],
-            },
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {"id": "i", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-                ],
-            },
-            {"role": "tool", "tool_call_id": "i", "content": "r"},
+            {"role": "developer", "content": [said("d")]},
+            user(
+                said("t"),
+                image("u", detail="low"),
+                {"type": "input_audio", "input_audio": {"data": "d", "format": "wav"}},
+                file(file_id="i"),
+            ),
+            {"role": "assistant", "content": None, "tool_calls": [call()]},
+            result("r"),
         ],
     }
     assert render(request) == {
@@ -82,10 +65,6 @@ def test_everything_else_is_sent_as_it_came() -> None:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-
-
-def test_a_tool_choice_may_be_a_word() -> None:
-    assert render({"tool_choice": "required"})["tool_choice"] == "required"
 
 
 @pytest.mark.parametrize(
@@ -122,23 +101,22 @@ def test_reasoning_goes_back_only_where_it_is_wanted() -> None:
 
 def test_parts_that_prove_reasoning_go_back_in_openrouters_form() -> None:
     parts = [
-        {"type": "reasoning", "text": "r", "signature": "S", "format": "f"},
-        {"type": "reasoning", "encrypted": "E"},
-        {"type": "text", "text": "a"},
-        {"type": "opaque", "format": "g", "data": "D"},
+        part("reasoning", "r", signature="S", format="f"),
+        part("reasoning", encrypted="E"),
+        said("a"),
+        part("opaque", format="g", data="D"),
     ]
     message = {"role": "assistant", "content": parts}
 
     (sent,) = render({"messages": [message]}, send_reasoning="reasoning_details")["messages"]
-    assert sent == {
-        "role": "assistant",
-        "content": [{"type": "text", "text": "a"}],
-        "reasoning_details": [
+    assert sent == assistant(
+        said("a"),
+        reasoning_details=[
             {"type": "reasoning.text", "text": "r", "signature": "S", "format": "f"},
             {"type": "reasoning.encrypted", "data": "E"},
             {"type": "reasoning.encrypted", "data": "D", "format": "g"},
         ],
-    }
+    )
     (sent,) = render({"messages": [message]}, send_reasoning="reasoning_content")["messages"]
     assert sent["reasoning_content"] == "r"
     (sent,) = render({"messages": [{**message, "content": parts[:1]}]})["messages"]
@@ -146,41 +124,35 @@ def test_parts_that_prove_reasoning_go_back_in_openrouters_form() -> None:
 
 
 def test_geminis_signature_goes_back_with_its_call() -> None:
-    call = {
-        "id": "i",
-        "type": "function",
-        "function": {"name": "f", "arguments": "{}"},
-        "opaque": [
-            {"format": "google.thought_signature", "data": "S"},
-            {"format": "of-another", "data": "T"},
-        ],
-    }
-    (sent,) = render({"messages": [{"role": "assistant", "tool_calls": [call]}]})["messages"]
+    opaque = [
+        {"format": "google.thought_signature", "data": "S"},
+        {"format": "of-another", "data": "T"},
+    ]
+    (sent,) = render({"messages": [assistant(tool_calls=[call(opaque=opaque)])]})["messages"]
 
-    del call["opaque"]
     google = {"google": {"thought_signature": "S"}}
-    assert sent["tool_calls"] == [{**call, "extra_content": google}]
+    assert sent["tool_calls"] == [call(extra_content=google)]
 
 
 PARTS = [
-    {"type": "reasoning", "text": "r", "signature": "S"},
-    {"type": "reasoning", "text": "q", "signature": "T", "format": "of-another"},
-    {"type": "reasoning", "encrypted": "E"},
-    {"type": "text", "text": "a"},
+    part("reasoning", "r", signature="S"),
+    part("reasoning", "q", signature="T", format="of-another"),
+    part("reasoning", encrypted="E"),
+    said("a"),
 ]
 THINKING = [
-    {"type": "thinking", "thinking": [{"type": "text", "text": "r"}], "signature": "S"},
-    {"type": "thinking", "thinking": [{"type": "text", "text": "q"}]},
+    {"type": "thinking", "thinking": [said("r")], "signature": "S"},
+    {"type": "thinking", "thinking": [said("q")]},
 ]
 
 
 @pytest.mark.parametrize(
     ("given", "sent"),
     [
-        ({"content": PARTS}, [*THINKING, {"type": "text", "text": "a"}]),
+        ({"content": PARTS}, [*THINKING, said("a")]),
         ({"content": PARTS[1:2]}, THINKING[1:]),
         ({"content": PARTS[2:3]}, None),
-        ({"content": "a", "reasoning_content": "q"}, [THINKING[1], {"type": "text", "text": "a"}]),
+        ({"content": "a", "reasoning_content": "q"}, [THINKING[1], said("a")]),
         ({"content": "", "reasoning_content": "q"}, THINKING[1:]),
         ({"reasoning_content": "q"}, THINKING[1:]),
         ({"content": "a"}, "a"),
@@ -194,31 +166,8 @@ def test_reasoning_goes_back_as_parts_of_the_content(given: dict[str, Any], sent
     assert message == {"role": "assistant", "content": sent}
 
 
-NAMELESS = {"type": "function", "function": {"name": "f"}}
-EMPTY = {"type": "object", "properties": {}}
 FILE = "data:application/pdf;base64,AAAA"
 SOUND = {"type": "input_audio", "input_audio": {"data": "d", "format": "wav"}}
-
-
-@pytest.mark.parametrize(
-    ("quirks", "given", "sent"),
-    [
-        ({"seed_field": "random_seed"}, {"seed": 0}, {"random_seed": 0}),
-        ({"effort_field": "reasoning"}, {"reasoning_effort": "low"}, {"reasoning": {"effort": "low"}}),
-        ({"effort_field": "reasoning"}, {}, {}),
-        ({"required_word": "any"}, {"tool_choice": "required"}, {"tool_choice": "any"}),
-        ({"required_word": "any"}, {"tool_choice": "none"}, {"tool_choice": "none"}),
-        ({"left_out": ["user", "seed"]}, {"user": "u", "seed": 1, "metadata": {}}, {"metadata": {}}),
-        ({"left_out": ["reasoning_effort"], "effort_field": "reasoning"}, {"reasoning_effort": "low"}, {}),
-        ({"left_out": ["user"]}, {"user": "u", "provider_options": {"user": "v"}}, {"user": "v"}),
-        ({"plain": True}, {"tools": [NAMELESS]}, {"tools": [{"type": "function", "function": {"name": "f", "parameters": EMPTY}}]}),
-        ({}, {"tools": [NAMELESS]}, {"tools": [NAMELESS]}),
-    ],
-)  # fmt: skip
-def test_a_field_is_said_as_the_vendor_knows_it(
-    quirks: dict[str, Any], given: dict[str, Any], sent: dict[str, Any]
-) -> None:
-    assert render(given, **quirks) == {**render({}), **sent}
 
 
 @pytest.mark.parametrize(
@@ -227,15 +176,15 @@ def test_a_field_is_said_as_the_vendor_knows_it(
         ({"developer": False}, {"role": "developer", "content": "d", "name": "n"}, {"role": "system", "content": "d", "name": "n"}),
         ({"plain": True}, {"role": "developer", "content": "d", "name": "n"}, {"role": "system", "content": "d"}),
         ({"plain": True}, {"role": "user", "content": "u", "name": "n"}, {"role": "user", "content": "u"}),
-        ({"plain": True}, {"role": "assistant", "refusal": "no", "name": "n"}, {"role": "assistant", "content": "no", "prefix": True}),
+        ({"plain": True}, assistant(refusal="no", name="n"), {"role": "assistant", "content": "no", "prefix": True}),
         ({"plain": True}, {"role": "assistant", "content": "a", "refusal": "no"}, {"role": "assistant", "content": "a", "prefix": True}),
-        ({"plain": True}, {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}, {"role": "assistant", "content": [{"type": "text", "text": "no"}], "prefix": True}),
-        ({}, {"role": "assistant", "refusal": "no"}, {"role": "assistant", "content": None, "refusal": "no"}),
-        ({"bare_audio": True}, {"role": "user", "content": [SOUND]}, {"role": "user", "content": [{"type": "input_audio", "input_audio": "d"}]}),
-        ({"files": "document_url"}, {"role": "user", "content": [{"type": "file", "file": {"file_data": FILE, "filename": "a.pdf"}}]}, {"role": "user", "content": [{"type": "document_url", "document_url": FILE, "document_name": "a.pdf"}]}),
-        ({"files": "document_url"}, {"role": "user", "content": [{"type": "file", "file": {"file_data": "https://a/b"}}]}, {"role": "user", "content": [{"type": "document_url", "document_url": "https://a/b"}]}),
-        ({"files": "document_url"}, {"role": "user", "content": [{"type": "file", "file": {"file_data": "data:image/png;base64,AA"}}]}, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}),
-        ({"files": "document_url"}, {"role": "user", "content": [{"type": "file", "file": {"file_id": "i"}}]}, {"role": "user", "content": [{"type": "file", "file_id": "i"}]}),
+        ({"plain": True}, assistant(part("refusal", refusal="no")), assistant(said("no"), prefix=True)),
+        ({}, assistant(refusal="no"), {"role": "assistant", "content": None, "refusal": "no"}),
+        ({"bare_audio": True}, user(SOUND), user({"type": "input_audio", "input_audio": "d"})),
+        ({"files": "document_url"}, user(file(file_data=FILE, filename="a.pdf")), user({"type": "document_url", "document_url": FILE, "document_name": "a.pdf"})),
+        ({"files": "document_url"}, user(file(file_data="https://a/b")), user({"type": "document_url", "document_url": "https://a/b"})),
+        ({"files": "document_url"}, user(file(file_data="data:image/png;base64,AA")), user(image("data:image/png;base64,AA"))),
+        ({"files": "document_url"}, user(file(file_id="i")), user({"type": "file", "file_id": "i"})),
     ],
 )  # fmt: skip
 def test_a_message_is_said_as_the_vendor_knows_it(
@@ -244,10 +193,10 @@ def test_a_message_is_said_as_the_vendor_knows_it(
     assert render({"messages": [given]}, **quirks)["messages"] == [sent]
 
 
-SIGNED = {"type": "reasoning", "text": "Hm.", "signature": "S", "format": "litellm"}
-OTHERS = {"type": "reasoning", "text": "Hm.", "signature": "S", "format": "anthropic"}
-REDACTED = {"type": "opaque", "format": "litellm.redacted_thinking", "data": "R"}
-LONE = {"type": "opaque", "format": "litellm", "data": "S"}
+SIGNED = part("reasoning", "Hm.", signature="S", format="litellm")
+OTHERS = part("reasoning", "Hm.", signature="S", format="anthropic")
+REDACTED = part("opaque", format="litellm.redacted_thinking", data="R")
+LONE = part("opaque", format="litellm", data="S")
 
 
 @pytest.mark.parametrize(
@@ -256,16 +205,15 @@ LONE = {"type": "opaque", "format": "litellm", "data": "S"}
         ([SIGNED], [{"type": "thinking", "thinking": "Hm.", "signature": "S"}]),
         ([REDACTED], [{"type": "redacted_thinking", "data": "R"}]),
         ([LONE], [{"type": "thinking", "thinking": "", "signature": "S"}]),
-        ([OTHERS, {"type": "reasoning", "text": "Hm."}], None),
+        ([OTHERS, part("reasoning", "Hm.")], None),
     ],
 )
 def test_litellm_is_given_back_what_claude_signed(parts: Any, blocks: Any) -> None:
-    said = {"type": "text", "text": "Yes."}
-    given = {"role": "assistant", "content": [*parts, said]}
+    given = assistant(*parts, said("Yes."))
     rendered = render({"messages": [given]}, send_reasoning="thinking_blocks")["messages"][0]
 
     assert rendered.get("thinking_blocks") == blocks
-    assert rendered["content"] == [said]
+    assert rendered["content"] == [said("Yes.")]
     assert "thinking_blocks" not in render({"messages": [given]})["messages"][0]
     assert PRESETS["litellm"].quirks["send_reasoning"] == "thinking_blocks"
 
@@ -308,30 +256,3 @@ def test_hosts_that_refuse_names_are_known(preset: str, names: str) -> None:
 def test_only_what_tunes_may_be_left_out() -> None:
     with pytest.raises(msgspec.ValidationError, match="tools"):
         msgspec.convert({"left_out": ["tools"]}, Quirks)
-
-
-def test_provider_options_overrule_all_but_model_and_stream() -> None:
-    options = {"temperature": 1, "top_k": 5, "model": "dear", "stream": False, "n": None}
-    body = render({"temperature": 0, "provider_options": options})
-
-    assert body == {**render({}), "temperature": 1, "top_k": 5, "n": None}
-
-
-def test_the_request_is_not_changed() -> None:
-    request = parse_chat_request(
-        json.dumps({"messages": HI, "provider_options": {"a": {"b": 1}}}).encode()
-    )
-    render_request(request, model="m").body["a"]["b"] = 2
-
-    assert request.provider_options == {"a": {"b": 1}}
-    assert request == msgspec.json.decode(msgspec.json.encode(request), type=type(request))
-
-
-def test_the_table_names_the_dialect() -> None:
-    dialect = UPSTREAM_FORMATS["openai_chat"]
-
-    assert dialect.path == "chat/completions"
-    parser = dialect.parser(upstream="u", choices=2)
-    assert not parser.ended
-    assert dialect.decoder(max_line=10, max_event=10).feed(b"data: a\n\n")[0].data == "a"
-    assert dialect.render_request is render_request

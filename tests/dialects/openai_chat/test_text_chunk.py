@@ -13,7 +13,8 @@ from app.dialects.openai_chat.upstream.parser import Parser
 from app.events import Event
 from app.framing.lenient import LenientDecoder
 from app.framing.sse import Message
-from tests.dialects.openai_chat.test_properties import chunks, scalars
+from tests.dialects.openai_chat.anything import chunks
+from tests.dialects.strategies import scalars
 from tests.dialects.streams import body_of, recordings
 
 pytestmark = pytest.mark.pure

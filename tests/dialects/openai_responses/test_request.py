@@ -1,15 +1,12 @@
 """What is sent to an upstream that speaks Responses."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from app.dialects.openai_responses.upstream.quirks import Quirks
-from app.dialects.openai_responses.upstream.request import IGNORED, render_request
-from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.events import (
     Event,
@@ -20,126 +17,20 @@ from app.events import (
     TextDelta,
     TextStart,
 )
-from app.requests import ChatRequest, parse_chat_request
+from tests.dialects import rendering
+from tests.dialects.rendering import assistant, call, file, image, part, result, said, user
 from tests.dialects.streams import play, tool_calls
 
 pytestmark = pytest.mark.pure
 
+render = partial(rendering.render, "openai_responses")
+
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "openai_responses"
-HI = [{"role": "user", "content": "hi"}]
-PLAIN = {"model": "m", "input": HI, "store": False, "stream": True}
 ENCRYPTED = "reasoning.encrypted_content"
-
-
-def parse(request: dict[str, Any]) -> ChatRequest:
-    return parse_chat_request(json.dumps({"messages": HI, **request}).encode())
-
-
-def render(request: dict[str, Any], **quirks: Any) -> dict[str, Any]:
-    body = render_request(parse(request), model="m", quirks=msgspec.convert(quirks, Quirks)).body
-    assert json.loads(json.dumps(body)) == body
-    return body
 
 
 def items(*messages: dict[str, Any], **quirks: Any) -> Any:
     return render({"messages": [*messages]}, **quirks)["input"]
-
-
-def answer(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": [*parts], **more}
-
-
-def part(kind: str, text: str = "", **more: Any) -> dict[str, Any]:
-    return {"type": kind, **({"text": text} if text else {}), **more}
-
-
-def call(name: str, arguments: str, **more: Any) -> dict[str, Any]:
-    return {
-        "id": "c",
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
-        **more,
-    }
-
-
-def test_a_plain_request_leaves_nothing_at_the_provider() -> None:
-    assert render({}) == PLAIN
-
-
-def test_what_is_ours_is_not_sent() -> None:
-    assert render({"model": "route", "stream": False, "on_disconnect": 5, "n": 1}) == PLAIN
-
-
-@pytest.mark.parametrize(
-    ("given", "sent"),
-    [
-        ({"temperature": 0, "top_p": 0.5}, {"temperature": 0, "top_p": 0.5}),
-        ({"max_tokens": 5}, {"max_output_tokens": 5}),
-        ({"max_tokens": 5, "max_completion_tokens": 6}, {"max_output_tokens": 6}),
-        ({"parallel_tool_calls": False}, {"parallel_tool_calls": False}),
-        ({"metadata": {"a": "b"}, "user": "u"}, {"metadata": {"a": "b"}, "user": "u"}),
-        ({"logprobs": True}, {"include": ["message.output_text.logprobs"]}),
-        (
-            {"logprobs": True, "top_logprobs": 3},
-            {"top_logprobs": 3, "include": ["message.output_text.logprobs"]},
-        ),
-        (
-            {"reasoning_effort": "low"},
-            {"reasoning": {"effort": "low"}, "include": [ENCRYPTED]},
-        ),
-        ({"response_format": {"type": "text"}}, {"text": {"format": {"type": "text"}}}),
-        (
-            {"response_format": {"type": "json_object"}},
-            {"text": {"format": {"type": "json_object"}}},
-        ),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "s"}}},
-            {
-                "text": {
-                    "format": {"type": "json_schema", "name": "s", "schema": {}, "strict": False}
-                }
-            },
-        ),
-        ({"tool_choice": "none"}, {"tool_choice": "none"}),
-        (
-            {"tool_choice": {"type": "function", "function": {"name": "f"}}},
-            {"tool_choice": {"type": "function", "name": "f"}},
-        ),
-    ],
-)
-def test_each_field_has_its_place(given: dict[str, Any], sent: dict[str, Any]) -> None:
-    assert render(given) == {**PLAIN, **sent}
-
-
-@pytest.mark.parametrize("field", sorted(IGNORED))
-def test_what_has_no_place_is_left_out(field: str) -> None:
-    value = {"type": "ephemeral"} if field == "cache_control" else 1
-    assert render({field: value}) == PLAIN
-
-
-@pytest.mark.parametrize(
-    ("given", "place"),
-    [
-        ({"n": 2}, "n: "),
-        ({"stop": "END"}, "stop: "),
-        ({"stop": ["END"]}, "stop: "),
-        (
-            {
-                "messages": [
-                    *HI,
-                    {"role": "user", "content": [{"type": "file", "file": {"filename": "a"}}]},
-                ]
-            },
-            "messages[1].content[0].file: ",
-        ),
-    ],
-)
-def test_what_cannot_be_said_is_refused_with_its_place(given: dict[str, Any], place: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        render(given)
-
-    assert caught.value.code == "invalid_request"
-    assert str(caught.value).startswith(place)
 
 
 def test_strict_is_said_since_its_default_is_another() -> None:
@@ -171,30 +62,23 @@ def test_strict_is_said_since_its_default_is_another() -> None:
 
 def test_a_user_says_text_images_sound_and_files() -> None:
     content = [
-        part("text", "t"),
-        {"type": "image_url", "image_url": {"url": "https://a/b.png"}},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA", "detail": "low"}},
+        said("t"),
+        image("https://a/b.png"),
+        image("data:image/png;base64,AA", detail="low"),
         {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
-        {"type": "file", "file": {"file_id": "i"}},
-        {"type": "file", "file": {"file_data": "data:application/pdf;base64,AA", "filename": "p"}},
+        file(file_id="i"),
+        file(file_data="data:application/pdf;base64,AA", filename="p"),
     ]
     (sent,) = items({"role": "user", "content": content})
 
-    assert sent == {
-        "role": "user",
-        "content": [
-            {"type": "input_text", "text": "t"},
-            {"type": "input_image", "image_url": "https://a/b.png", "detail": "auto"},
-            {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "low"},
-            {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
-            {"type": "input_file", "file_id": "i"},
-            {
-                "type": "input_file",
-                "file_data": "data:application/pdf;base64,AA",
-                "filename": "p",
-            },
-        ],
-    }
+    assert sent == user(
+        {"type": "input_text", "text": "t"},
+        {"type": "input_image", "image_url": "https://a/b.png", "detail": "auto"},
+        {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "low"},
+        {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
+        {"type": "input_file", "file_id": "i"},
+        {"type": "input_file", "file_data": "data:application/pdf;base64,AA", "filename": "p"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,7 +86,7 @@ def test_a_user_says_text_images_sound_and_files() -> None:
     [
         ({"role": "system", "content": "s"}, [{"role": "system", "content": "s"}]),
         (
-            {"role": "developer", "content": [part("text", "d")]},
+            {"role": "developer", "content": [said("d")]},
             [{"role": "developer", "content": [{"type": "input_text", "text": "d"}]}],
         ),
         (
@@ -210,44 +94,27 @@ def test_a_user_says_text_images_sound_and_files() -> None:
             [{"role": "assistant", "content": "a"}],
         ),
         ({"role": "assistant", "content": ""}, []),
+        (assistant(refusal="no"), [assistant(part("refusal", refusal="no"))]),
         (
-            {"role": "assistant", "refusal": "no"},
-            [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}],
-        ),
-        (
-            answer(part("text", "a"), part("text", "b"), part("refusal", refusal="no")),
+            assistant(said("a"), said("b"), part("refusal", refusal="no")),
             [
-                {
-                    "role": "assistant",
-                    "content": [
-                        {"type": "output_text", "text": "a", "annotations": []},
-                        {"type": "output_text", "text": "b", "annotations": []},
-                        {"type": "refusal", "refusal": "no"},
-                    ],
-                }
+                assistant(
+                    {"type": "output_text", "text": "a", "annotations": []},
+                    {"type": "output_text", "text": "b", "annotations": []},
+                    part("refusal", refusal="no"),
+                )
             ],
         ),
         (
-            {"role": "assistant", "tool_calls": [call("f", " ")]},
+            assistant(tool_calls=[call("c", "f", " ")]),
             [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}],
         ),
         (
-            {
-                "role": "tool",
-                "tool_call_id": "c",
-                "content": [part("text", "a"), part("text", "b")],
-            },
+            result([said("a"), said("b")], "c"),
             [{"type": "function_call_output", "call_id": "c", "output": "ab"}],
         ),
         (
-            {
-                "role": "tool",
-                "tool_call_id": "c",
-                "content": [
-                    part("text", "a"),
-                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
-                ],
-            },
+            result([said("a"), image("data:image/png;base64,AA")], "c"),
             [
                 {
                     "type": "function_call_output",
@@ -266,7 +133,7 @@ def test_a_user_says_text_images_sound_and_files() -> None:
     ],
 )
 def test_each_message_is_its_items(message: dict[str, Any], sent: list[Any]) -> None:
-    before = [{"role": "assistant", "tool_calls": [call("f", "{}")]}]
+    before = [assistant(tool_calls=[call("c", "f", "{}")])]
     before = before if message["role"] == "tool" else []
 
     assert items(*before, message)[len(before) :] == sent
@@ -275,8 +142,7 @@ def test_each_message_is_its_items(message: dict[str, Any], sent: list[Any]) -> 
 def test_a_custom_tools_call_goes_back_as_the_text_it_was() -> None:
     opaque = [{"format": "openai.custom_tool_call", "data": "c"}]
     sent = items(
-        {"role": "assistant", "tool_calls": [call("sql", "SELECT 1", opaque=opaque)]},
-        {"role": "tool", "tool_call_id": "c", "content": "1"},
+        assistant(tool_calls=[call("c", "sql", "SELECT 1", opaque=opaque)]), result("1", "c")
     )
 
     assert sent == [
@@ -287,7 +153,7 @@ def test_a_custom_tools_call_goes_back_as_the_text_it_was() -> None:
 
 def thought(*summary: str, encrypted: str = "E") -> dict[str, Any]:
     texts = [{"type": "summary_text", "text": text} for text in summary]
-    return {"type": "reasoning", "summary": texts, "encrypted_content": encrypted}
+    return part("reasoning", summary=texts, encrypted_content=encrypted)
 
 
 A = {"role": "assistant", "content": "a"}
@@ -299,10 +165,7 @@ A = {"role": "assistant", "content": "a"}
         ([part("reasoning", "r", encrypted="E", format="openai")], [thought("r"), A]),
         ([part("reasoning", encrypted="E")], [thought(), A]),
         ([part("opaque", format="openai.reasoning", data="E")], [thought(), A]),
-        (
-            [part("reasoning", "r"), part("opaque", format="openai", data="E")],
-            [thought("r"), A],
-        ),
+        ([part("reasoning", "r"), part("opaque", format="openai", data="E")], [thought("r"), A]),
         (
             [part("reasoning", "r"), part("reasoning", "s", encrypted="E", format="openai")],
             [thought("r", "s"), A],
@@ -316,30 +179,26 @@ A = {"role": "assistant", "content": "a"}
             [{"type": "compaction", "encrypted_content": "E"}, A],
         ),
         (
-            [part("text", "b"), part("opaque", format="openai.phase", data="commentary")],
+            [said("b"), part("opaque", format="openai.phase", data="commentary")],
             [{"role": "assistant", "content": "b", "phase": "commentary"}, A],
         ),
         (
-            [part("text", "b"), part("reasoning", encrypted="E")],
+            [said("b"), part("reasoning", encrypted="E")],
             [{"role": "assistant", "content": "b"}, thought(), A],
         ),
     ],
 )
 def test_reasoning_goes_back_where_it_stood(parts: list[Any], sent: list[Any]) -> None:
-    assert items(answer(*parts, part("text", "a"))) == sent
+    assert items(assistant(*parts, said("a"))) == sent
 
 
 def test_reasoning_that_nothing_proves_goes_back_to_hosts_that_want_it() -> None:
     plain = {"role": "assistant", "content": "a", "reasoning_content": "r"}
-    said = {
-        "type": "reasoning",
-        "summary": [],
-        "content": [{"type": "reasoning_text", "text": "r"}],
-    }
+    thoughts = part("reasoning", summary=[], content=[{"type": "reasoning_text", "text": "r"}])
 
-    assert items(plain, send_reasoning="text") == [said, A]
+    assert items(plain, send_reasoning="text") == [thoughts, A]
     assert items(plain) == [A]
-    proved = answer(part("reasoning", "r", encrypted="E"), part("text", "a"))
+    proved = assistant(part("reasoning", "r", encrypted="E"), said("a"))
     assert items(proved, send_reasoning="no") == [A]
     both = {**proved, "reasoning_content": "other"}
     assert items(both) == [thought("r"), A]
@@ -350,7 +209,7 @@ def test_reasoning_that_nothing_proves_goes_back_to_hosts_that_want_it() -> None
     [
         ({}, "auto", None),
         ({"reasoning_effort": "none"}, "auto", [ENCRYPTED]),
-        ({"messages": [answer(part("reasoning", encrypted="E"))]}, "auto", [ENCRYPTED]),
+        ({"messages": [assistant(part("reasoning", encrypted="E"))]}, "auto", [ENCRYPTED]),
         ({"reasoning_effort": "low"}, "never", None),
         ({}, "always", [ENCRYPTED]),
     ],
@@ -376,23 +235,6 @@ def test_the_other_quirks() -> None:
     assert "store" not in render({}, store=None)
 
 
-def test_provider_options_overrule_all_but_model_and_stream() -> None:
-    options = {"temperature": 1, "model": "dear", "stream": False, "store": True, "n": None}
-    body = render({"temperature": 0, "provider_options": options})
-
-    assert body == {**PLAIN, "temperature": 1, "store": True, "n": None}
-
-
-def test_the_request_is_not_changed() -> None:
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {"a": {"b": 1}}}}]
-    request = parse({"tools": tools, "provider_options": {"a": {"b": 1}}})
-    before = msgspec.json.encode(request)
-    body = render_request(request, model="m").body
-    body["a"]["b"] = body["tools"][0]["parameters"]["a"]["b"] = 2
-
-    assert msgspec.json.encode(request) == before
-
-
 def message_of(found: list[Event]) -> dict[str, Any]:
     """Return the assistant message that a client makes of an answer, as PROTOCOL.md says."""
     parts: dict[int, dict[str, Any]] = {}
@@ -408,11 +250,11 @@ def message_of(found: list[Event]) -> dict[str, Any]:
             case ReasoningEnd(encrypted=str(encrypted)):
                 parts[event.block].update(encrypted=encrypted, format=event.format)
             case Opaque():
-                content.append({"type": "opaque", "format": event.format, "data": event.data})
+                content.append(part("opaque", format=event.format, data=event.data))
             case _:
                 pass
-    calls = [call(c["name"], c["arguments"], id=c["id"]) for c in tool_calls(found)]
-    return answer(*content, tool_calls=calls)
+    calls = [call(c["id"], c["name"], c["arguments"]) for c in tool_calls(found)]
+    return assistant(*content, tool_calls=calls)
 
 
 def test_an_answer_goes_back_as_the_items_it_was() -> None:
@@ -437,7 +279,7 @@ YES = {"type": "mcp_approval_response", "approval_request_id": "m", "approve": T
 
 
 def item_parts(*given: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"type": "opaque", "format": "openai.item", "data": json.dumps(one)} for one in given]
+    return [part("opaque", format="openai.item", data=json.dumps(one)) for one in given]
 
 
 @pytest.mark.parametrize(
@@ -451,10 +293,9 @@ def item_parts(*given: dict[str, Any]) -> list[dict[str, Any]]:
     ],
 )
 def test_items_of_the_client_go_back_with_their_answers(given: Any, sent: Any) -> None:
-    text = {"type": "text", "text": "I click."}
-    said = {"role": "assistant", "content": "I click."}
+    text = {"role": "assistant", "content": "I click."}
 
-    assert items(answer(text, *item_parts(*given))) == [said, *sent]
+    assert items(assistant(said("I click."), *item_parts(*given))) == [text, *sent]
 
 
 @pytest.mark.parametrize(
@@ -467,15 +308,6 @@ def test_items_of_the_client_go_back_with_their_answers(given: Any, sent: Any) -
 )
 def test_other_items_do_not_go_in_as_they_are(data: str, said: str) -> None:
     with pytest.raises(RequestError) as raised:
-        items(answer({"type": "opaque", "format": "openai.item", "data": data}))
+        items(assistant(part("opaque", format="openai.item", data=data)))
 
     assert raised.value.message.startswith(said)
-
-
-def test_the_table_names_the_dialect() -> None:
-    dialect = UPSTREAM_FORMATS["openai_responses"]
-
-    assert dialect.path == "responses"
-    assert dialect.render_request is render_request
-    assert dialect.ignored == IGNORED
-    assert not dialect.parser(upstream="u", choices=1).ended
