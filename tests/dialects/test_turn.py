@@ -6,27 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from app import events as e
 from app.dialects.answering.assistant_message import ToolCallBlock
 from app.dialects.native.client.renderer import render_result
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
-from app.events import (
-    ChoiceEnd,
-    Event,
-    Opaque,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    RefusalDelta,
-    RefusalEnd,
-    RefusalStart,
-    StreamEnd,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolCallEnd,
-    ToolCallStart,
-)
 from app.requests import parse_chat_request
+from tests.dialects import examples as ex
 from tests.dialects.streams import STREAMS, absent, play
 
 pytestmark = pytest.mark.pure
@@ -34,71 +19,30 @@ pytestmark = pytest.mark.pure
 ASK = {"role": "user", "content": "Weather?"}
 
 
-def message_of(events: list[Event]) -> Any:
+def message_of(events: list[e.Event]) -> Any:
     result = json.loads(msgspec.json.encode(render_result("st_x", events)))
     return result.get("message")
 
 
-def text(block: int, *pieces: str) -> list[Event]:
-    return [TextStart(block), *(TextDelta(block, piece) for piece in pieces), TextEnd(block)]
-
-
 def test_text_alone_is_a_string():
-    events = [*text(0, "a", "b"), StreamEnd("completed", "stop")]
+    events = [*ex.text(0, "a", "b"), e.StreamEnd("completed", "stop")]
 
     assert {"role": "assistant", "content": "ab"} == message_of(events)
 
 
-def test_everything_has_its_place():
-    events = [
-        *(ReasoningStart(0), ReasoningDelta(0, "r")),
-        ReasoningEnd(0, signature="S", format="f"),
-        Opaque("g", "free"),
-        *text(1, "a"),
-        *(RefusalStart(2), RefusalDelta(2, "no"), RefusalEnd(2)),
-        *(ToolCallStart(3, "i", "f"), Opaque("h", "P", 3), ToolCallEnd(3, "{}")),
-        ToolCallStart(4, "j", "g"),
-        ToolCallEnd(4, '{"a": 1}'),
-        *(TextStart(5, 1), TextDelta(5, "of another choice", 1), TextEnd(5, 1)),
-        ChoiceEnd("tool_calls"),
-        StreamEnd("completed", "tool_calls"),
-    ]
-    message = message_of(events)
-
-    assert message == {
-        "role": "assistant",
-        "content": [
-            {"type": "reasoning", "text": "r", "signature": "S", "format": "f"},
-            {"type": "opaque", "format": "g", "data": "free"},
-            {"type": "text", "text": "a"},
-            {"type": "refusal", "refusal": "no"},
-        ],
-        "tool_calls": [
-            {
-                "id": "i",
-                "type": "function",
-                "function": {"name": "f", "arguments": "{}"},
-                "opaque": [{"format": "h", "data": "P"}],
-            },
-            {"id": "j", "type": "function", "function": {"name": "g", "arguments": '{"a": 1}'}},
-        ],
-    }
-    parse_chat_request(json.dumps({"messages": [ASK, message]}).encode())
-
-
 def test_calls_of_a_cut_answer_are_not_sent_back():
     events = [
-        *text(0, "a"),
-        ToolCallStart(1, "i", "f"),
-        ToolCallEnd(1, '{"a'),
-        StreamEnd("failed", "error"),
+        *ex.text(0, "a"),
+        e.ToolCallStart(1, "i", "f"),
+        e.ToolCallEnd(1, '{"a'),
+        e.StreamEnd("failed", "error"),
     ]
 
     assert {"role": "assistant", "content": "a"} == message_of(events)
 
 
 def test_a_running_stream_has_no_message_yet():
-    assert message_of(text(0, "a")) is None
+    assert message_of(ex.text(0, "a")) is None
 
 
 def test_a_block_says_what_it_is():
