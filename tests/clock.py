@@ -1,7 +1,9 @@
 """Clocks that a test moves on, so that nothing depends on how long the machine takes."""
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -35,6 +37,25 @@ class Clock(clock.Clock):
         self._passed[0] += seconds
         for _ in range(5):  # timers, the tasks that they wake, and what those begin
             await asyncio.sleep(0)
+
+    @contextlib.asynccontextmanager
+    async def hurrying(self, step_s: float = 0.05) -> AsyncIterator[None]:
+        """Let time pass by itself meanwhile, in steps between which the loop does what it can.
+
+        A machine that is busy takes fewer steps: no time is over that the loop had no turn in.
+        """
+
+        async def hurry() -> None:
+            while True:
+                await self.pass_(step_s)
+                await asyncio.sleep(0.001)
+
+        task = asyncio.create_task(hurry())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
 
 
 class StoppedClock:

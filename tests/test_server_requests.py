@@ -7,18 +7,9 @@ from typing import Any
 import pytest
 
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
-from tests.hostile import (
-    BODY,
-    HEALTH,
-    SMUGGLED,
-    chat,
-    in_chunks,
-    pieces,
-    read_all,
-    statuses,
-    tell,
-)
+from tests.hostile import BODY, HEALTH, SMUGGLED, chat, in_chunks, pieces, read_all, statuses, tell
 from tests.serving import serve_relay
+from tests.waiting import until
 
 ANSWER = [head(), send(text("fine") + FINISH + DONE)]
 
@@ -40,6 +31,7 @@ BODIES = {
     "with a length": b"content-length: %d\r\n\r\n%b" % (len(SMUGGLED), SMUGGLED),
     "in chunks": b"transfer-encoding: chunked\r\n\r\n" + in_chunks(SMUGGLED),
 }
+METHODS = (b"GET", b"POST", b"DELETE")
 SIZES = [1 << 20, 1]
 
 
@@ -49,13 +41,14 @@ async def test_the_body_of_a_request_with_an_upgrade_is_no_request(offer, size):
     offered = {**UPGRADES, **HALF}[offer]
     async with serve_upstream() as upstream, serve_relay(upstream, keepalive_s=0.2) as relay:
         upstream.script = ANSWER
-        for body in BODIES.values():
-            for method in (b"GET", b"POST", b"DELETE"):
-                asked = b"%b /healthz HTTP/1.1\r\nhost: localhost\r\n" % method + offered + body
-                received = await tell(relay.port, *pieces(asked, size))
-
-                assert 1 == len(statuses(received)), (method, body, received)
-                assert (b" 200 OK" in received) == (method == b"GET"), received
+        start = b"%b /healthz HTTP/1.1\r\nhost: localhost\r\n"
+        cases = [(method, body) for method in METHODS for body in BODIES.values()]
+        answers = await asyncio.gather(  # which are waited for until their connection is closed
+            *(tell(relay.port, *pieces(start % m + offered + b, size)) for m, b in cases)
+        )
+        for (method, body), received in zip(cases, answers, strict=True):
+            assert 1 == len(statuses(received)), (method, body, received)
+            assert (b" 200 OK" in received) == (method == b"GET"), received
 
     assert [] == upstream.calls
 
@@ -244,8 +237,8 @@ async def test_what_is_no_piece_of_the_body_does_not_go_on_for_ever(kind, path):
 
 
 async def test_pipelined_requests_are_answered_in_turn_and_few_begun_ahead():
-    count, ahead = 3000, 0
-    async with serve_relay(keepalive_s=0.5) as relay:
+    count, ahead = 1000, 0
+    async with serve_relay(keepalive_s=0.1) as relay:
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         reading = asyncio.create_task(read_all(reader))
         asked = b"".join(HEALTH + b"x-request-id: n%d\r\n\r\n" % number for number in range(count))
@@ -271,9 +264,16 @@ async def test_requests_that_wait_for_a_stream_are_not_read_without_bound():
         writer.write(chat(body=BODY.replace(b"false", b"true")))
         await reader.readuntil(b"text.delta")
         writer.write(flood)
-        await asyncio.sleep(0.5)
         connection: Any
         (connection,) = relay.server.server_state.connections
+        sent = -1
+
+        def stands_still() -> bool:
+            nonlocal sent
+            before, sent = sent, len(flood) - writer.transport.get_write_buffer_size()
+            return connection.flow.read_paused and before == sent
+
+        await until(stands_still)
 
         assert len(connection.pipeline) < 300
         assert len(connection.flow.held) < 2**20
