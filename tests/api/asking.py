@@ -1,13 +1,15 @@
 """A relay that knows who asks: by a key's name as the bearer, or a token of the relay's own."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx2
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.eventlog import EventLog
 from app.identity.authenticator import Authenticator
 from app.identity.principal import Principal
 from app.identity.tokens import Tokens
@@ -29,6 +31,28 @@ KEYS = {
     ),
     "ann": Principal("acme", "ann", "ann", roles=frozenset({"client_secrets"})),
 }
+
+
+class AlteredLog:
+    """An event log of whose methods some have been replaced."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+def altering(**methods: Callable[..., Any]) -> Callable[[EventLog], Any]:
+    """Return a `wrap_log` that calls these in place of the log's, with the log's own first."""
+
+    def wrap(log: EventLog) -> AlteredLog:
+        altered = AlteredLog(log)
+        for name, method in methods.items():
+            setattr(altered, name, partial(method, getattr(log, name)))
+        return altered
+
+    return wrap
 
 
 @dataclass
