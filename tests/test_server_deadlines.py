@@ -9,11 +9,11 @@ import pytest
 
 import app.connection
 from app.events import StreamEnd, StreamStart, TextDelta, TextEnd, TextStart
-from app.testing.upstream import DONE, FINISH, Until, head, send, serve_upstream, text, wait
+from app.testing.upstream import DONE, FINISH, Until, head, send, text, wait
 from tests.clock import Clock
 from tests.eventlog.creating import create
 from tests.hostile import BODY, HEALTH, chat, in_chunks, read_all, statuses
-from tests.serving import Relay, serve_relay
+from tests.serving import Relay, serve_relay, serve_script
 from tests.waiting import until
 
 ASK = HEALTH + b"\r\n"
@@ -107,8 +107,9 @@ async def test_pieces_that_come_in_time_make_a_request(monkeypatch):
 async def test_long_answer_waits_for_nothing_that_the_client_sends(monkeypatch):
     clock, pause = Clock(monkeypatch), Until()
     times = {"keepalive_s": 5, "send_timeout_s": 5, "idle_timeout_s": 2000}
-    async with serve_upstream() as upstream, serve_relay(upstream, **times) as relay:
-        upstream.script = [head(), send(text("one")), pause, send(text("two") + FINISH + DONE)]
+    async with serve_script(
+        [head(), send(text("one")), pause, send(text("two") + FINISH + DONE)], **times
+    ) as (relay, upstream):
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         # The second waits for its turn, and what has come of the third waits with it.
         writer.write(chat() + ASK * 300 + HEALTH)
@@ -240,8 +241,7 @@ async def test_reader_that_takes_enough_is_not_cut_off(monkeypatch):
 async def test_slow_stream_to_a_reader_that_takes_it_is_not_cut_off(monkeypatch):
     steps = [step for n in range(10) for step in (send(text(f"{n} ")), wait(10))]
     times = {"send_timeout_s": 20, "min_reader_rate": 10**9, "idle_timeout_s": 200}
-    async with serve_upstream() as upstream, serve_relay(upstream, **times) as relay:
-        upstream.script = [head(), *steps, send(FINISH + DONE)]
+    async with serve_script([head(), *steps, send(FINISH + DONE)], **times) as (relay, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         writer.write(chat(b"connection: close", body=BODY.replace(b"false", b"true")))
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
+from app.testing.upstream import DONE, FINISH, Hold, head, send, text
 from tests.hostile import BODY, HEALTH, SMUGGLED, chat, in_chunks, pieces, read_all, statuses, tell
-from tests.serving import serve_relay
+from tests.serving import serve_relay, serve_script
 from tests.waiting import until
 
 ANSWER = [head(), send(text("fine") + FINISH + DONE)]
@@ -39,8 +39,7 @@ SIZES = [1 << 20, 1]
 @pytest.mark.parametrize("offer", [*UPGRADES, *HALF])
 async def test_the_body_of_a_request_with_an_upgrade_is_no_request(offer, size):
     offered = {**UPGRADES, **HALF}[offer]
-    async with serve_upstream() as upstream, serve_relay(upstream, keepalive_s=0.2) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER, keepalive_s=0.2) as (relay, upstream):
         start = b"%b /healthz HTTP/1.1\r\nhost: localhost\r\n"
         cases = [(method, body) for method in METHODS for body in BODIES.values()]
         answers = await asyncio.gather(  # which are waited for until their connection is closed
@@ -56,8 +55,7 @@ async def test_the_body_of_a_request_with_an_upgrade_is_no_request(offer, size):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("offer", UPGRADES)
 async def test_what_follows_a_request_with_an_upgrade_is_no_request(offer, size):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, upstream):
         for start in (b"", HEALTH + b"\r\n"):
             for body in (b"\r\n", b"content-length: 2\r\n\r\nab", BODIES["in chunks"]):
                 asked = start + HEALTH + UPGRADES[offer] + body + SMUGGLED + SMUGGLED
@@ -73,8 +71,7 @@ async def test_what_follows_a_request_with_an_upgrade_is_no_request(offer, size)
 async def test_request_that_offers_an_upgrade_is_answered(offer, size):
     offered = UPGRADES[offer]
     chunked = b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, upstream):
         for asked in (
             chat(offered[:-2]),
             chunked + offered + b"transfer-encoding: chunked\r\n\r\n" + in_chunks(BODY),
@@ -90,8 +87,7 @@ async def test_request_that_offers_an_upgrade_is_answered(offer, size):
 
 @pytest.mark.parametrize("target", [b"a.example:443", b"/healthz", b"http://a.example/"])
 async def test_connect_is_refused_and_what_follows_is_no_request(target):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, upstream):
         for body in (b"\r\n" + SMUGGLED, *BODIES.values()):
             received = await tell(
                 relay.port, b"CONNECT %b HTTP/1.1\r\nhost: localhost\r\n" % target + body
@@ -172,8 +168,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 async def test_what_is_no_request_is_refused_once_and_runs_nothing(name):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, upstream):
         for size in (1 << 20, 3000, *([1] if len(MALFORMED[name]) < 2000 else [])):
             received = await tell(relay.port, *pieces(MALFORMED[name] + SMUGGLED, size))
 
@@ -209,8 +204,7 @@ async def test_unusual_request_is_answered_and_others_after_it(asked):
 @pytest.mark.parametrize("size", SIZES)
 async def test_fields_after_the_body_are_none_of_the_request(size):
     asked = post(CHUNKED, body=in_chunks(BODY, b"x-request-id: smuggled", b"prefer: respond-async"))
-    async with serve_upstream() as upstream, serve_relay(upstream, keepalive_s=0.2) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER, keepalive_s=0.2) as (relay, _):
         received = await tell(relay.port, *pieces(asked, size))
 
     assert [200] == statuses(received)
@@ -258,8 +252,7 @@ async def test_pipelined_requests_are_answered_in_turn_and_few_begun_ahead():
 
 async def test_requests_that_wait_for_a_stream_are_not_read_without_bound():
     flood = (HEALTH + b"\r\n") * 1_000_000
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("one")), Hold()]
+    async with serve_script([head(), send(text("one")), Hold()]) as (relay, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         writer.write(chat(body=BODY.replace(b"false", b"true")))
         await reader.readuntil(b"text.delta")
@@ -285,8 +278,7 @@ async def test_requests_that_wait_for_a_stream_are_not_read_without_bound():
 
 
 async def test_what_is_no_request_does_not_get_its_refusal_before_anothers_answer():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, _):
         received = await tell(relay.port, chat() + b"nonsense\r\n\r\n")
 
     assert [200] == statuses(received)
@@ -296,8 +288,7 @@ async def test_what_is_no_request_does_not_get_its_refusal_before_anothers_answe
 async def test_body_that_breaks_within_an_answer_cuts_it():
     """Nothing that is no piece of the answer is written into it."""
     asked = b"GET /v1/streams/%b/events HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("one")), Hold()]
+    async with serve_script([head(), send(text("one")), Hold()]) as (relay, _):
         started = await relay.client.post(
             "/v1/chat",
             content=BODY.replace(b'"stream": false', b'"stream": true'),
@@ -331,8 +322,7 @@ async def test_client_of_http_1_0_gets_the_same_body_without_chunks(asked):
 async def test_client_of_http_1_0_gets_a_stream_that_ends_with_the_connection(stream):
     body = BODY.replace(b"false", stream)
     asked = chat(b"connection: keep-alive", body=body).replace(b"HTTP/1.1", b"HTTP/1.0")
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, upstream):
         received = await tell(relay.port, asked + SMUGGLED)
 
     head_, _, body = received.partition(b"\r\n\r\n")

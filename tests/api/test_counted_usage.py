@@ -15,20 +15,17 @@ import pytest
 from app.dialects.openai_chat.upstream.request import Quirks, render_request
 from app.dialects.writing import token_estimate
 from app.errors import ServiceError
-from app.eventlog.record import StreamRecord
 from app.events import TextDelta
 from app.ledger.accounts import AccountState
 from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
 from app.ledger.limits import UsageLimits
 from app.requests import ChatRequest
-from app.telemetry.observer import Observer
 from app.testing.upstream import (
     DONE,
     FINISH,
     USAGE,
     Hold,
     Reset,
-    Send,
     Step,
     chunk,
     chunked_head,
@@ -40,7 +37,9 @@ from app.testing.upstream import (
     wait,
 )
 from app.upstreams.presets import PRESETS
-from tests.serving import HELLO, Relay, chat, serve_relay
+from tests.api.asking import Started, altering
+from tests.clock import Clock
+from tests.serving import HELLO, Relay, chat, serve_relay, text_so_far
 
 PRICE = PriceConfig(target="openai/*", input=1, output=10)
 INPUT = 9
@@ -186,13 +185,12 @@ def cost_of(usage: tuple[int, int, bool] | None) -> int:
     ("script", "status", "usage"), [e[1:] for e in ENDS], ids=[e[0] for e in ENDS]
 )
 async def test_every_end_costs_what_was_used(monkeypatch, script, status, usage):
-    begins = any(isinstance(step, Send) and SAID.encode() in step.data for step in script)
-    times: dict[str, Any] = {}
-    if script and isinstance(script[-1], Hold):  # the others are waited for by nobody
-        times = {"idle_timeout_s": 0.2} if begins else {"first_event_timeout_s": 0.3}
+    waits = any(isinstance(step, Hold) for step in script)
+    times = {"idle_timeout_s": 2, "first_event_timeout_s": 3}
     async with (
         serve_upstream() as upstream,
         serve_priced(upstream, observers=[told := Started()], **times) as relay,
+        Clock(monkeypatch).hurrying() if waits else contextlib.nullcontext(),
     ):
         upstream.script = script
         end = await finish(relay, told)
@@ -207,14 +205,6 @@ async def test_every_end_costs_what_was_used(monkeypatch, script, status, usage)
     tokens = (0, 0) if usage is None else usage[:2]
     assert tokens == (state.day.input_tokens, state.day.output_tokens)
     assert (0, 0, 1) == (state.running, state.day.held_nano_usd, state.day.requests)
-
-
-class Started(Observer):
-    def __init__(self) -> None:
-        self.streams: list[str] = []
-
-    def started(self, record: StreamRecord) -> None:
-        self.streams.append(record.id)
 
 
 async def finish(relay: Relay, started: Started) -> dict[str, Any]:
@@ -252,8 +242,10 @@ async def test_a_stream_costs_all_its_attempts(monkeypatch, tmp_path, first, cos
         config = tmp_path / "route.toml"
         config.write_text(ROUTE.replace("URL", upstream.base_url))
         environ = {"SESERAGI_CONFIG": str(config)}
-        times: dict[str, Any] = {"fallback_after_s": 0.3}
-        async with serve_priced(None, environ=environ, **times) as relay:
+        async with (
+            serve_priced(None, environ=environ, fallback_after_s=3) as relay,
+            Clock(monkeypatch).hurrying(),
+        ):
             upstream.choose = lambda call: scripts.pop(0)
             *_, end = await chat(relay, model="fast")
             state = await account(relay)
@@ -266,13 +258,12 @@ async def test_a_stream_costs_all_its_attempts(monkeypatch, tmp_path, first, cos
     assert 3 + INPUT * costs == state.day.input_tokens
 
 
-async def test_a_cancelled_stream_costs_what_came(monkeypatch):
+async def test_a_cancelled_stream_costs_what_came():
     async with serve_upstream() as upstream, serve_priced(upstream) as relay:
         upstream.script = [*BEGUN, Hold()]
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
-            lines = response.aiter_lines()
-            found = [line async for line in _until(lines, "text.delta") if "data: " in line]
-            stream = json.loads(found[0].removeprefix("data: "))["stream"]
+            stream = response.headers["stream-id"]
+            await text_so_far(relay, stream, SAID)
             result = await relay.client.post(f"/v1/streams/{stream}/cancel")
         state = await account(relay)
 
@@ -283,14 +274,7 @@ async def test_a_cancelled_stream_costs_what_came(monkeypatch):
     assert 109_000 == nano(result.json()["cost"]) == state.day.nano_usd
 
 
-async def _until(lines: AsyncIterator[str], word: str) -> AsyncIterator[str]:
-    async for line in lines:
-        yield line
-        if word in line and line.startswith("data"):
-            return
-
-
-async def test_a_log_that_is_full_counts_an_attempt_once(monkeypatch):
+async def test_a_log_that_is_full_counts_an_attempt_once():
     async with (
         serve_upstream() as upstream,
         serve_priced(upstream, max_stream_events=6) as relay,
@@ -308,7 +292,7 @@ async def test_a_log_that_is_full_counts_an_attempt_once(monkeypatch):
     assert state.day.input_tokens in (3, INPUT)
 
 
-async def test_nobody_to_connect_to_costs_nothing(monkeypatch):
+async def test_nobody_to_connect_to_costs_nothing():
     async with serve_upstream() as upstream:
         pass  # it is gone
     async with serve_priced(upstream, observers=[told := Started()]) as relay:
@@ -319,20 +303,21 @@ async def test_nobody_to_connect_to_costs_nothing(monkeypatch):
     assert (0, 0, 1) == (state.day.nano_usd, state.day.input_tokens, state.day.requests)
 
 
-async def test_an_end_that_the_log_refuses_once_is_charged_once(monkeypatch):
-    async with serve_upstream() as upstream, serve_priced(upstream) as relay:
+async def test_an_end_that_the_log_refuses_once_is_charged_once():
+    refused: list[Any] = []
+
+    async def refuse_once(append: Any, stream: str, events: Any, settlement: Any = None) -> None:
+        if settlement is not None and not refused:
+            refused.append(events)
+            raise ServiceError("internal", "the event log failed")
+        await append(stream, events, settlement)
+
+    async with (
+        serve_upstream() as upstream,
+        serve_priced(upstream, wrap_log=altering(append=refuse_once)) as relay,
+    ):
         rest = chunk(FINISH + USAGE + DONE)
         upstream.script = [chunked_head(), chunk(text("word")), wait(0.05), rest]
-        append = relay.log.append
-        refused: list[Any] = []
-
-        async def refuse_once(stream: str, events: Any, settlement: Any = None) -> None:
-            if settlement is not None and not refused:
-                refused.append(events)
-                raise ServiceError("internal", "the event log failed")
-            await append(stream, events, settlement)
-
-        monkeypatch.setattr(relay.log, "append", refuse_once)
         *_, end = await chat(relay)
         state = await account(relay)
 
@@ -361,7 +346,7 @@ data: {"type":"message_stop"}
 
 
 @pytest.mark.parametrize("whole", [True, False])
-async def test_a_placeholder_is_not_what_an_answer_costs(monkeypatch, whole):
+async def test_a_placeholder_is_not_what_an_answer_costs(whole):
     async with (
         serve_upstream() as upstream,
         serve_priced(upstream, dialect="anthropic") as relay,
@@ -393,9 +378,7 @@ SENT = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 @pytest.mark.parametrize("options", [{}, {"provider_options": {"max_tokens": BIG}}])
 @pytest.mark.parametrize(("path", "body", "dialect", "names"), PASSED)
-async def test_no_request_asks_for_more_than_is_reserved(
-    monkeypatch, path, body, dialect, names, options
-):
+async def test_no_request_asks_for_more_than_is_reserved(path, body, dialect, names, options):
     for name in names:
         async with (
             serve_upstream() as upstream,
@@ -424,7 +407,7 @@ async def test_no_request_asks_for_more_than_is_reserved(
         {"stream_options": {"include_usage": False}},
     ],
 )
-async def test_no_option_goes_round_a_limit(monkeypatch, options):
+async def test_no_option_goes_round_a_limit(options):
     async with (
         serve_upstream() as upstream,
         serve_priced(upstream, relay=ROOM) as relay,
@@ -492,7 +475,7 @@ def holds(found: Any, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize(("path", "body", "streams", "wanted"), SHOWN)
-async def test_every_format_shows_cost_and_estimate(monkeypatch, path, body, streams, wanted):
+async def test_every_format_shows_cost_and_estimate(path, body, streams, wanted):
     async with serve_upstream() as upstream, serve_priced(upstream) as relay:
         upstream.script = [head(), send(text(SAID) + FINISH + DONE)]
         asked = {"model": "openai/m", "stream": streams, **body}
@@ -507,7 +490,7 @@ async def test_every_format_shows_cost_and_estimate(monkeypatch, path, body, str
 
 
 @pytest.mark.parametrize("options", [None, {}, {"include_usage": False}])
-async def test_a_client_is_told_no_usage_that_it_did_not_ask_for(monkeypatch, options):
+async def test_a_client_is_told_no_usage_that_it_did_not_ask_for(options):
     async with serve_upstream() as upstream, serve_priced(upstream) as relay:
         upstream.script = WHOLE
         asked = {**HELLO, "model": "openai/m", "stream": True, "stream_options": options}

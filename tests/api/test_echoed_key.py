@@ -14,9 +14,8 @@ from app.testing.upstream import (
     event,
     head,
     send,
-    serve_upstream,
 )
-from tests.serving import HELLO, serve_relay
+from tests.serving import HELLO, serve_script
 
 KEY = "sk-test-0123456789"
 
@@ -53,8 +52,7 @@ ECHOES: dict[str, list[Step]] = {
 
 @pytest.mark.parametrize("echo", ECHOES)
 async def test_a_key_that_is_echoed_is_not_passed_on(echo: str) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream, key=KEY) as relay:
-        upstream.script = ECHOES[echo]
+    async with serve_script(ECHOES[echo], key=KEY) as (relay, _):
         reply = await relay.client.post("/v1/chat", json=HELLO)
         shown = reply.text + str(reply.headers)
 

@@ -32,7 +32,7 @@ from app.testing.upstream import (
     wait,
 )
 from tests.clock import Clock
-from tests.serving import HELLO, events_of, read_messages, serve_relay, text_of
+from tests.serving import HELLO, events_of, read_messages, serve_relay, serve_script, text_of
 
 JSON_ANSWER = json.dumps(
     {
@@ -122,11 +122,9 @@ async def test_failure_before_the_answer_is_a_status(case: Refused, hurry):
     waits = any(isinstance(step, Hold) for step in case.script)
     sizes = {"max_line_bytes": 100_000, "max_event_bytes": 100_000}
     async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, first_event_timeout_s=4, **sizes) as relay,
+        serve_script(case.script, first_event_timeout_s=4, **sizes) as (relay, upstream),
         hurry() if waits else contextlib.nullcontext(),
     ):
-        upstream.script = case.script
         response = await relay.client.post("/v1/chat", json=HELLO)
         problem = response.json()
         shown = response.text.replace(problem["request_id"], "")  # of digits, as a port is
@@ -191,11 +189,12 @@ ENDED = [
 async def test_failure_after_the_first_event_is_the_stream_end(case: Ended, hurry):
     waits = case.code == "upstream_timeout"
     async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, idle_timeout_s=4, max_line_bytes=100_000, heartbeat_s=0.2) as relay,
+        serve_script(case.script, idle_timeout_s=4, max_line_bytes=100_000, heartbeat_s=0.2) as (
+            relay,
+            _,
+        ),
         hurry() if waits else contextlib.nullcontext(),
     ):
-        upstream.script = case.script
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
             assert 200 == response.status_code, await response.aread()
             events = events_of(await read_messages(response))
@@ -249,8 +248,10 @@ async def test_each_token_is_passed_on_at_once():
 
 
 async def test_key_goes_to_the_upstream_only():
-    async with serve_upstream() as upstream, serve_relay(upstream, key="sk-secret-42") as relay:
-        upstream.script = [head(), send(text("a") + FINISH + DONE)]
+    async with serve_script([head(), send(text("a") + FINISH + DONE)], key="sk-secret-42") as (
+        relay,
+        upstream,
+    ):
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
             body = await response.aread()
         (call,) = upstream.calls
@@ -268,11 +269,9 @@ async def test_key_goes_to_the_upstream_only():
 )
 async def test_silence_is_noticed_when_its_time_is_over(last, status, told, hurry):
     loop, idle = asyncio.get_running_loop(), 7 if status == "failed" else 300
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, first_event_timeout_s=300, idle_timeout_s=idle) as relay,
-    ):
-        upstream.script = [head(), send(text("a") + last), Hold()]
+    async with serve_script(
+        [head(), send(text("a") + last), Hold()], first_event_timeout_s=300, idle_timeout_s=idle
+    ) as (relay, _):
         started = loop.time()
         async with hurry(), relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
             end = events_of(await read_messages(response))[-1]
@@ -288,10 +287,14 @@ async def test_answer_of_too_many_calls_ends_as_failed_with_what_came():
         calls = [{"index": number, "id": f"i{number}", "function": function}]
         return f"data: {json.dumps({'choices': [{'delta': {'tool_calls': calls}}]})}\n\n"
 
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send("".join(map(call, range(10_001)))), Hold()]
-        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
-            events = events_of(await read_messages(response))
+    async with (
+        serve_script([head(), send("".join(map(call, range(10_001)))), Hold()]) as (
+            relay,
+            _,
+        ),
+        relay.client.stream("POST", "/v1/chat", json=HELLO) as response,
+    ):
+        events = events_of(await read_messages(response))
 
     assert 10_000 == sum(event["type"] == "tool_call.end" for event in events)
     assert "failed" == events[-1]["status"]
@@ -319,8 +322,10 @@ async def test_answer_that_is_too_long_for_the_log_ends_well():
 
 async def test_pings_after_the_finish_do_not_hold_the_end_up(hurry):
     loop = asyncio.get_running_loop()
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("a") + FINISH), *(PINGS * 20), Hold()]
+    async with serve_script([head(), send(text("a") + FINISH), *(PINGS * 20), Hold()]) as (
+        relay,
+        _,
+    ):
         started = loop.time()
         async with hurry(), relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
             end = events_of(await read_messages(response))[-1]
@@ -368,8 +373,7 @@ async def test_kept_connection_that_was_closed_meanwhile_fails_nobody(calls, mon
 
 
 async def test_fresh_connection_that_is_closed_is_not_tried_again():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = []
+    async with serve_script([]) as (relay, upstream):
         await relay.client.post("/v1/chat", json=HELLO)
 
         assert 1 == len(upstream.calls)

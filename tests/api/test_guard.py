@@ -9,8 +9,8 @@ import pytest
 
 from app.api.guard import REMEMBERED, Guard
 from app.api.hosts import MAX_HOST, parse_host
-from app.testing.upstream import Hold, head, send, serve_upstream, text
-from tests.serving import HELLO, Relay, serve_relay
+from app.testing.upstream import Hold, head, send, text
+from tests.serving import HELLO, Relay, serve_relay, serve_script
 
 EVIL = "http://evil.test"
 BODY = json.dumps(HELLO).encode()
@@ -179,16 +179,18 @@ SIMPLE = [
 )
 async def test_page_of_another_site_changes_nothing(method, path, origin):
     """Not by requests either that browsers send without asking first."""
-    async with serve_upstream() as upstream, serve_relay(upstream, local_origins=False) as relay:
-        upstream.script = [head(), send(text("a")), Hold()]
-        async with relay.client.stream("POST", "/v1/chat", json=HELLO) as running:
-            stream = running.headers["stream-id"]
-            line = f"{method} {path.format(stream=stream)} HTTP/1.1"
-            host = f"Host: 127.0.0.1:{relay.port}"
-            told = await ask(
-                relay, host, f"Origin: {origin}", "Content-Type: text/plain", line=line
-            )
-            state = (await relay.client.get(f"/v1/streams/{stream}")).json()
+    async with (
+        serve_script([head(), send(text("a")), Hold()], local_origins=False) as (
+            relay,
+            upstream,
+        ),
+        relay.client.stream("POST", "/v1/chat", json=HELLO) as running,
+    ):
+        stream = running.headers["stream-id"]
+        line = f"{method} {path.format(stream=stream)} HTTP/1.1"
+        host = f"Host: 127.0.0.1:{relay.port}"
+        told = await ask(relay, host, f"Origin: {origin}", "Content-Type: text/plain", line=line)
+        state = (await relay.client.get(f"/v1/streams/{stream}")).json()
 
     assert 403 == told[0]
     assert "running" == state["status"]

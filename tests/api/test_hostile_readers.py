@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from app.events import StreamEnd, StreamStart, TextDelta, TextEnd, TextStart
-from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
+from app.testing.upstream import DONE, FINISH, head, send, text
 from tests.clock import Clock
 from tests.eventlog.creating import create
 from tests.serving import (
@@ -20,6 +20,7 @@ from tests.serving import (
     events_of,
     read_messages,
     serve_relay,
+    serve_script,
     text_of,
 )
 
@@ -119,11 +120,11 @@ async def test_frozen_readers_cost_the_others_nothing(readers, monkeypatch):
     count, clock = 60, Clock(monkeypatch)
     pieces = [text(f"{number} " + "x" * 200_000) for number in range(count)]
     async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, send_timeout_s=400, heartbeat_s=50) as relay,
+        serve_script(
+            [head(), *map(send, pieces), send(FINISH + DONE)], send_timeout_s=400, heartbeat_s=50
+        ) as (relay, _),
         contextlib.AsyncExitStack() as stack,
     ):
-        upstream.script = [head(), *map(send, pieces), send(FINISH + DONE)]
         reply = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         url = reply.json()["events_url"]
         frozen = [
