@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import bounds
-from app.bounds import MAX_DEPTH, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, MAX_VALUES, check_json
+from app.bounds import (
+    CHUNK_SIZE,
+    MAX_DEPTH,
+    MAX_MESSAGES,
+    MAX_PARTS,
+    MAX_TOOLS,
+    MAX_VALUES,
+    check_json,
+    measure,
+)
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RequestError
 from app.requests import parse_chat_request
@@ -53,21 +61,13 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@given(JSON, st.booleans(), st.sampled_from([None, 1]))
-def test_values_and_levels_are_counted_exactly(value: Any, ascii: bool, indent: int | None) -> None:
+@given(JSON, st.booleans(), st.sampled_from([None, 1]), st.integers(1, 9) | st.just(CHUNK_SIZE))
+def test_values_and_levels_are_counted_exactly_in_pieces_of_any_size(
+    value: Any, ascii: bool, indent: int | None, size: int
+) -> None:
     body = json.dumps(value, ensure_ascii=ascii, indent=indent).encode()
 
-    assert (count(value) + 1, depth(value)) == bounds._measure(body, most=MAX_VALUES)
-
-
-@given(JSON, st.integers(1, 9))
-def test_pieces_of_any_size_count_the_same(value: Any, size: int) -> None:
-    body = json.dumps(value).encode()
-    whole = bounds._measure(body, most=MAX_VALUES)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounds, "_CHUNK", size)
-
-        assert whole == bounds._measure(body, most=MAX_VALUES)
+    assert (count(value) + 1, depth(value)) == measure(body, chunk_size=size)
 
 
 @pytest.mark.parametrize(
