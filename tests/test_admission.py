@@ -141,11 +141,7 @@ def test_an_address_has_a_part_of_the_memory():
 
 def shapes() -> list[tuple[str, str, dict[str, Any]]]:
     text = "x" * 50_000
-    native = {
-        "narrow text": text,
-        "wide text": text + "\U0001f600",
-        "Japanese": "日本" * 10_000,
-    }
+    native = {"narrow text": text, "wide text": text + "\U0001f600", "Japanese": "日本" * 10_000}
     values: dict[str, Any] = {
         "lists": [[]] * 3000,
         "tables": [{}] * 3000,

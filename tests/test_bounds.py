@@ -182,7 +182,7 @@ TOO_MANY: list[tuple[str, str, int, Any, Any]] = [
     ("ui", "tools", T, {"id": "c", "messages": [ui(1)]}, lambda n: [{"function": TOOL}] * n),
     ("ag_ui", "messages", M, RUN, lambda n: [user("a")] * n),
     ("ag_ui", "messages", P, RUN, lambda n: [user([text()] * n)]),
-    ("ag_ui", "tools", T, {**RUN, "messages": [user("a")]}, lambda n: [TOOL] * n),
+    ("ag_ui", "tools", T, {**RUN, "messages": [user("a")]}, lambda n: [TOOL] * n)
 ]  # fmt: skip
 
 

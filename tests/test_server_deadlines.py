@@ -35,10 +35,7 @@ WAITS: dict[str, tuple[Any, ...]] = {
     "a slow head after an answer": (ASK + HEALTH, b"a: b\r\n"),
     "half a body": (b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\n" + LONG + b"{", b""),
     "a slow body": (b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\n" + LONG, b"{"),
-    "no body": (
-        b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n" + LONG,
-        b"",
-    ),
+    "no body": (b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n" + LONG, b""),
     "an answer before the body": (EARLY, b""),
     "an answer before a byte of the body": (EARLY, b"{", 1),
     "an answer before a slow body": (EARLY, b"{"),
@@ -49,8 +46,8 @@ WAITS: dict[str, tuple[Any, ...]] = {
     "a refusal, and more": (b"nonsense\r\n\r\n", b"a"),
     "an upgrade": (HEALTH + b"upgrade: a\r\nconnection: upgrade\r\n\r\n", b"a"),
     "a last request": (HEALTH + b"connection: close\r\n\r\n", b"a"),
-    "HTTP/1.0": (ASK.replace(b"HTTP/1.1", b"HTTP/1.0"), b"a"),
-}
+    "HTTP/1.0": (ASK.replace(b"HTTP/1.1", b"HTTP/1.0"), b"a")
+}  # fmt: skip
 
 
 async def closed(relay: Relay) -> None:

@@ -14,13 +14,12 @@ from tests.waiting import until
 ANSWER = [head(), send(text("fine") + FINISH + DONE)]
 
 UPGRADES = {
-    "websocket": b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
-    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+    "websocket": b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n" b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
     "h2c": b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n",
     "anything": b"upgrade: x/1\r\nconnection: keep-alive, upgrade\r\n",
     "several": b"upgrade: a\r\nupgrade: websocket, h2c\r\nconnection: upgrade\r\n",
-    "two connections": b"connection: keep-alive\r\nconnection: upgrade\r\nupgrade: websocket\r\n",
-}
+    "two connections": b"connection: keep-alive\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+}  # fmt: skip
 HALF = {
     "only upgrade": b"upgrade: websocket\r\n",
     "only connection": b"connection: upgrade\r\n",

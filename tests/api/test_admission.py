@@ -338,10 +338,7 @@ async def test_the_last_attempt_keeps_no_more_than_the_call_until_it_is_answered
     ],
 )
 async def test_nothing_is_counted_once_all_is_over(script, monkeypatch):
-    async with (
-        serve_script(script, attempts=2) as (relay, _),
-        Clock(monkeypatch).hurrying(),
-    ):
+    async with serve_script(script, attempts=2) as (relay, _), Clock(monkeypatch).hurrying():
         for stream in (True, False):
             await relay.client.post("/v1/chat", json={**HELLO, "stream": stream}, headers=HERE)
             await relay.client.post("/v1/chat", json={"messages": 1}, headers=HERE)

@@ -30,15 +30,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/responses": {"input": "hello"},
     "/v1/responses/input_tokens": {"input": "hello"},
     "/v1/embeddings": {"input": "hello"},
-    "/v1/ui/chat": {
-        "id": "c",
-        "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}],
-    },
-    "/v1/ag-ui": {
-        **{"threadId": "a", "runId": "b", "state": {}, "tools": [], "context": []},
-        **{"messages": [{"id": "1", **MESSAGES[0]}], "forwardedProps": {}},
-    },
-}
+    "/v1/ui/chat": {"id": "c", "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}]},
+    "/v1/ag-ui": {**{"threadId": "a", "runId": "b", "state": {}, "tools": [], "context": []}, **{"messages": [{"id": "1", **MESSAGES[0]}], "forwardedProps": {}}}
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -170,10 +170,7 @@ async def test_a_stream_that_breaks_is_an_exception_and_no_message() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 async def test_an_answer_that_somebody_cancels_is_an_exception(stream: bool) -> None:
     started = Started()
-    async with (
-        serve_script(HANGS, observers=[started]) as (relay, upstream),
-        client(relay) as sdk,
-    ):
+    async with serve_script(HANGS, observers=[started]) as (relay, upstream), client(relay) as sdk:
         asking = asyncio.ensure_future(read_whole(sdk, stream=stream))
         await asyncio.wait_for(upstream.called.wait(), 20)
         (name,) = started.streams

@@ -307,10 +307,7 @@ def failing_at(kind: type) -> Any:
     "methods", [{"create": fail}, {"append": failing_at(StreamStart)}], ids=["create", "start"]
 )
 async def test_where_the_log_fails_nobody_is_called(methods: Any) -> None:
-    async with (
-        serve_upstream() as upstream,
-        serve(upstream, wrap_log=altering(**methods)) as relay,
-    ):
+    async with serve_upstream() as upstream, serve(upstream, wrap_log=altering(**methods)) as relay:
         response = await relay.client.post(PATH, json=ASK)
         state = await settled(relay)
 

@@ -256,7 +256,7 @@ BAD_REQUESTS = [
     ("temperature too high", b'{"messages":[{"role":"user","content":"a"}],"temperature":3}', "temperature"),
     ("n of 0", b'{"messages":[{"role":"user","content":"a"}],"n":0}', "n: expected"),
     ("bad on_disconnect", b'{"messages":[{"role":"user","content":"a"}],"on_disconnect":"x"}', "on_disconnect"),
-    ("deep nesting", b'{"messages":[{"role":"user","content":"a"}],"provider_options":{"a":' + b"[" * 50_000, "nested too deeply"),
+    ("deep nesting", b'{"messages":[{"role":"user","content":"a"}],"provider_options":{"a":' + b"[" * 50_000, "nested too deeply")
 ]  # fmt: skip
 
 

@@ -31,9 +31,7 @@ async def make(asked: Asked, body: dict[str, Any], *, who: str = "backend") -> d
 
 async def test_secret_says_what_it_is_narrowed_to(asked):
     made = await make(
-        asked,
-        {"user": "ann", "models": ["fast", "openai/gpt-*"], "expires_in_s": 60},
-        who="narrow",
+        asked, {"user": "ann", "models": ["fast", "openai/gpt-*"], "expires_in_s": 60}, who="narrow"
     )
     shown = await asked.tokens.verify(made["value"])
 
@@ -123,10 +121,7 @@ async def test_what_it_made_makes_no_other(asked):
         ({"user": ""}, 400, "user"),
         ({"user": "x" * 129}, 400, "user"),
         ({"user": 7}, 400, "user"),
-        *(
-            ({"user": user}, 400, "user")
-            for user in (" ", "a\0b", "ann\u200b", "ann\n", "\u202eann")
-        ),
+        *(({"user": user}, 400, "user") for user in (" ", "a\0b", "ann\u200b", "ann\n", "\u202eann")),
         ({"tenant": "acme\u200b"}, 400, "tenant"),
         ({"models": ["fast"] * 33}, 400, "models"),
         ({"models": [""]}, 400, "models[0]"),
@@ -134,10 +129,10 @@ async def test_what_it_made_makes_no_other(asked):
         ({"session": {"model": "fast"}}, 400, "session"),
         ({"roles": ["admin"]}, 400, "roles"),
         ({"key": "backend"}, 400, "key"),
-        ([], 400, "object"),
+        ([], 400, "object")
     ],
-    ids=str,
-)
+    ids=str
+)  # fmt: skip
 async def test_more_than_the_key_may_or_what_is_unknown_is_refused(asked, body, status, told):
     reply = await asked.by("narrow", "POST", PATH, json=body)
 

@@ -50,10 +50,7 @@ SAID = "word " * 8
 
 @contextlib.asynccontextmanager
 async def serve_priced(
-    script: Any,
-    *,
-    relay: UsageLimits | None = None,
-    **settings: Any,
+    script: Any, *, relay: UsageLimits | None = None, **settings: Any
 ) -> AsyncIterator[Relay]:
     limits = LimitsConfig(relay=relay or UsageLimits(usd_per_day=1))
     ledger = LedgerConfig(limits=limits, prices=(PRICE,))
@@ -98,69 +95,19 @@ WHOLE = [head(), send(text(SAID) + FINISH + USAGE + DONE)]
 ENDS: list[tuple[str, Sequence[Step], str, tuple[int, int, bool] | None]] = [
     ("told", WHOLE, "completed", (3, 2, False)),
     ("not told", [head(), send(text(SAID) + FINISH + DONE)], "completed", (INPUT, 10, True)),
-    (
-        "told as nothing, though there is text",
-        [head(), send(text(SAID) + FINISH + counted(0, 0) + DONE)],
-        "completed",
-        (INPUT, 10, True),
-    ),
-    (
-        "told as no output, though there is text",
-        [head(), send(text(SAID) + FINISH + counted(5, 0) + DONE)],
-        "completed",
-        (5, 10, True),
-    ),
-    (
-        "told as more than any call takes",
-        [head(), send(text(SAID) + FINISH + counted(2**53 - 1, 2**31) + DONE)],
-        "completed",
-        (INPUT, 10, True),
-    ),
-    (
-        "told with parts that no call takes",
-        [head(), send(text(SAID) + FINISH + impossible_parts(3, 2) + DONE)],
-        "completed",
-        (3, 2, False),
-    ),
-    (
-        "told before the text only",
-        [head(), send(counted(5, 1) + text(SAID) * 3 + FINISH + DONE)],
-        "completed",
-        (5, 30, True),
-    ),
-    (
-        "told on every chunk but the last",
-        [head(), send(counting(SAID, 5, 9) + counting(SAID, 5, 19) + FINISH + DONE)],
-        "completed",
-        (5, 19, False),
-    ),
+    ("told as nothing, though there is text", [head(), send(text(SAID) + FINISH + counted(0, 0) + DONE)], "completed", (INPUT, 10, True)),
+    ("told as no output, though there is text", [head(), send(text(SAID) + FINISH + counted(5, 0) + DONE)], "completed", (5, 10, True)),
+    ("told as more than any call takes", [head(), send(text(SAID) + FINISH + counted(2**53 - 1, 2**31) + DONE)], "completed", (INPUT, 10, True)),
+    ("told with parts that no call takes", [head(), send(text(SAID) + FINISH + impossible_parts(3, 2) + DONE)], "completed", (3, 2, False)),
+    ("told before the text only", [head(), send(counted(5, 1) + text(SAID) * 3 + FINISH + DONE)], "completed", (5, 30, True)),
+    ("told on every chunk but the last", [head(), send(counting(SAID, 5, 9) + counting(SAID, 5, 19) + FINISH + DONE)], "completed", (5, 19, False)),
     ("cut", [*BEGUN, Reset()], "failed", (INPUT, 10, True)),
     ("ended early", [head(), send(text(SAID))], "failed", (INPUT, 10, True)),
     ("silent amid the text", [*BEGUN, Hold()], "failed", (INPUT, 10, True)),
-    (
-        "cut, told on every chunk",
-        [chunked_head(), *(chunk(counting(SAID, 5, 11 * n)) for n in (1, 2, 3)), Reset()],
-        "failed",
-        (5, 33, False),
-    ),
-    (
-        "cut, told before the text only",
-        [chunked_head(), chunk(counted(5, 1)), *(chunk(text(SAID)) for _ in range(3)), Reset()],
-        "failed",
-        (5, 30, True),
-    ),
-    (
-        "cut after all but the end mark",
-        [chunked_head(), chunk(text(SAID) + FINISH + counted(5, 12)), Reset()],
-        "completed",
-        (5, 12, False),
-    ),
-    (
-        "an error after the finish and the counts",
-        [chunked_head(), chunk(text(SAID) + FINISH + counted(5, 12) + ERROR)],
-        "failed",
-        (5, 12, False),
-    ),
+    ("cut, told on every chunk", [chunked_head(), *(chunk(counting(SAID, 5, 11 * n)) for n in (1, 2, 3)), Reset()], "failed", (5, 33, False)),
+    ("cut, told before the text only", [chunked_head(), chunk(counted(5, 1)), *(chunk(text(SAID)) for _ in range(3)), Reset()], "failed", (5, 30, True)),
+    ("cut after all but the end mark", [chunked_head(), chunk(text(SAID) + FINISH + counted(5, 12)), Reset()], "completed", (5, 12, False)),
+    ("an error after the finish and the counts", [chunked_head(), chunk(text(SAID) + FINISH + counted(5, 12) + ERROR)], "failed", (5, 12, False)),
     ("an error amid the text", [*BEGUN, chunk(ERROR)], "failed", (INPUT, 10, True)),
     ("garbage amid the text", [*BEGUN, chunk("data: x\n\n")], "failed", (INPUT, 10, True)),
     ("an error instead of the text", [head(), send(ERROR)], "failed", None),
@@ -173,8 +120,8 @@ ENDS: list[tuple[str, Sequence[Step], str, tuple[int, int, bool] | None]] = [
     ("silent after the head", [head(), Hold()], "failed", (INPUT, 0, True)),
     ("silent", [Hold()], "failed", (INPUT, 0, True)),
     ("cut before the text", [chunked_head(), Reset()], "failed", (INPUT, 0, True)),
-    ("garbage instead of the text", [head(), send("data: x\n\n")], "failed", (INPUT, 0, True)),
-]
+    ("garbage instead of the text", [head(), send("data: x\n\n")], "failed", (INPUT, 0, True))
+]  # fmt: skip
 
 
 def cost_of(usage: tuple[int, int, bool] | None) -> int:
@@ -275,10 +222,7 @@ async def test_a_cancelled_stream_costs_what_came():
 
 
 async def test_a_log_that_is_full_counts_an_attempt_once():
-    async with (
-        serve_upstream() as upstream,
-        serve_priced(upstream, max_stream_events=6) as relay,
-    ):
+    async with serve_upstream() as upstream, serve_priced(upstream, max_stream_events=6) as relay:
         pieces = [step for _ in range(9) for step in (chunk(text(SAID)), wait(0.01))]
         upstream.script = [chunked_head(), *pieces, chunk(FINISH + USAGE + DONE)]
         *_, end = await chat(relay)
@@ -347,10 +291,7 @@ data: {"type":"message_stop"}
 
 @pytest.mark.parametrize("whole", [True, False])
 async def test_a_placeholder_is_not_what_an_answer_costs(whole):
-    async with (
-        serve_upstream() as upstream,
-        serve_priced(upstream, dialect="anthropic") as relay,
-    ):
+    async with serve_upstream() as upstream, serve_priced(upstream, dialect="anthropic") as relay:
         said = ANTHROPIC if whole else ANTHROPIC.partition("event: message_delta")[0]
         upstream.script = [head(), send(said)]
         *_, end = await chat(relay)
@@ -408,10 +349,7 @@ async def test_no_request_asks_for_more_than_is_reserved(path, body, dialect, na
     ],
 )
 async def test_no_option_goes_round_a_limit(options):
-    async with (
-        serve_upstream() as upstream,
-        serve_priced(upstream, relay=ROOM) as relay,
-    ):
+    async with serve_upstream() as upstream, serve_priced(upstream, relay=ROOM) as relay:
         upstream.script = WHOLE
         asked = {**HELLO, "model": "openai/m", "provider_options": options}
         response = await relay.client.post("/v1/chat", json=asked)
@@ -430,41 +368,21 @@ async def test_no_option_goes_round_a_limit(options):
 SHOWN: list[tuple[str, dict[str, Any], bool, list[dict[str, Any]]]] = [
     ("/v1/chat", HELLO, False, [{"cost": "0.000109", "usage": {"estimated": True}}]),
     ("/v1/chat", HELLO, True, [{"cost": "0.000109", "usage": {"estimated": True}}]),
-    (
-        "/v1/chat/completions",
-        {**HELLO, "stream_options": {"include_usage": True}},
-        True,
-        [{"usage": {"cost": 0.000109, "estimated": True, "completion_tokens": 10}}],
-    ),
+    ("/v1/chat/completions", {**HELLO, "stream_options": {"include_usage": True}}, True, [{"usage": {"cost": 0.000109, "estimated": True, "completion_tokens": 10}}]),
     ("/v1/chat/completions", HELLO, False, [{"usage": {"cost": 0.000109, "estimated": True}}]),
     ("/v1/completions", {"prompt": "x"}, False, [{"usage": {"estimated": True}}]),
     ("/v1/messages", {**HELLO, "max_tokens": 50}, False, [{"usage": {"cost": 0.000109}}]),
-    (
-        "/v1/messages",
-        {**HELLO, "max_tokens": 50},
-        True,
-        [{"usage": {"cost": 0.000109, "estimated": True}}],
-    ),
+    ("/v1/messages", {**HELLO, "max_tokens": 50}, True, [{"usage": {"cost": 0.000109, "estimated": True}}]),
     ("/v1/responses", {"input": "hello"}, False, [{"usage": {"estimated": True}}]),
-    (
-        "/v1/responses",
-        {"input": "hello"},
-        True,
-        [{"response": {"usage": {"cost": 0.000109, "estimated": True}}}],
-    ),
+    ("/v1/responses", {"input": "hello"}, True, [{"response": {"usage": {"cost": 0.000109, "estimated": True}}}]),
     (
         "/v1/ui/chat",
         {"id": "c", "messages": [{"role": "user", "parts": [{"type": "text", "text": "hello"}]}]},
         True,
-        [{"messageMetadata": {"usage": {"cost": "0.000109", "estimated": True}}}],
+        [{"messageMetadata": {"usage": {"cost": "0.000109", "estimated": True}}}]
     ),
-    (
-        "/v1/ag-ui",
-        {"threadId": "t", "runId": "r", "messages": [{"id": "u", **HELLO["messages"][0]}]},
-        True,
-        [{"metadata": {"cost": "0.000109", "usageEstimated": True}}],
-    ),
-]
+    ("/v1/ag-ui", {"threadId": "t", "runId": "r", "messages": [{"id": "u", **HELLO["messages"][0]}]}, True, [{"metadata": {"cost": "0.000109", "usageEstimated": True}}])
+]  # fmt: skip
 
 
 def holds(found: Any, wanted: Any) -> bool:

@@ -61,13 +61,9 @@ async def test_anthropic_counts_what_its_clients_say() -> None:
         ("bedrock_anthropic", '{"inputTokens": 7}', "/v1/model/claude-x/count-tokens"),
         ("bedrock_converse", '{"inputTokens": 7}', "/v1/model/claude-x/count-tokens"),
         ("gemini", '{"totalTokens": 7}', "/v1/models/claude-x:countTokens"),
-        (
-            "openai_responses",
-            '{"object":"response.input_tokens","input_tokens":7}',
-            "/v1/responses/input_tokens",
-        ),
-    ],
-)
+        ("openai_responses", '{"object":"response.input_tokens","input_tokens":7}', "/v1/responses/input_tokens")
+    ]
+)  # fmt: skip
 async def test_others_that_count_are_asked(dialect: str, answer: str, path: str) -> None:
     async with serve_script(reply("200 OK", answer), dialect=dialect) as (relay, upstream):
         async with claude(relay) as sdk:

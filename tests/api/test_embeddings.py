@@ -65,24 +65,14 @@ async def test_the_demo_makes_vectors_that_mean_something() -> None:
 
 
 FORMATS: dict[str, tuple[str, Callable[[Call], list[Step]], str, dict[str, Any]]] = {
-    "openai_chat": (
-        "e-1",
-        lambda _: openai_answer(*VECTORS),
-        "/v1/embeddings",
-        {"model": "e-1", "input": ["a", "b", "c"], "dimensions": 2, "encoding_format": "float"},
-    ),
-    "openai_responses": (
-        "e-1",
-        lambda _: openai_answer(*VECTORS),
-        "/v1/embeddings",
-        {"model": "e-1", "input": ["a", "b", "c"], "dimensions": 2, "encoding_format": "float"},
-    ),
+    "openai_chat": ("e-1", lambda _: openai_answer(*VECTORS), "/v1/embeddings", {"model": "e-1", "input": ["a", "b", "c"], "dimensions": 2, "encoding_format": "float"}),
+    "openai_responses": ("e-1", lambda _: openai_answer(*VECTORS), "/v1/embeddings", {"model": "e-1", "input": ["a", "b", "c"], "dimensions": 2, "encoding_format": "float"}),
     "gemini": (
         "gemini-embedding-001",
         lambda _: answer(
             {
                 "embeddings": [{"values": v} for v in VECTORS],
-                "usageMetadata": {"promptTokenCount": 9},
+                "usageMetadata": {"promptTokenCount": 9}
             }
         ),
         "/v1/models/gemini-embedding-001:batchEmbedContents",
@@ -91,11 +81,11 @@ FORMATS: dict[str, tuple[str, Callable[[Call], list[Step]], str, dict[str, Any]]
                 {
                     "model": "models/gemini-embedding-001",
                     "outputDimensionality": 2,
-                    "content": {"parts": [{"text": text}]},
+                    "content": {"parts": [{"text": text}]}
                 }
                 for text in "abc"
             ]
-        },
+        }
     ),
     "cohere": (
         "embed-v4.0",
@@ -108,14 +98,14 @@ FORMATS: dict[str, tuple[str, Callable[[Call], list[Step]], str, dict[str, Any]]
             "texts": ["a", "b", "c"],
             "input_type": "search_document",
             "output_dimension": 2,
-            "embedding_types": ["float"],
-        },
+            "embedding_types": ["float"]
+        }
     ),
     "ollama": (
         "nomic-embed-text",
         lambda _: answer({"embeddings": VECTORS, "prompt_eval_count": 9}),
         "/v1/api/embed",
-        {"model": "nomic-embed-text", "input": ["a", "b", "c"], "dimensions": 2},
+        {"model": "nomic-embed-text", "input": ["a", "b", "c"], "dimensions": 2}
     ),
     "bedrock_converse": (
         "cohere.embed-v4:0",
@@ -125,10 +115,10 @@ FORMATS: dict[str, tuple[str, Callable[[Call], list[Step]], str, dict[str, Any]]
             "texts": ["a", "b", "c"],
             "input_type": "search_document",
             "output_dimension": 2,
-            "embedding_types": ["float"],
-        },
-    ),
-}
+            "embedding_types": ["float"]
+        }
+    )
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dialect", FORMATS)
@@ -271,16 +261,8 @@ async def test_other_fields_go_where_they_are_known() -> None:
     ("script", "status", "code"),
     [
         (reply("429 Slow", "{}", retry_after="7"), 429, "upstream_rate_limited"),
-        (
-            reply("401 No", '{"error":{"message":"bad key sk-test-0123456789"}}'),
-            502,
-            "upstream_auth",
-        ),
-        (
-            reply("400 Bad", '{"error":{"message":"sk-test-0123456789 odd"}}'),
-            400,
-            "upstream_invalid_request",
-        ),
+        (reply("401 No", '{"error":{"message":"bad key sk-test-0123456789"}}'), 502, "upstream_auth"),
+        (reply("400 Bad", '{"error":{"message":"sk-test-0123456789 odd"}}'), 400, "upstream_invalid_request"),
         (reply("404 No", "{}"), 502, "upstream_not_found"),
         (reply("200 OK", "[]"), 502, "upstream_invalid_response"),
         (reply("200 OK", "{"), 502, "upstream_invalid_response"),
@@ -289,14 +271,10 @@ async def test_other_fields_go_where_they_are_known() -> None:
         (openai_answer([[1.0]]), 502, "upstream_invalid_response"),
         (openai_answer({"a": 1}), 502, "upstream_invalid_response"),
         (openai_answer("!!"), 502, "upstream_invalid_response"),
-        (
-            [head(content_type="application/json", content_length="9"), send("{")],
-            502,
-            "upstream_truncated",
-        ),
-        ([], 502, "upstream_unavailable"),
-    ],
-)
+        ([head(content_type="application/json", content_length="9"), send("{")], 502, "upstream_truncated"),
+        ([], 502, "upstream_unavailable")
+    ]
+)  # fmt: skip
 async def test_a_failure_is_told_in_openais_words(script: Any, status: int, code: str) -> None:
     async with serve_script(script) as (relay, _):
         response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})

@@ -163,12 +163,8 @@ AFTER = [
     Broken("an event that drips", [*HALF, *drip(text("x" * 99)), Hold()], "upstream_timeout"),
     Broken("malformed JSON", [*HALF, send("data: {oops\n\n"), Hold()], "upstream_invalid_response"),
     Broken("an error event", [*HALF, send(f"data: {ERROR}\n\n")], "upstream_unavailable"),
-    Broken(
-        "a chunk that is none",
-        [chunked_head(), chunk(text("half of ") + text("an")), wait(0.05), send("zz\r\n"), Hold()],
-        "upstream_truncated",
-    ),
-]
+    Broken("a chunk that is none", [chunked_head(), chunk(text("half of ") + text("an")), wait(0.05), send("zz\r\n"), Hold()], "upstream_truncated")
+]  # fmt: skip
 
 
 @dataclass

@@ -107,7 +107,7 @@ REFUSED = [
     Refused("an error in another coding", [head("503 Busy", content_encoding="br"), send(b"\x0b\x02\x80")], 503, "upstream_overloaded"),
     Refused("no first event", [head(), Hold()], 504, "upstream_timeout"),
     Refused("no head", [Hold()], 504, "upstream_timeout"),
-    Refused("comments for ever", [head(), *PINGS, Hold()], 504, "upstream_timeout"),
+    Refused("comments for ever", [head(), *PINGS, Hold()], 504, "upstream_timeout")
 ]  # fmt: skip
 
 
@@ -181,7 +181,7 @@ ENDED = [
     Ended("comments only", [head(), send(text("a")), *PINGS, Hold()], "failed", "a", "upstream_timeout", "error"),
     Ended("error event", [head(), send(text("a") + f"data: {OPENAI_429}\n\n" + DONE)], "failed", "a", "upstream_rate_limited", "error"),
     Ended("error field of llama.cpp", [head(), send(text("a") + 'error: {"code":500,"message":"slot"}\n\n' + DONE)], "failed", "a", "upstream_unavailable", "error"),
-    Ended("an endless line later", [head(), send(text("a") + "data: "), Endless(b"x" * 4096)], "failed", "a", "upstream_invalid_response", "error"),
+    Ended("an endless line later", [head(), send(text("a") + "data: "), Endless(b"x" * 4096)], "failed", "a", "upstream_invalid_response", "error")
 ]  # fmt: skip
 
 
@@ -288,10 +288,7 @@ async def test_answer_of_too_many_calls_ends_as_failed_with_what_came():
         return f"data: {json.dumps({'choices': [{'delta': {'tool_calls': calls}}]})}\n\n"
 
     async with (
-        serve_script([head(), send("".join(map(call, range(10_001)))), Hold()]) as (
-            relay,
-            _,
-        ),
+        serve_script([head(), send("".join(map(call, range(10_001)))), Hold()]) as (relay, _),
         relay.client.stream("POST", "/v1/chat", json=HELLO) as response,
     ):
         events = events_of(await read_messages(response))

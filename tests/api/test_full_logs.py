@@ -36,13 +36,9 @@ CHAT: dict[str, Any] = {
         ("/v1/ag-ui", {**RUN, "parentRunId": "x" * 256}, "parentRunId"),
         ("/v1/ui/chat", {**CHAT, "id": "x" * 256}, "id"),
         ("/v1/ui/chat", {**CHAT, "messageId": "x" * 256}, "messageId"),
-        (
-            "/v1/ui/chat",
-            {**CHAT, "messages": [{**CHAT["messages"][0], "id": "x" * 256}]},
-            "messages[0].id",
-        ),
-    ],
-)
+        ("/v1/ui/chat", {**CHAT, "messages": [{**CHAT["messages"][0], "id": "x" * 256}]}, "messages[0].id")
+    ]
+)  # fmt: skip
 async def test_ids_have_255_characters_at_most(path, body, place):
     async with serve_relay() as relay:
         refused = await relay.client.post(path, json=body)
@@ -95,7 +91,7 @@ async def test_a_response_leaves_out_what_would_be_too_much(large):
         assert 200 == reply.status_code
         assert said["status"] in ("completed", "incomplete")
         assert (16, 0.5, {}, []) == (
-            said["max_output_tokens"], said["temperature"], said["metadata"], said["tools"],
+            said["max_output_tokens"], said["temperature"], said["metadata"], said["tools"]
         )  # fmt: skip
         assert MAX_ECHO + 1000 > await kept_bytes(relay, reply)
 
@@ -104,26 +100,12 @@ async def test_a_response_leaves_out_what_would_be_too_much(large):
     "body",
     [
         {"model": "demo-tools", "tools": [{"name": "x" * 500_000}]},
-        {
-            "model": "demo-tools",
-            "tools": [
-                {
-                    "name": "f",
-                    "parameters": {"properties": {"a": {"default": "x" * 500_000}}},
-                }
-            ],
-        },
-        {
-            "model": "demo",
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "s", "schema": {"const": {"a": "x" * 500_000}}},
-            },
-        },
+        {"model": "demo-tools", "tools": [{"name": "f", "parameters": {"properties": {"a": {"default": "x" * 500_000}}}}]},
+        {"model": "demo", "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"const": {"a": "x" * 500_000}}}}},
         {"model": "demo", "tool_choice": {"type": "function", "function": {"name": "x" * 500_000}}},
-        {"model": "x" * 2000},
-    ],
-)
+        {"model": "x" * 2000}
+    ]
+)  # fmt: skip
 async def test_what_a_demo_says_is_not_as_long_as_what_it_was_told(body):
     if "tools" in body:
         body = {**body, "tools": [{"type": "function", "function": t} for t in body["tools"]]}

@@ -25,10 +25,7 @@ PATHS = {
 
 
 async def ask(
-    relay: Relay,
-    *headers: str,
-    line: str = "GET /v1/models HTTP/1.1",
-    body: bytes = b"",
+    relay: Relay, *headers: str, line: str = "GET /v1/models HTTP/1.1", body: bytes = b""
 ) -> tuple[int, str, bytes]:
     """Send these bytes, and give the status, the head and the body of what comes back."""
     reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
@@ -53,18 +50,10 @@ FOREIGN = [
 ]
 MALFORMED = [
     *("", ":8000", "user@localhost", "user:password@localhost", "localhost:80x", "localhost:-1"),
-    *(
-        "localhost, evil.test",
-        "localhost/",
-        "localhost#",
-        "localhost?",
-        "local host",
-        "[::1",
-        "::1",
-    ),
+    *("localhost, evil.test", "localhost/", "localhost#", "localhost?", "local host", "[::1", "::1"),
     *("[::1]x", "[]", "[1.2.3.4]", "%6cocalhost", "bücher.test", "..", "localhost:123456", "*"),
-    "a" * 300,
-]
+    "a" * 300
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -122,33 +111,21 @@ async def test_host_is_there_once(line, headers, status):
             *("0.0.0.0", ""),  # noqa: S104  (only said, not bound)
             {
                 **{"192.168.1.5:8000": 200, "[fe80::1]": 200, "localhost:8000": 200},
-                **{"evil.test": 403, "relay-1:8000": 403},
-            },
+                **{"evil.test": 403, "relay-1:8000": 403}
+            }
         ),
         ("::", "", {"10.0.0.7": 200, "[::1]": 200, "evil.test": 403}),
         (
             *("0.0.0.0", "relay-1, Chat.Example.com"),  # noqa: S104  (as above)
-            {"relay-1:8000": 200, "chat.EXAMPLE.com": 200, "a.chat.example.com": 403},
+            {"relay-1:8000": 200, "chat.EXAMPLE.com": 200, "a.chat.example.com": 403}
         ),
-        (
-            *("127.0.0.1", "*.example.com"),
-            {"a.b.example.com:443": 200, "example.com": 403, "badexample.com": 403},
-        ),
-        (
-            *("127.0.0.1", "bücher.example, 10.0.0.1, ::2"),
-            {
-                **{"xn--bcher-kva.example": 200, "10.0.0.1:80": 200, "[0:0::2]": 200},
-                **{"10.0.0.2": 403, "[::3]": 403},
-            },
-        ),
+        (*("127.0.0.1", "*.example.com"), {"a.b.example.com:443": 200, "example.com": 403, "badexample.com": 403}),
+        (*("127.0.0.1", "bücher.example, 10.0.0.1, ::2"), {**{"xn--bcher-kva.example": 200, "10.0.0.1:80": 200, "[0:0::2]": 200}, **{"10.0.0.2": 403, "[::3]": 403}}),
         ("127.0.0.1", "*", {"evil.test": 200, "10.0.0.1": 200, "user@evil.test": 400}),
-        (
-            *("192.168.1.5", ""),
-            {"192.168.1.5:8000": 200, "localhost:8000": 200, "192.168.1.6": 403},
-        ),
-        ("relay.lan", "", {"relay.lan:8000": 200, "192.168.1.6": 200, "evil.lan": 403}),
-    ],
-)
+        (*("192.168.1.5", ""), {"192.168.1.5:8000": 200, "localhost:8000": 200, "192.168.1.6": 403}),
+        ("relay.lan", "", {"relay.lan:8000": 200, "192.168.1.6": 200, "evil.lan": 403})
+    ]
+)  # fmt: skip
 async def test_elsewhere_it_is_the_address_and_what_is_allowed(bound, allowed, answers):
     async with serve_relay(host=bound, allowed_hosts=allowed) as relay:
         for line in ("GET /v1/models HTTP/1.1", "GET /readyz?verbose HTTP/1.1"):
@@ -181,10 +158,7 @@ SIMPLE = [
 async def test_page_of_another_site_changes_nothing(method, path, origin):
     """Not by requests either that browsers send without asking first."""
     async with (
-        serve_script([head(), send(text("a")), Hold()], local_origins=False) as (
-            relay,
-            upstream,
-        ),
+        serve_script([head(), send(text("a")), Hold()], local_origins=False) as (relay, upstream),
         relay.client.stream("POST", "/v1/chat", json=HELLO) as running,
     ):
         stream = running.headers["stream-id"]
@@ -223,8 +197,8 @@ ASKED = {
             ("localhost", "file://", False),
             ("localhost", "http://localhost:5173@evil.test", False),
             ("localhost", "http://localhost:5173/x", False),
-            ("localhost", "http://" + "a" * 5000, False),
-        ],
+            ("localhost", "http://" + "a" * 5000, False)
+        ]
     ),
     "behind a proxy that ends TLS": (
         {"allowed_hosts": "*.example"},
@@ -234,17 +208,11 @@ ASKED = {
             ("chat.example", "http://chat.example", True),
             ("chat.example", "https://chat.example:8443", False),
             ("chat.example:8000", "http://chat.example", False),
-            ("chat.example", "https://other.example", False),
-        ],
+            ("chat.example", "https://other.example", False)
+        ]
     ),
-    "for pages of another host": (
-        {"cors_origins": "https://app.example"},
-        [("localhost", "https://app.example", True), ("localhost", "http://app.example", False)],
-    ),
-    "for files": (
-        {"cors_origins": "null"},
-        [("localhost", "null", True), ("localhost", EVIL, False)],
-    ),
+    "for pages of another host": ({"cors_origins": "https://app.example"}, [("localhost", "https://app.example", True), ("localhost", "http://app.example", False)]),
+    "for files": ({"cors_origins": "null"}, [("localhost", "null", True), ("localhost", EVIL, False)]),
     "for all": ({"cors_origins": "*"}, [("localhost", EVIL, True), ("localhost", "null", True)]),
     "on localhost": ({"host": "localhost"}, [("localhost", "http://localhost:5173", True)]),
     "on ::1": ({"host": "::1"}, [("localhost", "http://localhost:5173", True)]),
@@ -252,16 +220,16 @@ ASKED = {
         {"host": "0.0.0.0"},  # noqa: S104  (only said, not bound)
         [
             ("localhost:8000", "http://localhost:8000", True),
-            ("localhost:8000", "http://localhost:5173", False),
-        ],
+            ("localhost:8000", "http://localhost:5173", False)
+        ]
     ),
     "by a name": ({"host": "relay.lan"}, [("localhost", "http://localhost:5173", False)]),
     "off": ({"local_origins": False}, [("localhost", "http://localhost:5173", False)]),
     "on": (
         {"host": "0.0.0.0", "local_origins": True},  # noqa: S104  (as above)
-        [("localhost", "http://localhost:5173", True)],
-    ),
-}
+        [("localhost", "http://localhost:5173", True)]
+    )
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("settings", "asked"), ASKED.values(), ids=ASKED)
