@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 from types import TracebackType
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -80,8 +80,18 @@ def estimate_memory(body: bytes) -> int:
     return len(body) * (WIDE_FACTOR if wide else NARROW_FACTOR) + VALUE_BYTES * values
 
 
-class _Share:
+class Taken(NamedTuple):
     """What one address has open."""
+
+    bodies: int
+    """Those that are being received."""
+    bytes: int
+    readers: int
+    streams: int
+
+
+class _Share:
+    """What one address has open, and when its starts are forgotten."""
 
     __slots__ = ("bodies", "bytes", "free_at", "readers", "streams")
 
@@ -114,6 +124,11 @@ class Admission:
 
     def __len__(self) -> int:
         return len(self._table)
+
+    def taken_by(self, address: str) -> Taken:
+        """Return what an address has open."""
+        share = self._table.get(address) or _Share()
+        return Taken(share.bodies, share.bytes, share.readers, share.streams)
 
     # Starts
 

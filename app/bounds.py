@@ -24,7 +24,7 @@ MAX_PARTS: Final = 10_000
 """In all messages together: parts of content, tool calls, and proofs of them."""
 MAX_TOOLS: Final = 1_000
 
-_CHUNK: Final = 65_536
+CHUNK_SIZE: Final = 65_536
 _NO_MARKS: Final = bytes(set(range(256)) - set(b'[]{},"'))
 _NO_OPENING: Final = bytes(set(range(256)) - set(b"[{"))
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -86,7 +86,7 @@ class Budget:
         if opened <= MAX_DEPTH and len(text) <= self._left:
             self._left -= opened + text.count(b",") + 1
             return None
-        values, depth = _measure(text, most=self._left)
+        values, depth = measure(text, most=self._left)
         if values > self._left:
             return f"has more than {self._most} values; send fewer"
         if depth > MAX_DEPTH:
@@ -100,8 +100,10 @@ def _is_small(text: bytes) -> bool:
     return len(text) <= MAX_VALUES and len(text.translate(None, _NO_OPENING)) <= MAX_DEPTH
 
 
-def _measure(text: bytes, *, most: int) -> tuple[int, int]:
-    """Count the values of a text, up to `most`, and its levels.
+def measure(
+    text: bytes, *, most: int = MAX_VALUES, chunk_size: int = CHUNK_SIZE
+) -> tuple[int, int]:
+    """Count the values of a text, up to `most`, and its levels, so many marks at a time.
 
     The time is linear, and the text is not copied but for its marks. Up to its first error,
     what is no JSON is read as a decoder does.
@@ -111,8 +113,8 @@ def _measure(text: bytes, *, most: int) -> tuple[int, int]:
     # Two quotes with no mark between them are a string, or what ends one and begins another.
     marks = text.translate(None, _NO_MARKS).replace(b'""', b"")
     values, quoted, level, deepest = 1, 0, 0, 0
-    for start in range(0, len(marks), _CHUNK):
-        pieces = marks[start : start + _CHUNK].split(b'"')
+    for start in range(0, len(marks), chunk_size):
+        pieces = marks[start : start + chunk_size].split(b'"')
         outside = b"".join(pieces[quoted::2])
         quoted ^= (len(pieces) - 1) & 1
         brackets = outside.translate(None, b",")

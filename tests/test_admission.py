@@ -18,20 +18,15 @@ from app.admission import (
 )
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RequestError, ServiceError
+from tests.clock import StoppedClock
+
+pytestmark = pytest.mark.pure
 
 MESSAGE = {"role": "user", "content": "hi"}
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def admission(*, max_streams: int = 100, **shares: int) -> tuple[Admission, Clock]:
-    clock = Clock()
+def admission(*, max_streams: int = 100, **shares: int) -> tuple[Admission, StoppedClock]:
+    clock = StoppedClock()
     return Admission(Shares(**shares), max_streams=max_streams, clock=clock), clock
 
 
@@ -145,22 +140,18 @@ def test_an_address_has_a_part_of_the_memory():
 
 
 def shapes() -> list[tuple[str, str, dict[str, Any]]]:
-    text = "x" * 500_000
-    native = {
-        "narrow text": text,
-        "wide text": text + "\U0001f600",
-        "Japanese": "日本" * 100_000,
-    }
+    text = "x" * 50_000
+    native = {"narrow text": text, "wide text": text + "\U0001f600", "Japanese": "日本" * 10_000}
     values: dict[str, Any] = {
-        "lists": [[]] * 30_000,
-        "tables": [{}] * 30_000,
-        "large numbers": [10**15] * 30_000,
-        "texts": ["ab"] * 30_000,
-        "small tables": [{"a": 1}] * 20_000,
-        "tables in tables": [{"a": {"b": {"c": {}}}}] * 10_000,
-        "tables of tables": [{f"key{i}": {"a": {}}} for i in range(10_000)],
-        "keys": {f"k{i}": i for i in range(20_000)},
-        "nested": [[[[1]]]] * 10_000,
+        "lists": [[]] * 3000,
+        "tables": [{}] * 3000,
+        "large numbers": [10**15] * 3000,
+        "texts": ["ab"] * 3000,
+        "small tables": [{"a": 1}] * 2000,
+        "tables in tables": [{"a": {"b": {"c": {}}}}] * 1000,
+        "tables of tables": [{f"key{i}": {"a": {}}} for i in range(1000)],
+        "keys": {f"k{i}": i for i in range(2000)},
+        "nested": [[[[1]]]] * 1000,
     }
     part = {"type": "text", "text": "hi"}
     run = {"threadId": "t", "runId": "r", "tools": [], "context": [], "forwardedProps": {}}
@@ -175,16 +166,16 @@ def shapes() -> list[tuple[str, str, dict[str, Any]]]:
             ("native", name, {"messages": [MESSAGE], "provider_options": {"a": value}})
             for name, value in values.items()
         ),
-        ("native", "messages", {"messages": [MESSAGE] * 10_000}),
-        ("openai_chat", "messages", {"messages": [MESSAGE] * 10_000}),
-        ("openai_responses", "items", {"input": [{"type": "message", **MESSAGE}] * 10_000}),
-        ("openai_responses", "tools", {"input": "x", "tools": [tool] * 1000}),
-        ("anthropic", "messages", {**claude, "messages": [MESSAGE] * 10_000}),
+        ("native", "messages", {"messages": [MESSAGE] * 1000}),
+        ("openai_chat", "messages", {"messages": [MESSAGE] * 1000}),
+        ("openai_responses", "items", {"input": [{"type": "message", **MESSAGE}] * 1000}),
+        ("openai_responses", "tools", {"input": "x", "tools": [tool] * 200}),
+        ("anthropic", "messages", {**claude, "messages": [MESSAGE] * 1000}),
         ("anthropic", "text", {**claude, "messages": [{**MESSAGE, "content": text}]}),
         ("anthropic", "wide", {**claude, "messages": [{**MESSAGE, "content": text + "日"}]}),
-        ("anthropic", "tables", {**claude, "messages": [MESSAGE], "x": [{"a": 1}] * 20_000}),
-        ("ui", "parts", {"id": "c", "messages": [{"role": "user", "parts": [part] * 10_000}]}),
-        ("ag_ui", "messages", {**run, "state": {}, "messages": [{**MESSAGE, "id": "m"}] * 5000}),
+        ("anthropic", "tables", {**claude, "messages": [MESSAGE], "x": [{"a": 1}] * 2000}),
+        ("ui", "parts", {"id": "c", "messages": [{"role": "user", "parts": [part] * 1000}]}),
+        ("ag_ui", "messages", {**run, "state": {}, "messages": [{**MESSAGE, "id": "m"}] * 500}),
     ]
 
 

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import bounds
-from app.bounds import MAX_DEPTH, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, MAX_VALUES, check_json
+from app.bounds import (
+    CHUNK_SIZE,
+    MAX_DEPTH,
+    MAX_MESSAGES,
+    MAX_PARTS,
+    MAX_TOOLS,
+    MAX_VALUES,
+    check_json,
+    measure,
+)
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RequestError
 from app.requests import parse_chat_request
@@ -53,21 +61,13 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@given(JSON, st.booleans(), st.sampled_from([None, 1]))
-def test_values_and_levels_are_counted_exactly(value: Any, ascii: bool, indent: int | None) -> None:
+@given(JSON, st.booleans(), st.sampled_from([None, 1]), st.integers(1, 9) | st.just(CHUNK_SIZE))
+def test_values_and_levels_are_counted_exactly_in_pieces_of_any_size(
+    value: Any, ascii: bool, indent: int | None, size: int
+) -> None:
     body = json.dumps(value, ensure_ascii=ascii, indent=indent).encode()
 
-    assert (count(value) + 1, depth(value)) == bounds._measure(body, most=MAX_VALUES)
-
-
-@given(JSON, st.integers(1, 9))
-def test_pieces_of_any_size_count_the_same(value: Any, size: int) -> None:
-    body = json.dumps(value).encode()
-    whole = bounds._measure(body, most=MAX_VALUES)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounds, "_CHUNK", size)
-
-        assert whole == bounds._measure(body, most=MAX_VALUES)
+    assert (count(value) + 1, depth(value)) == measure(body, chunk_size=size)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_levels_up_to_the_bound_are_taken() -> None:
 @pytest.mark.parametrize("piece", [b"[],", b"{},", b'"a",', b'{"a":1},', b"1.5,"])
 @pytest.mark.parametrize("client_format", CLIENT_FORMATS)
 def test_small_values_in_a_large_body_take_no_memory(client_format: str, piece: bytes) -> None:
-    body = HEAD + piece * (8 * MIB // len(piece)) + b"1" + TAIL
+    body = HEAD + piece * (MIB // len(piece)) + b"1" + TAIL
     tracemalloc.start()
     try:
         refusal(client_format, body)
@@ -182,7 +182,7 @@ TOO_MANY: list[tuple[str, str, int, Any, Any]] = [
     ("ui", "tools", T, {"id": "c", "messages": [ui(1)]}, lambda n: [{"function": TOOL}] * n),
     ("ag_ui", "messages", M, RUN, lambda n: [user("a")] * n),
     ("ag_ui", "messages", P, RUN, lambda n: [user([text()] * n)]),
-    ("ag_ui", "tools", T, {**RUN, "messages": [user("a")]}, lambda n: [TOOL] * n),
+    ("ag_ui", "tools", T, {**RUN, "messages": [user("a")]}, lambda n: [TOOL] * n)
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import app.server
 from tests.clock import Clock
 from tests.hostile import chat, read_all, statuses
 from tests.serving import Relay, serve_relay
+from tests.waiting import until
 
 ASK = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
@@ -38,13 +39,10 @@ async def test_what_is_on_its_way_when_a_stop_begins_is_answered_as_the_last(mon
         for _, writer in (idle, asks, halfway, fresh):
             opened.callback(writer.close)
         halfway[1].write(chat()[:-1])
+        await until(lambda: len(relay.server.server_state.connections) == 4)
+        relay.server.stop()
+        await until(lambda: not relay.server.servers[0].is_serving())
         async with asyncio.timeout(20):
-            while len(relay.server.server_state.connections) < 4:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-
-            relay.server.stop()
-            while relay.server.servers[0].is_serving():  # noqa: ASYNC110  (nothing tells)
-                await asyncio.sleep(0.01)
             asks[1].write(chat())
             fresh[1].write(chat())
             halfway[1].write(chat()[-1:])

@@ -3,20 +3,19 @@
 import asyncio
 import contextlib
 import socket
-import time
 from typing import Any
 
 import pytest
 
 import app.connection
 from app.events import StreamEnd, StreamStart, TextDelta, TextEnd, TextStart
-from app.testing.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
+from app.testing.upstream import DONE, FINISH, Until, head, send, text, wait
 from tests.clock import Clock
 from tests.eventlog.creating import create
 from tests.hostile import BODY, HEALTH, chat, in_chunks, read_all, statuses
-from tests.serving import Relay, serve_relay
+from tests.serving import Relay, serve_relay, serve_script
+from tests.waiting import until
 
-LIMIT_S = 0.5
 ASK = HEALTH + b"\r\n"
 LONG = b"content-type: application/json\r\ncontent-length: 100000\r\n\r\n"
 EARLY = b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\n" + LONG
@@ -36,10 +35,7 @@ WAITS: dict[str, tuple[Any, ...]] = {
     "a slow head after an answer": (ASK + HEALTH, b"a: b\r\n"),
     "half a body": (b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\n" + LONG + b"{", b""),
     "a slow body": (b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\n" + LONG, b"{"),
-    "no body": (
-        b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n" + LONG,
-        b"",
-    ),
+    "no body": (b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n" + LONG, b""),
     "an answer before the body": (EARLY, b""),
     "an answer before a byte of the body": (EARLY, b"{", 1),
     "an answer before a slow body": (EARLY, b"{"),
@@ -50,60 +46,38 @@ WAITS: dict[str, tuple[Any, ...]] = {
     "a refusal, and more": (b"nonsense\r\n\r\n", b"a"),
     "an upgrade": (HEALTH + b"upgrade: a\r\nconnection: upgrade\r\n\r\n", b"a"),
     "a last request": (HEALTH + b"connection: close\r\n\r\n", b"a"),
-    "HTTP/1.0": (ASK.replace(b"HTTP/1.1", b"HTTP/1.0"), b"a"),
-}
-
-
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HEAD_S", "BODY_S", "REST_S"):
-        monkeypatch.setattr(app.connection, name, LIMIT_S)
+    "HTTP/1.0": (ASK.replace(b"HTTP/1.1", b"HTTP/1.0"), b"a")
+}  # fmt: skip
 
 
 async def closed(relay: Relay) -> None:
-    while relay.server.server_state.connections:  # noqa: ASYNC110  (no event tells)
-        await asyncio.sleep(0.01)
+    await until(lambda: not relay.server.server_state.connections)
 
 
-async def test_connection_is_closed_whatever_it_waits_for(short):
-    """All at once, at a relay each, since each of them mostly waits."""
-    outcomes = await asyncio.gather(*map(check_closed, WAITS), return_exceptions=True)
-    failed = {name: outcome for name, outcome in zip(WAITS, outcomes, strict=True) if outcome}
-
-    assert {} == failed
-
-
-async def check_closed(name: str) -> None:
+@pytest.mark.parametrize("name", WAITS)
+async def test_connection_is_closed_whatever_it_waits_for(name, monkeypatch):
     first, again, *times = WAITS[name]
-    async with serve_relay(keepalive_s=LIMIT_S, send_timeout_s=LIMIT_S) as relay:
-        began = time.monotonic()
+    clock, loop = Clock(monkeypatch), asyncio.get_running_loop()
+    async with serve_relay(keepalive_s=60) as relay:
+        began = loop.time()
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-
-        async def ended() -> None:
-            with contextlib.suppress(ConnectionError):
-                await reader.read()
-            await closed(relay)
-
-        async def drip() -> None:
-            writer.write(first)
-            for _ in range(times[0] if times else 1000):
-                await asyncio.sleep(LIMIT_S / 10)
+        await until(lambda: relay.server.server_state.connections)
+        writer.write(first)
+        for turn in range(1000):
+            await clock.pass_(5)
+            if not relay.server.server_state.connections:
+                break
+            if turn < (times[0] if times else 1000):
                 writer.write(again)
+        with contextlib.suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), 20)
+        writer.close()
 
-        dripping = asyncio.create_task(drip())
-        try:
-            await asyncio.wait_for(ended(), 40 * LIMIT_S)
-        finally:
-            dripping.cancel()
-            writer.close()
-
-        assert time.monotonic() - began > LIMIT_S / 3
+    assert 10 < loop.time() - began < 400
 
 
 async def test_pieces_that_come_in_time_make_a_request(monkeypatch):
     """Each of the three may take its time, and so may a pause between two requests."""
-    for name in ("HEAD_S", "BODY_S", "REST_S"):
-        monkeypatch.setattr(app.connection, name, 600)
     heard: list[bytes] = []
     take = app.connection.Protocol.data_received
 
@@ -113,39 +87,35 @@ async def test_pieces_that_come_in_time_make_a_request(monkeypatch):
 
     monkeypatch.setattr(app.connection.Protocol, "data_received", hear)
     clock = Clock(monkeypatch)
-    async with serve_relay(keepalive_s=600) as relay:
+    async with serve_relay(keepalive_s=30) as relay:
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         asked = HEALTH + b"transfer-encoding: chunked\r\n\r\n"
         sent = b""
         for _ in range(3):
             for part in (asked[:10], asked[10:], in_chunks(b"abc")):
-                await clock.pass_(400)
+                await clock.pass_(20)
                 writer.write(part)
                 sent += part
-                until = time.monotonic() + 20
-                while b"".join(heard) != sent:
-                    assert time.monotonic() < until
-                    await asyncio.sleep(0.001)
+                await until(lambda sent=sent: b"".join(heard) == sent)
             assert b"200 OK" in await reader.readuntil(b'"ok"}')
         writer.close()
 
 
-async def test_long_answer_waits_for_nothing_that_the_client_sends(short):
-    steps: list[Step] = [
-        head(),
-        send(text("one")),
-        wait(4 * LIMIT_S),
-        send(text("two") + FINISH + DONE),
-    ]
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, keepalive_s=LIMIT_S, send_timeout_s=LIMIT_S) as relay,
-    ):
-        upstream.script = steps
+async def test_long_answer_waits_for_nothing_that_the_client_sends(monkeypatch):
+    clock, pause = Clock(monkeypatch), Until()
+    times = {"keepalive_s": 5, "send_timeout_s": 5, "idle_timeout_s": 2000}
+    async with serve_script(
+        [head(), send(text("one")), pause, send(text("two") + FINISH + DONE)], **times
+    ) as (relay, upstream):
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         # The second waits for its turn, and what has come of the third waits with it.
         writer.write(chat() + ASK * 300 + HEALTH)
-        received = await asyncio.wait_for(read_all(reader), 40 * LIMIT_S)
+        await asyncio.wait_for(upstream.called.wait(), 20)
+        for _ in range(50):
+            await clock.pass_(5)
+        pause.told.set()
+        async with clock.hurrying(step_s=1):
+            received = await read_all(reader)
         writer.close()
 
     assert [*[200] * 301, 400] == statuses(received)
@@ -176,11 +146,9 @@ async def test_client_gets_its_answer_though_it_sends_all_of_its_body_first():
     async with serve_relay(keepalive_s=0.2) as relay:
         for last in (b"", b"connection: close\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-            writer.write(
-                early.replace(b"host: localhost\r\n", b"host: localhost\r\n" + last) + body
-            )
-            await writer.drain()
-            await asyncio.sleep(0.05)
+            asked = early.replace(b"host: localhost\r\n", b"host: localhost\r\n" + last)
+            writer.write(asked + body)
+            await until(lambda writer=writer: not writer.transport.get_write_buffer_size())
 
             assert [404] == statuses(await asyncio.wait_for(read_all(reader), 20))
             writer.close()
@@ -204,8 +172,7 @@ async def connect_narrowly(relay: Relay, narrow: socket.socket) -> None:
     narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
     narrow.setblocking(False)
     await asyncio.get_running_loop().sock_connect(narrow, ("127.0.0.1", relay.port))
-    while not relay.server.server_state.connections:  # noqa: ASYNC110  (no event tells)
-        await asyncio.sleep(0.001)
+    await until(lambda: relay.server.server_state.connections)
     connection: Any
     for connection in relay.server.server_state.connections:
         connection.transport.get_extra_info("socket").setsockopt(
@@ -213,41 +180,42 @@ async def connect_narrowly(relay: Relay, narrow: socket.socket) -> None:
         )
 
 
-async def read_slowly(relay: Relay, asked: bytes, *, rate: int, for_s: float) -> bool:
-    """Take bytes at a rate; tell whether the relay has let go of the reader before the time."""
+async def read_slowly(relay: Relay, clock: Clock, asked: bytes, *, size: int) -> bool:
+    """Take so many bytes every 5 s for an hour; return whether the relay lets go before that."""
     loop = asyncio.get_running_loop()
     with socket.socket() as narrow:
         await connect_narrowly(relay, narrow)
         await loop.sock_sendall(narrow, asked)
-        until = loop.time() + for_s
-        await asyncio.sleep(0.05)
-        while loop.time() < until and relay.server.server_state.connections:
-            await loop.sock_recv(narrow, rate // 20)
-            await asyncio.sleep(0.05)
-        return not relay.server.server_state.connections
+        for _ in range(720):
+            if not relay.server.server_state.connections:
+                return True
+            with contextlib.suppress(ConnectionError):
+                await loop.sock_recv(narrow, size)
+            await clock.pass_(5)
+        return False
 
 
-SLOW = [
-    ("a stream", b"GET /v1/streams/st_1/events HTTP/1.1\r\nhost: localhost\r\n\r\n"),
-    ("one value", b"GET /v1/streams/st_1 HTTP/1.1\r\nhost: localhost\r\n\r\n"),
-    ("HTTP/1.0", b"GET /v1/streams/st_1/events HTTP/1.0\r\nhost: localhost\r\n\r\n"),
-]
+SLOW = {
+    "a stream": b"GET /v1/streams/st_1/events HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "one value": b"GET /v1/streams/st_1 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "HTTP/1.0": b"GET /v1/streams/st_1/events HTTP/1.0\r\nhost: localhost\r\n\r\n",
+}
 
 
-@pytest.mark.parametrize("asked", [asked for _, asked in SLOW], ids=[name for name, _ in SLOW])
-async def test_reader_that_takes_too_little_is_cut_off(asked):
-    async with serve_relay(send_timeout_s=0.4, min_reader_rate=10**6) as relay:
-        await fill(relay, "st_1", 20_000_000)
+@pytest.mark.parametrize("asked", SLOW)
+async def test_reader_that_takes_too_little_is_cut_off(asked, monkeypatch):
+    async with serve_relay(send_timeout_s=40, min_reader_rate=10**4) as relay:
+        await fill(relay, "st_1", 5_000_000)
 
-        assert await read_slowly(relay, asked, rate=20_000, for_s=30)
+        assert await read_slowly(relay, Clock(monkeypatch), SLOW[asked], size=1000)
 
 
-async def test_reader_that_takes_little_by_fits_and_starts_is_cut_off():
+async def test_reader_that_takes_little_by_fits_and_starts_is_cut_off(monkeypatch):
     """Each wait is shorter than the time, so that only their sum can be judged."""
-    async with serve_relay(send_timeout_s=1, min_reader_rate=10**9) as relay:
+    async with serve_relay(send_timeout_s=100, min_reader_rate=10**7) as relay:
         await fill(relay, "st_1", 20_000_000)
 
-        assert await read_slowly(relay, SLOW[0][1], rate=4_000_000, for_s=30)
+        assert await read_slowly(relay, Clock(monkeypatch), SLOW["a stream"], size=200_000)
 
 
 async def test_reader_that_takes_enough_is_not_cut_off(monkeypatch):
@@ -259,7 +227,7 @@ async def test_reader_that_takes_enough_is_not_cut_off(monkeypatch):
             narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             narrow.setblocking(False)
             await loop.sock_connect(narrow, ("127.0.0.1", relay.port))
-            await loop.sock_sendall(narrow, SLOW[0][1])
+            await loop.sock_sendall(narrow, SLOW["a stream"])
             for _ in range(60):
                 assert await loop.sock_recv(narrow, 2000)
                 await clock.pass_(50)
@@ -267,30 +235,30 @@ async def test_reader_that_takes_enough_is_not_cut_off(monkeypatch):
             assert relay.server.server_state.connections
 
 
-async def test_slow_stream_to_a_reader_that_takes_it_is_not_cut_off():
-    steps = [step for n in range(10) for step in (send(text(f"{n} ")), wait(0.1))]
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, send_timeout_s=0.2, min_reader_rate=10**9) as relay,
-    ):
-        upstream.script = [head(), *steps, send(FINISH + DONE)]
+async def test_slow_stream_to_a_reader_that_takes_it_is_not_cut_off(monkeypatch):
+    steps = [step for n in range(10) for step in (send(text(f"{n} ")), wait(10))]
+    times = {"send_timeout_s": 20, "min_reader_rate": 10**9, "idle_timeout_s": 200}
+    async with serve_script([head(), *steps, send(FINISH + DONE)], **times) as (relay, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         writer.write(chat(b"connection: close", body=BODY.replace(b"false", b"true")))
 
-        assert b"stream.end" in await asyncio.wait_for(read_all(reader), 30)
+        async with Clock(monkeypatch).hurrying(step_s=1):
+            assert b"stream.end" in await read_all(reader)
         writer.close()
 
 
-async def test_what_is_left_of_the_last_answer_does_not_keep_a_connection(short):
+async def test_what_is_left_of_the_last_answer_does_not_keep_a_connection(monkeypatch):
     """Less than what pauses the writing: nothing but the end of the connection is waited for."""
     asked = b"GET /v1/streams/st_1 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-    async with serve_relay(send_timeout_s=LIMIT_S, keepalive_s=LIMIT_S) as relay:
+    clock, loop = Clock(monkeypatch), asyncio.get_running_loop()
+    async with serve_relay(send_timeout_s=30, keepalive_s=30) as relay:
         await fill(relay, "st_1", 60_000)
         for kept in (b"", b"connection: close\r\n"):
             with socket.socket() as narrow:
                 await connect_narrowly(relay, narrow)
-                began = time.monotonic()
+                began = loop.time()
                 narrow.send(asked.replace(b"connection: close\r\n", kept))
-                await asyncio.wait_for(closed(relay), 40 * LIMIT_S)
+                async with clock.hurrying(step_s=1):
+                    await closed(relay)
 
-                assert time.monotonic() - began > LIMIT_S / 3
+                assert loop.time() - began > 10

@@ -6,30 +6,20 @@ from typing import Any
 
 import pytest
 
-from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
-from tests.hostile import (
-    BODY,
-    HEALTH,
-    SMUGGLED,
-    chat,
-    in_chunks,
-    pieces,
-    read_all,
-    statuses,
-    tell,
-)
-from tests.serving import serve_relay
+from app.testing.upstream import DONE, FINISH, Hold, head, send, text
+from tests.hostile import BODY, HEALTH, SMUGGLED, chat, in_chunks, pieces, read_all, statuses, tell
+from tests.serving import serve_relay, serve_script
+from tests.waiting import until
 
 ANSWER = [head(), send(text("fine") + FINISH + DONE)]
 
 UPGRADES = {
-    "websocket": b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
-    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+    "websocket": b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n" b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
     "h2c": b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n",
     "anything": b"upgrade: x/1\r\nconnection: keep-alive, upgrade\r\n",
     "several": b"upgrade: a\r\nupgrade: websocket, h2c\r\nconnection: upgrade\r\n",
-    "two connections": b"connection: keep-alive\r\nconnection: upgrade\r\nupgrade: websocket\r\n",
-}
+    "two connections": b"connection: keep-alive\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+}  # fmt: skip
 HALF = {
     "only upgrade": b"upgrade: websocket\r\n",
     "only connection": b"connection: upgrade\r\n",
@@ -40,6 +30,7 @@ BODIES = {
     "with a length": b"content-length: %d\r\n\r\n%b" % (len(SMUGGLED), SMUGGLED),
     "in chunks": b"transfer-encoding: chunked\r\n\r\n" + in_chunks(SMUGGLED),
 }
+METHODS = (b"GET", b"POST", b"DELETE")
 SIZES = [1 << 20, 1]
 
 
@@ -47,15 +38,15 @@ SIZES = [1 << 20, 1]
 @pytest.mark.parametrize("offer", [*UPGRADES, *HALF])
 async def test_the_body_of_a_request_with_an_upgrade_is_no_request(offer, size):
     offered = {**UPGRADES, **HALF}[offer]
-    async with serve_upstream() as upstream, serve_relay(upstream, keepalive_s=0.2) as relay:
-        upstream.script = ANSWER
-        for body in BODIES.values():
-            for method in (b"GET", b"POST", b"DELETE"):
-                asked = b"%b /healthz HTTP/1.1\r\nhost: localhost\r\n" % method + offered + body
-                received = await tell(relay.port, *pieces(asked, size))
-
-                assert 1 == len(statuses(received)), (method, body, received)
-                assert (b" 200 OK" in received) == (method == b"GET"), received
+    async with serve_script(ANSWER, keepalive_s=0.2) as (relay, upstream):
+        start = b"%b /healthz HTTP/1.1\r\nhost: localhost\r\n"
+        cases = [(method, body) for method in METHODS for body in BODIES.values()]
+        answers = await asyncio.gather(  # which are waited for until their connection is closed
+            *(tell(relay.port, *pieces(start % m + offered + b, size)) for m, b in cases)
+        )
+        for (method, body), received in zip(cases, answers, strict=True):
+            assert 1 == len(statuses(received)), (method, body, received)
+            assert (b" 200 OK" in received) == (method == b"GET"), received
 
     assert [] == upstream.calls
 
@@ -63,8 +54,7 @@ async def test_the_body_of_a_request_with_an_upgrade_is_no_request(offer, size):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("offer", UPGRADES)
 async def test_what_follows_a_request_with_an_upgrade_is_no_request(offer, size):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, upstream):
         for start in (b"", HEALTH + b"\r\n"):
             for body in (b"\r\n", b"content-length: 2\r\n\r\nab", BODIES["in chunks"]):
                 asked = start + HEALTH + UPGRADES[offer] + body + SMUGGLED + SMUGGLED
@@ -80,8 +70,7 @@ async def test_what_follows_a_request_with_an_upgrade_is_no_request(offer, size)
 async def test_request_that_offers_an_upgrade_is_answered(offer, size):
     offered = UPGRADES[offer]
     chunked = b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, upstream):
         for asked in (
             chat(offered[:-2]),
             chunked + offered + b"transfer-encoding: chunked\r\n\r\n" + in_chunks(BODY),
@@ -97,8 +86,7 @@ async def test_request_that_offers_an_upgrade_is_answered(offer, size):
 
 @pytest.mark.parametrize("target", [b"a.example:443", b"/healthz", b"http://a.example/"])
 async def test_connect_is_refused_and_what_follows_is_no_request(target):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, upstream):
         for body in (b"\r\n" + SMUGGLED, *BODIES.values()):
             received = await tell(
                 relay.port, b"CONNECT %b HTTP/1.1\r\nhost: localhost\r\n" % target + body
@@ -179,8 +167,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 async def test_what_is_no_request_is_refused_once_and_runs_nothing(name):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, upstream):
         for size in (1 << 20, 3000, *([1] if len(MALFORMED[name]) < 2000 else [])):
             received = await tell(relay.port, *pieces(MALFORMED[name] + SMUGGLED, size))
 
@@ -216,8 +203,7 @@ async def test_unusual_request_is_answered_and_others_after_it(asked):
 @pytest.mark.parametrize("size", SIZES)
 async def test_fields_after_the_body_are_none_of_the_request(size):
     asked = post(CHUNKED, body=in_chunks(BODY, b"x-request-id: smuggled", b"prefer: respond-async"))
-    async with serve_upstream() as upstream, serve_relay(upstream, keepalive_s=0.2) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER, keepalive_s=0.2) as (relay, _):
         received = await tell(relay.port, *pieces(asked, size))
 
     assert [200] == statuses(received)
@@ -244,8 +230,8 @@ async def test_what_is_no_piece_of_the_body_does_not_go_on_for_ever(kind, path):
 
 
 async def test_pipelined_requests_are_answered_in_turn_and_few_begun_ahead():
-    count, ahead = 3000, 0
-    async with serve_relay(keepalive_s=0.5) as relay:
+    count, ahead = 1000, 0
+    async with serve_relay(keepalive_s=0.1) as relay:
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         reading = asyncio.create_task(read_all(reader))
         asked = b"".join(HEALTH + b"x-request-id: n%d\r\n\r\n" % number for number in range(count))
@@ -265,15 +251,21 @@ async def test_pipelined_requests_are_answered_in_turn_and_few_begun_ahead():
 
 async def test_requests_that_wait_for_a_stream_are_not_read_without_bound():
     flood = (HEALTH + b"\r\n") * 1_000_000
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("one")), Hold()]
+    async with serve_script([head(), send(text("one")), Hold()]) as (relay, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
         writer.write(chat(body=BODY.replace(b"false", b"true")))
         await reader.readuntil(b"text.delta")
         writer.write(flood)
-        await asyncio.sleep(0.5)
         connection: Any
         (connection,) = relay.server.server_state.connections
+        sent = -1
+
+        def stands_still() -> bool:
+            nonlocal sent
+            before, sent = sent, len(flood) - writer.transport.get_write_buffer_size()
+            return connection.flow.read_paused and before == sent
+
+        await until(stands_still)
 
         assert len(connection.pipeline) < 300
         assert len(connection.flow.held) < 2**20
@@ -285,8 +277,7 @@ async def test_requests_that_wait_for_a_stream_are_not_read_without_bound():
 
 
 async def test_what_is_no_request_does_not_get_its_refusal_before_anothers_answer():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, _):
         received = await tell(relay.port, chat() + b"nonsense\r\n\r\n")
 
     assert [200] == statuses(received)
@@ -296,8 +287,7 @@ async def test_what_is_no_request_does_not_get_its_refusal_before_anothers_answe
 async def test_body_that_breaks_within_an_answer_cuts_it():
     """Nothing that is no piece of the answer is written into it."""
     asked = b"GET /v1/streams/%b/events HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("one")), Hold()]
+    async with serve_script([head(), send(text("one")), Hold()]) as (relay, _):
         started = await relay.client.post(
             "/v1/chat",
             content=BODY.replace(b'"stream": false', b'"stream": true'),
@@ -331,8 +321,7 @@ async def test_client_of_http_1_0_gets_the_same_body_without_chunks(asked):
 async def test_client_of_http_1_0_gets_a_stream_that_ends_with_the_connection(stream):
     body = BODY.replace(b"false", stream)
     asked = chat(b"connection: keep-alive", body=body).replace(b"HTTP/1.1", b"HTTP/1.0")
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, upstream):
         received = await tell(relay.port, asked + SMUGGLED)
 
     head_, _, body = received.partition(b"\r\n\r\n")

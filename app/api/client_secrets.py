@@ -1,7 +1,6 @@
 """`POST /v1/client_secrets`: what a backend hands to its own page, in OpenAI's form."""
 
 import secrets
-import time
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -101,7 +100,7 @@ class ClientSecrets:
             origins=wanted.origins or (),
             limits=wanted.limits or UNLIMITED,
             secret=secret,
-            expires_at=time.time() + self._seconds(wanted),
+            expires_at=self._hub.accounting.wall() + self._seconds(wanted),
         )
         made = await self._tokens.verify(value)
         assert made is not None  # noqa: S101

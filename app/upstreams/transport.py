@@ -5,6 +5,7 @@ that the body pushes to.
 """
 
 import asyncio
+import contextlib
 import select
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import ContextVar
@@ -322,8 +323,9 @@ class Transport(AiohttpTransport):
 async def read_pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
     """Yield the pieces of a response as they come; to close it closes the response."""
     try:
-        async for piece in response.aiter_bytes():
-            yield piece
+        async with contextlib.aclosing(response.aiter_bytes()) as pieces:
+            async for piece in pieces:
+                yield piece
     finally:
         await response.aclose()
 

@@ -1,16 +1,21 @@
 """A relay that knows who asks: by a key's name as the bearer, or a token of the relay's own."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx2
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.clock import SYSTEM, Clock
+from app.eventlog import EventLog
+from app.eventlog.record import StreamRecord
 from app.identity.authenticator import Authenticator
 from app.identity.principal import Principal
 from app.identity.tokens import Tokens
+from app.telemetry.observer import Observer
 from app.testing.upstream import Upstream
 from tests.identities import Table
 from tests.serving import Relay, serve_relay
@@ -31,6 +36,38 @@ KEYS = {
 }
 
 
+class Started(Observer):
+    """Keeps the ids of the streams that were started."""
+
+    def __init__(self) -> None:
+        self.streams: list[str] = []
+
+    def started(self, record: StreamRecord) -> None:
+        self.streams.append(record.id)
+
+
+class AlteredLog:
+    """An event log of whose methods some have been replaced."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+def altering(**methods: Callable[..., Any]) -> Callable[[EventLog], Any]:
+    """Return a `wrap_log` that calls these in place of the log's, with the log's own first."""
+
+    def wrap(log: EventLog) -> AlteredLog:
+        altered = AlteredLog(log)
+        for name, method in methods.items():
+            setattr(altered, name, partial(method, getattr(log, name)))
+        return altered
+
+    return wrap
+
+
 @dataclass
 class Asked:
     relay: Relay
@@ -47,7 +84,7 @@ class Asked:
 
 @contextlib.asynccontextmanager
 async def serve_asked(
-    script: Upstream | None = None, *, root_path: str = "", **how: Any
+    script: Upstream | None = None, *, root_path: str = "", clock: Clock = SYSTEM, **how: Any
 ) -> AsyncIterator[Asked]:
     """Run the relay for the keys above."""
     keys = dict(KEYS)
@@ -55,8 +92,9 @@ async def serve_asked(
     def find(name: str, *, issued_at: float | None = None) -> Principal | None:
         return keys.get(name)
 
-    tokens = Tokens(SIGNING_KEY, find_key=find)
-    authenticator = Authenticator((Table(keys), tokens), tokens=tokens)
+    tokens = Tokens(SIGNING_KEY, find_key=find, clock=clock.wall)
+    tables = (Table(keys), tokens)
+    authenticator = Authenticator(tables, tokens=tokens, clock=clock.wall)
 
     def mount(app: ASGIApp) -> ASGIApp:
         async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,5 +102,7 @@ async def serve_asked(
 
         return mounted
 
-    async with serve_relay(script, authenticator=authenticator, watch=mount, **how) as relay:
+    async with serve_relay(
+        script, authenticator=authenticator, watch=mount, clock=clock, **how
+    ) as relay:
         yield Asked(relay, tokens, keys)

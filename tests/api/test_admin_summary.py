@@ -28,7 +28,9 @@ from app.testing.upstream import (
     serve_upstream,
     text,
 )
+from tests.clock import Clock
 from tests.serving import HELLO, Relay, serve_relay
+from tests.waiting import until
 
 M = "openai/m"
 SPENT = 'data: {"choices":[],"usage":{"prompt_tokens":70,"completion_tokens":30}}\n\n'
@@ -80,9 +82,13 @@ class World(NamedTuple):
         return answer.json()
 
     async def until(self, wanted: Callable[[Any], bool]) -> Any:
-        async with asyncio.timeout(20):
-            while not wanted(found := await self.look()):  # noqa: ASYNC110  (it is a poll)
-                await asyncio.sleep(0.02)
+        found: Any = None
+
+        async def looked() -> bool:
+            nonlocal found
+            return wanted(found := await self.look())
+
+        await until(looked)
         return found
 
     async def start(self, **fields: Any) -> httpx2.Response:
@@ -282,31 +288,44 @@ async def test_try_lets_the_next_request_through(tmp_path):
         await world.until(lambda s: state(s) == "closed")
 
 
-async def test_look_of_an_operator_leaves_the_life_of_a_stream_alone(tmp_path):
-    async with serve(tmp_path, linger_s=600) as world:
+async def test_look_of_an_operator_leaves_the_life_of_a_stream_alone(tmp_path, monkeypatch):
+    clock = Clock(monkeypatch)
+    silent = {"idle_timeout_s": 5000, "event_gap_timeout_s": 5000, "total_timeout_s": 5000}
+    async with serve(tmp_path, linger_s=600, **silent) as world:
         world.upstream.script = RUNS
-        stream = (await world.start()).json()["id"]
-        lingers = world.relay.hub._attendance._produced[stream]
-        stopped_by = lingers.timer  # unless somebody reads
-        assert stopped_by is not None
-        path = f"/v1/streams/{stream}/events"
-        assert 403 == (await world.ask("app", f"{path}?uncounted")).status_code
+        watched, read = [(await world.start()).json()["id"] for _ in range(2)]
+        await world.until(lambda s: all(one["first_event_s"] for one in s["live"]["streams"]))
 
-        async def look_on(who: str, query: str) -> None:
+        async def look_on(who: str, stream: str, query: str = "") -> None:
+            path = f"/v1/streams/{stream}/events{query}"
             shown = {"authorization": f"Bearer ssk_{who}"}
-            async with world.relay.client.stream("GET", path + query, headers=shown) as reading:
+            async with world.relay.client.stream("GET", path, headers=shown) as reading:
                 assert 200 == reading.status_code
                 async for chunk in reading.aiter_bytes():
                     if b"abcdefgh" in chunk:
                         return
 
+        async def states() -> list[str]:
+            asked = [world.ask("app", f"/v1/streams/{stream}") for stream in (watched, read)]
+            return [(await answer).json()["status"] for answer in asked]
+
+        refused = await world.ask("app", f"/v1/streams/{watched}/events?uncounted")
+        assert 403 == refused.status_code
+        await clock.pass_(400)
         for form in ("native", "openai_chat", "openai_responses", "anthropic", "ui", "ag_ui"):
-            await look_on("boss", f"?uncounted&format={form}")
+            await look_on("boss", watched, f"?uncounted&format={form}")
+        await look_on("boss", read)  # which counts
         found = await world.look()
-        assert [(stream, 0)] == [(s["id"], s["readers"]) for s in found["live"]["streams"]]
-        assert (stopped_by, 1) == (lingers.timer, lingers.readers)  # who started it
-        await look_on("boss", "")  # one that counts
-        assert (stopped_by.cancelled(), 2) == (True, lingers.readers)
+        assert [(watched, 0)] == [
+            (s["id"], s["readers"]) for s in found["live"]["streams"] if s["id"] == watched
+        ]
+        assert ["running", "running"] == await states()
+        await until(lambda: not world.relay.hub.load().readers)
+        await clock.pass_(300)
+        await until(lambda: world.relay.hub.load().streams == 1)
+        assert ["cancelled", "running"] == await states()
+        await clock.pass_(400)
+        await until(lambda: not world.relay.hub.load().streams)
 
 
 async def test_only_the_oldest_streams_are_told_of(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.admission import Taken
 from app.dialects.client_formats import CLIENT_FORMATS, client_format_of
 from app.requests import ChatRequest, parse_chat_request
 from app.testing.upstream import (
@@ -22,16 +23,15 @@ from app.testing.upstream import (
     head,
     reply,
     send,
-    serve_upstream,
     text,
 )
-from tests.serving import HELLO, Relay, serve_relay
+from tests.clock import Clock
+from tests.serving import HELLO, Relay, serve_relay, serve_script
+from tests.waiting import until
 
 PATHS = [client_format.path for client_format in CLIENT_FORMATS.values()]
 HERE, THERE = {"x-forwarded-for": "203.0.113.9"}, {"x-forwarded-for": "203.0.113.10"}
 TALKING: list[Step] = [head(), send(text("x")), Hold()]
-
-
 LARGE = 900_000
 """aiohttp warns of a body that is larger than 1 MiB."""
 
@@ -92,10 +92,9 @@ def code_of(path: str, body: Any) -> str:
             return {"rate_limit_exceeded": "rate_limited"}.get(code, code)
 
 
-async def until(holds: Any) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110  (no event tells)
-            await asyncio.sleep(0.005)
+def taken(relay: Relay, headers: Mapping[str, str]) -> Taken:
+    """Return what a client that sends these headers has open."""
+    return relay.hub.admission.taken_by(headers["x-forwarded-for"])
 
 
 # Before the body
@@ -113,8 +112,7 @@ async def test_a_relay_that_stops_refuses_before_the_body(path):
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_relay_with_all_its_streams_refuses_before_the_body(path):
-    async with serve_upstream() as upstream, serve_relay(upstream, max_streams=1) as relay:
-        upstream.script = TALKING
+    async with serve_script(TALKING, max_streams=1) as (relay, _):
         async with (
             relay.client.stream("POST", "/v1/chat", json=HELLO),
             sending(relay, path=path) as sender,
@@ -126,11 +124,7 @@ async def test_a_relay_with_all_its_streams_refuses_before_the_body(path):
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_an_address_with_all_its_streams_is_refused_before_the_body(path):
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, max_streams_per_address=2, linger_s=0) as relay,
-    ):
-        upstream.script = TALKING
+    async with serve_script(TALKING, max_streams_per_address=2, linger_s=0) as (relay, upstream):
         async with (
             relay.client.stream("POST", "/v1/chat", json=HELLO, headers=HERE),
             relay.client.stream("POST", "/v1/chat", json=HELLO, headers=HERE),
@@ -151,11 +145,7 @@ async def test_an_address_with_all_its_streams_is_refused_before_the_body(path):
 
 
 async def test_addresses_of_one_ipv6_network_have_one_share():
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, max_streams_per_address=1) as relay,
-    ):
-        upstream.script = TALKING
+    async with serve_script(TALKING, max_streams_per_address=1) as (relay, _):
         first = {"x-forwarded-for": "2001:db8:1:2::9"}
         async with (
             relay.client.stream("POST", "/v1/chat", json=HELLO, headers=first),
@@ -185,22 +175,18 @@ async def test_starts_of_an_address_have_a_limit_by_the_minute():
 async def test_bodies_of_an_address_that_are_being_sent_have_a_limit():
     async with serve_relay(max_streams_per_address=2) as relay:
         async with sending(relay, headers=HERE), sending(relay, headers=HERE):
-            await until(lambda: relay.hub.admission._share("203.0.113.9").bodies == 2)
+            await until(lambda: taken(relay, HERE).bodies == 2)
             async with sending(relay, headers=HERE) as third:
                 status, _, body = await third.answer()
             async with sending(relay, headers=THERE):
-                await until(lambda: relay.hub.admission._share("203.0.113.10").bodies == 1)
-        await until(lambda: relay.hub.admission._share("203.0.113.9").bodies == 0)
+                await until(lambda: taken(relay, THERE).bodies == 1)
+        await until(lambda: taken(relay, HERE).bodies == 0)
 
         assert (429, "rate_limited") == (status, body["code"])
 
 
 async def test_readers_of_an_address_have_a_limit():
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, max_readers_per_address=2) as relay,
-    ):
-        upstream.script = TALKING
+    async with serve_script(TALKING, max_readers_per_address=2) as (relay, _):
         async with relay.client.stream("POST", "/v1/chat", json=HELLO, headers=HERE) as posted:
             url = f"/v1/streams/{posted.headers['stream-id']}/events"
             async with relay.client.stream("GET", url, headers=HERE):
@@ -210,7 +196,7 @@ async def test_readers_of_an_address_have_a_limit():
                 )
                 async with relay.client.stream("GET", url, headers=THERE) as other:
                     assert 200 == other.status_code
-            await until(lambda: relay.hub.admission._share("203.0.113.9").readers == 1)
+            await until(lambda: taken(relay, HERE).readers == 1)
             async with relay.client.stream("GET", url, headers=HERE) as later:
                 assert 200 == later.status_code
 
@@ -220,13 +206,11 @@ async def test_readers_of_an_address_have_a_limit():
 
 
 async def test_a_key_leads_to_its_stream_though_no_other_can_start():
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(
-            upstream, max_starts_per_minute_per_address=1, max_streams_per_address=1
-        ) as relay,
-    ):
-        upstream.script = [head(), send(text("x") + FINISH + DONE)]
+    async with serve_script(
+        [head(), send(text("x") + FINISH + DONE)],
+        max_starts_per_minute_per_address=1,
+        max_streams_per_address=1,
+    ) as (relay, _):
         headers = {**HERE, "idempotency-key": "k"}
         first, again = [
             await relay.client.post("/v1/chat", json=HELLO, headers=headers) for _ in range(2)
@@ -246,12 +230,8 @@ async def test_a_key_leads_to_its_stream_though_no_other_can_start():
 async def test_half_sent_bodies_take_of_the_memory_for_requests(path):
     async with serve_relay(max_requests_bytes=100_000) as relay:
         async with (
-            sending(
-                relay, path=path, length=60_000, headers={"x-forwarded-for": "203.0.113.1"}
-            ) as first,
-            sending(
-                relay, path=path, length=60_000, headers={"x-forwarded-for": "203.0.113.2"}
-            ) as second,
+            sending(relay, path=path, length=60_000, headers=HERE) as first,
+            sending(relay, path=path, length=60_000, headers=THERE) as second,
         ):
             first.writer.write(b" " * 59_000)
             await until(lambda: relay.hub.admission.bytes == 59_000)
@@ -259,7 +239,8 @@ async def test_half_sent_bodies_take_of_the_memory_for_requests(path):
             answer = await second.answer()
             assert 59_000 == relay.hub.admission.bytes
         await until(lambda: relay.hub.admission.bytes == 0)
-        fine = await relay.client.post("/v1/chat", json={**HELLO, "model": "demo", "stream": False})
+        short = {**HELLO, "model": "demo", "stream": False, "max_tokens": 1}
+        fine = await relay.client.post("/v1/chat", json=short)
 
         assert (503, "2", "overloaded") == refused(path, answer)
         assert 200 == fine.status_code
@@ -296,8 +277,10 @@ async def test_a_running_stream_does_not_keep_its_request(attempts, mode):
     """Nor the body, nor the call, in the relay, the server or the HTTP client."""
     said = [{"role": "user", "content": "x" * LARGE}]
     headers = {"async": {"prefer": "respond-async"}, "key": {"idempotency-key": "k"}}.get(mode)
-    async with serve_upstream() as upstream, serve_relay(upstream, attempts=attempts) as relay:
-        upstream.script = [chunked_head(), chunk(text("x")), Hold()]
+    async with serve_script([chunked_head(), chunk(text("x")), Hold()], attempts=attempts) as (
+        relay,
+        upstream,
+    ):
         before = requests_alive()
         tracemalloc.start()
         try:
@@ -309,7 +292,7 @@ async def test_a_running_stream_does_not_keep_its_request(attempts, mode):
             await until(lambda: relay.hub.admission.bytes == 0)
             await until(lambda: requests_alive() == before)
             alive, kept = requests_alive() - before, kept_by_the_relay(tracemalloc.take_snapshot())
-            running = len(relay.hub._runs)
+            running = relay.hub.load().streams
         finally:
             tracemalloc.stop()
         posting.cancel()
@@ -320,12 +303,11 @@ async def test_a_running_stream_does_not_keep_its_request(attempts, mode):
 
 
 async def test_a_request_is_kept_while_another_attempt_may_follow():
-    async with serve_upstream() as upstream, serve_relay(upstream, attempts=2) as relay:
-        upstream.script = [head(), Hold()]
+    async with serve_script([head(), Hold()], attempts=2) as (relay, upstream):
         before = requests_alive()
         posting = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO))
         await upstream.called.wait()
-        await asyncio.sleep(0.05)
+        await until(lambda: not requests_alive() - before - 1)
 
         assert 0 < relay.hub.admission.bytes
         assert 1 == requests_alive() - before
@@ -334,8 +316,7 @@ async def test_a_request_is_kept_while_another_attempt_may_follow():
 
 
 async def test_the_last_attempt_keeps_no_more_than_the_call_until_it_is_answered():
-    async with serve_upstream() as upstream, serve_relay(upstream, attempts=1) as relay:
-        upstream.script = [Hold()]
+    async with serve_script([Hold()], attempts=1) as (relay, upstream):
         before = requests_alive()
         posting = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO))
         await upstream.called.wait()
@@ -356,18 +337,16 @@ async def test_the_last_attempt_keeps_no_more_than_the_call_until_it_is_answered
         reply("503 Service Unavailable", "{}"),
     ],
 )
-async def test_nothing_is_counted_once_all_is_over(script):
-    async with serve_upstream() as upstream, serve_relay(upstream, attempts=2) as relay:
-        upstream.script = script
+async def test_nothing_is_counted_once_all_is_over(script, monkeypatch):
+    async with serve_script(script, attempts=2) as (relay, _), Clock(monkeypatch).hurrying():
         for stream in (True, False):
             await relay.client.post("/v1/chat", json={**HELLO, "stream": stream}, headers=HERE)
             await relay.client.post("/v1/chat", json={"messages": 1}, headers=HERE)
-        await until(lambda: not relay.hub._runs)
+        await until(lambda: not relay.hub.load().streams)
         counted = relay.hub.admission
-        share = counted._share("203.0.113.9")
 
         assert (0, 0) == (counted.bytes, counted.streams)
-        assert (0, 0, 0, 0) == (share.bodies, share.bytes, share.readers, share.streams)
+        assert (0, 0, 0, 0) == taken(relay, HERE)
 
 
 # Durations that a client gives

@@ -7,11 +7,11 @@ import httpx2
 import pytest
 
 from app.dialects.client_format import Frame
-from app.testing.upstream import DONE, FINISH, USAGE, Hold, head, send, serve_upstream, text
+from app.testing.upstream import DONE, FINISH, USAGE, Hold, head, send, text
 from tests.clock import Clock
 from tests.dialects.ag_ui.verify import read_messages as judge
 from tests.dialects.ag_ui.verify import sent_of
-from tests.serving import cut_off, read_messages, serve_relay
+from tests.serving import cut_off, read_messages, serve_relay, serve_script
 
 RUN = {
     "threadId": "t1",
@@ -30,8 +30,7 @@ async def sent(response: httpx2.Response) -> list[dict[str, Any]]:
 
 
 async def test_run_is_answered_and_can_be_read_again():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = CLEAN
+    async with serve_script(CLEAN) as (relay, _):
         async with relay.client.stream("POST", "/v1/ag-ui", json=RUN) as response:
             stream = response.headers["stream-id"]
             found = await sent(response)
@@ -48,8 +47,7 @@ async def test_run_is_answered_and_can_be_read_again():
 
 
 async def test_run_that_is_cancelled_says_so():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("a")), Hold()]
+    async with serve_script([head(), send(text("a")), Hold()]) as (relay, _):
         async with relay.client.stream("POST", "/v1/ag-ui", json=RUN) as response:
             stream = response.headers["stream-id"]
             await relay.client.post(f"/v1/streams/{stream}/cancel")
@@ -61,8 +59,7 @@ async def test_run_that_is_cancelled_says_so():
 
 async def test_leaving_stops_the_run_unless_it_says_otherwise(monkeypatch):
     clock = Clock(monkeypatch)
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("a")), Hold()]
+    async with serve_script([head(), send(text("a")), Hold()]) as (relay, upstream):
         for props in ({}, {"on_disconnect": 100}):
             body = {**RUN, "forwardedProps": props}
             async with relay.client.stream("POST", "/v1/ag-ui", json=body) as response:
@@ -82,8 +79,7 @@ async def test_leaving_stops_the_run_unless_it_says_otherwise(monkeypatch):
 
 
 async def test_failures_are_an_error_of_the_run():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head("429 Too Many"), send("{}")]
+    async with serve_script([head("429 Too Many"), send("{}")]) as (relay, upstream):
         response = await relay.client.post("/v1/ag-ui", json=RUN)
         assert 429 == response.status_code
         assert ("RUN_ERROR", "upstream_rate_limited") == (
@@ -98,8 +94,7 @@ async def test_failures_are_an_error_of_the_run():
 
 
 async def test_result_without_streaming_is_the_list_of_events():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = CLEAN
+    async with serve_script(CLEAN) as (relay, _):
         body = {**RUN, "forwardedProps": {"stream": False}}
         response = await relay.client.post("/v1/ag-ui", json=body)
 

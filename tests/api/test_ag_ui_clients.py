@@ -21,7 +21,7 @@ from app.testing.upstream import (
 )
 from app.testing.upstream import text as said
 from tests.needs import file, program
-from tests.serving import Relay, serve_relay
+from tests.serving import Relay, serve_relay, serve_script
 
 pytestmark = pytest.mark.proving
 
@@ -54,8 +54,7 @@ def run() -> Any:
 
 
 async def test_run_is_complete(run):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = CLEAN
+    async with serve_script(CLEAN) as (relay, upstream):
         context = [{"description": "User", "value": "Aoi"}]
         props = {"temperature": 0.5}
         found = await run(relay, {"messages": [HELLO], "context": context, "forwardedProps": props})
@@ -102,8 +101,7 @@ async def test_thoughts_and_tools_come_back_with_the_next_run(run):
 
 
 async def test_run_that_is_cancelled_keeps_its_text(run):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(said("a")), Hold()]
+    async with serve_script([head(), send(said("a")), Hold()]) as (relay, _):
         found = await run(relay, {"messages": [HELLO], "stop": True})
 
         assert None is found["failed"]
@@ -112,8 +110,7 @@ async def test_run_that_is_cancelled_keeps_its_text(run):
 
 
 async def test_failure_in_the_run_is_an_error_of_the_run(run):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(said("a"))]
+    async with serve_script([head(), send(said("a"))]) as (relay, _):
         found = await run(relay, {"messages": [HELLO]})
 
         last = found["seen"][-1]
@@ -122,8 +119,7 @@ async def test_failure_in_the_run_is_an_error_of_the_run(run):
 
 
 async def test_failure_before_the_run_is_a_status(run):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head("429 Too Many"), send("{}")]
+    async with serve_script([head("429 Too Many"), send("{}")]) as (relay, _):
         found = await run(relay, {"messages": [HELLO]})
 
         assert "HTTP 429" in found["failed"]

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from app.testing.upstream import (
     serve_upstream,
     text,
 )
+from tests.api.asking import Started
 from tests.dialects.anthropic.messages_protocol import without_unknown
 from tests.needs import file, program
-from tests.serving import HELLO, Relay, chat, serve_relay
+from tests.serving import HELLO, Relay, chat, serve_relay, serve_script
 
 ROOT = Path(__file__).parents[2]
 SDK = ROOT / "node_modules" / "@anthropic-ai" / "sdk"
@@ -59,6 +61,7 @@ ANSWER = [
     send(event({"reasoning_content": "Hm"}) + text("こん") + text("にちは") + PARALLEL),
     send(event(finish_reason="tool_calls") + USAGE + DONE),
 ]
+HANGS = [head(), send(text("Hi")), Hold()]
 PLAIN = [head(), send(text("Hi") + FINISH + USAGE + DONE)]
 
 
@@ -90,14 +93,12 @@ WHOLE = {
 
 @pytest.mark.parametrize("beta", [False, True])
 async def test_the_python_client_makes_one_message_of_it(beta: bool) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
-        async with client(relay) as sdk:
-            messages: Any = sdk.beta.messages if beta else sdk.messages
-            whole = await messages.create(**ASK)
-            async with messages.stream(**ASK) as stream:
-                pieces = [piece async for piece in stream.text_stream]
-                streamed = await stream.get_final_message()
+    async with serve_script(ANSWER) as (relay, _), client(relay) as sdk:
+        messages: Any = sdk.beta.messages if beta else sdk.messages
+        whole = await messages.create(**ASK)
+        async with messages.stream(**ASK) as stream:
+            pieces = [piece async for piece in stream.text_stream]
+            streamed = await stream.get_final_message()
 
     assert said(whole) == WHOLE
     assert said(streamed) == WHOLE
@@ -139,11 +140,10 @@ async def test_the_python_client_is_answered_in_a_loop_of_tools() -> None:
 async def test_a_failure_is_the_clients_own_exception(
     status: str, kind: type[anthropic.APIStatusError], told: str, stream: bool
 ) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = reply(status, '{"error":{"message":"no","type":"t"}}')
-        async with client(relay) as sdk:
-            with pytest.raises(kind) as failed:
-                await sdk.messages.create(**ASK, stream=stream)
+    script = reply(status, '{"error":{"message":"no","type":"t"}}')
+    async with serve_script(script) as (relay, _), client(relay) as sdk:
+        with pytest.raises(kind) as failed:
+            await sdk.messages.create(**ASK, stream=stream)
 
     assert failed.value.type == told
     assert failed.value.request_id is not None
@@ -156,26 +156,27 @@ async def test_a_missing_model_is_not_found() -> None:
 
 
 async def test_a_stream_that_breaks_is_an_exception_and_no_message() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("Hi")), Reset()]
-        async with client(relay) as sdk, sdk.messages.stream(**ASK) as stream:
-            with pytest.raises(anthropic.APIStatusError) as failed:
-                await stream.get_final_message()
+    async with (
+        serve_script([head(), send(text("Hi")), Reset()]) as (relay, _),
+        client(relay) as sdk,
+        sdk.messages.stream(**ASK) as stream,
+    ):
+        with pytest.raises(anthropic.APIStatusError) as failed:
+            await stream.get_final_message()
 
     assert failed.value.type == "api_error"
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_an_answer_that_somebody_cancels_is_an_exception(stream: bool) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("Hi")), Hold()]
-        async with client(relay) as sdk:
-            asking = asyncio.ensure_future(read_whole(sdk, stream=stream))
-            await asyncio.wait_for(upstream.called.wait(), 20)
-            (name,) = relay.hub._runs
-            await relay.client.post(f"/v1/streams/{name}/cancel")
-            with pytest.raises(anthropic.APIStatusError) as failed:
-                await asyncio.wait_for(asking, 20)
+    started = Started()
+    async with serve_script(HANGS, observers=[started]) as (relay, upstream), client(relay) as sdk:
+        asking = asyncio.ensure_future(read_whole(sdk, stream=stream))
+        await asyncio.wait_for(upstream.called.wait(), 20)
+        (name,) = started.streams
+        await relay.client.post(f"/v1/streams/{name}/cancel")
+        with pytest.raises(anthropic.APIStatusError) as failed:
+            await asyncio.wait_for(asking, 20)
 
     assert failed.value.type == "api_error"
     assert failed.value.status_code == 499 or stream
@@ -189,13 +190,10 @@ async def read_whole(sdk: AsyncAnthropic, *, stream: bool) -> Any:
 
 
 async def test_a_stream_stops_when_its_client_leaves() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("Hi")), Hold()]
-        async with client(relay) as sdk:
-            async with sdk.messages.stream(**ASK) as stream:
-                async for _ in stream.text_stream:
-                    break
-            await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
+    async with serve_script(HANGS) as (relay, upstream), client(relay) as sdk:
+        async with sdk.messages.stream(**ASK) as stream, aclosing(stream.text_stream) as pieces:
+            assert "Hi" == await anext(pieces)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
 async def test_a_claude_agents_request_reaches_anthropic_as_it_is() -> None:
@@ -222,8 +220,7 @@ async def test_a_claude_agents_request_reaches_anthropic_as_it_is() -> None:
         "anthropic-version": "2023-06-01",
         "anthropic-beta": "claude-code-20250219,oauth-2025-04-20,context-management-2025-06-27",
     }
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
-        upstream.script = [head(), send(ANTHROPIC)]
+    async with serve_script([head(), send(ANTHROPIC)], dialect="anthropic") as (relay, upstream):
         reply = await relay.client.post("/v1/messages?beta=true", json=body, headers=headers)
 
     assert reply.status_code == 200
@@ -269,8 +266,7 @@ async def test_what_only_anthropic_knows_is_left_out_for_others_and_noted() -> N
         "tool_choice": {"type": "tool", "name": "web_search"},
         "stream": True,
     }
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = PLAIN
+    async with serve_script(PLAIN) as (relay, upstream):
         reply = await relay.client.post("/v1/messages", json={**ASK, **fields})
         again = await relay.client.get(f"/v1/streams/{reply.headers['stream-id']}/events")
 
@@ -379,8 +375,7 @@ async def test_what_one_target_cannot_be_told_goes_to_the_next(tmp_path: Path) -
 
 
 async def test_what_is_left_out_is_noted_in_the_stream() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = PLAIN
+    async with serve_script(PLAIN) as (relay, _):
         body = {**ASK, "top_k": 5, "cache_control": {"type": "ephemeral"}, "stream": True}
         reply = await relay.client.post("/v1/messages", json=body)
         again = await relay.client.get(f"/v1/streams/{reply.headers['stream-id']}/events")
@@ -453,10 +448,10 @@ def node() -> Any:
     return ask
 
 
+@pytest.mark.proving
 @pytest.mark.parametrize("beta", [False, True])
 async def test_the_node_client_makes_one_message_of_it(node: Any, beta: bool) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, _):
         found = [await node(relay, stream=stream, beta=beta) for stream in (True, False)]
 
     for one in found:
@@ -468,19 +463,19 @@ async def test_the_node_client_makes_one_message_of_it(node: Any, beta: bool) ->
     assert found[0]["seen"][-1] == "message_stop"
 
 
+@pytest.mark.proving
 @pytest.mark.parametrize("stream", [True, False])
 async def test_the_node_client_raises_its_own_errors(node: Any, stream: bool) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = reply("503 Service Unavailable", "{}")
+    async with serve_script(reply("503 Service Unavailable", "{}")) as (relay, _):
         failed = (await node(relay, stream=stream))["failed"]
 
     assert (failed["name"], failed["status"]) == ("OverloadedError", 529)
     assert failed["type"] == "overloaded_error"
 
 
+@pytest.mark.proving
 async def test_the_node_client_fails_on_a_stream_that_breaks(node: Any) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("Hi")), Reset()]
+    async with serve_script([head(), send(text("Hi")), Reset()]) as (relay, _):
         found = await node(relay, stream=True)
 
     assert found["failed"]["type"] == "api_error"

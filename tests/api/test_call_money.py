@@ -15,7 +15,10 @@ from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
 from app.ledger.limits import UsageLimits
 from app.telemetry.row import StreamRow, unpack_row
 from app.testing.upstream import Hold, Step, Upstream, head, reply, send, serve_upstream
+from tests.api.asking import altering
+from tests.clock import Clock
 from tests.serving import Relay, serve_relay
+from tests.waiting import until
 
 PATH = "/v1/embeddings"
 ASK: dict[str, Any] = {"model": "openai/e-1", "input": ["four", "more words than that"]}
@@ -43,12 +46,14 @@ async def serve(
 
 async def settled(relay: Relay) -> AccountState:
     """Return the account of the relay when nothing runs any more."""
-    async with asyncio.timeout(20):
-        while True:
-            (state,) = await relay.log.accounts(["relay"])
-            if not state.running:
-                return state
-            await asyncio.sleep(0.01)
+
+    async def runs_nothing() -> bool:
+        (state,) = await relay.log.accounts(["relay"])
+        return not state.running
+
+    await until(runs_nothing)
+    (state,) = await relay.log.accounts(["relay"])
+    return state
 
 
 async def rows(relay: Relay) -> list[StreamRow]:
@@ -180,11 +185,12 @@ async def test_without_a_price_and_a_budget_the_cost_is_unknown(log: str) -> Non
     ],
 )
 async def test_a_failure_costs_what_may_have_been_billed(
-    log: str, script: Any, status: str, paid: bool
+    log: str, script: Any, status: str, paid: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
         serve_upstream() as upstream,
-        serve(upstream, log, first_event_timeout_s=0.5 if script == [Hold()] else 20) as relay,
+        serve(upstream, log, first_event_timeout_s=5) as relay,
+        Clock(monkeypatch).hurrying() if script == [Hold()] else contextlib.nullcontext(),
     ):
         upstream.script = script
         response = await relay.client.post(PATH, json=ASK)
@@ -199,10 +205,14 @@ async def test_a_failure_costs_what_may_have_been_billed(
     assert (row.nano_usd, 0) == (state.day.nano_usd, state.day.held_nano_usd)
 
 
-async def test_every_attempt_is_counted(log: str) -> None:
+async def test_every_attempt_is_counted(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cut: list[Step] = [head(content_type="application/json", content_length="100"), send("{")]
     scripts: list[list[Step]] = [cut, reply("500 Broken", "{}"), reply("200 OK", TOLD)]
-    async with serve_upstream() as upstream, serve(upstream, log, attempts=3) as relay:
+    async with (
+        serve_upstream() as upstream,
+        serve(upstream, log, attempts=3) as relay,
+        Clock(monkeypatch).hurrying(),
+    ):
         upstream.choose = lambda _: scripts[len(upstream.calls) - 1]
         response = await relay.client.post(PATH, json=ASK)
         (row,) = await rows(relay)
@@ -249,17 +259,18 @@ async def test_what_runs_when_the_relay_stops_is_settled() -> None:
     assert row.nano_usd > 0
 
 
-async def test_nobody_can_read_or_stop_a_call(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serve_upstream() as upstream, serve(upstream, log) as relay:
+async def test_nobody_can_read_or_stop_a_call(log: str) -> None:
+    made = []
+
+    async def spy(create: Any, record: Any, **more: Any) -> Any:
+        made.append(record.id)
+        return await create(record, **more)
+
+    async with (
+        serve_upstream() as upstream,
+        serve(upstream, log, wrap_log=altering(create=spy)) as relay,
+    ):
         upstream.script = [Hold()]
-        made = []
-        create = relay.log.create
-
-        async def spy(record: Any, **more: Any) -> Any:
-            made.append(record.id)
-            return await create(record, **more)
-
-        monkeypatch.setattr(relay.log, "create", spy)
         asking = asyncio.create_task(relay.client.post(PATH, json=ASK))
         await asyncio.wait_for(upstream.called.wait(), 20)
         (stream,) = made
@@ -277,26 +288,26 @@ async def test_nobody_can_read_or_stop_a_call(log: str, monkeypatch: pytest.Monk
     assert {404} == {answer.status_code for answer in (*answers, unknown, after)}
 
 
-@pytest.mark.parametrize("step", ["create", "start"])
-async def test_where_the_log_fails_nobody_is_called(
-    monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    async with serve_upstream() as upstream, serve(upstream) as relay:
-        event_log = relay.log
-        append = event_log.append
+async def fail(*_: Any, **__: Any) -> Any:
+    raise ServiceError("internal", "the event log failed")
 
-        async def fail(*_: Any, **__: Any) -> Any:
-            raise ServiceError("internal", "the event log failed")
 
-        async def fail_once(stream: str, events: Any, *more: Any) -> None:
-            if isinstance(events[-1], StreamStart):
-                await fail()
-            await append(stream, events, *more)
+def failing_at(kind: type) -> Any:
+    """Return an `append` that fails where the last event is of a kind."""
 
-        if step == "create":
-            monkeypatch.setattr(event_log, "create", fail)
-        else:
-            monkeypatch.setattr(event_log, "append", fail_once)
+    async def append(append: Any, stream: str, events: Any, *more: Any) -> None:
+        if isinstance(events[-1], kind):
+            await fail()
+        await append(stream, events, *more)
+
+    return append
+
+
+@pytest.mark.parametrize(
+    "methods", [{"create": fail}, {"append": failing_at(StreamStart)}], ids=["create", "start"]
+)
+async def test_where_the_log_fails_nobody_is_called(methods: Any) -> None:
+    async with serve_upstream() as upstream, serve(upstream, wrap_log=altering(**methods)) as relay:
         response = await relay.client.post(PATH, json=ASK)
         state = await settled(relay)
 
@@ -305,19 +316,10 @@ async def test_where_the_log_fails_nobody_is_called(
     assert (0, 0) == (state.day.nano_usd, state.day.held_nano_usd)
 
 
-async def test_what_cannot_be_settled_is_not_given_for_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with serve_upstream() as upstream, serve(upstream) as relay:
+async def test_what_cannot_be_settled_is_not_given_for_nothing() -> None:
+    wrap = altering(append=failing_at(StreamEnd))
+    async with serve_upstream() as upstream, serve(upstream, wrap_log=wrap) as relay:
         upstream.script = reply("200 OK", TOLD)
-        append = relay.log.append
-
-        async def fail(stream: str, events: Any, *more: Any) -> None:
-            if isinstance(events[-1], StreamEnd):
-                raise ServiceError("internal", "the event log failed")
-            await append(stream, events, *more)
-
-        monkeypatch.setattr(relay.log, "append", fail)
         response = await relay.client.post(PATH, json=ASK)
         (state,) = await relay.log.accounts(["relay"])
 
@@ -360,11 +362,8 @@ async def test_counts_take_places_among_the_streams(log: str) -> None:
     assert "1 streams at once" in refused.json()["error"]["message"]
 
 
-async def test_where_requests_are_not_limited_a_count_asks_nothing_of_the_log(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with serve(None) as relay:
-        monkeypatch.setattr(relay.log, "create", None)
+async def test_where_requests_are_not_limited_a_count_asks_nothing_of_the_log() -> None:
+    async with serve(None, wrap_log=altering(create=fail)) as relay:
         response = await relay.client.post(COUNTS[0], json={**COUNT, "model": "demo"})
 
     assert 200 == response.status_code
@@ -376,9 +375,6 @@ async def test_what_ended_leaves_no_stream_in_the_log() -> None:
         for _ in range(3):
             await relay.client.post(PATH, json=ASK)
         await settled(relay)
-        await asyncio.sleep(0.01)
-        entries = relay.log._entries  # type: ignore[attr-defined]
-        kept = len(entries._running) + len(entries._ended)
-        left = len(await rows(relay))
+        await until(lambda: not relay.hub.load().log_streams)
 
-    assert (0, 3) == (kept, left)
+        assert 3 == len(await rows(relay))

@@ -1,14 +1,15 @@
 """Client secrets over HTTP: who makes them, of what, and that nothing is had by asking."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from app.clock import Clock
 from app.identity.principal import Principal
 from tests.api.asking import Asked, serve_asked
+from tests.clock import StoppedClock
 from tests.serving import HELLO, serve_relay
 
 PATH = "/v1/client_secrets"
@@ -30,9 +31,7 @@ async def make(asked: Asked, body: dict[str, Any], *, who: str = "backend") -> d
 
 async def test_secret_says_what_it_is_narrowed_to(asked):
     made = await make(
-        asked,
-        {"user": "ann", "models": ["fast", "openai/gpt-*"], "expires_in_s": 60},
-        who="narrow",
+        asked, {"user": "ann", "models": ["fast", "openai/gpt-*"], "expires_in_s": 60}, who="narrow"
     )
     shown = await asked.tokens.verify(made["value"])
 
@@ -122,10 +121,7 @@ async def test_what_it_made_makes_no_other(asked):
         ({"user": ""}, 400, "user"),
         ({"user": "x" * 129}, 400, "user"),
         ({"user": 7}, 400, "user"),
-        *(
-            ({"user": user}, 400, "user")
-            for user in (" ", "a\0b", "ann\u200b", "ann\n", "\u202eann")
-        ),
+        *(({"user": user}, 400, "user") for user in (" ", "a\0b", "ann\u200b", "ann\n", "\u202eann")),
         ({"tenant": "acme\u200b"}, 400, "tenant"),
         ({"models": ["fast"] * 33}, 400, "models"),
         ({"models": [""]}, 400, "models[0]"),
@@ -133,10 +129,10 @@ async def test_what_it_made_makes_no_other(asked):
         ({"session": {"model": "fast"}}, 400, "session"),
         ({"roles": ["admin"]}, 400, "roles"),
         ({"key": "backend"}, 400, "key"),
-        ([], 400, "object"),
+        ([], 400, "object")
     ],
-    ids=str,
-)
+    ids=str
+)  # fmt: skip
 async def test_more_than_the_key_may_or_what_is_unknown_is_refused(asked, body, status, told):
     reply = await asked.by("narrow", "POST", PATH, json=body)
 
@@ -162,16 +158,20 @@ async def test_body_that_is_not_understood_never_counts_as_none(asked, content, 
         assert status == reply.status_code, reply.text
 
 
-async def test_secret_is_refused_when_it_has_expired_or_its_key_is_gone(asked):
-    made = await make(asked, {"user": "ann", "expires_in_s": 1})
-    longer = await make(asked, {"user": "ann"})
-    await asyncio.sleep(1.1)
-    reply = await asked.by(made["value"], "GET", "/v1/models")
-    assert (401, True) == (reply.status_code, "ask your backend for a new one" in reply.text)
+async def test_secret_is_refused_when_it_has_expired_or_its_key_is_gone():
+    now = StoppedClock()
+    async with serve_asked(clock=Clock(wall=now)) as asked:
+        made = await make(asked, {"user": "ann", "expires_in_s": 60})
+        longer = await make(asked, {"user": "ann"})
+        now.now += 59
+        assert 200 == (await asked.by(made["value"], "GET", "/v1/models")).status_code
+        now.now += 2
+        reply = await asked.by(made["value"], "GET", "/v1/models")
+        assert (401, True) == (reply.status_code, "ask your backend for a new one" in reply.text)
 
-    assert 200 == (await asked.by(longer["value"], "GET", "/v1/models")).status_code
-    del asked.keys["backend"]
-    assert 401 == (await asked.by(longer["value"], "GET", "/v1/models")).status_code
+        assert 200 == (await asked.by(longer["value"], "GET", "/v1/models")).status_code
+        del asked.keys["backend"]
+        assert 401 == (await asked.by(longer["value"], "GET", "/v1/models")).status_code
 
 
 async def test_secret_ends_with_its_key_and_says_so(asked):

@@ -21,12 +21,15 @@ from app.testing.upstream import (
 from tests.serving import (
     HELLO,
     Relay,
+    cut_off,
     events_of,
     read_messages,
     serve_relay,
+    serve_script,
     text_of,
     text_so_far,
 )
+from tests.waiting import until
 
 SLOW: list[Step] = [
     head(),
@@ -44,8 +47,7 @@ async def post(relay: Relay, body: dict | None = None, **headers: str) -> tuple[
 
 
 async def test_post_sent_again_with_the_last_id_reads_on(log):
-    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = SLOW
+    async with serve_script(SLOW, log=log) as (relay, upstream):
         stream, whole = await post(relay)
         for message in whole[:-1]:
             again, rest = await post(relay, last_event_id=message.id)
@@ -64,8 +66,7 @@ async def test_post_sent_again_with_the_last_id_reads_on(log):
     [("st_unknown.3", 404), ("7", 400), ("nonsense", 400), ("x" * 60_000, 400)],
 )
 async def test_post_with_a_strange_last_id_starts_nothing(log, cursor, status):
-    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = SLOW
+    async with serve_script(SLOW, log=log) as (relay, upstream):
         reply = await relay.client.post("/v1/chat", json=HELLO, headers={"last-event-id": cursor})
 
         assert status == reply.status_code
@@ -73,8 +74,7 @@ async def test_post_with_a_strange_last_id_starts_nothing(log, cursor, status):
 
 
 async def test_same_key_and_body_start_one_generation(log):
-    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = SLOW
+    async with serve_script(SLOW, log=log) as (relay, upstream):
         replies = await asyncio.gather(*(post(relay, idempotency_key="key-1") for _ in range(5)))
         later = await post(relay, idempotency_key="key-1")
 
@@ -84,8 +84,7 @@ async def test_same_key_and_body_start_one_generation(log):
 
 
 async def test_same_key_with_another_body_is_refused(log):
-    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = SLOW
+    async with serve_script(SLOW, log=log) as (relay, upstream):
         await post(relay, idempotency_key="key-1")
         reply = await relay.client.post(
             "/v1/chat", json={**HELLO, "seed": 1}, headers={"idempotency-key": "key-1"}
@@ -96,8 +95,7 @@ async def test_same_key_with_another_body_is_refused(log):
 
 
 async def test_key_of_a_failed_start_gives_the_same_failure(log):
-    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = [head("401 No"), send("{}")]
+    async with serve_script([head("401 No"), send("{}")], log=log) as (relay, upstream):
         replies = [
             await relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
             for _ in range(2)
@@ -110,8 +108,10 @@ async def test_key_of_a_failed_start_gives_the_same_failure(log):
 
 
 async def test_key_of_a_start_that_may_be_tried_again_is_free(log):
-    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = [head("429 Slow", retry_after="1"), send("{}")]
+    async with serve_script([head("429 Slow", retry_after="1"), send("{}")], log=log) as (
+        relay,
+        upstream,
+    ):
         refused = await relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
         assert 429 == refused.status_code
         upstream.script = SLOW
@@ -124,16 +124,16 @@ async def test_key_of_a_start_that_may_be_tried_again_is_free(log):
 
 
 async def test_key_of_a_refused_start_is_free_again(log):
-    async with serve_upstream() as upstream, serve_relay(upstream, max_streams=1, log=log) as relay:
-        upstream.script = [head(), send(text("a")), Hold()]
+    async with serve_script([head(), send(text("a")), Hold()], max_streams=1, log=log) as (
+        relay,
+        upstream,
+    ):
         busy = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         refused = await relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
         assert 503 == refused.status_code
         await relay.client.post(busy.json()["cancel_url"])
         upstream.script = SLOW
-        async with asyncio.timeout(20):
-            while relay.hub.load().streams:  # noqa: ASYNC110  (nothing tells)
-                await asyncio.sleep(0.01)
+        await until(lambda: not relay.hub.load().streams)
         _, messages = await post(relay, idempotency_key="k")
 
         assert "abcd" == text_of(events_of(messages))
@@ -141,8 +141,9 @@ async def test_key_of_a_refused_start_is_free_again(log):
 
 async def test_key_that_is_free_is_refused_by_a_relay_that_takes_nothing(log):
     """Not answered with the failure of before: another relay may start anew."""
-    async with serve_upstream() as upstream, serve_relay(upstream, max_streams=1, log=log) as relay:
-        upstream.script = [head("429 Slow", retry_after="1"), send("{}")]
+    async with serve_script(
+        [head("429 Slow", retry_after="1"), send("{}")], max_streams=1, log=log
+    ) as (relay, upstream):
         failed = await relay.client.post("/v1/chat", json=HELLO, headers={"idempotency-key": "k"})
         assert 429 == failed.status_code
         upstream.script = [head(), send(text("a")), Hold()]
@@ -153,14 +154,13 @@ async def test_key_that_is_free_is_refused_by_a_relay_that_takes_nothing(log):
 
 
 async def test_result_is_waited_for_again_by_its_key(log):
-    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = SLOW
+    async with serve_script(SLOW, log=log) as (relay, upstream):
         body = {**HELLO, "stream": False}
         headers = {"idempotency-key": "k"}
         leaving = asyncio.create_task(relay.client.post("/v1/chat", json=body, headers=headers))
         await asyncio.wait_for(upstream.called.wait(), 20)
         leaving.cancel()
-        await asyncio.sleep(0.05)
+        await cut_off(relay, others=0)
         reply = await relay.client.post("/v1/chat", json=body, headers=headers)
 
         assert "abcd" == reply.json()["text"]
@@ -169,8 +169,10 @@ async def test_result_is_waited_for_again_by_its_key(log):
 
 async def test_a_wrong_body_with_the_key_of_a_failed_stream_leaves_that_alone(log):
     """A failed stream may be tried again by its own request, and by no other."""
-    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = [head("429 Slow", retry_after="1"), send("{}")]
+    async with serve_script([head("429 Slow", retry_after="1"), send("{}")], log=log) as (
+        relay,
+        upstream,
+    ):
         headers = {"idempotency-key": "k"}
         failed = await relay.client.post("/v1/chat", json=HELLO, headers=headers)
         other = await relay.client.post("/v1/chat", json={**HELLO, "seed": 1}, headers=headers)
@@ -182,8 +184,7 @@ async def test_a_wrong_body_with_the_key_of_a_failed_stream_leaves_that_alone(lo
 
 
 async def test_a_key_is_for_one_path(log):
-    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = SLOW
+    async with serve_script(SLOW, log=log) as (relay, upstream):
         headers = {"idempotency-key": "k"}
         body = {**HELLO, "model": "openai/m", "stream": True, "max_tokens": 9}
         statuses = [
@@ -197,8 +198,7 @@ async def test_a_key_is_for_one_path(log):
 
 
 async def test_a_key_is_for_the_betas_that_were_asked_for():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = SLOW
+    async with serve_script(SLOW) as (relay, upstream):
         body = {**HELLO, "model": "openai/m", "stream": True, "max_tokens": 9}
         statuses = [
             (
@@ -263,8 +263,7 @@ async def test_unknown_start_is_named(log):
 
 
 async def test_delete_stops_and_forgets(log):
-    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = [head(), send(text("secret")), Hold()]
+    async with serve_script([head(), send(text("secret")), Hold()], log=log) as (relay, upstream):
         accepted = (
             await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         ).json()
@@ -280,8 +279,7 @@ async def test_delete_stops_and_forgets(log):
 
 
 async def test_cancel_is_taken_as_a_beacon_sends_it(log):
-    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = [head(), send(text("a")), Hold()]
+    async with serve_script([head(), send(text("a")), Hold()], log=log) as (relay, upstream):
         accepted = (
             await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         ).json()

@@ -15,20 +15,17 @@ import pytest
 from app.dialects.openai_chat.upstream.request import Quirks, render_request
 from app.dialects.writing import token_estimate
 from app.errors import ServiceError
-from app.eventlog.record import StreamRecord
 from app.events import TextDelta
 from app.ledger.accounts import AccountState
 from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
 from app.ledger.limits import UsageLimits
 from app.requests import ChatRequest
-from app.telemetry.observer import Observer
 from app.testing.upstream import (
     DONE,
     FINISH,
     USAGE,
     Hold,
     Reset,
-    Send,
     Step,
     chunk,
     chunked_head,
@@ -40,7 +37,9 @@ from app.testing.upstream import (
     wait,
 )
 from app.upstreams.presets import PRESETS
-from tests.serving import HELLO, Relay, chat, serve_relay
+from tests.api.asking import Started, altering
+from tests.clock import Clock
+from tests.serving import HELLO, Relay, chat, serve_relay, text_so_far
 
 PRICE = PriceConfig(target="openai/*", input=1, output=10)
 INPUT = 9
@@ -51,10 +50,7 @@ SAID = "word " * 8
 
 @contextlib.asynccontextmanager
 async def serve_priced(
-    script: Any,
-    *,
-    relay: UsageLimits | None = None,
-    **settings: Any,
+    script: Any, *, relay: UsageLimits | None = None, **settings: Any
 ) -> AsyncIterator[Relay]:
     limits = LimitsConfig(relay=relay or UsageLimits(usd_per_day=1))
     ledger = LedgerConfig(limits=limits, prices=(PRICE,))
@@ -99,69 +95,19 @@ WHOLE = [head(), send(text(SAID) + FINISH + USAGE + DONE)]
 ENDS: list[tuple[str, Sequence[Step], str, tuple[int, int, bool] | None]] = [
     ("told", WHOLE, "completed", (3, 2, False)),
     ("not told", [head(), send(text(SAID) + FINISH + DONE)], "completed", (INPUT, 10, True)),
-    (
-        "told as nothing, though there is text",
-        [head(), send(text(SAID) + FINISH + counted(0, 0) + DONE)],
-        "completed",
-        (INPUT, 10, True),
-    ),
-    (
-        "told as no output, though there is text",
-        [head(), send(text(SAID) + FINISH + counted(5, 0) + DONE)],
-        "completed",
-        (5, 10, True),
-    ),
-    (
-        "told as more than any call takes",
-        [head(), send(text(SAID) + FINISH + counted(2**53 - 1, 2**31) + DONE)],
-        "completed",
-        (INPUT, 10, True),
-    ),
-    (
-        "told with parts that no call takes",
-        [head(), send(text(SAID) + FINISH + impossible_parts(3, 2) + DONE)],
-        "completed",
-        (3, 2, False),
-    ),
-    (
-        "told before the text only",
-        [head(), send(counted(5, 1) + text(SAID) * 3 + FINISH + DONE)],
-        "completed",
-        (5, 30, True),
-    ),
-    (
-        "told on every chunk but the last",
-        [head(), send(counting(SAID, 5, 9) + counting(SAID, 5, 19) + FINISH + DONE)],
-        "completed",
-        (5, 19, False),
-    ),
+    ("told as nothing, though there is text", [head(), send(text(SAID) + FINISH + counted(0, 0) + DONE)], "completed", (INPUT, 10, True)),
+    ("told as no output, though there is text", [head(), send(text(SAID) + FINISH + counted(5, 0) + DONE)], "completed", (5, 10, True)),
+    ("told as more than any call takes", [head(), send(text(SAID) + FINISH + counted(2**53 - 1, 2**31) + DONE)], "completed", (INPUT, 10, True)),
+    ("told with parts that no call takes", [head(), send(text(SAID) + FINISH + impossible_parts(3, 2) + DONE)], "completed", (3, 2, False)),
+    ("told before the text only", [head(), send(counted(5, 1) + text(SAID) * 3 + FINISH + DONE)], "completed", (5, 30, True)),
+    ("told on every chunk but the last", [head(), send(counting(SAID, 5, 9) + counting(SAID, 5, 19) + FINISH + DONE)], "completed", (5, 19, False)),
     ("cut", [*BEGUN, Reset()], "failed", (INPUT, 10, True)),
     ("ended early", [head(), send(text(SAID))], "failed", (INPUT, 10, True)),
     ("silent amid the text", [*BEGUN, Hold()], "failed", (INPUT, 10, True)),
-    (
-        "cut, told on every chunk",
-        [chunked_head(), *(chunk(counting(SAID, 5, 11 * n)) for n in (1, 2, 3)), Reset()],
-        "failed",
-        (5, 33, False),
-    ),
-    (
-        "cut, told before the text only",
-        [chunked_head(), chunk(counted(5, 1)), *(chunk(text(SAID)) for _ in range(3)), Reset()],
-        "failed",
-        (5, 30, True),
-    ),
-    (
-        "cut after all but the end mark",
-        [chunked_head(), chunk(text(SAID) + FINISH + counted(5, 12)), Reset()],
-        "completed",
-        (5, 12, False),
-    ),
-    (
-        "an error after the finish and the counts",
-        [chunked_head(), chunk(text(SAID) + FINISH + counted(5, 12) + ERROR)],
-        "failed",
-        (5, 12, False),
-    ),
+    ("cut, told on every chunk", [chunked_head(), *(chunk(counting(SAID, 5, 11 * n)) for n in (1, 2, 3)), Reset()], "failed", (5, 33, False)),
+    ("cut, told before the text only", [chunked_head(), chunk(counted(5, 1)), *(chunk(text(SAID)) for _ in range(3)), Reset()], "failed", (5, 30, True)),
+    ("cut after all but the end mark", [chunked_head(), chunk(text(SAID) + FINISH + counted(5, 12)), Reset()], "completed", (5, 12, False)),
+    ("an error after the finish and the counts", [chunked_head(), chunk(text(SAID) + FINISH + counted(5, 12) + ERROR)], "failed", (5, 12, False)),
     ("an error amid the text", [*BEGUN, chunk(ERROR)], "failed", (INPUT, 10, True)),
     ("garbage amid the text", [*BEGUN, chunk("data: x\n\n")], "failed", (INPUT, 10, True)),
     ("an error instead of the text", [head(), send(ERROR)], "failed", None),
@@ -174,8 +120,8 @@ ENDS: list[tuple[str, Sequence[Step], str, tuple[int, int, bool] | None]] = [
     ("silent after the head", [head(), Hold()], "failed", (INPUT, 0, True)),
     ("silent", [Hold()], "failed", (INPUT, 0, True)),
     ("cut before the text", [chunked_head(), Reset()], "failed", (INPUT, 0, True)),
-    ("garbage instead of the text", [head(), send("data: x\n\n")], "failed", (INPUT, 0, True)),
-]
+    ("garbage instead of the text", [head(), send("data: x\n\n")], "failed", (INPUT, 0, True))
+]  # fmt: skip
 
 
 def cost_of(usage: tuple[int, int, bool] | None) -> int:
@@ -186,13 +132,12 @@ def cost_of(usage: tuple[int, int, bool] | None) -> int:
     ("script", "status", "usage"), [e[1:] for e in ENDS], ids=[e[0] for e in ENDS]
 )
 async def test_every_end_costs_what_was_used(monkeypatch, script, status, usage):
-    begins = any(isinstance(step, Send) and SAID.encode() in step.data for step in script)
-    times: dict[str, Any] = {}
-    if script and isinstance(script[-1], Hold):  # the others are waited for by nobody
-        times = {"idle_timeout_s": 0.2} if begins else {"first_event_timeout_s": 0.3}
+    waits = any(isinstance(step, Hold) for step in script)
+    times = {"idle_timeout_s": 2, "first_event_timeout_s": 3}
     async with (
         serve_upstream() as upstream,
         serve_priced(upstream, observers=[told := Started()], **times) as relay,
+        Clock(monkeypatch).hurrying() if waits else contextlib.nullcontext(),
     ):
         upstream.script = script
         end = await finish(relay, told)
@@ -207,14 +152,6 @@ async def test_every_end_costs_what_was_used(monkeypatch, script, status, usage)
     tokens = (0, 0) if usage is None else usage[:2]
     assert tokens == (state.day.input_tokens, state.day.output_tokens)
     assert (0, 0, 1) == (state.running, state.day.held_nano_usd, state.day.requests)
-
-
-class Started(Observer):
-    def __init__(self) -> None:
-        self.streams: list[str] = []
-
-    def started(self, record: StreamRecord) -> None:
-        self.streams.append(record.id)
 
 
 async def finish(relay: Relay, started: Started) -> dict[str, Any]:
@@ -252,8 +189,10 @@ async def test_a_stream_costs_all_its_attempts(monkeypatch, tmp_path, first, cos
         config = tmp_path / "route.toml"
         config.write_text(ROUTE.replace("URL", upstream.base_url))
         environ = {"SESERAGI_CONFIG": str(config)}
-        times: dict[str, Any] = {"fallback_after_s": 0.3}
-        async with serve_priced(None, environ=environ, **times) as relay:
+        async with (
+            serve_priced(None, environ=environ, fallback_after_s=3) as relay,
+            Clock(monkeypatch).hurrying(),
+        ):
             upstream.choose = lambda call: scripts.pop(0)
             *_, end = await chat(relay, model="fast")
             state = await account(relay)
@@ -266,13 +205,12 @@ async def test_a_stream_costs_all_its_attempts(monkeypatch, tmp_path, first, cos
     assert 3 + INPUT * costs == state.day.input_tokens
 
 
-async def test_a_cancelled_stream_costs_what_came(monkeypatch):
+async def test_a_cancelled_stream_costs_what_came():
     async with serve_upstream() as upstream, serve_priced(upstream) as relay:
         upstream.script = [*BEGUN, Hold()]
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
-            lines = response.aiter_lines()
-            found = [line async for line in _until(lines, "text.delta") if "data: " in line]
-            stream = json.loads(found[0].removeprefix("data: "))["stream"]
+            stream = response.headers["stream-id"]
+            await text_so_far(relay, stream, SAID)
             result = await relay.client.post(f"/v1/streams/{stream}/cancel")
         state = await account(relay)
 
@@ -283,18 +221,8 @@ async def test_a_cancelled_stream_costs_what_came(monkeypatch):
     assert 109_000 == nano(result.json()["cost"]) == state.day.nano_usd
 
 
-async def _until(lines: AsyncIterator[str], word: str) -> AsyncIterator[str]:
-    async for line in lines:
-        yield line
-        if word in line and line.startswith("data"):
-            return
-
-
-async def test_a_log_that_is_full_counts_an_attempt_once(monkeypatch):
-    async with (
-        serve_upstream() as upstream,
-        serve_priced(upstream, max_stream_events=6) as relay,
-    ):
+async def test_a_log_that_is_full_counts_an_attempt_once():
+    async with serve_upstream() as upstream, serve_priced(upstream, max_stream_events=6) as relay:
         pieces = [step for _ in range(9) for step in (chunk(text(SAID)), wait(0.01))]
         upstream.script = [chunked_head(), *pieces, chunk(FINISH + USAGE + DONE)]
         *_, end = await chat(relay)
@@ -308,7 +236,7 @@ async def test_a_log_that_is_full_counts_an_attempt_once(monkeypatch):
     assert state.day.input_tokens in (3, INPUT)
 
 
-async def test_nobody_to_connect_to_costs_nothing(monkeypatch):
+async def test_nobody_to_connect_to_costs_nothing():
     async with serve_upstream() as upstream:
         pass  # it is gone
     async with serve_priced(upstream, observers=[told := Started()]) as relay:
@@ -319,20 +247,21 @@ async def test_nobody_to_connect_to_costs_nothing(monkeypatch):
     assert (0, 0, 1) == (state.day.nano_usd, state.day.input_tokens, state.day.requests)
 
 
-async def test_an_end_that_the_log_refuses_once_is_charged_once(monkeypatch):
-    async with serve_upstream() as upstream, serve_priced(upstream) as relay:
+async def test_an_end_that_the_log_refuses_once_is_charged_once():
+    refused: list[Any] = []
+
+    async def refuse_once(append: Any, stream: str, events: Any, settlement: Any = None) -> None:
+        if settlement is not None and not refused:
+            refused.append(events)
+            raise ServiceError("internal", "the event log failed")
+        await append(stream, events, settlement)
+
+    async with (
+        serve_upstream() as upstream,
+        serve_priced(upstream, wrap_log=altering(append=refuse_once)) as relay,
+    ):
         rest = chunk(FINISH + USAGE + DONE)
         upstream.script = [chunked_head(), chunk(text("word")), wait(0.05), rest]
-        append = relay.log.append
-        refused: list[Any] = []
-
-        async def refuse_once(stream: str, events: Any, settlement: Any = None) -> None:
-            if settlement is not None and not refused:
-                refused.append(events)
-                raise ServiceError("internal", "the event log failed")
-            await append(stream, events, settlement)
-
-        monkeypatch.setattr(relay.log, "append", refuse_once)
         *_, end = await chat(relay)
         state = await account(relay)
 
@@ -361,11 +290,8 @@ data: {"type":"message_stop"}
 
 
 @pytest.mark.parametrize("whole", [True, False])
-async def test_a_placeholder_is_not_what_an_answer_costs(monkeypatch, whole):
-    async with (
-        serve_upstream() as upstream,
-        serve_priced(upstream, dialect="anthropic") as relay,
-    ):
+async def test_a_placeholder_is_not_what_an_answer_costs(whole):
+    async with serve_upstream() as upstream, serve_priced(upstream, dialect="anthropic") as relay:
         said = ANTHROPIC if whole else ANTHROPIC.partition("event: message_delta")[0]
         upstream.script = [head(), send(said)]
         *_, end = await chat(relay)
@@ -393,9 +319,7 @@ SENT = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 @pytest.mark.parametrize("options", [{}, {"provider_options": {"max_tokens": BIG}}])
 @pytest.mark.parametrize(("path", "body", "dialect", "names"), PASSED)
-async def test_no_request_asks_for_more_than_is_reserved(
-    monkeypatch, path, body, dialect, names, options
-):
+async def test_no_request_asks_for_more_than_is_reserved(path, body, dialect, names, options):
     for name in names:
         async with (
             serve_upstream() as upstream,
@@ -424,11 +348,8 @@ async def test_no_request_asks_for_more_than_is_reserved(
         {"stream_options": {"include_usage": False}},
     ],
 )
-async def test_no_option_goes_round_a_limit(monkeypatch, options):
-    async with (
-        serve_upstream() as upstream,
-        serve_priced(upstream, relay=ROOM) as relay,
-    ):
+async def test_no_option_goes_round_a_limit(options):
+    async with serve_upstream() as upstream, serve_priced(upstream, relay=ROOM) as relay:
         upstream.script = WHOLE
         asked = {**HELLO, "model": "openai/m", "provider_options": options}
         response = await relay.client.post("/v1/chat", json=asked)
@@ -447,41 +368,21 @@ async def test_no_option_goes_round_a_limit(monkeypatch, options):
 SHOWN: list[tuple[str, dict[str, Any], bool, list[dict[str, Any]]]] = [
     ("/v1/chat", HELLO, False, [{"cost": "0.000109", "usage": {"estimated": True}}]),
     ("/v1/chat", HELLO, True, [{"cost": "0.000109", "usage": {"estimated": True}}]),
-    (
-        "/v1/chat/completions",
-        {**HELLO, "stream_options": {"include_usage": True}},
-        True,
-        [{"usage": {"cost": 0.000109, "estimated": True, "completion_tokens": 10}}],
-    ),
+    ("/v1/chat/completions", {**HELLO, "stream_options": {"include_usage": True}}, True, [{"usage": {"cost": 0.000109, "estimated": True, "completion_tokens": 10}}]),
     ("/v1/chat/completions", HELLO, False, [{"usage": {"cost": 0.000109, "estimated": True}}]),
     ("/v1/completions", {"prompt": "x"}, False, [{"usage": {"estimated": True}}]),
     ("/v1/messages", {**HELLO, "max_tokens": 50}, False, [{"usage": {"cost": 0.000109}}]),
-    (
-        "/v1/messages",
-        {**HELLO, "max_tokens": 50},
-        True,
-        [{"usage": {"cost": 0.000109, "estimated": True}}],
-    ),
+    ("/v1/messages", {**HELLO, "max_tokens": 50}, True, [{"usage": {"cost": 0.000109, "estimated": True}}]),
     ("/v1/responses", {"input": "hello"}, False, [{"usage": {"estimated": True}}]),
-    (
-        "/v1/responses",
-        {"input": "hello"},
-        True,
-        [{"response": {"usage": {"cost": 0.000109, "estimated": True}}}],
-    ),
+    ("/v1/responses", {"input": "hello"}, True, [{"response": {"usage": {"cost": 0.000109, "estimated": True}}}]),
     (
         "/v1/ui/chat",
         {"id": "c", "messages": [{"role": "user", "parts": [{"type": "text", "text": "hello"}]}]},
         True,
-        [{"messageMetadata": {"usage": {"cost": "0.000109", "estimated": True}}}],
+        [{"messageMetadata": {"usage": {"cost": "0.000109", "estimated": True}}}]
     ),
-    (
-        "/v1/ag-ui",
-        {"threadId": "t", "runId": "r", "messages": [{"id": "u", **HELLO["messages"][0]}]},
-        True,
-        [{"metadata": {"cost": "0.000109", "usageEstimated": True}}],
-    ),
-]
+    ("/v1/ag-ui", {"threadId": "t", "runId": "r", "messages": [{"id": "u", **HELLO["messages"][0]}]}, True, [{"metadata": {"cost": "0.000109", "usageEstimated": True}}])
+]  # fmt: skip
 
 
 def holds(found: Any, wanted: Any) -> bool:
@@ -492,7 +393,7 @@ def holds(found: Any, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize(("path", "body", "streams", "wanted"), SHOWN)
-async def test_every_format_shows_cost_and_estimate(monkeypatch, path, body, streams, wanted):
+async def test_every_format_shows_cost_and_estimate(path, body, streams, wanted):
     async with serve_upstream() as upstream, serve_priced(upstream) as relay:
         upstream.script = [head(), send(text(SAID) + FINISH + DONE)]
         asked = {"model": "openai/m", "stream": streams, **body}
@@ -507,7 +408,7 @@ async def test_every_format_shows_cost_and_estimate(monkeypatch, path, body, str
 
 
 @pytest.mark.parametrize("options", [None, {}, {"include_usage": False}])
-async def test_a_client_is_told_no_usage_that_it_did_not_ask_for(monkeypatch, options):
+async def test_a_client_is_told_no_usage_that_it_did_not_ask_for(options):
     async with serve_upstream() as upstream, serve_priced(upstream) as relay:
         upstream.script = WHOLE
         asked = {**HELLO, "model": "openai/m", "stream": True, "stream_options": options}

@@ -12,7 +12,9 @@ import pytest
 from app.dialects.writing.token_estimate import estimate_text, estimate_tokens
 from app.requests import parse_chat_request
 from app.testing.upstream import Hold, head, reply, send, serve_upstream
-from tests.serving import Relay, serve_relay
+from tests.clock import Clock
+from tests.serving import Relay, serve_relay, serve_script
+from tests.waiting import until
 
 ASK: dict[str, Any] = {"model": "openai/claude-x", "messages": [{"role": "user", "content": "Hi"}]}
 TOOL: Any = {"name": "f", "description": "d", "input_schema": {"type": "object"}}
@@ -28,8 +30,10 @@ def gpt(relay: Relay) -> openai.AsyncOpenAI:
 
 
 async def test_anthropic_counts_what_its_clients_say() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
-        upstream.script = reply("200 OK", '{"input_tokens": 2095}')
+    async with serve_script(reply("200 OK", '{"input_tokens": 2095}'), dialect="anthropic") as (
+        relay,
+        upstream,
+    ):
         async with claude(relay) as sdk:
             answer = await sdk.beta.messages.with_raw_response.count_tokens(
                 **ASK,
@@ -57,16 +61,11 @@ async def test_anthropic_counts_what_its_clients_say() -> None:
         ("bedrock_anthropic", '{"inputTokens": 7}', "/v1/model/claude-x/count-tokens"),
         ("bedrock_converse", '{"inputTokens": 7}', "/v1/model/claude-x/count-tokens"),
         ("gemini", '{"totalTokens": 7}', "/v1/models/claude-x:countTokens"),
-        (
-            "openai_responses",
-            '{"object":"response.input_tokens","input_tokens":7}',
-            "/v1/responses/input_tokens",
-        ),
-    ],
-)
+        ("openai_responses", '{"object":"response.input_tokens","input_tokens":7}', "/v1/responses/input_tokens")
+    ]
+)  # fmt: skip
 async def test_others_that_count_are_asked(dialect: str, answer: str, path: str) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:
-        upstream.script = reply("200 OK", answer)
+    async with serve_script(reply("200 OK", answer), dialect=dialect) as (relay, upstream):
         async with claude(relay) as sdk:
             counted = await sdk.messages.count_tokens(**ASK, tools=[TOOL])
         (call,) = upstream.calls
@@ -83,11 +82,12 @@ async def test_others_that_count_are_asked(dialect: str, answer: str, path: str)
 
 async def test_openais_clients_count_too() -> None:
     async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, dialect="openai_responses") as relay,
+        serve_script(
+            reply("200 OK", '{"object":"response.input_tokens","input_tokens":11}'),
+            dialect="openai_responses",
+        ) as (relay, upstream),
         gpt(relay) as sdk,
     ):
-        upstream.script = reply("200 OK", '{"object":"response.input_tokens","input_tokens":11}')
         counted = await sdk.responses.input_tokens.count(
             model="openai/gpt-x", input="Hi", instructions="Be brief"
         )
@@ -146,8 +146,7 @@ async def test_where_nobody_counts_it_is_estimated_and_said() -> None:
     ids=["404", "405", "503", "401", "text", "no JSON", "no UTF-8", "long", "cut", "hang up"],
 )
 async def test_an_upstream_that_cannot_is_no_failure(script: Any) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
-        upstream.script = script
+    async with serve_script(script, dialect="anthropic") as (relay, _):
         counted = await relay.client.post(PATH, json=ASK)
 
     assert 200 == counted.status_code
@@ -156,9 +155,10 @@ async def test_an_upstream_that_cannot_is_no_failure(script: Any) -> None:
 
 
 async def test_a_silent_upstream_is_waited_for_a_short_while(monkeypatch: Any) -> None:
-    monkeypatch.setattr("app.generation.single_call.COUNT_S", 0.05)
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
-        upstream.script = [Hold()]
+    async with (
+        serve_script([Hold()], dialect="anthropic") as (relay, upstream),
+        Clock(monkeypatch).hurrying(),
+    ):
         counted = await relay.client.post(PATH, json=ASK)
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
@@ -183,16 +183,13 @@ async def test_what_is_wrong_with_a_request_is_told() -> None:
 
 
 async def test_a_client_that_goes_takes_its_call_along() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
-        upstream.script = [Hold()]
+    async with serve_script([Hold()], dialect="anthropic") as (relay, upstream):
         asking = asyncio.create_task(relay.client.post(PATH, json=ASK))
         await asyncio.wait_for(upstream.called.wait(), 20)
         assert 1 == relay.hub.admission.streams
         asking.cancel()
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
-        async with asyncio.timeout(20):
-            while relay.hub.admission.streams or relay.hub.admission.bytes:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: not (relay.hub.admission.streams or relay.hub.admission.bytes))
 
 
 async def test_counts_have_the_bounds_of_generations() -> None:
@@ -208,11 +205,10 @@ async def test_counts_have_the_bounds_of_generations() -> None:
 
 
 async def test_the_relay_that_stops_waits_for_a_count_and_then_no_more() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
-        upstream.script = [Hold()]
+    async with serve_script([Hold()], dialect="anthropic") as (relay, upstream):
         asking = asyncio.create_task(relay.client.post(PATH, json=ASK))
         await asyncio.wait_for(upstream.called.wait(), 20)
-        await relay.hub.drain(0.05)
+        await relay.hub.drain(0.01)
         response = await asyncio.wait_for(asking, 20)
 
     assert 529 == response.status_code

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from app.testing.upstream import Hold, Step, head, reply, send, serve_upstream
-from tests.serving import HELLO, chat, serve_relay, text_of
+from tests.serving import HELLO, chat, serve_relay, serve_script, text_of
 
 
 def sse(*payloads: dict[str, Any]) -> Step:
@@ -40,8 +40,7 @@ ANTHROPIC = [
 
 
 async def test_an_upstream_of_another_dialect_answers():
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
-        upstream.script = ANTHROPIC
+    async with serve_script(ANTHROPIC, dialect="anthropic") as (relay, upstream):
         events = await chat(relay, model="openai/claude-x")
 
     (call,) = upstream.calls
@@ -55,8 +54,7 @@ async def test_an_upstream_of_another_dialect_answers():
 
 
 async def test_what_was_left_out_is_told():
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
-        upstream.script = ANTHROPIC
+    async with serve_script(ANTHROPIC, dialect="anthropic") as (relay, upstream):
         events = await chat(relay, seed=7, frequency_penalty=0.5)
 
     (notice,) = [event for event in events if event["type"] == "notice"]
@@ -66,8 +64,7 @@ async def test_what_was_left_out_is_told():
 
 
 async def test_what_would_be_refused_is_left_out_and_told():
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
-        upstream.script = ANTHROPIC
+    async with serve_script(ANTHROPIC, dialect="anthropic") as (relay, upstream):
         events = await chat(
             relay,
             model="openai/claude-sonnet-4-5",

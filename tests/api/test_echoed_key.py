@@ -5,18 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.testing.upstream import (
-    DONE,
-    FINISH,
-    Step,
-    chunk,
-    chunked_head,
-    event,
-    head,
-    send,
-    serve_upstream,
-)
-from tests.serving import HELLO, serve_relay
+from app.testing.upstream import DONE, FINISH, Step, chunk, chunked_head, event, head, send
+from tests.serving import HELLO, serve_script
 
 KEY = "sk-test-0123456789"
 
@@ -32,29 +22,20 @@ def named(**fields: Any) -> str:
 
 ECHOES: dict[str, list[Step]] = {
     "in text": [head(), send(event({"content": f"it is {KEY}."}) + FINISH + DONE)],
-    "in text, in two reads": [
-        chunked_head(),
-        *(chunk(piece) for piece in (event({"content": f"{KEY} "}), FINISH + DONE)),
-        send("0\r\n\r\n"),
-    ],
+    "in text, in two reads": [chunked_head(), *(chunk(piece) for piece in (event({"content": f"{KEY} "}), FINISH + DONE)), send("0\r\n\r\n")],
     "in what was thought": [head(), send(event({"reasoning_content": KEY}) + FINISH + DONE)],
-    "in arguments": [
-        head(),
-        send(call(id="c", function={"name": "f", "arguments": json.dumps({"a": KEY})})),
-        send(FINISH + DONE),
-    ],
+    "in arguments": [head(), send(call(id="c", function={"name": "f", "arguments": json.dumps({"a": KEY})})), send(FINISH + DONE)],
     "as the id of a call": [head(), send(call(id=KEY, function={"name": "f"}) + FINISH + DONE)],
     "as a name": [head(), send(call(id="c", function={"name": f"f_{KEY}"}) + FINISH + DONE)],
     "as its id": [head(), send(named(id=f"chatcmpl-{KEY}") + FINISH + DONE)],
     "as the model": [head(), send(named(model=KEY) + FINISH + DONE)],
-    "as a header": [head(x_request_id=KEY), send(event({"content": "a"}) + FINISH + DONE)],
-}
+    "as a header": [head(x_request_id=KEY), send(event({"content": "a"}) + FINISH + DONE)]
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("echo", ECHOES)
 async def test_a_key_that_is_echoed_is_not_passed_on(echo: str) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream, key=KEY) as relay:
-        upstream.script = ECHOES[echo]
+    async with serve_script(ECHOES[echo], key=KEY) as (relay, _):
         reply = await relay.client.post("/v1/chat", json=HELLO)
         shown = reply.text + str(reply.headers)
 

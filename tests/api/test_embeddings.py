@@ -13,7 +13,8 @@ import pytest
 
 from app.dialects.vectors import as_base64, as_numbers
 from app.testing.upstream import Call, Hold, Send, Step, head, reply, send, serve_upstream, wait
-from tests.serving import HELLO, Relay, serve_relay
+from tests.clock import Clock
+from tests.serving import HELLO, Relay, serve_relay, serve_script
 
 PATH = "/v1/embeddings"
 VECTORS = [[0.5, -0.25], [1.0, 0.0], [0.0, 2.0]]
@@ -64,24 +65,14 @@ async def test_the_demo_makes_vectors_that_mean_something() -> None:
 
 
 FORMATS: dict[str, tuple[str, Callable[[Call], list[Step]], str, dict[str, Any]]] = {
-    "openai_chat": (
-        "e-1",
-        lambda _: openai_answer(*VECTORS),
-        "/v1/embeddings",
-        {"model": "e-1", "input": ["a", "b", "c"], "dimensions": 2, "encoding_format": "float"},
-    ),
-    "openai_responses": (
-        "e-1",
-        lambda _: openai_answer(*VECTORS),
-        "/v1/embeddings",
-        {"model": "e-1", "input": ["a", "b", "c"], "dimensions": 2, "encoding_format": "float"},
-    ),
+    "openai_chat": ("e-1", lambda _: openai_answer(*VECTORS), "/v1/embeddings", {"model": "e-1", "input": ["a", "b", "c"], "dimensions": 2, "encoding_format": "float"}),
+    "openai_responses": ("e-1", lambda _: openai_answer(*VECTORS), "/v1/embeddings", {"model": "e-1", "input": ["a", "b", "c"], "dimensions": 2, "encoding_format": "float"}),
     "gemini": (
         "gemini-embedding-001",
         lambda _: answer(
             {
                 "embeddings": [{"values": v} for v in VECTORS],
-                "usageMetadata": {"promptTokenCount": 9},
+                "usageMetadata": {"promptTokenCount": 9}
             }
         ),
         "/v1/models/gemini-embedding-001:batchEmbedContents",
@@ -90,11 +81,11 @@ FORMATS: dict[str, tuple[str, Callable[[Call], list[Step]], str, dict[str, Any]]
                 {
                     "model": "models/gemini-embedding-001",
                     "outputDimensionality": 2,
-                    "content": {"parts": [{"text": text}]},
+                    "content": {"parts": [{"text": text}]}
                 }
                 for text in "abc"
             ]
-        },
+        }
     ),
     "cohere": (
         "embed-v4.0",
@@ -107,14 +98,14 @@ FORMATS: dict[str, tuple[str, Callable[[Call], list[Step]], str, dict[str, Any]]
             "texts": ["a", "b", "c"],
             "input_type": "search_document",
             "output_dimension": 2,
-            "embedding_types": ["float"],
-        },
+            "embedding_types": ["float"]
+        }
     ),
     "ollama": (
         "nomic-embed-text",
         lambda _: answer({"embeddings": VECTORS, "prompt_eval_count": 9}),
         "/v1/api/embed",
-        {"model": "nomic-embed-text", "input": ["a", "b", "c"], "dimensions": 2},
+        {"model": "nomic-embed-text", "input": ["a", "b", "c"], "dimensions": 2}
     ),
     "bedrock_converse": (
         "cohere.embed-v4:0",
@@ -124,10 +115,10 @@ FORMATS: dict[str, tuple[str, Callable[[Call], list[Step]], str, dict[str, Any]]
             "texts": ["a", "b", "c"],
             "input_type": "search_document",
             "output_dimension": 2,
-            "embedding_types": ["float"],
-        },
-    ),
-}
+            "embedding_types": ["float"]
+        }
+    )
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dialect", FORMATS)
@@ -176,8 +167,7 @@ async def test_titan_is_asked_for_one_text_after_the_other() -> None:
     "given", [VECTORS, [packed(v) for v in VECTORS]], ids=["numbers", "base64"]
 )
 async def test_what_was_asked_for_is_given_whatever_comes(given: Any) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = openai_answer(*given)
+    async with serve_script(openai_answer(*given)) as (relay, upstream):
         body = {"model": "openai/e", "input": ["a", "b", "c"]}
         plain = (await relay.client.post(PATH, json=body)).json()
         coded = (await relay.client.post(PATH, json={**body, "encoding_format": "base64"})).json()
@@ -214,8 +204,7 @@ def batched(data: bytes, size: int) -> list[bytes]:
 
 
 async def test_tokens_go_where_they_are_taken_and_nowhere_else() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = openai_answer([1.0])
+    async with serve_script(openai_answer([1.0])) as (relay, upstream):
         # What LangChain sends: as many tokens as OpenAI takes in a request.
         many = [[*range(10, 40)] * 10] * 1000
         upstream.script = openai_answer(*([1.0],) * 1000)
@@ -244,14 +233,15 @@ async def test_an_upstream_without_embeddings_says_so() -> None:
 
 async def test_other_fields_go_where_they_are_known() -> None:
     body = {"model": "openai/e", "input": "a", "input_type": "search_query", "user": "u", "odd": 1}
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = openai_answer([1.0])
+    async with serve_script(openai_answer([1.0])) as (relay, upstream):
         kept = await relay.client.post(PATH, json={**body, "api_base": "http://evil.test"})
         refused = await relay.client.post(
             PATH, json={**body, "provider_options": {"api_base": "x"}}
         )
-    async with serve_upstream() as cohere, serve_relay(cohere, dialect="cohere") as relay:
-        cohere.script = answer({"embeddings": {"float": [[1.0]]}})
+    async with serve_script(answer({"embeddings": {"float": [[1.0]]}}), dialect="cohere") as (
+        relay,
+        cohere,
+    ):
         fitted = await relay.client.post(PATH, json=body)
 
     assert {"input_type": "search_query", "user": "u", "odd": 1}.items() <= upstream.calls[
@@ -271,16 +261,8 @@ async def test_other_fields_go_where_they_are_known() -> None:
     ("script", "status", "code"),
     [
         (reply("429 Slow", "{}", retry_after="7"), 429, "upstream_rate_limited"),
-        (
-            reply("401 No", '{"error":{"message":"bad key sk-test-0123456789"}}'),
-            502,
-            "upstream_auth",
-        ),
-        (
-            reply("400 Bad", '{"error":{"message":"sk-test-0123456789 odd"}}'),
-            400,
-            "upstream_invalid_request",
-        ),
+        (reply("401 No", '{"error":{"message":"bad key sk-test-0123456789"}}'), 502, "upstream_auth"),
+        (reply("400 Bad", '{"error":{"message":"sk-test-0123456789 odd"}}'), 400, "upstream_invalid_request"),
         (reply("404 No", "{}"), 502, "upstream_not_found"),
         (reply("200 OK", "[]"), 502, "upstream_invalid_response"),
         (reply("200 OK", "{"), 502, "upstream_invalid_response"),
@@ -289,17 +271,12 @@ async def test_other_fields_go_where_they_are_known() -> None:
         (openai_answer([[1.0]]), 502, "upstream_invalid_response"),
         (openai_answer({"a": 1}), 502, "upstream_invalid_response"),
         (openai_answer("!!"), 502, "upstream_invalid_response"),
-        (
-            [head(content_type="application/json", content_length="9"), send("{")],
-            502,
-            "upstream_truncated",
-        ),
-        ([], 502, "upstream_unavailable"),
-    ],
-)
+        ([head(content_type="application/json", content_length="9"), send("{")], 502, "upstream_truncated"),
+        ([], 502, "upstream_unavailable")
+    ]
+)  # fmt: skip
 async def test_a_failure_is_told_in_openais_words(script: Any, status: int, code: str) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = script
+    async with serve_script(script) as (relay, _):
         response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
 
     assert (status, code) == (response.status_code, response.json()["error"]["code"])
@@ -328,28 +305,27 @@ async def test_what_is_no_request_is_refused_with_its_place(fields: Any, told: s
     assert told in response.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    "value", [rb'"\ud800"', b"1e999", b"9" * 5000, b"[" * 800 + b"]" * 800, b"\xff"]
-)
-@pytest.mark.parametrize(
-    "place",
-    [
-        b'"input": @',
-        b'"input": [@]',
-        b'"input": "a", "odd": @',
-        b'"input": "a", "provider_options": {"a": @}',
-        b'"input": "a", "dimensions": @',
-    ],
-)
-async def test_no_value_is_a_failure_of_the_relay(place: bytes, value: bytes) -> None:
-    body = b'{"model": "demo-embedding", ' + place.replace(b"@", value) + b"}"
-    async with serve_relay() as relay:
-        response = await relay.client.post(
-            PATH, content=body, headers={"content-type": "application/json"}
-        )
+HOSTILE = [rb'"\ud800"', b"1e999", b"9" * 5000, b"[" * 800 + b"]" * 800, b"\xff"]
+PLACES = [
+    b'"input": @',
+    b'"input": [@]',
+    b'"input": "a", "odd": @',
+    b'"input": "a", "provider_options": {"a": @}',
+    b'"input": "a", "dimensions": @',
+]
 
-    assert (400, "invalid_request") == (response.status_code, response.json()["error"]["code"])
-    assert len(response.text) < 1000
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_no_value_is_a_failure_of_the_relay(place: bytes) -> None:
+    headers = {"content-type": "application/json"}
+    async with serve_relay() as relay:
+        for value in HOSTILE:
+            body = b'{"model": "demo-embedding", ' + place.replace(b"@", value) + b"}"
+            response = await relay.client.post(PATH, content=body, headers=headers)
+
+            code = response.json()["error"]["code"]
+            assert (400, "invalid_request") == (response.status_code, code), value
+            assert len(response.text) < 1000
 
 
 async def test_a_route_falls_back_and_its_breaker_learns(tmp_path: Any, monkeypatch: Any) -> None:
@@ -380,8 +356,12 @@ async def test_a_route_falls_back_and_its_breaker_learns(tmp_path: Any, monkeypa
     assert "open" == {row["target"]: row["state"] for row in health}["one/e"]
 
 
-async def test_it_is_asked_again_as_often_as_attempts_say() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream, attempts=2) as relay:
+async def test_it_is_asked_again_as_often_as_attempts_say(monkeypatch: Any) -> None:
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, attempts=2) as relay,
+        Clock(monkeypatch).hurrying(),
+    ):
         scripts = [reply("503 Busy", "{}"), openai_answer([1.0])]
         upstream.choose = lambda _: scripts[len(upstream.calls) - 1]
         response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
@@ -390,8 +370,10 @@ async def test_it_is_asked_again_as_often_as_attempts_say() -> None:
 
 
 async def test_a_client_that_goes_ends_the_call() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(content_type="application/json"), send("{"), Hold()]
+    async with serve_script([head(content_type="application/json"), send("{"), Hold()]) as (
+        relay,
+        upstream,
+    ):
         asking = asyncio.create_task(
             relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
         )
@@ -401,22 +383,16 @@ async def test_a_client_that_goes_ends_the_call() -> None:
 
 
 async def test_a_silent_upstream_is_a_timeout() -> None:
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, first_event_timeout_s=0.1) as relay,
-    ):
-        upstream.script = [Hold()]
+    async with serve_script([Hold()], first_event_timeout_s=0.1) as (relay, _):
         response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
 
     assert (504, "upstream_timeout") == (response.status_code, response.json()["error"]["code"])
 
 
 async def test_the_memory_of_an_answer_is_bounded() -> None:
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, max_requests_bytes=1_000_000) as relay,
-    ):
-        upstream.script = openai_answer([0.123456789] * 200_000)
+    async with serve_script(
+        openai_answer([0.123456789] * 200_000), max_requests_bytes=1_000_000
+    ) as (relay, _):
         response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
         left = relay.hub.admission.bytes
 

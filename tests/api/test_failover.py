@@ -10,7 +10,6 @@ import contextlib
 import json
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,12 +163,8 @@ AFTER = [
     Broken("an event that drips", [*HALF, *drip(text("x" * 99)), Hold()], "upstream_timeout"),
     Broken("malformed JSON", [*HALF, send("data: {oops\n\n"), Hold()], "upstream_invalid_response"),
     Broken("an error event", [*HALF, send(f"data: {ERROR}\n\n")], "upstream_unavailable"),
-    Broken(
-        "a chunk that is none",
-        [chunked_head(), chunk(text("half of ") + text("an")), wait(0.05), send("zz\r\n"), Hold()],
-        "upstream_truncated",
-    ),
-]
+    Broken("a chunk that is none", [chunked_head(), chunk(text("half of ") + text("an")), wait(0.05), send("zz\r\n"), Hold()], "upstream_truncated")
+]  # fmt: skip
 
 
 @dataclass
@@ -180,28 +175,35 @@ class Served:
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Serve a relay whose first target is at an address, and whose second answers."""
-    monkeypatch.setattr("app.retry.FIRST_PAUSE_S", 0.02)  # as short as the other times
-    monkeypatch.setattr("app.upstreams.http.FAILURE_WAIT_S", 0.1)
+    """Serve a relay whose first target is at an address, and whose second answers.
+
+    With `hurries` time passes by itself, so that nobody waits for what is silent.
+    """
 
     @contextlib.asynccontextmanager
-    async def serve(address: str, *, route: str = ROUTE, **settings: Any) -> AsyncIterator[Served]:
-        async with serve_upstream() as b:
+    async def serve(
+        address: str, *, route: str = ROUTE, hurries: bool = True, **settings: Any
+    ) -> AsyncIterator[Served]:
+        async with contextlib.AsyncExitStack() as stack:
+            b = await stack.enter_async_context(serve_upstream())
             b.script = ANSWER
             config = tmp_path / "route.toml"
             config.write_text(route.format(a=address, b=b.base_url))
-            environ = {"SESERAGI_CONFIG": str(config)}
-            async with serve_relay(environ=environ, **{**TIMES, **settings}) as relay:
-                yield Served(relay, b)
+            serving = serve_relay(config=config, **{**TIMES, **settings})
+            relay = await stack.enter_async_context(serving)
+            if hurries:
+                await stack.enter_async_context(Clock(monkeypatch).hurrying())
+            yield Served(relay, b)
 
     return serve
 
 
 async def check_fallback(served: Served, *, calls: int) -> None:
     """Ask once, and see the second target answer after so many calls to the first."""
-    started = time.monotonic()
+    loop = asyncio.get_running_loop()
+    started = loop.time()
     events = await chat(served.relay, model="fast")
-    took_s = time.monotonic() - started
+    took_s = loop.time() - started
 
     assert ("completed", "from b") == (events[-1]["status"], text_of(events)), events
     (target,) = [event for event in events if event["type"] == "stream.target"]
@@ -269,7 +271,7 @@ async def test_an_answer_that_comes_slowly_is_one(
     pauses = [Until() for _ in range(8)]
     slow = [step for n, pause in enumerate(pauses) for step in (send(text(f"{n}")), pause)]
     times = {"fallback_after_s": 30, "idle_timeout_s": 20, "event_gap_timeout_s": 20}
-    async with serve_upstream() as a, served(a.base_url, **times) as running:
+    async with serve_upstream() as a, served(a.base_url, hurries=False, **times) as running:
         a.script = [head(), *slow, send(FINISH + DONE)]
         body = {**HELLO, "model": "fast"}
         async with running.relay.client.stream("POST", "/v1/chat", json=body) as response:
@@ -292,7 +294,7 @@ async def test_a_connection_that_is_refused(served: Any) -> None:
 
 
 async def test_a_name_that_cannot_be_resolved(served: Any) -> None:
-    async with served("http://no-such-host.invalid/v1") as running:
+    async with served("http://no-such-host.invalid/v1", hurries=False) as running:
         await check_fallback(running, calls=2)
 
 
@@ -327,7 +329,6 @@ async def test_a_connection_that_is_never_accepted(served: Any) -> None:
             caller = stack.enter_context(socket.socket())
             caller.setblocking(False)
             caller.connect_ex(full.getsockname())
-        await asyncio.sleep(0.05)
         url = f"http://127.0.0.1:{full.getsockname()[1]}/v1"
         async with served(url, connect_timeout_s=SILENCE_S) as running:
             await check_fallback(running, calls=1)

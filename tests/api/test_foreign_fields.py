@@ -65,7 +65,7 @@ async def test_what_has_no_place_is_left_out_with_a_notice(tmp_path: Path) -> No
     messages = [
         *ASK["messages"],
         {"role": "assistant", "content": "a", "provider_specific_fields": {"x": 1}, "id": "m1"},
-        {"role": "user", "content": [{"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "user", "content": [{"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}}]}
     ]  # fmt: skip
     async with routed(tmp_path, ("openai_chat", "")) as (relay, (upstream,)):
         body = {**ASK, "messages": messages, "client_metadata": {"a": "b"}, "temprature": 0.5}
@@ -96,8 +96,7 @@ async def test_extras_are_in_the_words_of_whoever_answers(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [{"models": ["x"]}, {"service_tier": "priority"}, {"provider": {"only": ["x"]}}],
+    "fields", [{"models": ["x"]}, {"service_tier": "priority"}, {"provider": {"only": ["x"]}}]
 )
 async def test_what_an_operator_has_not_allowed_is_refused(
     fields: dict[str, Any], tmp_path: Path
@@ -125,7 +124,7 @@ CALLS = [
     head(),
     send(event({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "f", "arguments": ""}}]})),
     send(event({"tool_calls": [{"index": 0, "function": {"arguments": '{"input":"x y"}'}}]})),
-    send(event(finish_reason="tool_calls") + DONE),
+    send(event(finish_reason="tool_calls") + DONE)
 ]  # fmt: skip
 
 

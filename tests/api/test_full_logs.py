@@ -1,6 +1,8 @@
 """What clients have the relay keep is bounded, and a full log still serves what it has."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,9 @@ from app.dialects.openai_responses.client.request import MAX_ECHO
 from app.eventlog import read_all
 from app.events import StreamStart
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
-from tests.api.test_admission import until
 from tests.redis_server import redis_server
-from tests.serving import HELLO, serve_relay
+from tests.serving import HELLO, serve_relay, serve_script
+from tests.waiting import until
 
 RUN: dict[str, Any] = {
     "threadId": "t",
@@ -34,13 +36,9 @@ CHAT: dict[str, Any] = {
         ("/v1/ag-ui", {**RUN, "parentRunId": "x" * 256}, "parentRunId"),
         ("/v1/ui/chat", {**CHAT, "id": "x" * 256}, "id"),
         ("/v1/ui/chat", {**CHAT, "messageId": "x" * 256}, "messageId"),
-        (
-            "/v1/ui/chat",
-            {**CHAT, "messages": [{**CHAT["messages"][0], "id": "x" * 256}]},
-            "messages[0].id",
-        ),
-    ],
-)
+        ("/v1/ui/chat", {**CHAT, "messages": [{**CHAT["messages"][0], "id": "x" * 256}]}, "messages[0].id")
+    ]
+)  # fmt: skip
 async def test_ids_have_255_characters_at_most(path, body, place):
     async with serve_relay() as relay:
         refused = await relay.client.post(path, json=body)
@@ -93,7 +91,7 @@ async def test_a_response_leaves_out_what_would_be_too_much(large):
         assert 200 == reply.status_code
         assert said["status"] in ("completed", "incomplete")
         assert (16, 0.5, {}, []) == (
-            said["max_output_tokens"], said["temperature"], said["metadata"], said["tools"],
+            said["max_output_tokens"], said["temperature"], said["metadata"], said["tools"]
         )  # fmt: skip
         assert MAX_ECHO + 1000 > await kept_bytes(relay, reply)
 
@@ -102,26 +100,12 @@ async def test_a_response_leaves_out_what_would_be_too_much(large):
     "body",
     [
         {"model": "demo-tools", "tools": [{"name": "x" * 500_000}]},
-        {
-            "model": "demo-tools",
-            "tools": [
-                {
-                    "name": "f",
-                    "parameters": {"properties": {"a": {"default": "x" * 500_000}}},
-                }
-            ],
-        },
-        {
-            "model": "demo",
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "s", "schema": {"const": {"a": "x" * 500_000}}},
-            },
-        },
+        {"model": "demo-tools", "tools": [{"name": "f", "parameters": {"properties": {"a": {"default": "x" * 500_000}}}}]},
+        {"model": "demo", "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"const": {"a": "x" * 500_000}}}}},
         {"model": "demo", "tool_choice": {"type": "function", "function": {"name": "x" * 500_000}}},
-        {"model": "x" * 2000},
-    ],
-)
+        {"model": "x" * 2000}
+    ]
+)  # fmt: skip
 async def test_what_a_demo_says_is_not_as_long_as_what_it_was_told(body):
     if "tools" in body:
         body = {**body, "tools": [{"type": "function", "function": t} for t in body["tools"]]}
@@ -135,8 +119,7 @@ async def test_what_a_demo_says_is_not_as_long_as_what_it_was_told(body):
 
 
 async def test_a_field_that_is_quoted_in_an_error_is_cut():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("a") + FINISH + DONE)]
+    async with serve_script([head(), send(text("a") + FINISH + DONE)]) as (relay, _):
         body = {**HELLO, "model": "openai/m", "max_tokens": 5, "x" * 500_000: 1}
         reply = await relay.client.post("/v1/messages", json=body)
         unknown = await relay.client.post("/v1/chat", json={**HELLO, "x" * 500_000: 1})
@@ -150,9 +133,9 @@ async def test_a_field_that_is_quoted_in_an_error_is_cut():
 
 async def test_a_few_posts_with_all_that_is_kept_evict_nobody():
     kept = {"v1": {str(i): "v" * 512 for i in range(500)}, "v2": {"a": "x" * 500_000}}
-    async with serve_relay(max_log_bytes=4 * 2**20) as relay:
+    async with serve_relay(max_log_bytes=2**20) as relay:
         own = await relay.client.post("/v1/chat", json={**HELLO, "model": "demo", "max_tokens": 2})
-        for number in range(64):
+        for number in range(16):  # which say eight times what the log holds
             body = {"model": "demo", "input": "hi", "max_output_tokens": 1}
             body["metadata"] = kept["v1" if number % 2 else "v2"]
             posted = await relay.client.post("/v1/responses", json=body)
@@ -162,40 +145,75 @@ async def test_a_few_posts_with_all_that_is_kept_evict_nobody():
     assert 200 == again.status_code
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])
+TEXT = b"x" * 1000
+LONG = [head(), *[send(text(TEXT.decode()))] * 40, Hold()]
+
+
+async def read(pieces: AsyncIterator[bytes], until: bytes, *, times: int = 1) -> bytes:
+    shown = b""
+    while shown.count(until) < times:
+        shown += await anext(pieces)
+    return shown
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_a_full_log_refuses_streams_and_serves_those_that_it_has(kind, tmp_path: Path):
-    with redis_server(tmp_path) as server:
-        log = {"memory": "memory", "sqlite": f"sqlite:///{tmp_path}/a.db", "redis": server.url}
+    log = "memory" if kind == "memory" else f"sqlite:///{tmp_path}/a.db"
+    async with (
+        serve_script(LONG, log=log, max_log_bytes=30_000) as (relay, _),
+        relay.client.stream("POST", "/v1/chat", json=HELLO) as reply,
+        aclosing(reply.aiter_bytes()) as pieces,
+    ):
+        await read(pieces, TEXT, times=40)
+        refused = await relay.client.post("/v1/chat", json=HELLO)
         async with (
-            serve_upstream() as upstream,
-            serve_relay(upstream, log=log[kind], max_log_bytes=30_000) as relay,
-            serve_relay(upstream, log=log["redis"]) as other,
+            relay.client.stream("GET", reply.headers["content-location"]) as again,
+            aclosing(again.aiter_bytes()) as whole,
         ):
-            upstream.script = [head(), *[send(text("x" * 1000))] * 40, Hold()]
-            async with relay.client.stream("POST", "/v1/chat", json=HELLO) as reply:
-                url = reply.headers["content-location"]
-                pieces = reply.aiter_text()
-                shown = ""
-                while shown.count("x" * 1000) < 40:
-                    shown += await anext(pieces)
-                if kind == "redis":
-                    server.ask("CONFIG", "SET", "maxmemory", "1")
-                    await relay.client.post("/v1/chat", json=HELLO)
-                refused = await relay.client.post("/v1/chat", json=HELLO)
-                async with relay.client.stream("GET", url) as again:
-                    read = await anext(again.aiter_text())
-                if kind == "redis":
-                    async with other.client.stream("GET", url) as elsewhere:
-                        assert 200 == elsewhere.status_code
-                    stopped = await relay.client.post(url.replace("events", "cancel"))
-                    assert 202 == stopped.status_code
-                    assert "stream.end" in shown + "".join([piece async for piece in pieces])
-                ready = [(await one.client.get("/readyz")).status_code for one in (relay, other)]
-                if kind == "redis":
-                    server.ask("CONFIG", "SET", "maxmemory", "0")
-                    await until(lambda: not relay.log._owner.refused)  # type: ignore[attr-defined]
+            assert b"stream.start" in await anext(whole)
+        ready = await relay.client.get("/readyz")
 
     assert (503, "overloaded") == (refused.status_code, refused.json()["code"])
     assert 0 < int(refused.headers["retry-after"]) <= 5
-    assert [200, 200] == ready
-    assert "stream.start" in read
+    assert 200 == ready.status_code
+
+
+@pytest.mark.proving
+async def test_a_full_redis_refuses_streams_and_serves_those_that_it_has(tmp_path: Path):
+    with redis_server(tmp_path) as server:
+        async with (
+            serve_upstream() as upstream,
+            serve_relay(upstream, log=server.url) as relay,
+            serve_relay(upstream, log=server.url) as other,
+        ):
+            upstream.script = LONG
+            async with (
+                relay.client.stream("POST", "/v1/chat", json=HELLO) as reply,
+                aclosing(reply.aiter_bytes()) as pieces,
+            ):
+                url = reply.headers["content-location"]
+                await read(pieces, TEXT, times=40)
+                server.ask("CONFIG", "SET", "maxmemory", "1")
+                await relay.client.post("/v1/chat", json=HELLO)
+                refused = await relay.client.post("/v1/chat", json=HELLO)
+                for one in (relay, other):
+                    async with (
+                        one.client.stream("GET", url) as again,
+                        aclosing(again.aiter_bytes()) as whole,
+                    ):
+                        assert b"stream.start" in await anext(whole)
+                stopped = await relay.client.post(url.replace("events", "cancel"))
+                assert 202 == stopped.status_code
+                await read(pieces, b"stream.end")
+                for one in (relay, other):
+                    assert 200 == (await one.client.get("/readyz")).status_code
+            server.ask("CONFIG", "SET", "maxmemory", "0")
+            upstream.script = [head(), send(text("a") + FINISH + DONE)]
+
+            async def takes_streams() -> bool:
+                return (await relay.client.post("/v1/chat", json=HELLO)).status_code == 200
+
+            await until(takes_streams)
+
+    assert (503, "overloaded") == (refused.status_code, refused.json()["code"])
+    assert 0 < int(refused.headers["retry-after"]) <= 5

@@ -2,8 +2,9 @@
 
 import pytest
 
-from app.testing.upstream import reply, serve_upstream
-from tests.serving import HELLO, serve_relay
+from app.testing.upstream import reply
+from tests.api.asking import altering
+from tests.serving import HELLO, serve_relay, serve_script
 
 
 async def test_relay_is_alive_and_ready():
@@ -15,12 +16,12 @@ async def test_relay_is_alive_and_ready():
 
 
 @pytest.mark.parametrize("why", ["draining", "log failing"])
-async def test_relay_that_takes_no_streams_is_not_ready(why, monkeypatch):
-    async with serve_relay() as relay:
+async def test_relay_that_takes_no_streams_is_not_ready(why):
+    async with serve_relay(
+        wrap_log=altering(healthy=lambda of: of() and why == "draining")
+    ) as relay:
         if why == "draining":
             relay.hub.shutdown.draining = True
-        else:
-            monkeypatch.setattr(relay.log, "healthy", lambda: False)
         reply = await relay.client.get("/readyz")
         alive = await relay.client.get("/healthz")
 
@@ -30,11 +31,7 @@ async def test_relay_that_takes_no_streams_is_not_ready(why, monkeypatch):
 
 async def test_names_of_models_that_clients_made_up_are_told_to_nobody():
     """They may say what somebody works on."""
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, default_model="openai/known") as relay,
-    ):
-        upstream.script = reply("503 Busy", "{}")
+    async with serve_script(reply("503 Busy", "{}"), default_model="openai/known") as (relay, _):
         for model in ("openai/known", "openai/acme-merger-draft", "openai/gpt-6-luna"):
             answer = await relay.client.post("/v1/chat", json={**HELLO, "model": model})
             assert 503 == answer.status_code

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from app.dialects.client_formats import CLIENT_FORMATS
-from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
-from tests.serving import Relay, serve_relay
+from app.testing.upstream import DONE, FINISH, head, send, text
+from tests.serving import Relay, serve_relay, serve_script
 
 VALUES = {
     "bad UTF-8": b'"\xff"',
@@ -137,8 +137,10 @@ async def test_half_a_pair_in_arguments_goes_on_whole() -> None:
         {"role": "tool", "tool_call_id": "c", "content": r'{"a": "\udc00", "b": 1e999}'},
     ]
     for dialect in ("anthropic", "gemini", "bedrock_converse", "ollama", "cohere", "openai_chat"):
-        async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:
-            upstream.script = [head(), send(text("a") + FINISH + DONE)]
+        async with serve_script([head(), send(text("a") + FINISH + DONE)], dialect=dialect) as (
+            relay,
+            upstream,
+        ):
             body = {"model": "openai/m", "messages": messages}
             response = await relay.client.post("/v1/chat", json=body)
 

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from app.events import StreamEnd, StreamStart, TextDelta, TextEnd, TextStart
-from app.testing.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
+from app.testing.upstream import DONE, FINISH, head, send, text
+from tests.clock import Clock
 from tests.eventlog.creating import create
 from tests.serving import (
     HELLO,
@@ -19,6 +20,7 @@ from tests.serving import (
     events_of,
     read_messages,
     serve_relay,
+    serve_script,
     text_of,
 )
 
@@ -68,7 +70,7 @@ async def slowest_ping(relay: Relay, until: asyncio.Task) -> float:
         started = time.thread_time()
         assert 200 == (await relay.client.get("/healthz")).status_code
         slowest = max(slowest, time.thread_time() - started)
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0)
     return slowest
 
 
@@ -104,38 +106,37 @@ async def test_replay_to_a_client_that_has_gone_does_not_starve_the_others():
         await drop(relay.port, "/v1/streams/st_long/events")
         took = time.thread_time() - started
         for _ in range(5):
-            _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
             writer.write(b"GET /v1/streams/st_long/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            await asyncio.sleep(0.02)
+            await reader.readexactly(1000)
             writer.transport.abort()
-        pinging = asyncio.create_task(asyncio.sleep(0.5))
+        gone = asyncio.create_task(cut_off(relay, others=1))
 
-        assert await slowest_ping(relay, pinging) < took / 2
+        assert await slowest_ping(relay, gone) < took / 2
 
 
-async def test_frozen_readers_cost_the_others_nothing():
-    count = 60
-    steps: list[Step] = [head()]
-    for number in range(count):
-        steps += [send(text(f"{number} " + "x" * 200_000)), wait(0.005)]
+@pytest.mark.parametrize("readers", [10, pytest.param(50, marks=pytest.mark.proving)])
+async def test_frozen_readers_cost_the_others_nothing(readers, monkeypatch):
+    count, clock = 60, Clock(monkeypatch)
+    pieces = [text(f"{number} " + "x" * 200_000) for number in range(count)]
     async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, send_timeout_s=4, heartbeat_s=0.5) as relay,
+        serve_script(
+            [head(), *map(send, pieces), send(FINISH + DONE)], send_timeout_s=400, heartbeat_s=50
+        ) as (relay, _),
         contextlib.AsyncExitStack() as stack,
     ):
-        upstream.script = [*steps, send(FINISH + DONE)]
         reply = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         url = reply.json()["events_url"]
-        frozen = [await stack.enter_async_context(frozen_reader(relay, url)) for _ in range(50)]
-        started = time.monotonic()
-        async with relay.client.stream("GET", url) as response:
+        frozen = [
+            await stack.enter_async_context(frozen_reader(relay, url)) for _ in range(readers)
+        ]
+        async with asyncio.timeout(60), relay.client.stream("GET", url) as response:
             events = events_of(await read_messages(response))
-        took = time.monotonic() - started
 
         assert "completed" == events[-1]["status"]
         assert count == sum(event["type"] == "text.delta" for event in events)
-        assert took < 60  # one after the other they would hold it up for 200 s
-        await cut_off(relay, others=1)
+        async with clock.hurrying(step_s=20):
+            await cut_off(relay, others=1)
         # All of them are dropped, and by a cut, not by an end.
         for received in frozen:
             last = (await received())[-100:]
@@ -143,15 +144,17 @@ async def test_frozen_readers_cost_the_others_nothing():
             assert not last.endswith(b"\r\n0\r\n\r\n")
 
 
-async def test_client_that_takes_no_json_is_cut_off():
-    async with serve_relay(send_timeout_s=0.5, max_stream_bytes=2**30) as relay:
+async def test_client_that_takes_no_json_is_cut_off(monkeypatch):
+    size, clock = 10_000_000, Clock(monkeypatch)
+    async with serve_relay(send_timeout_s=40, max_stream_bytes=2**30) as relay:
         await create(relay.log, "st_wide")
         await relay.log.append("st_wide", [StreamStart("st_wide", "m", 0), TextStart(0)])
-        await relay.log.append("st_wide", [TextDelta(0, "x" * 20_000_000)])
+        await relay.log.append("st_wide", [TextDelta(0, "x" * size)])
         async with frozen_reader(relay, "/v1/streams/st_wide") as received:
-            await cut_off(relay, others=0)
+            async with clock.hurrying(step_s=5):
+                await cut_off(relay, others=0)
 
-            assert len(await received()) < 20_000_000
+            assert len(await received()) < size
 
 
 @pytest.mark.parametrize(
