@@ -20,7 +20,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     be_patient(monkeypatch)
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=pytest.mark.proving)])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where the relay keeps its streams: the interface is the same for all."""
     kind: str = request.param
