@@ -3,8 +3,6 @@
 Every conversation is said twice: in our words, and in the SDK's.
 """
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import anthropic
@@ -17,23 +15,12 @@ from app.dialects.anthropic.upstream.request import (
 )
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.dialects.writing.conversation import JSON_ONLY
-from app.requests import ChatRequest, parse_chat_request
-from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER, call
-from tests.sdk.recorder import Recorded, Recorder, serve_recorder
+from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER, call, request_of
+from tests.sdk.recorder import Recorded, Recorder
 
 MODEL = "claude-opus-5-5"
 KEY = "sk-ant-test"
 LIMIT = 16384
-
-
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    with serve_recorder() as found:
-        yield found
-
-
-def request_of(body: dict[str, Any]) -> ChatRequest:
-    return parse_chat_request(json.dumps(body).encode())
 
 
 def text(text: str) -> dict[str, Any]:
