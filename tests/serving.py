@@ -22,6 +22,7 @@ from app.settings import load_settings
 from app.telemetry.observer import Observer
 from app.testing.served import ServedRelay
 from app.testing.served import serve_relay as serve
+from app.testing.upstream import Step, serve_upstream
 from app.testing.upstream import Upstream as Script
 
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
@@ -98,6 +99,16 @@ async def serve_relay(
         ) as client,
     ):
         yield Relay(served, client)
+
+
+@contextlib.asynccontextmanager
+async def serve_scripted(
+    script: Sequence[Step] = (), **settings: Any
+) -> AsyncIterator[tuple[Script, Relay]]:
+    """Serve a relay and its upstream, which plays a script to every call."""
+    async with serve_upstream() as upstream, serve_relay(upstream, **settings) as relay:
+        upstream.script = script
+        yield upstream, relay
 
 
 async def read_messages(response: httpx2.Response) -> list[Message]:

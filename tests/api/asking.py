@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.clock import SYSTEM, Clock
 from app.identity.authenticator import Authenticator
 from app.identity.principal import Principal
 from app.identity.tokens import Tokens
@@ -47,7 +48,7 @@ class Asked:
 
 @contextlib.asynccontextmanager
 async def serve_asked(
-    script: Upstream | None = None, *, root_path: str = "", **how: Any
+    script: Upstream | None = None, *, root_path: str = "", clock: Clock = SYSTEM, **how: Any
 ) -> AsyncIterator[Asked]:
     """Run the relay for the keys above."""
     keys = dict(KEYS)
@@ -55,8 +56,8 @@ async def serve_asked(
     def find(name: str, *, issued_at: float | None = None) -> Principal | None:
         return keys.get(name)
 
-    tokens = Tokens(SIGNING_KEY, find_key=find)
-    authenticator = Authenticator((Table(keys), tokens), tokens=tokens)
+    tokens = Tokens(SIGNING_KEY, find_key=find, clock=clock.wall)
+    authenticator = Authenticator((Table(keys), tokens), tokens=tokens, clock=clock.wall)
 
     def mount(app: ASGIApp) -> ASGIApp:
         async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,5 +65,6 @@ async def serve_asked(
 
         return mounted
 
-    async with serve_relay(script, authenticator=authenticator, watch=mount, **how) as relay:
+    how |= {"authenticator": authenticator, "watch": mount, "clock": clock}
+    async with serve_relay(script, **how) as relay:
         yield Asked(relay, tokens, keys)

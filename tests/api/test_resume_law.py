@@ -17,7 +17,7 @@ from app.testing.upstream import DONE, FINISH, Step, head, send, serve_upstream,
 from tests.api.test_recordings import script
 from tests.cutting import cutting_proxy, randomly
 from tests.dialects.streams import DIALECT_OF, body_of, recordings
-from tests.serving import HELLO, Relay, serve_relay
+from tests.serving import HELLO, Relay, serve_relay, serve_scripted
 
 pytestmark = pytest.mark.proving
 
@@ -50,8 +50,7 @@ async def read(relay: Relay, url: str, *, after: str | None = None) -> list[byte
 @pytest.mark.parametrize("row", recordings())
 async def test_law_holds_at_every_event_of_a_recorded_stream(row):
     body, dialect = body_of(row), DIALECT_OF[row["format"]]
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:
-        upstream.script = script(body, seed=1)
+    async with serve_scripted(script(body, seed=1), dialect=dialect) as (upstream, relay):
         url = await start(relay)
         whole = await read(relay, url)
         for k in range(1, len(whole) + 1):
@@ -119,8 +118,7 @@ async def test_two_hundred_readers_at_random_places_while_events_come(log):
 @pytest.mark.parametrize("seed", range(4))
 async def test_connections_cut_on_the_way_lose_and_double_nothing(seed):
     """FIN, RST and frozen connections, cut by a proxy inside frames and characters."""
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = paced(150, seed=seed)
+    async with serve_scripted(paced(150, seed=seed)) as (_, relay):
         url = await start(relay)
         plan = randomly(seed, most=4000, hows=("fin", "rst", "freeze"))
         seen: list[bytes] = []

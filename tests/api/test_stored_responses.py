@@ -1,8 +1,6 @@
 """Responses that go on from stored ones: real sockets, OpenAI's own client, every log."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -22,11 +20,11 @@ from app.testing.upstream import (
     head,
     reply,
     send,
-    serve_upstream,
     text,
 )
 from tests.api.test_openai_responses import HI, PATH, serve
-from tests.serving import Relay, serve_relay
+from tests.clock import Clock
+from tests.serving import Relay, serve_relay, serve_scripted
 
 M = "openai/m"
 GIVEN = {"index": 0, "id": "c1", "function": {"name": "now", "arguments": '{"a":1}'}}
@@ -52,18 +50,6 @@ async def list_items(relay: Relay, response: str, query: str = "") -> dict[str, 
     answer = await relay.client.get(f"{PATH}/{response}/input_items{query}")
     assert answer.status_code == 200, answer.text
     return answer.json()
-
-
-@asynccontextmanager
-async def serve_two(log: str) -> AsyncIterator[tuple[Upstream, Relay, Relay]]:
-    """Serve one upstream by two relays that share a log."""
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, log=log) as first,
-        serve_relay(upstream, log=log) as second,
-    ):
-        upstream.script = HI
-        yield upstream, first, second
 
 
 async def test_response_goes_on_from_another(log):
@@ -298,26 +284,29 @@ async def test_input_may_be_left_out_where_there_is_a_response_before():
         assert ["user", "assistant"] == [role for role, _ in said(upstream)]
 
 
-@pytest.mark.parametrize("kind", ["redis", "sqlite"])
-async def test_response_goes_on_at_another_replica(kind, tmp_path, request):
-    if kind == "redis":
-        server = request.getfixturevalue("redis")
-        server.ask("FLUSHALL")
-        async with serve_two(server.url) as (upstream, first, second):
-            before = (await ask(first, input="one")).json()
-            answer = await ask(second, input="two", previous_response_id=before["id"])
-            assert answer.status_code == 200, answer.text
-            assert [("user", "one"), ("assistant", "Hi 🌊"), ("user", "two")] == said(upstream)
-            reference = {"type": "item_reference", "id": answer.json()["output"][0]["id"]}
-            answer = await ask(first, input=[reference, {"role": "user", "content": "three"}])
-            assert answer.status_code == 200, answer.text
-            assert 1 == len((await list_items(second, before["id"]))["data"])
-        return
+@pytest.mark.proving
+async def test_response_goes_on_at_another_replica(redis):
+    redis.ask("FLUSHALL")
+    async with (
+        serve_scripted(HI, log=redis.url) as (upstream, first),
+        serve_relay(upstream, log=redis.url) as second,
+    ):
+        before = (await ask(first, input="one")).json()
+        answer = await ask(second, input="two", previous_response_id=before["id"])
+        assert answer.status_code == 200, answer.text
+        assert [("user", "one"), ("assistant", "Hi 🌊"), ("user", "two")] == said(upstream)
+        reference = {"type": "item_reference", "id": answer.json()["output"][0]["id"]}
+        answer = await ask(first, input=[reference, {"role": "user", "content": "three"}])
+        assert answer.status_code == 200, answer.text
+        assert 1 == len((await list_items(second, before["id"]))["data"])
+
+
+async def test_response_goes_on_after_a_restart(tmp_path):
     log = f"sqlite:///{tmp_path / 'streams.db'}"
     async with serve(log=log) as (upstream, relay, _):
         upstream.script = HI
         before = (await ask(relay, input="one")).json()
-    async with serve(log=log) as (upstream, relay, _):  # after a restart
+    async with serve(log=log) as (upstream, relay, _):
         upstream.script = HI
         answer = await ask(relay, input="two", previous_response_id=before["id"])
         assert answer.status_code == 200, answer.text
@@ -367,22 +356,10 @@ async def list_all(relay: Relay, response: str) -> list[Any]:
         query = f"?limit=100&order=asc&after={page['last_id']}"
 
 
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    now = 1_000_000.0
-
-    def time(self) -> float:
-        return self.now
-
-
 async def test_conversation_goes_on_beyond_the_retention(monkeypatch):
     """Its turns come in time, the first of them is long gone."""
-    clock = Clock()
-    monkeypatch.setattr("app.api.stored_responses.time", clock)
-    async with serve(retention_s=100) as (upstream, relay, _):
-        entries = relay.log._entries  # type: ignore[attr-defined]
-        entries._now = entries._wall = clock.time
+    clock = Clock(monkeypatch)
+    async with serve(retention_s=100, clock=clock) as (upstream, relay, _):
         upstream.script = HI
         ids: list[str] = []
         for number in range(8):
@@ -390,7 +367,7 @@ async def test_conversation_goes_on_beyond_the_retention(monkeypatch):
             answer = await ask(relay, input=f"{number}", **previous)
             assert answer.status_code == 200, answer.text
             ids.append(answer.json()["id"])
-            clock.now += 45
+            await clock.pass_(45)
         assert 404 == (await relay.client.get(f"{PATH}/{ids[0]}")).status_code
         assert [f"{n}" for n in range(8)] == [s for role, s in said(upstream) if role == "user"]
 

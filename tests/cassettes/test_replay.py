@@ -20,10 +20,9 @@ from app.testing.upstream import (
     event,
     head,
     send,
-    serve_upstream,
 )
 from tests.dialects.streams import DIALECT_OF, body_of, end_of, recordings
-from tests.serving import HELLO, Relay, serve_relay
+from tests.serving import HELLO, Relay, serve_scripted
 
 PURPOSES = (
     *("ui", "ag_ui", "openai_chat", "openai_completions", "anthropic", "anthropic.tools"),
@@ -97,8 +96,9 @@ EVERYTHING = [
 async def test_replay_says_in_every_dialect_what_an_answer_of_all_kinds_said(
     cut: bool, tmp_path: Path
 ) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream, cassettes=tmp_path) as relay:
-        upstream.script = [head(), *map(send, EVERYTHING[: 5 if cut else None])]
+    async with serve_scripted(
+        [head(), *map(send, EVERYTHING[: 5 if cut else None])], cassettes=tmp_path
+    ) as (upstream, relay):
         await check_replay(relay, tmp_path, "all")
         assert 1 == len(upstream.calls)
 
@@ -112,10 +112,7 @@ async def test_replay_says_in_every_dialect_what_the_live_stream_said(
     rows = [row for row in found if row and DIALECT_OF[row["format"]] == dialect]
     if not rows:
         pytest.skip("no recorded streams")
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, dialect=dialect, cassettes=tmp_path) as relay,
-    ):
+    async with serve_scripted(dialect=dialect, cassettes=tmp_path) as (upstream, relay):
         for number, row in enumerate(rows):
             upstream.script = [chunked_head(), chunk(body_of(row)), LAST_CHUNK]
             await check_replay(relay, tmp_path, f"n{number}")
