@@ -54,7 +54,6 @@ async def list_items(relay: Relay, response: str, query: str = "") -> dict[str, 
 
 async def test_response_goes_on_from_another(log):
     async with serve(log=log) as (upstream, _, client):
-        upstream.script = HI
         first = await client.responses.create(model=M, input="one", instructions="Be brief.")
         second = await client.responses.create(
             model=M, input=[{"role": "user", "content": "two"}], previous_response_id=first.id
@@ -120,7 +119,6 @@ async def test_items_are_referred_to_by_their_ids(log):
 async def test_last_response_tells_of_items_whose_own_is_gone(log):
     """So a client that refers to all it has seen can go on for longer than the retention."""
     async with serve(log=log) as (upstream, relay, _):
-        upstream.script = HI
         turn: list[Any] = [{"role": "user", "content": "0"}]
         gone = ""
         for number in range(1, 4):
@@ -145,7 +143,6 @@ async def test_last_response_tells_of_items_whose_own_is_gone(log):
 
 async def test_input_items_are_listed(log):
     async with serve(log=log) as (upstream, relay, client):
-        upstream.script = HI
         first = await client.responses.create(model=M, input="one")
         given: Any = [{"role": "user", "content": "two", "id": "msg_mine"}, {**RESULT, "id": None}]
         second = await client.responses.create(model=M, input=given, previous_response_id=first.id)
@@ -181,8 +178,7 @@ async def test_input_items_are_listed(log):
     ],
 )
 async def test_list_that_cannot_be_asked_for_is_refused(query, param):
-    async with serve() as (upstream, relay, _):
-        upstream.script = HI
+    async with serve() as (_, relay, _):
         response = (await ask(relay)).json()["id"]
         answer = await relay.client.get(f"{PATH}/{response}/input_items{query}")
 
@@ -191,8 +187,7 @@ async def test_list_that_cannot_be_asked_for_is_refused(query, param):
 
 
 async def test_what_is_not_to_be_stored_is_not(log):
-    async with serve(log=log) as (upstream, relay, client):
-        upstream.script = HI
+    async with serve(log=log) as (_, relay, client):
         first = await client.responses.create(model=M, input="a secret", store=False)
         assert first.to_dict()["store"] is False
         with pytest.raises(openai.BadRequestError) as caught:
@@ -219,7 +214,6 @@ async def test_what_is_not_to_be_stored_is_not(log):
 
 async def test_not_stored_response_goes_on_from_a_stored_one():
     async with serve() as (upstream, _, client):
-        upstream.script = HI
         first = await client.responses.create(model=M, input="one")
         second = await client.responses.create(
             model=M, input="two", previous_response_id=first.id, store=False
@@ -231,7 +225,6 @@ async def test_not_stored_response_goes_on_from_a_stored_one():
 
 async def test_what_is_gone_says_so(log):
     async with serve(log=log) as (upstream, relay, client):
-        upstream.script = HI
         first = await client.responses.create(model=M, input="one")
         second = await client.responses.create(model=M, input="2", previous_response_id=first.id)
         await client.responses.delete(first.id)
@@ -277,7 +270,6 @@ async def test_answer_that_was_too_long_is_gone_on_from():
 
 async def test_input_may_be_left_out_where_there_is_a_response_before():
     async with serve() as (upstream, relay, _):
-        upstream.script = HI
         first = (await ask(relay)).json()["id"]
         body = {"model": M, "previous_response_id": first}
         assert 200 == (await relay.client.post(PATH, json=body)).status_code
@@ -304,10 +296,8 @@ async def test_response_goes_on_at_another_replica(redis):
 async def test_response_goes_on_after_a_restart(tmp_path):
     log = f"sqlite:///{tmp_path / 'streams.db'}"
     async with serve(log=log) as (upstream, relay, _):
-        upstream.script = HI
         before = (await ask(relay, input="one")).json()
     async with serve(log=log) as (upstream, relay, _):
-        upstream.script = HI
         answer = await ask(relay, input="two", previous_response_id=before["id"])
         assert answer.status_code == 200, answer.text
         assert [("user", "one"), ("assistant", "Hi 🌊"), ("user", "two")] == said(upstream)
@@ -316,7 +306,6 @@ async def test_response_goes_on_after_a_restart(tmp_path):
 async def test_long_conversation_is_kept_in_pieces(monkeypatch):
     """Every so many turns one keeps all before it: no chain is longer, and none grows by squares."""
     async with serve() as (upstream, relay, _):
-        upstream.script = HI
         ids: list[str] = []
         for number in range(70):
             fields = {"previous_response_id": ids[-1]} if ids else {}
@@ -360,7 +349,6 @@ async def test_conversation_goes_on_beyond_the_retention(monkeypatch):
     """Its turns come in time, the first of them is long gone."""
     clock = Clock(monkeypatch)
     async with serve(retention_s=100, clock=clock) as (upstream, relay, _):
-        upstream.script = HI
         ids: list[str] = []
         for number in range(8):
             previous = {"previous_response_id": ids[-1]} if ids else {}
@@ -374,7 +362,6 @@ async def test_conversation_goes_on_beyond_the_retention(monkeypatch):
 
 async def test_conversation_is_no_larger_than_a_request_may_be():
     async with serve(max_request_bytes=10_000) as (upstream, relay, _):
-        upstream.script = HI
         first = (await ask(relay, input="x" * 6_000)).json()["id"]
         second = await ask(relay, input="x" * 6_000, previous_response_id=first)
         assert (413, "request_too_large") == (
@@ -388,8 +375,7 @@ async def test_conversation_is_no_larger_than_a_request_may_be():
 
 
 async def test_request_that_refers_to_nothing_costs_no_look_up(monkeypatch):
-    async with serve() as (upstream, relay, _):
-        upstream.script = HI
+    async with serve() as (_, relay, _):
         looked: list[str] = []
 
         async def find(streams: OwnedStreams, name: str) -> None:
@@ -404,8 +390,7 @@ async def test_request_that_refers_to_nothing_costs_no_look_up(monkeypatch):
 
 
 async def test_ids_of_items_lead_to_no_other_thing():
-    async with serve() as (upstream, relay, _):
-        upstream.script = HI
+    async with serve() as (_, relay, _):
         answer = await ask(relay)
         item = answer.json()["output"][0]["id"]
         token = item.split("_", 1)[1].rsplit("_", 1)[0]
@@ -432,7 +417,6 @@ async def test_ids_of_items_lead_to_no_other_thing():
 )
 async def test_hostile_references_are_refused(fields):
     async with serve() as (upstream, relay, _):
-        upstream.script = HI
         answer = await ask(relay, **fields)
 
         assert answer.status_code in (400, 404), answer.text
@@ -453,7 +437,6 @@ async def test_input_of_lists_in_lists_is_refused(mark):
 async def test_key_gives_the_stream_that_it_began_with():
     """However its body is resolved: the digest is that of what the client has sent."""
     async with serve() as (upstream, relay, _):
-        upstream.script = HI
         first = (await ask(relay)).json()["id"]
         body = {"model": M, "input": "two", "previous_response_id": first}
         headers = {"idempotency-key": "k"}
