@@ -1,30 +1,47 @@
 """`Prefer: respond-async`: where the stream is, once it is sure to be there."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
 from app.errors import RequestError, ServiceError
+from app.eventlog import EventLog
 from tests.serving import HELLO, serve_relay
 
 ASYNC = {"prefer": "respond-async"}
 
 
-async def test_id_is_told_once_the_log_has_the_first_event(monkeypatch):
+class Appending:
+    """An event log that appends as the test says."""
+
+    def __init__(self, log: EventLog, append: Callable[..., Awaitable[None]]) -> None:
+        self.log, self.append = log, append
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.log, name)
+
+
+def appending(append: Callable[..., Awaitable[None]]) -> Any:
+    """Return what wraps a log so that `append` is called with the log's own, and what it is given."""
+    return lambda log: Appending(log, partial(append, log.append))
+
+
+async def test_id_is_told_once_the_log_has_the_first_event():
     """A log that dies before that lets go of the stream: who was told its id finds nothing."""
-    async with serve_relay() as relay:
-        append = relay.log.append
-        asked, room = asyncio.Event(), asyncio.Event()
+    asked, room = asyncio.Event(), asyncio.Event()
 
-        async def wait(*arguments):
-            asked.set()
-            await room.wait()
-            await append(*arguments)
+    async def wait(real: Any, *arguments: Any) -> None:
+        asked.set()
+        await room.wait()
+        await real(*arguments)
 
-        monkeypatch.setattr(relay.log, "append", wait)
+    async with serve_relay(wrap_log=appending(wait)) as relay:
         posting = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO, headers=ASYNC))
         await asked.wait()
-        _, pending = await asyncio.wait({posting}, timeout=0.2)
+        _, pending = await asyncio.wait({posting}, timeout=0.1)
         assert {posting} == pending
         room.set()
         reply = await posting
@@ -41,13 +58,11 @@ async def test_id_is_told_once_the_log_has_the_first_event(monkeypatch):
         (RequestError("stream_expired", "it is gone"), (503, "overloaded")),
     ],
 )
-async def test_stream_that_cannot_begin_is_refused(monkeypatch, error, told):
-    async with serve_relay() as relay:
+async def test_stream_that_cannot_begin_is_refused(error, told):
+    async def fail(*_: Any) -> None:
+        raise error
 
-        async def fail(*arguments):
-            raise error
-
-        monkeypatch.setattr(relay.log, "append", fail)
+    async with serve_relay(wrap_log=appending(fail)) as relay:
         reply = await relay.client.post("/v1/chat", json=HELLO, headers=ASYNC)
 
         assert told == (reply.status_code, reply.json()["code"])
@@ -56,7 +71,7 @@ async def test_stream_that_cannot_begin_is_refused(monkeypatch, error, told):
 @pytest.mark.parametrize("key", [None, "one"])
 async def test_stream_is_found_where_it_was_said_to_be(key):
     headers = ASYNC if key is None else {**ASYNC, "idempotency-key": key}
-    async with serve_relay() as relay:
+    async with serve_relay(demo_pace=0) as relay:
         reply = await relay.client.post("/v1/chat", json=HELLO, headers=headers)
         events = await relay.client.get(reply.json()["events_url"])
 
