@@ -172,10 +172,7 @@ OPENROUTERS = {
         ({"id": "a/b", "meta": {"n_ctx": 2048}}, {"context_length": 2048}),
         ({"id": "a/b", "created": 1_760_000_000_000}, {"created": 1_760_000_000}),
         ({"id": "a/b", "created": "x", "context_length": -1, "name": 1}, {"created": 0}),
-        (
-            {"id": "a/b", "capabilities": [], "architecture": 3, "supported_parameters": [1]},
-            {},
-        ),
+        ({"id": "a/b", "capabilities": [], "architecture": 3, "supported_parameters": [1]}, {}),
     ],
     ids=["OpenRouter", "vLLM", "Mistral", "Groq", "llama.cpp", "ms", "odd", "odder"],
 )

@@ -86,8 +86,4 @@ async def test_node_client_gets_all_that_it_asks_for():
     assert (10, "".join(WORDS)) == (found["replayed"], found["replay"])
     assert [True, ["user: hello", "assistant: Hi 🌊", "user: more"]] == found["stored"]
     assert ["BadRequestError", "previous_response_not_found"] == found["gone"]
-    assert ("completed", "completed", 0) == (
-        found["retrieved"],
-        found["cancelled"],
-        found["empty"],
-    )
+    assert ("completed", "completed", 0) == (found["retrieved"], found["cancelled"], found["empty"])

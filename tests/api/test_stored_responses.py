@@ -364,10 +364,7 @@ async def test_conversation_is_no_larger_than_a_request_may_be():
     async with serve(max_request_bytes=10_000) as (upstream, relay, _):
         first = (await ask(relay, input="x" * 6_000)).json()["id"]
         second = await ask(relay, input="x" * 6_000, previous_response_id=first)
-        assert (413, "request_too_large") == (
-            second.status_code,
-            second.json()["error"]["code"],
-        )
+        assert (413, "request_too_large") == (second.status_code, second.json()["error"]["code"])
         assert "larger than the limit of 10000 bytes" in second.json()["error"]["message"]
         assert 1 == len(upstream.calls)
         third = await ask(relay, input="x", previous_response_id=first)

@@ -12,14 +12,7 @@ from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import Frame
 from app.testing.upstream import DONE, FINISH, Hold, Until, head, send, serve_upstream, text
 from tests.dialects.ui.verify import chunks_of, read_message
-from tests.serving import (
-    Relay,
-    cut_off,
-    read_messages,
-    serve_relay,
-    serve_scripted,
-    text_so_far,
-)
+from tests.serving import Relay, cut_off, read_messages, serve_relay, serve_scripted, text_so_far
 from tests.waiting import until
 
 CHAT = "a chat/せ?#%"

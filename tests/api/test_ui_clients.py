@@ -9,18 +9,7 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.testing.upstream import (
-    DONE,
-    FINISH,
-    USAGE,
-    Call,
-    Hold,
-    Step,
-    Until,
-    event,
-    head,
-    send,
-)
+from app.testing.upstream import DONE, FINISH, USAGE, Call, Hold, Step, Until, event, head, send
 from app.testing.upstream import text as said
 from tests.needs import file, program
 from tests.serving import Relay, serve_relay, serve_scripted
@@ -126,10 +115,7 @@ async def test_connection_that_broke_is_taken_up(play):
     async with serve_scripted(script, watch=watch) as (upstream, relay):
         found = await play(relay, "cut")
 
-        assert ("error", "network error") == (
-            found["broken"]["status"],
-            found["broken"]["error"],
-        )
+        assert ("error", "network error") == (found["broken"]["status"], found["broken"]["error"])
         assert ("ready", None) == (found["status"], found["error"])
         (answer,) = found["messages"][1:]
         if found["version"] == 5:

@@ -11,16 +11,7 @@ from app.dialects.answering.public_ids import public_token
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.events import Event, decode
 from app.framing.sse import Decoder
-from app.testing.upstream import (
-    DONE,
-    LAST_CHUNK,
-    USAGE,
-    chunk,
-    chunked_head,
-    event,
-    head,
-    send,
-)
+from app.testing.upstream import DONE, LAST_CHUNK, USAGE, chunk, chunked_head, event, head, send
 from tests.dialects.streams import DIALECT_OF, body_of, end_of, recordings
 from tests.serving import HELLO, Relay, serve_scripted
 

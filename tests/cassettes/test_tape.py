@@ -11,13 +11,7 @@ from app.cassettes.playing import Read, Silence, check_places, play
 from app.cassettes.tape import Played, Tape, TapeError, make_head, parse_tape, render_tape, spread
 from app.errors import RequestError
 from app.events import Event, StreamEnd, StreamTarget, TextDelta, TextEnd, TextStart, decode, encode
-from app.requests import (
-    ChatRequest,
-    ClientBody,
-    TranslatedRequest,
-    UserMessage,
-    parse_chat_request,
-)
+from app.requests import ChatRequest, ClientBody, TranslatedRequest, UserMessage, parse_chat_request
 
 pytestmark = pytest.mark.pure
 

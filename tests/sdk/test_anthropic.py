@@ -102,11 +102,7 @@ SAID: dict[str, dict[str, Any]] = {
         ]
     },
     "tools": {"messages": KYOTO, "tools": [GET_WEATHER, NOW], "tool_choice": {"type": "auto"}},
-    "tool-required": {
-        "messages": KYOTO,
-        "tools": [GET_WEATHER],
-        "tool_choice": {"type": "any"},
-    },
+    "tool-required": {"messages": KYOTO, "tools": [GET_WEATHER], "tool_choice": {"type": "any"}},
     "tool-by-name": {
         "messages": KYOTO,
         "tools": [GET_WEATHER, NOW],
@@ -162,12 +158,7 @@ SAID: dict[str, dict[str, Any]] = {
     },
 }
 REASONED = [
-    {
-        "type": "reasoning",
-        "text": "I need a tool.",
-        "signature": "c2lnbmVk",
-        "format": "anthropic",
-    },
+    {"type": "reasoning", "text": "I need a tool.", "signature": "c2lnbmVk", "format": "anthropic"},
     {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "aGlkZGVu"},
     {"type": "opaque", "format": "anthropic", "data": "b21pdHRlZA=="},
     text("I look it up."),

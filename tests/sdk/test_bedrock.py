@@ -115,10 +115,7 @@ SAID: dict[str, dict[str, Any]] = {
     },
     "tool-by-name": {
         "messages": KYOTO,
-        "toolConfig": {
-            "tools": [WEATHER, NOW],
-            "toolChoice": {"tool": {"name": "get_weather"}},
-        },
+        "toolConfig": {"tools": [WEATHER, NOW], "toolChoice": {"tool": {"name": "get_weather"}}},
     },
     "tool-results": {
         "messages": [

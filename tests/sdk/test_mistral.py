@@ -103,10 +103,7 @@ WORDS: dict[str, dict[str, Any]] = {
         ],
         "tools": [KYOTO, NOW],
     },
-    "json-object": {
-        "messages": JSON,
-        "response_format": models.ResponseFormat(type="json_object"),
-    },
+    "json-object": {"messages": JSON, "response_format": models.ResponseFormat(type="json_object")},
     "json-schema": {
         "messages": JSON,
         "response_format": models.ResponseFormat(

@@ -70,11 +70,7 @@ THOUGHT = [
                         "signature": "S",
                         "format": "anthropic-claude-v1",
                     },
-                    {
-                        "type": "reasoning.encrypted",
-                        "data": "E",
-                        "format": "openai-responses-v1",
-                    },
+                    {"type": "reasoning.encrypted", "data": "E", "format": "openai-responses-v1"},
                 ]
             },
         ),

@@ -68,17 +68,12 @@ WORDS: dict[str, dict[str, Any]] = {
     "image-inline": {
         "input": asks(
             says("What is this?"),
-            {
-                "type": "input_image",
-                "image_url": f"data:image/png;base64,{PNG}",
-                "detail": "auto",
-            },
+            {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"},
         )
     },
     "image-by-url": {
         "input": asks(
-            {"type": "input_image", "image_url": PICTURE, "detail": "auto"},
-            says("What is this?"),
+            {"type": "input_image", "image_url": PICTURE, "detail": "auto"}, says("What is this?")
         )
     },
     "file-inline": {
