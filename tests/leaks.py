@@ -92,6 +92,7 @@ def _left_open() -> Iterator[None]:
         return
     if _forbidden is None:  # a pure test has opened nothing but the pair of sockets of its loop
         gc.collect()  # pytest reports the warnings that come of it with this test
+        gc.freeze()  # modules that tests import later would be looked through by each that follows
     if _cancelled:
         pytest.fail("tasks left behind:\n" + "\n".join(_cancelled), pytrace=False)
 
