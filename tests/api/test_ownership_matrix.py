@@ -28,7 +28,7 @@ from app.generation.hub import Hub
 from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal, Role
 from app.settings import load_settings
-from app.testing.upstream import Hold, head, send, text
+from app.testing.upstream import Hold, Step, head, send, text
 from tests.identities import EXPIRED, Table, bearer
 from tests.redis_server import RedisServer
 from tests.serving import HELLO, Relay, serve_relay, serve_scripted
@@ -182,7 +182,7 @@ async def serve_world(log: str = "memory", *, ends: bool = False) -> AsyncIterat
     asked: list[str] = []
     spy = partial(_Spy, asked=asked)
     how: dict[str, Any] = {"authenticator": Authenticator([table]), "wrap_log": spy}
-    script = HI if ends else [head(), send(text(SAID)), Hold()]
+    script: list[Step] = HI if ends else [head(), send(text(SAID)), Hold()]
     async with serve_scripted(script, default_model=M, log=log, **how) as (_, relay):
         world = World(relay, table, {}, [], asked)
         body = {"model": M, "input": "hello", "background": True}

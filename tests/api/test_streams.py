@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.framing.sse import Decoder, Message
-from app.testing.upstream import DONE, FINISH, Hold, Until, head, send, text
+from app.testing.upstream import DONE, FINISH, Hold, Step, Until, head, send, text
 from tests.clock import Clock
 from tests.serving import (
     HELLO,
@@ -23,8 +23,8 @@ from tests.serving import (
 )
 from tests.waiting import until
 
-SAID = [head(), *(send(text(letter)) for letter in "abcd"), send(FINISH + DONE)]
-RUNS = [head(), send(text("a")), Hold()]
+SAID: list[Step] = [head(), *(send(text(letter)) for letter in "abcd"), send(FINISH + DONE)]
+RUNS: list[Step] = [head(), send(text("a")), Hold()]
 
 
 async def start(relay: Relay, **fields) -> dict[str, Any]:
@@ -65,7 +65,12 @@ async def ended() -> AsyncIterator[Ended]:
 
 async def test_two_readers_of_a_running_stream_see_the_same_and_so_does_a_later_one():
     rest_comes = Until()
-    script = [head(), send(text("a")), rest_comes, send("".join(map(text, "bcd")) + FINISH + DONE)]
+    script: list[Step] = [
+        head(),
+        send(text("a")),
+        rest_comes,
+        send("".join(map(text, "bcd")) + FINISH + DONE),
+    ]
     async with serve_scripted(script) as (upstream, relay):
         accepted = await start(relay)
         reading = asyncio.gather(*(read(relay, accepted["events_url"]) for _ in range(2)))
@@ -194,7 +199,7 @@ async def test_stream_that_nobody_reads_is_cancelled(monkeypatch):
 async def test_first_reader_of_an_accepted_stream_has_time_to_come(monkeypatch):
     clock = Clock(monkeypatch)
     rest_comes = Until()
-    script = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
+    script: list[Step] = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
     async with serve_scripted(script, linger_s=20) as (_, relay):
         accepted = await start(relay, on_disconnect="cancel")
         await text_so_far(relay, accepted["id"], "a")
@@ -218,8 +223,8 @@ async def test_first_reader_has_as_long_as_the_request_says(monkeypatch):
 async def test_reader_that_comes_back_in_time_keeps_it_running(monkeypatch):
     clock = Clock(monkeypatch)
     async with serve_scripted(linger_s=30) as (upstream, relay):
-        rest_comes, rest = Until(), send("".join(map(text, "efgh")) + FINISH + DONE)
-        upstream.script = [head(), send("".join(map(text, "abcd"))), rest_comes, rest]
+        rest_comes, more = Until(), send("".join(map(text, "efgh")) + FINISH + DONE)
+        upstream.script = [head(), send("".join(map(text, "abcd"))), rest_comes, more]
         accepted = await start(relay)
         seen = []
         decoder = Decoder()
