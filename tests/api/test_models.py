@@ -9,14 +9,21 @@ from typing import Any
 import anthropic
 import pytest
 
-from app.testing.upstream import DONE, FINISH, head, reply, send, serve_upstream, text, wait
+from app.testing.upstream import DONE, FINISH, Step, head, reply, send, serve_upstream, text, wait
 from app.upstreams.catalog import look_up
-from tests.serving import HELLO, serve_relay, serve_scripted
+from app.upstreams.models import LIST_S
+from tests.clock import Clock
+from tests.serving import HELLO, Relay, serve_relay, serve_scripted
 
 ANSWER = [head(), send(text("a") + FINISH + DONE)]
 
 
-async def names(relay) -> list[str]:
+def listing(*rows: dict[str, Any]) -> list[Step]:
+    """What an upstream answers when it is asked for its models."""
+    return reply("200 OK", json.dumps({"object": "list", "data": rows}))
+
+
+async def names(relay: Relay) -> list[str]:
     response = await relay.client.get("/v1/models")
     assert 200 == response.status_code
     assert "list" == response.json()["object"]
@@ -25,7 +32,7 @@ async def names(relay) -> list[str]:
 
 async def test_upstream_is_asked_for_its_models_once():
     async with serve_scripted() as (upstream, relay):
-        upstream.models = reply("200 OK", '{"object":"list","data":[{"id":"b"},{"id":"a/c"}]}')
+        upstream.models = listing({"id": "b"}, {"id": "a/c"})
         listed = [await names(relay), await names(relay)]
 
         assert listed[0] == listed[1]
@@ -61,7 +68,7 @@ async def test_upstream_without_a_list_still_serves(script):
 
 async def test_requests_at_once_ask_an_upstream_once():
     async with serve_scripted() as (upstream, relay):
-        upstream.models = [wait(0.02), *reply("200 OK", '{"data":[{"id":"b"}]}')]
+        upstream.models = [wait(0.02), *listing({"id": "b"})]
         listed = await asyncio.gather(*(names(relay) for _ in range(5)))
 
         assert all("openai/b" in one for one in listed)
@@ -70,10 +77,11 @@ async def test_requests_at_once_ask_an_upstream_once():
 
 @pytest.mark.parametrize("status", ["401 No", "429 Slow", "500 Oops", "302 Found"])
 async def test_refusal_is_no_list(status, monkeypatch):
-    monkeypatch.setattr("app.upstreams.models.LIST_S", 0)
+    clock = Clock(monkeypatch)
     async with serve_scripted() as (upstream, relay):
-        upstream.models = reply("200 OK", '{"data":[{"id":"b"}]}')
+        upstream.models = listing({"id": "b"})
         await names(relay)
+        await clock.pass_(LIST_S + 1)
         upstream.models = reply(status, '{"error":{"message":"no"}}')
 
         assert "openai/b" in await names(relay)
@@ -130,7 +138,7 @@ async def test_cookies_of_one_call_do_not_go_out_with_the_next():
         assert [None, None] == [call.headers.get("cookie") for call in upstream.calls]
 
 
-async def row(relay: Any, name: str) -> dict[str, Any]:
+async def row(relay: Relay, name: str) -> dict[str, Any]:
     response = await relay.client.get(f"/v1/models/{name}")
     assert 200 == response.status_code
     found: dict[str, Any] = response.json()
@@ -178,7 +186,7 @@ OPENROUTERS = {
 )
 async def test_what_an_upstream_says_of_its_models_is_told(given: Any, expected: Any) -> None:
     async with serve_scripted() as (upstream, relay):
-        upstream.models = reply("200 OK", json.dumps({"data": [given]}))
+        upstream.models = listing(given)
         found = await row(relay, "openai/a/b")
 
     shown = {"created": 0, **expected}
@@ -199,11 +207,8 @@ async def test_googles_list_is_told_too() -> None:
         upstream.models = reply("200 OK", json.dumps({"models": [given]}))
         found = await row(relay, "openai/g-1")
 
-    assert ("G 1", 1_048_576, 65_536) == (
-        found["name"],
-        found["context_length"],
-        found["top_provider"]["max_completion_tokens"],
-    )
+    assert ("G 1", 1_048_576) == (found["name"], found["context_length"])
+    assert 65_536 == found["top_provider"]["max_completion_tokens"]
     assert ["reasoning"] == found["supported_parameters"]
 
 
@@ -226,11 +231,8 @@ async def test_anthropics_clients_are_told_what_anthropic_says() -> None:
         openais = await row(relay, "openai/claude-x")
 
     assert found in listed
-    assert ("Claude X", 200_000, 64_000) == (
-        found.display_name,
-        found.max_input_tokens,
-        found.max_tokens,
-    )
+    assert ("Claude X", 200_000) == (found.display_name, found.max_input_tokens)
+    assert 64_000 == found.max_tokens
     assert "2026-02-03T04:05:06+00:00" == found.created_at.isoformat()
     assert found.capabilities is not None
     assert found.capabilities.image_input.supported
@@ -241,19 +243,15 @@ async def test_anthropics_clients_are_told_what_anthropic_says() -> None:
 
 async def test_a_route_says_the_least_of_its_targets(tmp_path: Any, monkeypatch: Any) -> None:
     async with serve_upstream() as one, serve_upstream() as two:
-        one.models = reply("200 OK", json.dumps({"data": [OPENROUTERS]}))
+        one.models = listing(OPENROUTERS)
         less = {**OPENROUTERS, "context_length": 100_000, "supported_parameters": ["seed", "tools"]}
         less |= {"top_provider": {}, "created": 1_750_000_000}
-        two.models = reply("200 OK", json.dumps({"data": [less]}))
+        two.models = listing(less)
         (tmp_path / "seseragi.toml").write_text(
             f"""
             passthrough = false
-            [upstream.one]
-            base_url = "{one.base_url}"
-            key_env = "KEY"
-            [upstream.two]
-            base_url = "{two.base_url}"
-            key_env = "KEY"
+            upstream.one = {{ base_url = "{one.base_url}", key_env = "KEY" }}
+            upstream.two = {{ base_url = "{two.base_url}", key_env = "KEY" }}
             [[route]]
             name = "both"
             targets = ["one/a/b", "two/a/b"]
@@ -310,7 +308,7 @@ async def test_the_catalog_is_asked_where_the_host_does_not_say(monkeypatch: Any
     monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", module)
     look_up.cache_clear()
     async with serve_scripted() as (upstream, relay):
-        upstream.models = reply("200 OK", '{"data":[{"id":"b"},{"id":"c","context_length":5}]}')
+        upstream.models = listing({"id": "b"}, {"id": "c", "context_length": 5})
         known, said = await row(relay, "openai/b"), await row(relay, "openai/c")
         base_url = upstream.base_url
     look_up.cache_clear()

@@ -10,7 +10,7 @@ import pytest
 
 from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import Frame
-from app.testing.upstream import DONE, FINISH, Hold, Until, head, send, serve_upstream, text
+from app.testing.upstream import DONE, FINISH, Hold, Step, Until, head, send, serve_upstream, text
 from tests.dialects.ui.verify import chunks_of, read_message
 from tests.serving import Relay, cut_off, read_messages, serve_relay, serve_scripted, text_so_far
 from tests.waiting import until
@@ -87,7 +87,7 @@ async def leave_at_the_text(relay: Relay) -> str:
 
 async def test_resumed_stream_goes_on_live_from_its_start(log):
     rest_comes = Until()
-    script = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
+    script: list[Step] = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
     async with serve_scripted(script, log=log) as (upstream, relay):
         stream = await leave_at_the_text(relay)
         await cut_off(relay, others=0)
@@ -177,7 +177,7 @@ async def test_too_many_readers_are_told():
 
 async def test_leaving_does_not_stop_the_chat():
     rest_comes = Until()
-    script = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
+    script: list[Step] = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
     async with serve_scripted(script, linger_s=5) as (_, relay):
         stream = await leave_at_the_text(relay)
         await cut_off(relay, others=0)
