@@ -180,7 +180,7 @@ def telling(answer: httpx2.Response) -> dict[str, str]:
 async def serve_world(log: str = "memory", *, ends: bool = False) -> AsyncIterator[World]:
     table = Table({"key-me": ME} | {f"key-{name}": who for name, who in OTHERS.items()})
     asked: list[str] = []
-    spy = partial(_Spy, asked=asked)
+    spy = partial(Spy, asked=asked)
     how: dict[str, Any] = {"authenticator": Authenticator([table]), "wrap_log": spy}
     script: list[Step] = HI if ends else [head(), send(text(SAID)), Hold()]
     async with serve_scripted(script, default_model=M, log=log, **how) as (_, relay):
@@ -433,7 +433,7 @@ async def test_stream_token_is_for_nothing_else(world, method: str, path: str):
         assert 403 == (await world.ask("read-mine", "GET", path)).status_code
 
 
-class _Spy:
+class Spy:
     """Notes what is asked of a log."""
 
     def __init__(self, log: Any, asked: list[str]) -> None:
