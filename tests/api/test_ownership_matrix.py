@@ -29,6 +29,8 @@ from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal, Role
 from app.settings import load_settings
 from app.testing.upstream import Hold, Step, head, send, text
+from tests.api.asking import CHAT, M
+from tests.api.asking import body_of as body_of
 from tests.identities import EXPIRED, Table, bearer
 from tests.redis_server import RedisServer
 from tests.serving import HELLO, Relay, serve_relay, serve_scripted
@@ -36,9 +38,7 @@ from tests.waiting import until
 
 from .test_openai_responses import HI
 
-M = "openai/m"
 SAID = "what only I was told"
-CHAT = "a chat"
 
 STARTS = {
     *("/v1/chat", "/v1/chat/completions", "/v1/completions", "/v1/messages"),
@@ -207,28 +207,6 @@ async def serve_world(log: str = "memory", *, ends: bool = False) -> AsyncIterat
 async def world() -> AsyncIterator[World]:
     async with serve_world() as world:
         yield world
-
-
-def body_of(path: str) -> dict[str, Any]:
-    message = {"role": "user", "content": "hello"}
-    match path:
-        case "/v1/responses":
-            return {"model": M, "input": "hello", "stream": True}
-        case "/v1/completions":
-            return {"model": M, "prompt": "hello", "max_tokens": 99, "stream": True}
-        case "/v1/ui/chat":
-            parts = [{"type": "text", "text": "hello"}]
-            return {"id": CHAT, "messages": [{"id": "1", "role": "user", "parts": parts}]}
-        case "/v1/ag-ui":
-            messages = [{**message, "id": "1"}]
-            more: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
-            return {"threadId": "a", "runId": "b", "messages": messages, **more}
-        case "/v1/admin/targets":
-            return {"target": M, "action": "wake"}
-        case "/v1/embeddings" | "/v1/responses/input_tokens":
-            return {"model": M, "input": "hello"}
-        case _:
-            return {"model": M, "messages": [message], "max_tokens": 99, "stream": True}
 
 
 def list_routes() -> Iterator[tuple[str, str]]:

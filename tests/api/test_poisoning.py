@@ -33,7 +33,7 @@ async def ask_badly(served: Routed, **fields: Any) -> None:
     await served.post(messages=[{"role": "user", "content": BAD}], **fields)
 
 
-PARTS = [head(), send("".join(text(f"{n} ") for n in range(50))), Hold()]
+PARTS: list[Step] = [head(), send("".join(text(f"{n} ") for n in range(50))), Hold()]
 CAUSED: dict[str, tuple[Sequence[Step], dict[str, Any]]] = {
     "invalid": (reply("400 Bad", '{"error":{"message":"no"}}'), {}),
     "too long": (reply("400 Bad", '{"error":{"code":"context_length_exceeded"}}'), {}),

@@ -12,8 +12,8 @@ from app.dialects.client_formats import CLIENT_FORMATS
 from app.framing.sse import Message
 from app.identity.principal import ANYONE, Principal
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
-from tests.api.asking import Asked, serve_asked
-from tests.api.test_ownership_matrix import STARTS, body_of
+from tests.api.asking import Asked, body_of, serve_asked
+from tests.api.test_ownership_matrix import STARTS
 from tests.clock import Clock
 from tests.serving import HELLO, events_of, read_messages, serve_scripted, text_of
 

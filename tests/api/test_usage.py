@@ -9,10 +9,10 @@ import pytest
 from app.identity.principal import Principal
 from app.ledger.limits import UsageLimits
 from app.testing.upstream import DONE, FINISH, Hold, head, send, text
-from tests.serving import serve_relay
+from tests.serving import HELLO, serve_relay
 
 from .test_ownership_matrix import Spy
-from .test_usage_limits import bearer, body_of, serve
+from .test_usage_limits import bearer, serve
 
 SPENT = 'data: {"choices":[],"usage":{"prompt_tokens":70,"completion_tokens":30}}\n\n'
 ENDS = [head(), send(text("a") + FINISH + SPENT + DONE)]
@@ -134,7 +134,7 @@ async def test_where_nobody_says_who_he_is_it_is_the_relays(tmp_path):
     file.write_text("[limits]\nrequests_per_minute = 2\n")
     async with serve_relay(config=file) as relay:
         for status in (200, 200, 429):
-            asked = {"messages": body_of("")["messages"], "stream": False, "max_tokens": 2}
+            asked = {"messages": HELLO["messages"], "stream": False, "max_tokens": 2}
             answer = await relay.client.post("/v1/chat", json=asked)
             assert status == answer.status_code
         assert "the relay's limit of 2 requests a minute is reached" == answer.json()["detail"]

@@ -32,12 +32,12 @@ from app.testing.upstream import (
     serve_upstream,
     text,
 )
+from tests.api.asking import M, body_of
 from tests.clock import Clock
 from tests.identities import Table
 from tests.serving import Relay, serve_relay
 
 SIGNING_KEY = "a signing key of more than 32 characters"
-M = "openai/m"
 RUNS = [head(), send(text("a")), Hold()]
 ENDS = [head(), send(text("a") + FINISH + USAGE + DONE)]
 PRICE = PriceConfig(target="openai/*", input=0, output=1)
@@ -74,7 +74,7 @@ class World(NamedTuple):
         self, who: str, path: str = "/v1/chat", *, headers: Mapping[str, str] = {}, **fields: Any
     ) -> httpx2.Response:
         headers = {**headers, **bearer(who)}
-        body = {**body_of(path), **fields}
+        body = {**body_of(path, streams=False), **fields}
         return await self.relay.client.post(path, json=body, headers=headers)
 
     async def statuses(self, *who: str) -> list[int]:
@@ -101,25 +101,6 @@ class World(NamedTuple):
 
 def bearer(who: str) -> dict[str, str]:
     return {"authorization": f"Bearer {who}"} if who else {}
-
-
-def body_of(path: str) -> dict[str, Any]:
-    message = {"role": "user", "content": "hello"}
-    match path:
-        case "/v1/responses":
-            return {"model": M, "input": "hello"}
-        case "/v1/completions":
-            return {"model": M, "prompt": "hello"}
-        case "/v1/ui/chat":
-            parts = [{"type": "text", "text": "hello"}]
-            return {"id": "c", "messages": [{"id": "1", "role": "user", "parts": parts}]}
-        case "/v1/ag-ui":
-            more: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
-            return {"threadId": "a", "runId": "b", "messages": [{**message, "id": "1"}], **more}
-        case "/v1/messages":
-            return {"model": M, "messages": [message], "max_tokens": 9}
-        case _:
-            return {"model": M, "messages": [message]}
 
 
 @asynccontextmanager
@@ -394,7 +375,7 @@ async def test_what_a_request_says_of_its_user_or_key_changes_nothing(tmp_path):
             (path, {"max_tokens": 1}, {}),
         ]
         for where, fields, headers in tries:
-            body = {**body_of(where.partition("?")[0]), **fields}
+            body = {**body_of(where.partition("?")[0], streams=False), **fields}
             headers = {**headers, **bearer("ann")}
             answer = await world.relay.client.post(where, json=body, headers=headers)
             assert 429 == answer.status_code, (where, fields, headers, answer.text)

@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.framing.sse import Decoder
 from app.identity.authenticator import Authenticator
 from app.identity.principal import Principal
@@ -29,6 +30,7 @@ from app.testing.upstream import (
     text,
     wait,
 )
+from tests.api.asking import body_of
 from tests.cassettes.test_replay import masked
 from tests.identities import Table, bearer
 from tests.serving import (
@@ -174,29 +176,12 @@ async def test_what_is_followed_beyond_the_largest_file_is_cut_off_without_a_tra
     assert [] == [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-BODIES: dict[str, dict[str, Any]] = {
-    "/v1/chat": HELLO,
-    "/v1/chat/completions": {**HELLO, "stream": True, "model": "openai/m"},
-    "/v1/completions": {"prompt": "hello", "stream": True, "model": "openai/m"},
-    "/v1/responses": {"input": "hello", "stream": True, "model": "openai/m"},
-    "/v1/messages": {**HELLO, "max_tokens": 50, "stream": True, "model": "openai/m"},
-    "/v1/ui/chat": {
-        "id": "c",
-        "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}],
-    },
-    "/v1/ag-ui": {
-        **{"threadId": "a", "runId": "b", "state": {}, "tools": [], "context": []},
-        **{"forwardedProps": {}, "messages": [{"id": "1", "role": "user", "content": "hello"}]},
-    },
-}
-
-
 async def test_request_is_recorded_once_and_then_replayed_in_every_dialect(tmp_path):
     folder = tmp_path / "made" / "here"
     settings: Any = {"cassettes": folder, "record_cassettes": "new"}
     async with serve_scripted(ANSWER, **settings) as (upstream, relay):
-        for calls, (path, body) in enumerate(BODIES.items(), 1):
-            body = json.loads(json.dumps(body).replace("hello", path))
+        for calls, path in enumerate((one.path for one in CLIENT_FORMATS.values()), 1):
+            body = json.loads(json.dumps(body_of(path)).replace("hello", path))
             live = await relay.client.post(path, json=body)
             assert "seseragi-cassette" not in live.headers, path
             again = await relay.client.post(
