@@ -1,6 +1,5 @@
 """The relay on a real socket, and readers of what it sends."""
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from app.testing.served import ServedRelay
 from app.testing.served import serve_relay as serve
 from app.testing.upstream import Step, serve_upstream
 from app.testing.upstream import Upstream as Script
+from tests import waiting
 
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
 
@@ -102,13 +102,13 @@ async def serve_relay(
 
 
 @contextlib.asynccontextmanager
-async def serve_scripted(
-    script: Sequence[Step] = (), **settings: Any
-) -> AsyncIterator[tuple[Script, Relay]]:
+async def serve_script(
+    script: Sequence[Step], **settings: Any
+) -> AsyncIterator[tuple[Relay, Script]]:
     """Serve a relay and its upstream, which plays a script to every call."""
     async with serve_upstream() as upstream, serve_relay(upstream, **settings) as relay:
         upstream.script = script
-        yield upstream, relay
+        yield relay, upstream
 
 
 async def read_messages(response: httpx2.Response) -> list[Message]:
@@ -145,9 +145,11 @@ def text_of(events: list[dict[str, Any]]) -> str:
 
 async def until(relay: Relay, stream: str, condition: Callable[[httpx2.Response], bool]) -> None:
     """Ask a relay about a stream until it answers so: nothing tells that it will."""
-    async with asyncio.timeout(20):
-        while not condition(await relay.client.get(f"/v1/streams/{stream}")):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+
+    async def asked() -> bool:
+        return condition(await relay.client.get(f"/v1/streams/{stream}"))
+
+    await waiting.until(asked)
 
 
 async def text_so_far(relay: Relay, stream: str, text: str) -> None:
@@ -156,6 +158,5 @@ async def text_so_far(relay: Relay, stream: str, text: str) -> None:
 
 async def cut_off(relay: Relay, *, others: int) -> None:
     """Wait until no connection is left but those of others."""
-    async with asyncio.timeout(30):
-        while len(relay.server.server_state.connections) > others:  # noqa: ASYNC110  (nothing tells)
-            await asyncio.sleep(0.02)
+    connections = relay.server.server_state.connections
+    await waiting.until(lambda: len(connections) <= others, limit_s=30)

@@ -1,20 +1,21 @@
-"""A relay that knows who asks: by a key's name as the bearer, or a token of the relay's own.
-
-And what is asked: a request to each path.
-"""
+"""A relay that knows who asks: by a key's name as the bearer, or a token of the relay's own."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx2
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.clock import SYSTEM, Clock
+from app.eventlog import EventLog
+from app.eventlog.record import StreamRecord
 from app.identity.authenticator import Authenticator
 from app.identity.principal import Principal
 from app.identity.tokens import Tokens
+from app.telemetry.observer import Observer
 from app.testing.upstream import Upstream
 from tests.identities import Table
 from tests.serving import Relay, serve_relay
@@ -35,34 +36,36 @@ KEYS = {
 }
 
 
-M = "openai/m"
-CHAT = "a chat"
+class Started(Observer):
+    """Keeps the ids of the streams that were started."""
+
+    def __init__(self) -> None:
+        self.streams: list[str] = []
+
+    def started(self, record: StreamRecord) -> None:
+        self.streams.append(record.id)
 
 
-def body_of(path: str, *, streams: bool = True) -> dict[str, Any]:
-    """Return a request that says hello, and that it `streams` where that has to be said."""
-    message = {"role": "user", "content": "hello"}
-    more: dict[str, Any] = {"max_tokens": 99, "stream": True} if streams else {}
-    match path:
-        case "/v1/responses":
-            more.pop("max_tokens", None)
-            return {"model": M, "input": "hello", **more}
-        case "/v1/completions":
-            return {"model": M, "prompt": "hello", **more}
-        case "/v1/ui/chat":
-            parts = [{"type": "text", "text": "hello"}]
-            return {"id": CHAT, "messages": [{"id": "1", "role": "user", "parts": parts}]}
-        case "/v1/ag-ui":
-            empty: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
-            return {"threadId": "a", "runId": "b", "messages": [{**message, "id": "1"}], **empty}
-        case "/v1/admin/targets":
-            return {"target": M, "action": "wake"}
-        case "/v1/embeddings" | "/v1/responses/input_tokens":
-            return {"model": M, "input": "hello"}
-        case "/v1/messages":
-            return {"model": M, "messages": [message], "max_tokens": 9, **more}
-        case _:
-            return {"model": M, "messages": [message], **more}
+class AlteredLog:
+    """An event log of whose methods some have been replaced."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+def altering(**methods: Callable[..., Any]) -> Callable[[EventLog], Any]:
+    """Return a `wrap_log` that calls these in place of the log's, with the log's own first."""
+
+    def wrap(log: EventLog) -> AlteredLog:
+        altered = AlteredLog(log)
+        for name, method in methods.items():
+            setattr(altered, name, partial(method, getattr(log, name)))
+        return altered
+
+    return wrap
 
 
 @dataclass
@@ -90,7 +93,8 @@ async def serve_asked(
         return keys.get(name)
 
     tokens = Tokens(SIGNING_KEY, find_key=find, clock=clock.wall)
-    authenticator = Authenticator((Table(keys), tokens), tokens=tokens, clock=clock.wall)
+    tables = (Table(keys), tokens)
+    authenticator = Authenticator(tables, tokens=tokens, clock=clock.wall)
 
     def mount(app: ASGIApp) -> ASGIApp:
         async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,6 +102,7 @@ async def serve_asked(
 
         return mounted
 
-    how |= {"authenticator": authenticator, "watch": mount, "clock": clock}
-    async with serve_relay(script, **how) as relay:
+    async with serve_relay(
+        script, authenticator=authenticator, watch=mount, clock=clock, **how
+    ) as relay:
         yield Asked(relay, tokens, keys)

@@ -13,7 +13,7 @@ from app.testing.upstream import DONE, FINISH, Step, head, reply, send, serve_up
 from app.upstreams.catalog import look_up
 from app.upstreams.models import LIST_S
 from tests.clock import Clock
-from tests.serving import HELLO, Relay, serve_relay, serve_scripted
+from tests.serving import HELLO, Relay, serve_relay, serve_script
 
 ANSWER = [head(), send(text("a") + FINISH + DONE)]
 
@@ -31,7 +31,7 @@ async def names(relay: Relay) -> list[str]:
 
 
 async def test_upstream_is_asked_for_its_models_once():
-    async with serve_scripted() as (upstream, relay):
+    async with serve_script([]) as (relay, upstream):
         upstream.models = listing({"id": "b"}, {"id": "a/c"})
         listed = [await names(relay), await names(relay)]
 
@@ -54,7 +54,7 @@ async def test_upstream_is_asked_for_its_models_once():
     ids=["500", "bad UTF-8", "other JSON", "odd ids", "endless", "hang up"],
 )
 async def test_upstream_without_a_list_still_serves(script):
-    async with serve_scripted() as (upstream, relay):
+    async with serve_script([]) as (relay, upstream):
         upstream.models = script
         upstream.script = ANSWER
         listed = await names(relay)
@@ -67,7 +67,7 @@ async def test_upstream_without_a_list_still_serves(script):
 
 
 async def test_requests_at_once_ask_an_upstream_once():
-    async with serve_scripted() as (upstream, relay):
+    async with serve_script([]) as (relay, upstream):
         upstream.models = [wait(0.02), *listing({"id": "b"})]
         listed = await asyncio.gather(*(names(relay) for _ in range(5)))
 
@@ -78,7 +78,7 @@ async def test_requests_at_once_ask_an_upstream_once():
 @pytest.mark.parametrize("status", ["401 No", "429 Slow", "500 Oops", "302 Found"])
 async def test_refusal_is_no_list(status, monkeypatch):
     clock = Clock(monkeypatch)
-    async with serve_scripted() as (upstream, relay):
+    async with serve_script([]) as (relay, upstream):
         upstream.models = listing({"id": "b"})
         await names(relay)
         await clock.pass_(LIST_S + 1)
@@ -89,7 +89,7 @@ async def test_refusal_is_no_list(status, monkeypatch):
 
 
 async def test_bare_name_goes_to_the_only_upstream():
-    async with serve_scripted(ANSWER) as (upstream, relay):
+    async with serve_script(ANSWER) as (relay, upstream):
         await relay.client.post("/v1/chat", json={**HELLO, "model": "gpt-4o-mini"})
 
         assert "gpt-4o-mini" == upstream.calls[0].json["model"]
@@ -128,9 +128,9 @@ async def test_model_in_a_path_stays_one_segment(model, path, tmp_path, monkeypa
 
 
 async def test_cookies_of_one_call_do_not_go_out_with_the_next():
-    async with serve_scripted([head(set_cookie="user=one; path=/"), *ANSWER[1:]]) as (
-        upstream,
+    async with serve_script([head(set_cookie="user=one; path=/"), *ANSWER[1:]]) as (
         relay,
+        upstream,
     ):
         for _ in range(2):
             await relay.client.post("/v1/chat", json=HELLO)
@@ -185,7 +185,7 @@ OPENROUTERS = {
     ids=["OpenRouter", "vLLM", "Mistral", "Groq", "llama.cpp", "ms", "odd", "odder"],
 )
 async def test_what_an_upstream_says_of_its_models_is_told(given: Any, expected: Any) -> None:
-    async with serve_scripted() as (upstream, relay):
+    async with serve_script([]) as (relay, upstream):
         upstream.models = listing(given)
         found = await row(relay, "openai/a/b")
 
@@ -203,7 +203,7 @@ async def test_googles_list_is_told_too() -> None:
         "outputTokenLimit": 65_536,
         "thinking": True,
     }
-    async with serve_scripted(dialect="gemini") as (upstream, relay):
+    async with serve_script([], dialect="gemini") as (relay, upstream):
         upstream.models = reply("200 OK", json.dumps({"models": [given]}))
         found = await row(relay, "openai/g-1")
 
@@ -222,7 +222,7 @@ async def test_anthropics_clients_are_told_what_anthropic_says() -> None:
         "max_tokens": 64_000,
         "capabilities": {"image_input": {"supported": True}, "thinking": {"supported": True}},
     }
-    async with serve_scripted(dialect="anthropic") as (upstream, relay):
+    async with serve_script([], dialect="anthropic") as (relay, upstream):
         upstream.models = reply("200 OK", json.dumps({"data": [given], "has_more": False}))
         async with anthropic.AsyncAnthropic(api_key="k", base_url=relay.url) as sdk:
             listed = [model async for model in await sdk.models.list()]
@@ -307,7 +307,7 @@ async def test_the_catalog_is_asked_where_the_host_does_not_say(monkeypatch: Any
     monkeypatch.setitem(sys.modules, "genai_prices", ModuleType("genai_prices"))
     monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", module)
     look_up.cache_clear()
-    async with serve_scripted() as (upstream, relay):
+    async with serve_script([]) as (relay, upstream):
         upstream.models = listing({"id": "b"}, {"id": "c", "context_length": 5})
         known, said = await row(relay, "openai/b"), await row(relay, "openai/c")
         base_url = upstream.base_url

@@ -22,7 +22,7 @@ from app.testing.upstream import (
 )
 from tests.cutting import cutting_proxy, randomly
 from tests.needs import file, program
-from tests.serving import serve_scripted
+from tests.serving import serve_script
 
 pytestmark = pytest.mark.proving
 
@@ -54,7 +54,7 @@ def choose(call: Call) -> Sequence[Step]:
 async def test_node_client_gets_all_that_it_asks_for():
     node = program("node")
     file(ROOT / "node_modules" / "openai" / "package.json", how="run npm ci")
-    async with serve_scripted() as (upstream, relay):
+    async with serve_script([]) as (relay, upstream):
         upstream.choose = choose
         upstream.models = reply("200 OK", '{"data": [{"id": "m"}]}')
         async with cutting_proxy(relay.port, randomly(3, least=1500, most=4000)) as proxy:

@@ -28,9 +28,9 @@ from app.testing.upstream import (
     text,
     wait,
 )
-from tests.api.asking import body_of
+from tests.api.bodies import body_of
 from tests.cutting import cutting_proxy, randomly
-from tests.serving import Relay, read_messages, serve_scripted
+from tests.serving import Relay, read_messages, serve_script
 from tests.waiting import until
 
 ASK: dict[str, Any] = {"model": "openai/m", "input": "hello"}
@@ -50,7 +50,7 @@ CUT = (openai.APIError, ValueError, httpx.HTTPError, httpx2.HTTPError)
 @asynccontextmanager
 async def serve(**settings: Any) -> AsyncIterator[tuple[Upstream, Relay, AsyncOpenAI]]:
     async with (
-        serve_scripted(HI, **settings) as (upstream, relay),
+        serve_script(HI, **settings) as (relay, upstream),
         AsyncOpenAI(api_key="k", base_url=f"{relay.url}/v1", max_retries=0) as client,
     ):
         yield upstream, relay, client

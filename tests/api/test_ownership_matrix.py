@@ -29,11 +29,11 @@ from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal, Role
 from app.settings import load_settings
 from app.testing.upstream import Hold, Step, head, send, text
-from tests.api.asking import CHAT, M
-from tests.api.asking import body_of as body_of
+from tests.api.bodies import CHAT, M
+from tests.api.bodies import body_of as body_of
 from tests.identities import EXPIRED, Table, bearer
 from tests.redis_server import RedisServer
-from tests.serving import HELLO, Relay, serve_relay, serve_scripted
+from tests.serving import HELLO, Relay, serve_relay, serve_script
 from tests.waiting import until
 
 from .test_openai_responses import HI
@@ -183,7 +183,7 @@ async def serve_world(log: str = "memory", *, ends: bool = False) -> AsyncIterat
     spy = partial(Spy, asked=asked)
     how: dict[str, Any] = {"authenticator": Authenticator([table]), "wrap_log": spy}
     script: list[Step] = HI if ends else [head(), send(text(SAID)), Hold()]
-    async with serve_scripted(script, default_model=M, log=log, **how) as (_, relay):
+    async with serve_script(script, default_model=M, log=log, **how) as (relay, _):
         world = World(relay, table, {}, [], asked)
         body = {"model": M, "input": "hello", "background": True}
         response = await world.ask("me", "POST", "/v1/responses", json=body)

@@ -1,32 +1,15 @@
 """`Prefer: respond-async`: where the stream is, once it is sure to be there."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 import pytest
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import EventLog
+from tests.api.asking import altering
 from tests.serving import HELLO, serve_relay
 
 ASYNC = {"prefer": "respond-async"}
-
-
-class Appending:
-    """An event log that appends as the test says."""
-
-    def __init__(self, log: EventLog, append: Callable[..., Awaitable[None]]) -> None:
-        self.log, self.append = log, append
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.log, name)
-
-
-def appending(append: Callable[..., Awaitable[None]]) -> Any:
-    """Return what wraps a log so that `append` is called with the log's own, and what it is given."""
-    return lambda log: Appending(log, partial(append, log.append))
 
 
 async def test_id_is_told_once_the_log_has_the_first_event():
@@ -38,7 +21,7 @@ async def test_id_is_told_once_the_log_has_the_first_event():
         await room.wait()
         await real(*arguments)
 
-    async with serve_relay(wrap_log=appending(wait)) as relay:
+    async with serve_relay(wrap_log=altering(append=wait)) as relay:
         posting = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO, headers=ASYNC))
         await asked.wait()
         _, pending = await asyncio.wait({posting}, timeout=0.1)
@@ -62,7 +45,7 @@ async def test_stream_that_cannot_begin_is_refused(error, told):
     async def fail(*_: Any) -> None:
         raise error
 
-    async with serve_relay(wrap_log=appending(fail)) as relay:
+    async with serve_relay(wrap_log=altering(append=fail)) as relay:
         reply = await relay.client.post("/v1/chat", json=HELLO, headers=ASYNC)
 
         assert told == (reply.status_code, reply.json()["code"])

@@ -17,7 +17,7 @@ from app.testing.upstream import DONE, FINISH, USAGE, Step, event, head, reply, 
 from tests.api.test_recordings import script
 from tests.cutting import cutting_proxy, randomly
 from tests.dialects.streams import DIALECT_OF, body_of, recordings
-from tests.serving import HELLO, Relay, serve_scripted
+from tests.serving import HELLO, Relay, serve_script
 
 RETRY = b"retry: 2000\n"
 
@@ -81,7 +81,7 @@ SCRIPTS: dict[str, tuple[list[Step], bytes]] = {
 async def test_law_holds_at_every_event(name, kind, tmp_path):
     script, status = SCRIPTS[name]
     log = kind if kind == "memory" else f"sqlite:///{tmp_path}/streams.db"
-    async with serve_scripted(script, log=log) as (upstream, relay):
+    async with serve_script(script, log=log) as (relay, upstream):
         whole = await check_law(relay)
 
         assert b'"status":"%b"' % status in whole[-1]
@@ -92,7 +92,7 @@ async def test_law_holds_at_every_event(name, kind, tmp_path):
 @pytest.mark.parametrize("row", recordings())
 async def test_law_holds_at_every_event_of_a_recorded_stream(row):
     body, dialect = body_of(row), DIALECT_OF[row["format"]]
-    async with serve_scripted(script(body, seed=1), dialect=dialect) as (upstream, relay):
+    async with serve_script(script(body, seed=1), dialect=dialect) as (relay, upstream):
         await check_law(relay)
         assert 1 == len(upstream.calls)
 
@@ -134,7 +134,7 @@ async def read_with_cuts(session: aiohttp.ClientSession, url: str, *, seed: int)
 @pytest.mark.proving
 async def test_two_hundred_readers_at_random_places_while_events_come(log):
     async with (
-        serve_scripted(paced(300, seed=1), max_readers=300, log=log) as (upstream, relay),
+        serve_script(paced(300, seed=1), max_readers=300, log=log) as (relay, upstream),
         # Two thousand requests: those of httpx2 take four times as long as their answers.
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
     ):
@@ -155,7 +155,7 @@ async def test_two_hundred_readers_at_random_places_while_events_come(log):
 @pytest.mark.parametrize("seed", range(4))
 async def test_connections_cut_on_the_way_lose_and_double_nothing(seed):
     """FIN, RST and frozen connections, cut by a proxy inside frames and characters."""
-    async with serve_scripted(paced(150, seed=seed)) as (_, relay):
+    async with serve_script(paced(150, seed=seed)) as (relay, _):
         url = await start(relay)
         plan = randomly(seed, most=4000, hows=("fin", "rst", "freeze"))
         seen: list[bytes] = []

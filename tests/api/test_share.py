@@ -12,10 +12,11 @@ from app.dialects.client_formats import CLIENT_FORMATS
 from app.framing.sse import Message
 from app.identity.principal import ANYONE, Principal
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
-from tests.api.asking import Asked, body_of, serve_asked
+from tests.api.asking import Asked, serve_asked
+from tests.api.bodies import body_of
 from tests.api.test_ownership_matrix import STARTS
 from tests.clock import Clock
-from tests.serving import HELLO, events_of, read_messages, serve_scripted, text_of
+from tests.serving import HELLO, events_of, read_messages, serve_script, text_of
 
 M = "openai/m"
 SAID = [head(), *(send(text(one)) for one in "abcd"), send(FINISH + DONE)]
@@ -126,7 +127,7 @@ async def test_tag_of_a_stream_that_has_ended_holds_for_whoever_reads_it(asked):
 
 
 async def test_stream_of_nobody_has_urls_without_a_token():
-    async with serve_scripted(SAID, default_model=M) as (_, relay):
+    async with serve_script(SAID, default_model=M) as (relay, _):
         headers = {"prefer": "respond-async"}
         accepted = (await relay.client.post("/v1/chat", json=HELLO, headers=headers)).json()
 
@@ -281,7 +282,7 @@ async def test_what_is_unknown_is_refused(asked, body, told):
 
 async def test_without_identity_a_link_has_no_token():
     assert "" == ANYONE.owner
-    async with serve_scripted(SAID, default_model=M) as (_, relay):
+    async with serve_script(SAID, default_model=M) as (relay, _):
         stream = (await relay.client.post("/v1/chat", json=HELLO)).headers["stream-id"]
         made = (await relay.client.post(f"/v1/streams/{stream}/share")).json()
         other = (

@@ -24,7 +24,7 @@ from app.testing.upstream import (
 )
 from tests.api.test_openai_responses import HI, PATH, serve
 from tests.clock import Clock
-from tests.serving import Relay, serve_relay, serve_scripted
+from tests.serving import Relay, serve_relay, serve_script
 
 M = "openai/m"
 GIVEN = {"index": 0, "id": "c1", "function": {"name": "now", "arguments": '{"a":1}'}}
@@ -280,7 +280,7 @@ async def test_input_may_be_left_out_where_there_is_a_response_before():
 async def test_response_goes_on_at_another_replica(redis):
     redis.ask("FLUSHALL")
     async with (
-        serve_scripted(HI, log=redis.url) as (upstream, first),
+        serve_script(HI, log=redis.url) as (first, upstream),
         serve_relay(upstream, log=redis.url) as second,
     ):
         before = (await ask(first, input="one")).json()

@@ -17,7 +17,7 @@ from tests.serving import (
     events_of,
     read_messages,
     serve_relay,
-    serve_scripted,
+    serve_script,
     text_of,
     text_so_far,
 )
@@ -58,7 +58,7 @@ class Ended(NamedTuple):
 
 @pytest.fixture
 async def ended() -> AsyncIterator[Ended]:
-    async with serve_scripted(SAID) as (_, relay):
+    async with serve_script(SAID) as (relay, _):
         url = (await start(relay))["events_url"]
         yield Ended(relay, url, await read(relay, url))
 
@@ -71,7 +71,7 @@ async def test_two_readers_of_a_running_stream_see_the_same_and_so_does_a_later_
         rest_comes,
         send("".join(map(text, "bcd")) + FINISH + DONE),
     ]
-    async with serve_scripted(script) as (upstream, relay):
+    async with serve_script(script) as (relay, upstream):
         accepted = await start(relay)
         reading = asyncio.gather(*(read(relay, accepted["events_url"]) for _ in range(2)))
         await until(lambda: relay.hub.load().readers == 2)
@@ -135,7 +135,7 @@ async def test_end_of_a_stream_answers_204(ended):
     ],
 )
 async def test_cursor_that_cannot_be_is_refused(cursor, status, code):
-    async with serve_scripted(RUNS) as (_, relay):
+    async with serve_script(RUNS) as (relay, _):
         accepted = await start(relay)
         response = await relay.client.get(
             accepted["events_url"],
@@ -146,7 +146,7 @@ async def test_cursor_that_cannot_be_is_refused(cursor, status, code):
 
 
 async def test_unknown_and_removed_streams_differ():
-    async with serve_scripted(SAID, retention_s=0) as (_, relay):
+    async with serve_script(SAID, retention_s=0) as (relay, _):
         accepted = await start(relay)
         await read(relay, accepted["events_url"])
         await until(lambda: relay.log.size().streams == 0)
@@ -158,7 +158,7 @@ async def test_unknown_and_removed_streams_differ():
 
 
 async def test_cancel_ends_the_stream_and_closes_the_upstream():
-    async with serve_scripted(RUNS) as (upstream, relay):
+    async with serve_script(RUNS) as (relay, upstream):
         accepted = await start(relay)
         reading = asyncio.create_task(read(relay, accepted["events_url"]))
         await text_so_far(relay, accepted["id"], "a")
@@ -175,7 +175,7 @@ async def test_cancel_ends_the_stream_and_closes_the_upstream():
 
 
 async def test_cancel_after_the_end_changes_nothing():
-    async with serve_scripted(SAID) as (_, relay):
+    async with serve_script(SAID) as (relay, _):
         accepted = await start(relay)
         await read(relay, accepted["events_url"])
         response = await relay.client.post(accepted["cancel_url"])
@@ -185,7 +185,7 @@ async def test_cancel_after_the_end_changes_nothing():
 
 async def test_stream_that_nobody_reads_is_cancelled(monkeypatch):
     clock = Clock(monkeypatch)
-    async with serve_scripted(RUNS, linger_s=20) as (upstream, relay):
+    async with serve_script(RUNS, linger_s=20) as (relay, upstream):
         accepted = await start(relay)
         await text_so_far(relay, accepted["id"], "a")
         await clock.pass_(21)
@@ -200,7 +200,7 @@ async def test_first_reader_of_an_accepted_stream_has_time_to_come(monkeypatch):
     clock = Clock(monkeypatch)
     rest_comes = Until()
     script: list[Step] = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
-    async with serve_scripted(script, linger_s=20) as (_, relay):
+    async with serve_script(script, linger_s=20) as (relay, _):
         accepted = await start(relay, on_disconnect="cancel")
         await text_so_far(relay, accepted["id"], "a")
         await clock.pass_(15)
@@ -211,7 +211,7 @@ async def test_first_reader_of_an_accepted_stream_has_time_to_come(monkeypatch):
 
 async def test_first_reader_has_as_long_as_the_request_says(monkeypatch):
     clock = Clock(monkeypatch)
-    async with serve_scripted(RUNS, linger_s=10) as (upstream, relay):
+    async with serve_script(RUNS, linger_s=10) as (relay, upstream):
         accepted = await start(relay, on_disconnect=100)
         await text_so_far(relay, accepted["id"], "a")
         await clock.pass_(50)
@@ -222,7 +222,7 @@ async def test_first_reader_has_as_long_as_the_request_says(monkeypatch):
 
 async def test_reader_that_comes_back_in_time_keeps_it_running(monkeypatch):
     clock = Clock(monkeypatch)
-    async with serve_scripted(linger_s=30) as (upstream, relay):
+    async with serve_script([], linger_s=30) as (relay, upstream):
         rest_comes, more = Until(), send("".join(map(text, "efgh")) + FINISH + DONE)
         upstream.script = [head(), send("".join(map(text, "abcd"))), rest_comes, more]
         accepted = await start(relay)
@@ -246,7 +246,7 @@ async def test_reader_that_comes_back_in_time_keeps_it_running(monkeypatch):
 
 
 async def test_failure_of_an_accepted_stream_is_in_the_stream():
-    async with serve_scripted([head("401 No"), send("{}")]) as (_, relay):
+    async with serve_script([head("401 No"), send("{}")]) as (relay, _):
         accepted = await start(relay)
         events = events_of(await read(relay, accepted["events_url"]))
 
@@ -255,7 +255,7 @@ async def test_failure_of_an_accepted_stream_is_in_the_stream():
 
 
 async def test_too_many_readers_are_told_to_come_back():
-    async with serve_scripted(RUNS, max_readers=1) as (_, relay):
+    async with serve_script(RUNS, max_readers=1) as (relay, _):
         accepted = await start(relay)
         async with relay.client.stream("GET", accepted["events_url"]):
             plain = await relay.client.get(accepted["events_url"])
@@ -272,11 +272,11 @@ async def test_too_many_readers_are_told_to_come_back():
 
 
 async def test_reader_that_takes_nothing_is_cut_off(capfd):
-    async with serve_scripted(
+    async with serve_script(
         [head(), *([send(text("x" * 100_000))] * 200), send(FINISH + DONE)],
         send_timeout_s=0.3,
         linger_s=30,
-    ) as (_, relay):
+    ) as (relay, _):
         accepted = await start(relay)
         reader, writer = await asyncio.open_connection("127.0.0.1", relay.port, limit=1024)
         writer.write(f"GET {accepted['events_url']} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
@@ -306,7 +306,7 @@ async def read_until_cut(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_head_request_opens_no_stream():
-    async with serve_scripted(RUNS, linger_s=5) as (_, relay):
+    async with serve_script(RUNS, linger_s=5) as (relay, _):
         accepted = await start(relay)
         response = await relay.client.head(accepted["events_url"])
 
@@ -315,7 +315,7 @@ async def test_head_request_opens_no_stream():
 
 
 async def test_ended_stream_has_a_tag_and_is_sent_once():
-    async with serve_scripted(RUNS) as (_, relay):
+    async with serve_script(RUNS) as (relay, _):
         path = f"/v1/streams/{(await start(relay))['id']}"
         running = await relay.client.get(path, headers={"if-none-match": "*"})
         stopped = await relay.client.post(f"{path}/cancel")

@@ -12,7 +12,7 @@ from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import Frame
 from app.testing.upstream import DONE, FINISH, Hold, Step, Until, head, send, serve_upstream, text
 from tests.dialects.ui.verify import chunks_of, read_message
-from tests.serving import Relay, cut_off, read_messages, serve_relay, serve_scripted, text_so_far
+from tests.serving import Relay, cut_off, read_messages, serve_relay, serve_script, text_so_far
 from tests.waiting import until
 
 CHAT = "a chat/せ?#%"
@@ -46,7 +46,7 @@ def text_of(found: list[dict[str, Any]]) -> str:
 
 
 async def test_chat_is_answered_and_can_be_read_again():
-    async with serve_scripted(CLEAN) as (_, relay):
+    async with serve_script(CLEAN) as (relay, _):
         assert None is await resume(relay)
         found = await post(relay)
         message = read_message(found)
@@ -88,7 +88,7 @@ async def leave_at_the_text(relay: Relay) -> str:
 async def test_resumed_stream_goes_on_live_from_its_start(log):
     rest_comes = Until()
     script: list[Step] = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
-    async with serve_scripted(script, log=log) as (upstream, relay):
+    async with serve_script(script, log=log) as (relay, upstream):
         stream = await leave_at_the_text(relay)
         await cut_off(relay, others=0)
         resuming = asyncio.create_task(resume(relay))
@@ -104,7 +104,7 @@ async def test_resumed_stream_goes_on_live_from_its_start(log):
 
 
 async def test_next_turn_takes_the_name_of_the_chat():
-    async with serve_scripted(CLEAN) as (_, relay):
+    async with serve_script(CLEAN) as (relay, _):
         first = await post(relay)
         second = await post(relay)
 
@@ -116,7 +116,7 @@ async def test_answer_that_was_added_to_a_message_is_not_sent_again_when_it_has_
     """The client would forget what stood before it in the message."""
     answer = {"id": "a1", "role": "assistant", "parts": [{"type": "text", "text": "Let me see"}]}
     messages = [*BODY["messages"], answer]
-    async with serve_scripted([head(), send(text("a")), Hold()]) as (_, relay):
+    async with serve_script([head(), send(text("a")), Hold()]) as (relay, _):
         body = {**BODY, "messages": messages}
         async with relay.client.stream("POST", "/v1/ui/chat", json=body) as response:
             reading = asyncio.create_task(resume(relay))
@@ -129,7 +129,7 @@ async def test_answer_that_was_added_to_a_message_is_not_sent_again_when_it_has_
 
 
 async def test_stop_ends_what_runs_for_the_chat():
-    async with serve_scripted([head(), send(text("a")), Hold()]) as (_, relay):
+    async with serve_script([head(), send(text("a")), Hold()]) as (relay, _):
         async with relay.client.stream("POST", "/v1/ui/chat", json=BODY) as posted:
             await text_so_far(relay, posted.headers["stream-id"], "a")
             for _ in range(2):
@@ -143,7 +143,7 @@ async def test_stop_ends_what_runs_for_the_chat():
 
 
 async def test_failures_are_a_status_and_a_message():
-    async with serve_scripted([head("429 Too Many"), send("{}")]) as (upstream, relay):
+    async with serve_script([head("429 Too Many"), send("{}")]) as (relay, upstream):
         response = await relay.client.post("/v1/ui/chat", json=BODY)
         assert 429 == response.status_code
         assert "text/plain" in response.headers["content-type"]
@@ -157,7 +157,7 @@ async def test_failures_are_a_status_and_a_message():
 
 
 async def test_result_without_streaming_is_the_list_of_chunks():
-    async with serve_scripted(CLEAN) as (_, relay):
+    async with serve_script(CLEAN) as (relay, _):
         response = await relay.client.post("/v1/ui/chat", json={**BODY, "stream": False})
 
         read_message(response.json())
@@ -166,7 +166,7 @@ async def test_result_without_streaming_is_the_list_of_chunks():
 
 async def test_too_many_readers_are_told():
     async with (
-        serve_scripted([head(), send(text("a")), Hold()], max_readers=1) as (_, relay),
+        serve_script([head(), send(text("a")), Hold()], max_readers=1) as (relay, _),
         relay.client.stream("POST", "/v1/ui/chat", json=BODY),
     ):
         response = await relay.client.get(f"{URL}/stream")
@@ -178,7 +178,7 @@ async def test_too_many_readers_are_told():
 async def test_leaving_does_not_stop_the_chat():
     rest_comes = Until()
     script: list[Step] = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
-    async with serve_scripted(script, linger_s=5) as (_, relay):
+    async with serve_script(script, linger_s=5) as (relay, _):
         stream = await leave_at_the_text(relay)
         await cut_off(relay, others=0)
         rest_comes.told.set()

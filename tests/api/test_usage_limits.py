@@ -32,7 +32,7 @@ from app.testing.upstream import (
     serve_upstream,
     text,
 )
-from tests.api.asking import M, body_of
+from tests.api.bodies import M, body_of
 from tests.clock import Clock
 from tests.identities import Table
 from tests.serving import Relay, serve_relay

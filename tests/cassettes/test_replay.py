@@ -13,7 +13,7 @@ from app.events import Event, decode
 from app.framing.sse import Decoder
 from app.testing.upstream import DONE, LAST_CHUNK, USAGE, chunk, chunked_head, event, head, send
 from tests.dialects.streams import DIALECT_OF, body_of, end_of, recordings
-from tests.serving import HELLO, Relay, serve_scripted
+from tests.serving import HELLO, Relay, serve_script
 
 PURPOSES = (
     *("ui", "ag_ui", "openai_chat", "openai_completions", "anthropic", "anthropic.tools"),
@@ -87,9 +87,9 @@ EVERYTHING = [
 async def test_replay_says_in_every_dialect_what_an_answer_of_all_kinds_said(
     cut: bool, tmp_path: Path
 ) -> None:
-    async with serve_scripted(
+    async with serve_script(
         [head(), *map(send, EVERYTHING[: 5 if cut else None])], cassettes=tmp_path
-    ) as (upstream, relay):
+    ) as (relay, upstream):
         await check_replay(relay, tmp_path, "all")
         assert 1 == len(upstream.calls)
 
@@ -103,7 +103,7 @@ async def test_replay_says_in_every_dialect_what_the_live_stream_said(
     rows = [row for row in found if row and DIALECT_OF[row["format"]] == dialect]
     if not rows:
         pytest.skip("no recorded streams")
-    async with serve_scripted(dialect=dialect, cassettes=tmp_path) as (upstream, relay):
+    async with serve_script([], dialect=dialect, cassettes=tmp_path) as (relay, upstream):
         for number, row in enumerate(rows):
             upstream.script = [chunked_head(), chunk(body_of(row)), LAST_CHUNK]
             await check_replay(relay, tmp_path, f"n{number}")
