@@ -75,7 +75,18 @@ class Streamed:
         return [call | {"arguments": json.loads(call["text"])} for call in calls.values()]
 
 
+_streamed: dict[str, Streamed] = {}
+
+
 async def stream(body: dict[str, Any]) -> Streamed:
+    """Return the answer to a request, which is always the same."""
+    key = json.dumps(body)
+    if key not in _streamed:
+        _streamed[key] = await stream_again(body)
+    return _streamed[key]
+
+
+async def stream_again(body: dict[str, Any]) -> Streamed:
     reads = []
     error = None
     async with client() as http, http.stream("POST", URL, json=body) as response:

@@ -11,7 +11,7 @@ import pytest
 from app.demo import MODELS, DemoTransport
 from app.demo.wire import DROP_AFTER
 from app.framing import sse
-from tests.demo.client import ENGLISH, JAPANESE, URL, asked, client, post, stream
+from tests.demo.client import ENGLISH, JAPANESE, URL, asked, client, post, stream, stream_again
 from tests.waiting import until
 
 pytestmark = pytest.mark.pure
@@ -22,11 +22,9 @@ STREAMING = [name for name in MODELS if name != "demo-error"]
 
 @pytest.mark.parametrize("model", STREAMING)
 async def test_the_same_request_gives_the_same_reads(model):
-    assert await stream_reads(model) == await stream_reads(model)
+    first, again = stream(asked(model)), stream_again(asked(model))
 
-
-async def stream_reads(model: str) -> list[bytes]:
-    return (await stream(asked(model, stream_options=USAGE))).reads
+    assert (await first).reads == (await again).reads
 
 
 async def test_another_prompt_gives_another_id():
@@ -216,7 +214,7 @@ async def test_others_get_their_turn_without_pauses():
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    await stream(asked())
+    await stream_again(asked())
     task.cancel()
 
     assert turns > 100
