@@ -415,7 +415,7 @@ def settle_signing_key(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, identity=msgspec.structs.replace(identity, auth=auth))
 
 
-def build_authenticator(settings: Settings) -> Authenticator | None:
+def build_authenticator(settings: Settings, clock: Clock = SYSTEM) -> Authenticator | None:
     """Build what knows who asks; None where nobody has to say it.
 
     Raises:
@@ -427,6 +427,6 @@ def build_authenticator(settings: Settings) -> Authenticator | None:
     signing_key = identity.auth.signing_key
     assert signing_key is not None  # noqa: S101  (it is settled)
     try:
-        return Authenticator.build(identity, signing_key=signing_key, trust=open_trust)
+        return Authenticator.build(identity, signing_key=signing_key, trust=open_trust, clock=clock)
     except KeysUnusable as error:
         raise SettingsError(f"auth: {error}") from None

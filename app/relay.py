@@ -58,7 +58,9 @@ class Relay:
         if substitutes.wrap_log is not None:
             event_log = substitutes.wrap_log(event_log)
         hub = build_hub(settings, event_log=event_log, substitutes=substitutes)
-        authenticator = substitutes.authenticator or build_authenticator(settings)
+        authenticator = substitutes.authenticator or build_authenticator(
+            settings, substitutes.clock
+        )
         metrics, tracing = build_metrics(settings, hub), build_tracing(settings)
         async with opened(hub, authenticator, metrics, tracing):
             app = build_app(settings, hub, authenticator, metrics, tracing)

@@ -43,7 +43,7 @@ class Counting:
         self._hub = hub
         self._messages = SingleCall(hub, policy, ANTHROPIC, kind="count_tokens")
         self._responses = SingleCall(hub, policy, RESPONSES, kind="count_tokens")
-        self._stored = StoredResponses(policy)
+        self._stored = StoredResponses(policy, wall=hub.clock.wall)
 
     async def messages(self, request: Request) -> Response:
         """Count what a request for a message would take, which need not say `max_tokens`."""

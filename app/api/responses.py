@@ -48,7 +48,7 @@ class Create(Generation):
 
     def __init__(self, hub: Hub, policy: HttpSettings, tokens: Tokens | None) -> None:
         super().__init__(hub, policy, CLIENT_FORMAT, tokens=tokens)
-        self._stored = StoredResponses(policy)
+        self._stored = StoredResponses(policy, wall=hub.clock.wall)
 
     async def _parse(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
@@ -78,7 +78,7 @@ class Responses:
     def __init__(self, hub: Hub, policy: HttpSettings) -> None:
         self._hub = hub
         self._policy = policy
-        self._stored = StoredResponses(policy)
+        self._stored = StoredResponses(policy, wall=hub.clock.wall)
 
     async def retrieve(self, request: Request) -> Response:
         """Report of a response, or stream it after a sequence number, or from its beginning."""

@@ -1,6 +1,5 @@
 """`POST /v1/streams/{id}/share`: a link by which others may read a stream, and do nothing else."""
 
-import time
 from typing import Annotated, Final
 
 import msgspec
@@ -64,7 +63,7 @@ class Sharing:
             raise RequestError(
                 "invalid_request", f"format: unknown format {wanted.format[:40]!r}; use {known}"
             )
-        now = time.time()
+        now = self._hub.clock.wall()
         expires_at, limited_by = now + (wanted.expires_in_s or DEFAULT_S), "expires_in_s"
         kept_until = self._kept_until(stream.state, now)
         if kept_until < expires_at:

@@ -7,7 +7,7 @@ half of the retention after each of its turns, and costs a bounded number of loo
 """
 
 import asyncio
-import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -94,8 +94,9 @@ class _Room:
 class StoredResponses:
     """Looks up what requests refer to, in the log while it keeps it."""
 
-    def __init__(self, policy: HttpSettings) -> None:
+    def __init__(self, policy: HttpSettings, *, wall: Callable[[], float]) -> None:
         self._policy = policy
+        self._wall = wall
 
     async def resolve(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
@@ -117,7 +118,7 @@ class StoredResponses:
             return Resolved(body, None, b"")
         room = _Room(self._policy.max_request_bytes, memory=memory, base=estimate_memory(body))
         previous = _previous(head)
-        chain = None if previous is None else await _gather(streams, previous, room)
+        chain = None if previous is None else await self._gather(streams, previous, room)
         earlier = [] if chain is None else chain.items
         known = {item.id: item.data for item in earlier}
         own = await _replace(streams, own, known=known, room=room)
@@ -145,33 +146,32 @@ class StoredResponses:
         if stored.previous is None:
             return [*name_items(stream.id, stored.carried or [], letter="c"), *own]
         room = _Room(self._policy.max_request_bytes)
-        chain = await _gather(streams, stored.previous, room)
+        chain = await self._gather(streams, stored.previous, room)
         return [*chain.items, *own]
 
+    async def _gather(self, streams: OwnedStreams, response: str, room: _Room) -> _Chain:
+        """Return the items of a response and of all before it, the first turn first."""
+        turns: list[list[Item]] = []
+        at: str | None = response
+        since = self._wall()
+        while at is not None:
+            await asyncio.sleep(0)  # a turn may have a million events
+            stream = await _find(streams, at)
+            turn = None if stream is None else await _read(stream)
+            if stream is None or turn is None:
+                raise _gone(response, "" if at == response else f": {at!r} before it is gone")
+            if not turns:
+                _check_status(response, turn.status)
+            since = turn.ended_at or since
+            turns.append([*turn.given, *turn.made])
+            room.take(turns[-1])
+            at = turn.stored.previous
+        items = [item for turn_items in reversed(turns) for item in turn_items]
+        return _Chain(items, len(turns), since)
+
     def _is_long(self, chain: _Chain) -> bool:
-        age_s = time.time() - chain.since
+        age_s = self._wall() - chain.since
         return chain.links >= MAX_LINKS or age_s > self._policy.retention_s / 2
-
-
-async def _gather(streams: OwnedStreams, response: str, room: _Room) -> _Chain:
-    """Return the items of a response and of all before it, the first turn first."""
-    turns: list[list[Item]] = []
-    at: str | None = response
-    since = time.time()
-    while at is not None:
-        await asyncio.sleep(0)  # a turn may have a million events
-        stream = await _find(streams, at)
-        turn = None if stream is None else await _read(stream)
-        if stream is None or turn is None:
-            raise _gone(response, "" if at == response else f": {at!r} before it is gone")
-        if not turns:
-            _check_status(response, turn.status)
-        since = turn.ended_at or since
-        turns.append([*turn.given, *turn.made])
-        room.take(turns[-1])
-        at = turn.stored.previous
-    items = [item for turn_items in reversed(turns) for item in turn_items]
-    return _Chain(items, len(turns), since)
 
 
 async def _replace(

@@ -6,7 +6,8 @@ client.stream("POST", "http://demo/v1/chat/completions", json={...})
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Self
 
 import httpx2
 
@@ -18,16 +19,29 @@ from .wire import Step, drops, render_completion, render_models, render_stream
 _JSON = {"content-type": "application/json"}
 _EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
+Pause = Callable[[float, asyncio.Event], Awaitable[None]]
+"""Waits for so many seconds, or until the event is set."""
+
+
+async def _pause(seconds: float, closed: asyncio.Event) -> None:
+    if not seconds:
+        await asyncio.sleep(0)
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await closed.wait()
+
 
 class DemoTransport(httpx2.AsyncBaseTransport):
     """Answers chat completions, embeddings and the list of models, on any host.
 
     `pace` is the time of one token in seconds; the pauses of all models scale with it,
-    and with 0 there are none.
+    and with 0 there are none. A test passes `pause` to wait by a clock of its own.
     """
 
-    def __init__(self, *, pace: float = 0.025) -> None:
+    def __init__(self, *, pace: float = 0.025, pause: Pause = _pause) -> None:
         self._pace = pace
+        self._pause = pause
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         body = await request.aread()
@@ -63,37 +77,41 @@ class DemoTransport(httpx2.AsyncBaseTransport):
         self, status: int, headers: dict[str, str], steps: Iterable[Step], *, drops: bool = False
     ) -> httpx2.Response:
         # Never `content=`: httpx2 counts such a body as read, and `aiter_raw` then raises.
-        stream = _DemoStream(steps, pace=self._pace, drops=drops)
+        stream = _DemoStream(steps, pace=self._pace, pause=self._pause, drops=drops)
         return httpx2.Response(status, headers=headers, stream=stream)
 
 
 class _DemoStream(httpx2.AsyncByteStream):
-    """Steps as the bytes of a response; they are made one by one, as they are read."""
+    """Steps as the bytes of a response; they are made one by one, as they are read.
 
-    def __init__(self, steps: Iterable[Step], *, pace: float, drops: bool) -> None:
-        self._steps = steps
+    It is an iterator and no generator: one that is left half read would have to be closed by the
+    event loop, after everybody who knew of it is gone.
+    """
+
+    def __init__(self, steps: Iterable[Step], *, pace: float, pause: Pause, drops: bool) -> None:
+        self._steps = iter(steps)
         self._pace = pace
+        self._wait = pause
         self._drops = drops
         self._closed = asyncio.Event()
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for pause, data in self._steps:
-            if pause:
-                await self._pause(pause * self._pace)
-            if self._closed.is_set():
-                return
-            yield data
-        if self._drops:
-            raise httpx2.ReadError("connection reset by the demo")
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        step = next(self._steps, None)
+        if step is None:
+            if self._drops:
+                raise httpx2.ReadError("connection reset by the demo")
+            raise StopAsyncIteration
+        if step.pause:
+            await self._pause(step.pause * self._pace)
+        if self._closed.is_set():
+            raise StopAsyncIteration
+        return step.data
 
     async def aclose(self) -> None:
         self._closed.set()
 
     async def _pause(self, seconds: float) -> None:
-        """Sleep, but not beyond the closing of the stream."""
-        if not seconds:
-            await asyncio.sleep(0)
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._closed.wait()
+        await self._wait(seconds, self._closed)

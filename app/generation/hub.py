@@ -78,7 +78,7 @@ class Hub:
     ) -> None:
         """Prepare it; with `tells_content` observers are told what is asked and answered."""
         self.upstreams = upstreams
-        self._clock = clock
+        self.clock = clock
         self._taping = taping
         self.accounting = accounting
         self.admission = Admission(shares, max_streams=capacity.max_streams, clock=clock.monotonic)
@@ -242,7 +242,7 @@ class Hub:
         else:
             accounts = self.accounting.accounts_of(principal)
         states = await self._log.accounts([account.name for account in accounts])
-        return report(accounts, states, self._clock.wall())
+        return report(accounts, states, self.clock.wall())
 
     async def drain(self, drain_s: float) -> None:
         """Take no new streams, let the running ones end, stop those that have not in time."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..clock import SYSTEM, Clock
 from ..errors import RequestError
 from .config import Identity
 from .credentials import Credentials
@@ -31,7 +32,12 @@ class Authenticator:
 
     @classmethod
     def build(
-        cls, identity: Identity, *, signing_key: str, trust: Callable[[], ssl.SSLContext]
+        cls,
+        identity: Identity,
+        *,
+        signing_key: str,
+        trust: Callable[[], ssl.SSLContext],
+        clock: Clock = SYSTEM,
     ) -> "Authenticator":
         """Build an authenticator of the keys, tokens and issuers that the settings name.
 
@@ -41,10 +47,13 @@ class Authenticator:
             KeysUnusable: the keys file or a key cannot be used.
         """
         keys_file = identity.auth.keys_file
-        keys = Keys(identity.keys, None if keys_file is None else Path(keys_file))
-        tokens = Tokens(signing_key, find_key=keys.find)
+        keys = Keys(identity.keys, None if keys_file is None else Path(keys_file), clock=clock.wall)
+        tokens = Tokens(signing_key, find_key=keys.find, clock=clock.wall)
         # Issuers know every JWT, the relay's own too.
-        return cls((keys, tokens, Issuers(identity.issuers, trust=trust)), tokens=tokens)
+        issuers = Issuers(
+            identity.issuers, trust=trust, clock=clock.wall, monotonic=clock.monotonic
+        )
+        return cls((keys, tokens, issuers), tokens=tokens, clock=clock.wall)
 
     async def authenticate(self, credential: str) -> Principal:
         """Return who shows a credential.

@@ -1,6 +1,7 @@
 """What processes show: bounded whatever clients send, and put together without a loss."""
 
 import random
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,18 +30,12 @@ from app.events import ErrorInfo, Status
 from app.identity.principal import Principal
 from app.ledger.config import LimitsConfig
 from app.ledger.limits import UsageLimits
-from app.telemetry.observer import Ended, Refused
+from app.telemetry.observer import AttemptFailed, Ended, Refused
+from tests.clock import StoppedClock
 
 pytestmark = pytest.mark.pure
 
 NOW = 1_795_358_000.0
-
-
-class Clock:
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def live(number: int, *, text: str = "") -> Live:
@@ -59,7 +54,7 @@ def merged(*boards: Board, targets: tuple[str, ...] = ()) -> Summary:
     return found.summary(at=NOW, version="0", log="memory", money=MoneyView([], 0), records=None)
 
 
-def history(clock: Clock) -> History:
+def history(clock: StoppedClock) -> History:
     return History({"fast", "openai"}, {"openai/m"}, wall=clock)
 
 
@@ -152,7 +147,7 @@ def test_board_of_a_newer_version_is_read():
 
 
 def test_hour_has_a_bound_whatever_is_refused():
-    clock = Clock()
+    clock = StoppedClock(NOW)
     kept = history(clock)
     codes = [*CODES]
     for minute in range(3 * MINUTES):
@@ -172,7 +167,7 @@ def test_hour_has_a_bound_whatever_is_refused():
 
 
 def test_names_of_models_are_those_of_the_settings():
-    kept = history(Clock())
+    kept = history(StoppedClock(NOW))
     for model in ("fast", "openai/secret-name", "sk-typed-by-a-client", None):
         kept.refused(refused(model=model))
 
@@ -180,7 +175,7 @@ def test_names_of_models_are_those_of_the_settings():
 
 
 def test_only_what_failed_counts_as_failed():
-    kept = history(Clock())
+    kept = history(StoppedClock(NOW))
     error = ErrorInfo("upstream_auth", "x" * 2000, retryable=False)
     ends: list[tuple[Status, ErrorInfo | None]] = [
         *(("completed", None), ("cancelled", None)),
@@ -188,20 +183,8 @@ def test_only_what_failed_counts_as_failed():
     ]
     for status, told in ends:
         record = StreamRecord("st_1", route="fast", owner="o")
-        kept.ended(
-            Ended(
-                record,
-                status,
-                "error",
-                told,
-                None,
-                events=1,
-                target="openai/m",
-                attempt=1,
-                first_event_s=None,
-                duration_s=1.0,
-            )
-        )
+        how: Any = {"target": "openai/m", "attempt": 1, "first_event_s": None, "duration_s": 1.0}
+        kept.ended(Ended(record, status, "error", told, None, events=1, **how))
 
     (minutes,) = kept.counts(failed=True).values()
     assert (2, 4, 2) == (sum(minutes.values()), len(kept.recent), len(kept.last))
@@ -229,9 +212,12 @@ def test_accounts_with_limits_of_their_own_come_first():
 
 
 def test_blame_falls_on_targets_of_the_settings_alone():
-    kept = history(Clock())
+    kept = history(StoppedClock(NOW))
     error = UpstreamError("upstream_timeout", "late")
-    for number in range(1000):
-        kept._blame(f"made/up-{number}", error)
+    made_up = [f"made/up-{number}" for number in range(1000)]
+    for target in (*made_up, "openai/m"):
+        record = StreamRecord("st_1")
+        kept.attempt_failed(AttemptFailed(record, 1, "u", target, error, "b/m", 0.0, "b is next"))
 
-    assert {} == kept._errors
+    blamed = [target for target in (*made_up, "openai/m") if kept.last_error(target) is not None]
+    assert ["openai/m"] == blamed

@@ -14,6 +14,7 @@ import pytest
 
 from app.testing.upstream import Hold, head, send, text
 from tests.needs import file, program
+from tests.waiting import until
 
 from .test_refused_clients import ASK
 from .test_usage_limits import World, bearer, serve
@@ -31,8 +32,7 @@ Kinds = dict[str, tuple[str, str]]
 
 async def use_up(world: World) -> None:
     await world.begin("ann", max_tokens=1000)
-    async with asyncio.timeout(20):
-        await world.upstream.called.wait()
+    await asyncio.wait_for(world.upstream.called.wait(), 20)
 
 
 @pytest.mark.parametrize("name", STARTS)
@@ -104,9 +104,7 @@ async def test_python_clients_try_again_when_a_stream_may_have_ended(tmp_path):
             anthropic.AsyncAnthropic(api_key="ann", base_url=world.relay.url) as of_anthropic,
         ):
             waiting = asyncio.ensure_future(asked[0](of_openai, of_anthropic))
-            async with asyncio.timeout(20):
-                while not world.noted.refusals:  # noqa: ASYNC110  (no event tells)
-                    await asyncio.sleep(0.01)
+            await until(lambda: world.noted.refusals)
             url = f"/v1/streams/{stream}/cancel"
             await world.relay.client.post(url, headers=bearer("ann"))
             world.upstream.script = [head(), send(text("a")), send("data: [DONE]\n\n")]

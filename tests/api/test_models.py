@@ -9,14 +9,21 @@ from typing import Any
 import anthropic
 import pytest
 
-from app.testing.upstream import DONE, FINISH, head, reply, send, serve_upstream, text, wait
+from app.testing.upstream import DONE, FINISH, Step, head, reply, send, serve_upstream, text, wait
 from app.upstreams.catalog import look_up
-from tests.serving import HELLO, serve_relay
+from app.upstreams.models import LIST_S
+from tests.clock import Clock
+from tests.serving import HELLO, Relay, serve_relay, serve_script
 
 ANSWER = [head(), send(text("a") + FINISH + DONE)]
 
 
-async def names(relay) -> list[str]:
+def listing(*rows: dict[str, Any]) -> list[Step]:
+    """What an upstream answers when it is asked for its models."""
+    return reply("200 OK", json.dumps({"object": "list", "data": rows}))
+
+
+async def names(relay: Relay) -> list[str]:
     response = await relay.client.get("/v1/models")
     assert 200 == response.status_code
     assert "list" == response.json()["object"]
@@ -24,8 +31,8 @@ async def names(relay) -> list[str]:
 
 
 async def test_upstream_is_asked_for_its_models_once():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.models = reply("200 OK", '{"object":"list","data":[{"id":"b"},{"id":"a/c"}]}')
+    async with serve_script([]) as (relay, upstream):
+        upstream.models = listing({"id": "b"}, {"id": "a/c"})
         listed = [await names(relay), await names(relay)]
 
         assert listed[0] == listed[1]
@@ -47,7 +54,7 @@ async def test_upstream_is_asked_for_its_models_once():
     ids=["500", "bad UTF-8", "other JSON", "odd ids", "endless", "hang up"],
 )
 async def test_upstream_without_a_list_still_serves(script):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+    async with serve_script([]) as (relay, upstream):
         upstream.models = script
         upstream.script = ANSWER
         listed = await names(relay)
@@ -60,8 +67,8 @@ async def test_upstream_without_a_list_still_serves(script):
 
 
 async def test_requests_at_once_ask_an_upstream_once():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.models = [wait(0.02), *reply("200 OK", '{"data":[{"id":"b"}]}')]
+    async with serve_script([]) as (relay, upstream):
+        upstream.models = [wait(0.02), *listing({"id": "b"})]
         listed = await asyncio.gather(*(names(relay) for _ in range(5)))
 
         assert all("openai/b" in one for one in listed)
@@ -70,10 +77,11 @@ async def test_requests_at_once_ask_an_upstream_once():
 
 @pytest.mark.parametrize("status", ["401 No", "429 Slow", "500 Oops", "302 Found"])
 async def test_refusal_is_no_list(status, monkeypatch):
-    monkeypatch.setattr("app.upstreams.models.LIST_S", 0)
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.models = reply("200 OK", '{"data":[{"id":"b"}]}')
+    clock = Clock(monkeypatch)
+    async with serve_script([]) as (relay, upstream):
+        upstream.models = listing({"id": "b"})
         await names(relay)
+        await clock.pass_(LIST_S + 1)
         upstream.models = reply(status, '{"error":{"message":"no"}}')
 
         assert "openai/b" in await names(relay)
@@ -81,8 +89,7 @@ async def test_refusal_is_no_list(status, monkeypatch):
 
 
 async def test_bare_name_goes_to_the_only_upstream():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER) as (relay, upstream):
         await relay.client.post("/v1/chat", json={**HELLO, "model": "gpt-4o-mini"})
 
         assert "gpt-4o-mini" == upstream.calls[0].json["model"]
@@ -121,15 +128,17 @@ async def test_model_in_a_path_stays_one_segment(model, path, tmp_path, monkeypa
 
 
 async def test_cookies_of_one_call_do_not_go_out_with_the_next():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(set_cookie="user=one; path=/"), *ANSWER[1:]]
+    async with serve_script([head(set_cookie="user=one; path=/"), *ANSWER[1:]]) as (
+        relay,
+        upstream,
+    ):
         for _ in range(2):
             await relay.client.post("/v1/chat", json=HELLO)
 
         assert [None, None] == [call.headers.get("cookie") for call in upstream.calls]
 
 
-async def row(relay: Any, name: str) -> dict[str, Any]:
+async def row(relay: Relay, name: str) -> dict[str, Any]:
     response = await relay.client.get(f"/v1/models/{name}")
     assert 200 == response.status_code
     found: dict[str, Any] = response.json()
@@ -171,16 +180,13 @@ OPENROUTERS = {
         ({"id": "a/b", "meta": {"n_ctx": 2048}}, {"context_length": 2048}),
         ({"id": "a/b", "created": 1_760_000_000_000}, {"created": 1_760_000_000}),
         ({"id": "a/b", "created": "x", "context_length": -1, "name": 1}, {"created": 0}),
-        (
-            {"id": "a/b", "capabilities": [], "architecture": 3, "supported_parameters": [1]},
-            {},
-        ),
+        ({"id": "a/b", "capabilities": [], "architecture": 3, "supported_parameters": [1]}, {}),
     ],
     ids=["OpenRouter", "vLLM", "Mistral", "Groq", "llama.cpp", "ms", "odd", "odder"],
 )
 async def test_what_an_upstream_says_of_its_models_is_told(given: Any, expected: Any) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.models = reply("200 OK", json.dumps({"data": [given]}))
+    async with serve_script([]) as (relay, upstream):
+        upstream.models = listing(given)
         found = await row(relay, "openai/a/b")
 
     shown = {"created": 0, **expected}
@@ -197,15 +203,12 @@ async def test_googles_list_is_told_too() -> None:
         "outputTokenLimit": 65_536,
         "thinking": True,
     }
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect="gemini") as relay:
+    async with serve_script([], dialect="gemini") as (relay, upstream):
         upstream.models = reply("200 OK", json.dumps({"models": [given]}))
         found = await row(relay, "openai/g-1")
 
-    assert ("G 1", 1_048_576, 65_536) == (
-        found["name"],
-        found["context_length"],
-        found["top_provider"]["max_completion_tokens"],
-    )
+    assert ("G 1", 1_048_576) == (found["name"], found["context_length"])
+    assert 65_536 == found["top_provider"]["max_completion_tokens"]
     assert ["reasoning"] == found["supported_parameters"]
 
 
@@ -219,7 +222,7 @@ async def test_anthropics_clients_are_told_what_anthropic_says() -> None:
         "max_tokens": 64_000,
         "capabilities": {"image_input": {"supported": True}, "thinking": {"supported": True}},
     }
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect="anthropic") as relay:
+    async with serve_script([], dialect="anthropic") as (relay, upstream):
         upstream.models = reply("200 OK", json.dumps({"data": [given], "has_more": False}))
         async with anthropic.AsyncAnthropic(api_key="k", base_url=relay.url) as sdk:
             listed = [model async for model in await sdk.models.list()]
@@ -228,11 +231,8 @@ async def test_anthropics_clients_are_told_what_anthropic_says() -> None:
         openais = await row(relay, "openai/claude-x")
 
     assert found in listed
-    assert ("Claude X", 200_000, 64_000) == (
-        found.display_name,
-        found.max_input_tokens,
-        found.max_tokens,
-    )
+    assert ("Claude X", 200_000) == (found.display_name, found.max_input_tokens)
+    assert 64_000 == found.max_tokens
     assert "2026-02-03T04:05:06+00:00" == found.created_at.isoformat()
     assert found.capabilities is not None
     assert found.capabilities.image_input.supported
@@ -243,19 +243,15 @@ async def test_anthropics_clients_are_told_what_anthropic_says() -> None:
 
 async def test_a_route_says_the_least_of_its_targets(tmp_path: Any, monkeypatch: Any) -> None:
     async with serve_upstream() as one, serve_upstream() as two:
-        one.models = reply("200 OK", json.dumps({"data": [OPENROUTERS]}))
+        one.models = listing(OPENROUTERS)
         less = {**OPENROUTERS, "context_length": 100_000, "supported_parameters": ["seed", "tools"]}
         less |= {"top_provider": {}, "created": 1_750_000_000}
-        two.models = reply("200 OK", json.dumps({"data": [less]}))
+        two.models = listing(less)
         (tmp_path / "seseragi.toml").write_text(
             f"""
             passthrough = false
-            [upstream.one]
-            base_url = "{one.base_url}"
-            key_env = "KEY"
-            [upstream.two]
-            base_url = "{two.base_url}"
-            key_env = "KEY"
+            upstream.one = {{ base_url = "{one.base_url}", key_env = "KEY" }}
+            upstream.two = {{ base_url = "{two.base_url}", key_env = "KEY" }}
             [[route]]
             name = "both"
             targets = ["one/a/b", "two/a/b"]
@@ -311,8 +307,8 @@ async def test_the_catalog_is_asked_where_the_host_does_not_say(monkeypatch: Any
     monkeypatch.setitem(sys.modules, "genai_prices", ModuleType("genai_prices"))
     monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", module)
     look_up.cache_clear()
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.models = reply("200 OK", '{"data":[{"id":"b"},{"id":"c","context_length":5}]}')
+    async with serve_script([]) as (relay, upstream):
+        upstream.models = listing({"id": "b"}, {"id": "c", "context_length": 5})
         known, said = await row(relay, "openai/b"), await row(relay, "openai/c")
         base_url = upstream.base_url
     look_up.cache_clear()

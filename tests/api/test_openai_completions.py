@@ -53,7 +53,7 @@ async def test_the_official_client_streams_and_waits() -> None:
 
 
 async def test_the_prompt_is_said_again_where_that_is_asked() -> None:
-    async with serve_relay() as relay, client(relay) as sdk:
+    async with serve_relay(demo_pace=0) as relay, client(relay) as sdk:
         ask: Any = {"model": "demo", "prompt": "Say hello. ", "echo": True, "n": 2, "max_tokens": 5}
         whole = await sdk.completions.create(**ask)
         chunks = [chunk async for chunk in await sdk.completions.create(**ask, stream=True)]
@@ -157,7 +157,7 @@ async def test_a_cut_is_seen() -> None:
 
 
 async def test_a_stream_is_read_on_by_its_ids() -> None:
-    async with serve_relay() as relay:
+    async with serve_relay(demo_pace=0) as relay:
         body = {"model": "demo", "prompt": "hello", "stream": True, "on_disconnect": "continue"}
         async with relay.client.stream("POST", PATH, json=body) as reply:
             whole = await read_messages(reply)

@@ -17,13 +17,12 @@ from app.testing.upstream import (
     head,
     reply,
     send,
-    serve_upstream,
     text,
     wait,
 )
 from tests.cutting import cutting_proxy, randomly
 from tests.needs import file, program
-from tests.serving import serve_relay
+from tests.serving import serve_script
 
 pytestmark = pytest.mark.proving
 
@@ -55,7 +54,7 @@ def choose(call: Call) -> Sequence[Step]:
 async def test_node_client_gets_all_that_it_asks_for():
     node = program("node")
     file(ROOT / "node_modules" / "openai" / "package.json", how="run npm ci")
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+    async with serve_script([]) as (relay, upstream):
         upstream.choose = choose
         upstream.models = reply("200 OK", '{"data": [{"id": "m"}]}')
         async with cutting_proxy(relay.port, randomly(3, least=1500, most=4000)) as proxy:
@@ -87,8 +86,4 @@ async def test_node_client_gets_all_that_it_asks_for():
     assert (10, "".join(WORDS)) == (found["replayed"], found["replay"])
     assert [True, ["user: hello", "assistant: Hi 🌊", "user: more"]] == found["stored"]
     assert ["BadRequestError", "previous_response_not_found"] == found["gone"]
-    assert ("completed", "completed", 0) == (
-        found["retrieved"],
-        found["cancelled"],
-        found["empty"],
-    )
+    assert ("completed", "completed", 0) == (found["retrieved"], found["cancelled"], found["empty"])

@@ -18,7 +18,8 @@ from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RequestError
 from app.events import Event
 from app.settings import load_settings
-from tests.api.test_ownership_matrix import STARTS, body_of
+from tests.api.bodies import body_of
+from tests.api.test_ownership_matrix import STARTS
 from tests.sdk.conversations import TURNS
 from tests.serving import HELLO, serve_relay
 

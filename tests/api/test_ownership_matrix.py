@@ -7,7 +7,7 @@ is another's is answered as what never was, word for word, and by the same look-
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -28,16 +28,17 @@ from app.generation.hub import Hub
 from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal, Role
 from app.settings import load_settings
-from app.testing.upstream import Hold, head, send, serve_upstream, text
+from app.testing.upstream import Hold, Step, head, send, text
+from tests.api.bodies import CHAT, M
+from tests.api.bodies import body_of as body_of
 from tests.identities import EXPIRED, Table, bearer
 from tests.redis_server import RedisServer
-from tests.serving import HELLO, Relay, serve_relay
+from tests.serving import HELLO, Relay, serve_relay, serve_script
+from tests.waiting import until
 
 from .test_openai_responses import HI
 
-M = "openai/m"
 SAID = "what only I was told"
-CHAT = "a chat"
 
 STARTS = {
     *("/v1/chat", "/v1/chat/completions", "/v1/completions", "/v1/messages"),
@@ -91,9 +92,9 @@ LOGS = {
 }
 """What is asked of every log: a call of each kind."""
 
-CELLS = [(*route, "memory") for route in sorted(NAMING)] + [
-    (*route, log) for route in sorted(LOGS) for log in ("sqlite", "redis")
-]
+CELLS = [pytest.param(*route, "memory") for route in sorted(NAMING)]
+CELLS += [pytest.param(*route, "sqlite") for route in sorted(LOGS)]
+CELLS += [pytest.param(*route, "redis", marks=pytest.mark.proving) for route in sorted(LOGS)]
 
 ME = Principal("t", "me", "k1")
 OTHERS = {
@@ -125,9 +126,16 @@ class World(NamedTuple):
     asked: list[str]
     """What the event log was asked."""
 
-    async def text(self, stream: str) -> str:
-        """Return what a stream of mine has said so far."""
-        return str((await self.ask("me", "GET", f"/v1/streams/{stream}")).json().get("text"))
+    async def have_said(self) -> bool:
+        """Return whether the streams have said what they say."""
+        return all(one.get("text") == SAID for one in await self.results())
+
+    async def have_ended(self) -> bool:
+        return "running" not in await self.states()
+
+    async def results(self) -> list[dict[str, Any]]:
+        asked = [await self.ask("me", "GET", f"/v1/streams/{stream}") for stream in self.streams]
+        return [answer.json() for answer in asked]
 
     async def ask(
         self, who: str | dict[str, str], method: str, path: str, **how: Any
@@ -153,8 +161,7 @@ class World(NamedTuple):
         return mine
 
     async def states(self) -> list[str]:
-        asked = [await self.ask("me", "GET", f"/v1/streams/{stream}") for stream in self.streams]
-        return [answer.json()["status"] for answer in asked]
+        return [result["status"] for result in await self.results()]
 
 
 def header_of(who: str) -> dict[str, str]:
@@ -173,27 +180,15 @@ def telling(answer: httpx2.Response) -> dict[str, str]:
 async def serve_world(log: str = "memory", *, ends: bool = False) -> AsyncIterator[World]:
     table = Table({"key-me": ME} | {f"key-{name}": who for name, who in OTHERS.items()})
     asked: list[str] = []
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(
-            upstream,
-            default_model=M,
-            log=log,
-            authenticator=Authenticator([table]),
-            wrap_log=partial(_Spy, asked=asked),
-        ) as relay,
-    ):
-        upstream.script = HI if ends else [head(), send(text(SAID)), Hold()]
+    spy = partial(Spy, asked=asked)
+    how: dict[str, Any] = {"authenticator": Authenticator([table]), "wrap_log": spy}
+    script: list[Step] = HI if ends else [head(), send(text(SAID)), Hold()]
+    async with serve_script(script, default_model=M, log=log, **how) as (relay, _):
         world = World(relay, table, {}, [], asked)
         body = {"model": M, "input": "hello", "background": True}
         response = await world.ask("me", "POST", "/v1/responses", json=body)
-        chat = await world.ask(
-            "me",
-            "POST",
-            "/v1/ui/chat",
-            json=body_of("/v1/ui/chat"),
-            headers={"prefer": "respond-async"},
-        )
+        body, prefer = body_of("/v1/ui/chat"), {"prefer": "respond-async"}
+        chat = await world.ask("me", "POST", "/v1/ui/chat", json=body, headers=prefer)
         assert (200, 202) == (response.status_code, chat.status_code), response.text
         world.names["{response_id}"] = response.json()["id"]
         world.names["{chat:path}"] = CHAT.replace(" ", "%20")
@@ -203,9 +198,8 @@ async def serve_world(log: str = "memory", *, ends: bool = False) -> AsyncIterat
             for may in ("read", "stop"):
                 token = msgspec.structs.replace(ME, stream=stream, may=may)
                 table.principals = {**table.principals, f"key-{may}-{name}": token}
-        for stream in () if ends else world.streams:
-            while await world.text(stream) != SAID:  # noqa: ASYNC110  (no event tells)
-                await asyncio.sleep(0.005)
+        if not ends:
+            await until(world.have_said)
         yield world
 
 
@@ -213,28 +207,6 @@ async def serve_world(log: str = "memory", *, ends: bool = False) -> AsyncIterat
 async def world() -> AsyncIterator[World]:
     async with serve_world() as world:
         yield world
-
-
-def body_of(path: str) -> dict[str, Any]:
-    message = {"role": "user", "content": "hello"}
-    match path:
-        case "/v1/responses":
-            return {"model": M, "input": "hello", "stream": True}
-        case "/v1/completions":
-            return {"model": M, "prompt": "hello", "max_tokens": 99, "stream": True}
-        case "/v1/ui/chat":
-            parts = [{"type": "text", "text": "hello"}]
-            return {"id": CHAT, "messages": [{"id": "1", "role": "user", "parts": parts}]}
-        case "/v1/ag-ui":
-            messages = [{**message, "id": "1"}]
-            more: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
-            return {"threadId": "a", "runId": "b", "messages": messages, **more}
-        case "/v1/admin/targets":
-            return {"target": M, "action": "wake"}
-        case "/v1/embeddings" | "/v1/responses/input_tokens":
-            return {"model": M, "input": "hello"}
-        case _:
-            return {"model": M, "messages": [message], "max_tokens": 99, "stream": True}
 
 
 def list_routes() -> Iterator[tuple[str, str]]:
@@ -283,7 +255,15 @@ def test_hub_itself_names_no_stream():
     for name in ("streams_of", "models", "health", "usage", "running", "read_here"):
         assert "principal" in getattr(Hub, name).__code__.co_varnames
     parts = {name for name in vars(build_hub(load_settings({}))) if not name.startswith("_")}
-    assert parts == {"upstreams", "accounting", "admission", "calls", "services", "shutdown"}
+    assert parts == {
+        "upstreams",
+        "accounting",
+        "admission",
+        "calls",
+        "services",
+        "shutdown",
+        "clock",
+    }
     assert {"ask"} == {name for name in dir(Calls) if not name.startswith("_")}
     assert "principal" in Calls.ask.__code__.co_varnames
 
@@ -320,17 +300,20 @@ async def test_what_is_for_a_role_is_for_no_other(world, method: str, path: str)
     assert 403 == (await world.ask("token", method, path, **how)).status_code
 
 
+def place_of(log: str, folder: Path, request: pytest.FixtureRequest) -> str:
+    """Return where a log is that is empty yet."""
+    if log == "redis":
+        server: RedisServer = request.getfixturevalue("redis")
+        server.ask("FLUSHALL")
+        return server.url
+    return f"sqlite:///{folder}/streams.db" if log == "sqlite" else log
+
+
 @pytest.mark.parametrize(("method", "path", "log"), CELLS)
 async def test_what_is_mine_is_not_there_for_others(
     method: str, path: str, log: str, tmp_path: Path, request: pytest.FixtureRequest
 ):
-    if log == "redis":
-        server: RedisServer = request.getfixturevalue("redis")
-        server.ask("FLUSHALL")
-        log = server.url
-    elif log == "sqlite":
-        log = f"sqlite:///{tmp_path}/streams.db"
-    async with serve_world(log) as world:
+    async with serve_world(place_of(log, tmp_path, request)) as world:
         row = NAMING[method, path]
         for who in OTHERS:
             assert row.status == (await world.compare(who, method, path)).status_code
@@ -428,7 +411,7 @@ async def test_stream_token_is_for_nothing_else(world, method: str, path: str):
         assert 403 == (await world.ask("read-mine", "GET", path)).status_code
 
 
-class _Spy:
+class Spy:
     """Notes what is asked of a log."""
 
     def __init__(self, log: Any, asked: list[str]) -> None:
@@ -463,7 +446,7 @@ async def test_others_cost_the_log_what_nothing_does(world, method: str, path: s
 
 
 @pytest.mark.parametrize("ends", [False, True], ids=["running", "ended"])
-@pytest.mark.parametrize("log", ["sqlite", "redis"])
+@pytest.mark.parametrize("log", ["sqlite", pytest.param("redis", marks=pytest.mark.proving)])
 async def test_others_cost_the_place_of_the_log_what_nothing_does(
     log: str, ends: bool, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch
 ):
@@ -479,19 +462,16 @@ async def test_others_cost_the_place_of_the_log_what_nothing_does(
 
         monkeypatch.setattr(kind, name, noted)
 
-    if log == "redis":
-        server: RedisServer = request.getfixturevalue("redis")
-        server.ask("FLUSHALL")
-        log = server.url
-    else:
-        log = f"sqlite:///{tmp_path}/streams.db"
-    async with serve_world(log, ends=ends) as world:
-        path = "/v1/streams/{stream}/events"
-        if ends:
-            while "running" in await world.states():  # noqa: ASYNC110  (a few times)
-                await asyncio.sleep(0.01)
-            event_log: Any = world.relay.log
-            event_log._entries.drop(world.names["{stream}"])
+    path = "/v1/streams/{stream}/events"
+    place = place_of(log, tmp_path, request)
+    async with AsyncExitStack() as stack:
+        world = await stack.enter_async_context(serve_world(place, ends=ends))
+        if ends:  # and the process has begun again, so that nothing of it is in memory
+            await until(world.have_ended)
+            await stack.aclose()
+            how: dict[str, Any] = {"authenticator": Authenticator([world.table])}
+            again = await stack.enter_async_context(serve_relay(log=place, **how))
+            world = world._replace(relay=again)
         for kind, name in ((Database, "find"), (Database, "read"), (Pages, "_ask"), (Page, "has")):
             note(kind, name)
         for who in OTHERS:

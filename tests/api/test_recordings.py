@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.testing.upstream import Step, chunk, chunked_head, send, serve_upstream
+from app.testing.upstream import Step, chunk, chunked_head, send
 from tests.api.test_faults import check_form
 from tests.dialects.streams import DIALECT_OF, body_of, recordings
-from tests.serving import HELLO, chat, serve_relay
+from tests.serving import HELLO, chat, serve_script
 
 pytestmark = pytest.mark.proving
 
@@ -51,8 +51,7 @@ def parsed(arguments: str) -> Any:
 @pytest.mark.parametrize("row", recordings())
 async def test_recorded_stream_comes_out_as_its_truth_says(row):
     truth, body, dialect = row["truth"], body_of(row), DIALECT_OF[row["format"]]
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:
-        upstream.script = script(body, seed=len(body))
+    async with serve_script(script(body, seed=len(body)), dialect=dialect) as (relay, _):
         if truth["error"] and not any(choice["text"] for choice in truth["choices"]):
             response = await relay.client.post("/v1/chat", json=HELLO)
             if response.status_code != 200:

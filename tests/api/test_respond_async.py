@@ -1,30 +1,30 @@
 """`Prefer: respond-async`: where the stream is, once it is sure to be there."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from app.errors import RequestError, ServiceError
+from tests.api.asking import altering
 from tests.serving import HELLO, serve_relay
 
 ASYNC = {"prefer": "respond-async"}
 
 
-async def test_id_is_told_once_the_log_has_the_first_event(monkeypatch):
+async def test_id_is_told_once_the_log_has_the_first_event():
     """A log that dies before that lets go of the stream: who was told its id finds nothing."""
-    async with serve_relay() as relay:
-        append = relay.log.append
-        asked, room = asyncio.Event(), asyncio.Event()
+    asked, room = asyncio.Event(), asyncio.Event()
 
-        async def wait(*arguments):
-            asked.set()
-            await room.wait()
-            await append(*arguments)
+    async def wait(real: Any, *arguments: Any) -> None:
+        asked.set()
+        await room.wait()
+        await real(*arguments)
 
-        monkeypatch.setattr(relay.log, "append", wait)
+    async with serve_relay(wrap_log=altering(append=wait)) as relay:
         posting = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO, headers=ASYNC))
         await asked.wait()
-        _, pending = await asyncio.wait({posting}, timeout=0.2)
+        _, pending = await asyncio.wait({posting}, timeout=0.1)
         assert {posting} == pending
         room.set()
         reply = await posting
@@ -41,13 +41,11 @@ async def test_id_is_told_once_the_log_has_the_first_event(monkeypatch):
         (RequestError("stream_expired", "it is gone"), (503, "overloaded")),
     ],
 )
-async def test_stream_that_cannot_begin_is_refused(monkeypatch, error, told):
-    async with serve_relay() as relay:
+async def test_stream_that_cannot_begin_is_refused(error, told):
+    async def fail(*_: Any) -> None:
+        raise error
 
-        async def fail(*arguments):
-            raise error
-
-        monkeypatch.setattr(relay.log, "append", fail)
+    async with serve_relay(wrap_log=altering(append=fail)) as relay:
         reply = await relay.client.post("/v1/chat", json=HELLO, headers=ASYNC)
 
         assert told == (reply.status_code, reply.json()["code"])
@@ -56,7 +54,7 @@ async def test_stream_that_cannot_begin_is_refused(monkeypatch, error, told):
 @pytest.mark.parametrize("key", [None, "one"])
 async def test_stream_is_found_where_it_was_said_to_be(key):
     headers = ASYNC if key is None else {**ASYNC, "idempotency-key": key}
-    async with serve_relay() as relay:
+    async with serve_relay(demo_pace=0) as relay:
         reply = await relay.client.post("/v1/chat", json=HELLO, headers=headers)
         events = await relay.client.get(reply.json()["events_url"])
 

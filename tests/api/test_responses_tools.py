@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 
-from app.testing.upstream import DONE, Upstream, event, head, send, serve_upstream
+from app.testing.upstream import DONE, Upstream, event, head, send
 from tests.api.test_options import configured
-from tests.serving import Relay, serve_relay
+from tests.serving import Relay, serve_script
 
 F = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 SPACE = {"type": "namespace", "name": "mcp__w", "description": "d", "tools": [{**F, "name": "get"}]}
@@ -150,8 +150,7 @@ async def test_openais_client_takes_a_custom_call_that_another_provider_made() -
     ]
     calls = "".join(event({"tool_calls": [piece]}) for piece in (call, *pieces))
     finish = event(finish_reason="tool_calls")
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(calls + finish + DONE)]
+    async with serve_script([head(), send(calls + finish + DONE)]) as (relay, upstream):
         client = AsyncOpenAI(api_key="none", base_url=f"{relay.url}/v1", max_retries=0)
         tools: Any = [PATCH]
         async with client.responses.stream(model="openai/m", input="Hi", tools=tools) as stream:

@@ -13,13 +13,11 @@ import aiohttp
 import httpx2
 import pytest
 
-from app.testing.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
+from app.testing.upstream import DONE, FINISH, USAGE, Step, event, head, reply, send, text, wait
 from tests.api.test_recordings import script
 from tests.cutting import cutting_proxy, randomly
 from tests.dialects.streams import DIALECT_OF, body_of, recordings
-from tests.serving import HELLO, Relay, serve_relay
-
-pytestmark = pytest.mark.proving
+from tests.serving import HELLO, Relay, serve_script
 
 RETRY = b"retry: 2000\n"
 
@@ -47,17 +45,55 @@ async def read(relay: Relay, url: str, *, after: str | None = None) -> list[byte
     return split(reply.content)[0]
 
 
+async def check_law(relay: Relay) -> list[bytes]:
+    """Read a stream to its end, and after each of its events; return its frames."""
+    url = await start(relay)
+    whole = await read(relay, url)
+    for k in range(1, len(whole) + 1):
+        assert whole[k:] == await read(relay, url, after=id_of(whole[k - 1]))
+    return whole
+
+
+CALL = {"index": 0, "id": "c1", "function": {"name": "now", "arguments": '{"a":1}'}}
+SCRIPTS: dict[str, tuple[list[Step], bytes]] = {
+    "a text": ([head(), *map(send, map(text, ("せせ", "ら", "ぎ🌊"))), send(FINISH + DONE)], b"completed"),
+    "a thought and a call": (
+        [
+            *(head(), send(event({"reasoning_content": "Hm.", "tool_calls": [CALL]}))),
+            send(event(finish_reason="tool_calls") + USAGE + DONE),
+        ],
+        b"completed",
+    ),
+    "two answers": (
+        [
+            *(head(), send(event({"content": "one"}, index=1) + text("two"))),
+            send(FINISH + event(finish_reason="stop", index=1) + DONE),
+        ],
+        b"completed",
+    ),
+    "a cut": ([head(), send(text("half") + text(" of"))], b"failed"),
+    "a refusal": (reply("401 No", "{}"), b"failed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("name", SCRIPTS)
+async def test_law_holds_at_every_event(name, kind, tmp_path):
+    script, status = SCRIPTS[name]
+    log = kind if kind == "memory" else f"sqlite:///{tmp_path}/streams.db"
+    async with serve_script(script, log=log) as (relay, upstream):
+        whole = await check_law(relay)
+
+        assert b'"status":"%b"' % status in whole[-1]
+        assert 1 == len(upstream.calls)
+
+
+@pytest.mark.proving
 @pytest.mark.parametrize("row", recordings())
 async def test_law_holds_at_every_event_of_a_recorded_stream(row):
     body, dialect = body_of(row), DIALECT_OF[row["format"]]
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:
-        upstream.script = script(body, seed=1)
-        url = await start(relay)
-        whole = await read(relay, url)
-        for k in range(1, len(whole) + 1):
-            rest = await read(relay, url, after=id_of(whole[k - 1]))
-
-            assert whole[k:] == rest
+    async with serve_script(script(body, seed=1), dialect=dialect) as (relay, upstream):
+        await check_law(relay)
         assert 1 == len(upstream.calls)
 
 
@@ -95,14 +131,13 @@ async def read_with_cuts(session: aiohttp.ClientSession, url: str, *, seed: int)
     raise AssertionError
 
 
+@pytest.mark.proving
 async def test_two_hundred_readers_at_random_places_while_events_come(log):
     async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, max_readers=300, log=log) as relay,
+        serve_script(paced(300, seed=1), max_readers=300, log=log) as (relay, upstream),
         # Two thousand requests: those of httpx2 take four times as long as their answers.
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
     ):
-        upstream.script = paced(300, seed=1)
         url = await start(relay)
         readers = [
             asyncio.create_task(read_with_cuts(session, relay.url + url, seed=seed))
@@ -116,11 +151,11 @@ async def test_two_hundred_readers_at_random_places_while_events_come(log):
         assert 1 == len(upstream.calls)
 
 
+@pytest.mark.proving
 @pytest.mark.parametrize("seed", range(4))
 async def test_connections_cut_on_the_way_lose_and_double_nothing(seed):
     """FIN, RST and frozen connections, cut by a proxy inside frames and characters."""
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = paced(150, seed=seed)
+    async with serve_script(paced(150, seed=seed)) as (relay, _):
         url = await start(relay)
         plan = randomly(seed, most=4000, hows=("fin", "rst", "freeze"))
         seen: list[bytes] = []

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import httpx2
 import pytest
 
+from app.framing.sse import Decoder
 from app.testing.upstream import (
     DONE,
     FINISH,
@@ -26,9 +28,21 @@ from app.testing.upstream import (
 )
 from tests.api.test_faults import REFUSED, Refused, check_form
 from tests.clock import Clock
-from tests.serving import HELLO, Relay, chat, events_of, read_messages, serve_relay, text_so_far
+from tests.serving import (
+    HELLO,
+    Relay,
+    chat,
+    events_of,
+    read_messages,
+    serve_relay,
+    text_of,
+    text_so_far,
+)
+from tests.waiting import until
 
 BUSY = reply("503 Busy", "{}")
+PAUSE_S = 30
+"""How long a target is passed over that fails."""
 ROUTE = """
 [[route]]
 name = "fast"
@@ -38,10 +52,6 @@ targets = ["a/m-a", "b/m-b"]
 
 def answer(content: str = "fine") -> list[Step]:
     return [head(), send(text(content) + FINISH + DONE)]
-
-
-def text_of(events: Sequence[dict[str, Any]]) -> str:
-    return "".join(event["text"] for event in events if event["type"] == "text.delta")
 
 
 def kinds(events: Sequence[dict[str, Any]]) -> list[str]:
@@ -57,16 +67,25 @@ class Routed:
     relay: Relay
     a: Upstream
     b: Upstream
+    clock: Clock
+
+    async def post(self, **fields: Any) -> httpx2.Response:
+        """Ask the route, or what else the fields name, and return the whole answer."""
+        body = {**HELLO, "model": "fast", **fields}
+        return await self.relay.client.post("/v1/chat", json=body)
+
+    async def chat(self) -> list[dict[str, Any]]:
+        return await chat(self.relay, model="fast")
 
     async def states(self) -> dict[str, str]:
         body = (await self.relay.client.get("/readyz?verbose")).json()
         return {target["target"]: target["state"] for target in body["targets"]}
 
     async def until_half_open(self) -> None:
-        """Wait until `a` may be tried again."""
-        async with asyncio.timeout(20):
-            while (await self.states())["a/m-a"] != "half-open":  # noqa: ASYNC110  (nothing tells)
-                await asyncio.sleep(0.02)
+        """Let time pass until `a` may be tried again."""
+        assert "open" == (await self.states())["a/m-a"]
+        await self.clock.pass_(PAUSE_S)
+        assert "half-open" == (await self.states())["a/m-a"]
 
 
 @pytest.fixture
@@ -86,9 +105,10 @@ def routed(tmp_path, monkeypatch):
                 f'[upstream.b]\nbase_url = "{b.base_url}"\n{routes}'
             )
             environ = {"SESERAGI_CONFIG": str(config)}
-            settings = {"attempts": 2, "max_line_bytes": 100_000, **settings}
+            limits = {"max_line_bytes": 100_000, "breaker_pause_s": PAUSE_S}
+            settings = {"attempts": 2, **limits, **settings}
             async with serve_relay(environ=environ, **settings) as relay:
-                yield Routed(relay, a, b)
+                yield Routed(relay, a, b, Clock(monkeypatch))
 
     return serve
 
@@ -100,15 +120,26 @@ def wait_briefly_for_bodies(case: Refused, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
-async def test_whatever_fails_first_the_next_target_answers(case: Refused, routed, monkeypatch):
+async def test_whatever_fails_first_the_next_answers_and_where_all_fail_there_is_one_clear_error(
+    case: Refused, routed, monkeypatch
+):
     wait_briefly_for_bodies(case, monkeypatch)
-    slow = case.status == 504
-    route = ROUTE.replace('"a/m-a"', '{ model = "a/m-a", first_event_timeout_s = 0.3 }')
-    async with routed(route if slow else ROUTE, max_event_bytes=100_000) as served:
+    timeout_s = 0.2 if case.status == 504 else 20
+    async with routed(max_event_bytes=100_000, first_event_timeout_s=timeout_s) as served:
         served.a.script = case.script
         served.b.script = answer("こんにちは")
-        events = await chat(served.relay, model="fast")
+        events = await served.chat()
+        check_fallback(events, served)
+        served.b.script = case.script
+        response = await served.post()
 
+    problem = response.json()
+    assert (case.status, case.code) == (response.status_code, problem["code"]), problem
+    assert "'a'" in problem["detail"]
+    assert "sk-test" not in response.text
+
+
+def check_fallback(events: list[dict[str, Any]], served: Routed) -> None:
     check_form(events)
     assert "こんにちは" == text_of(events)
     assert "completed" == events[-1]["status"]
@@ -123,25 +154,11 @@ async def test_whatever_fails_first_the_next_target_answers(case: Refused, route
     assert "m-b" == served.b.calls[0].json["model"]
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
-async def test_where_all_fail_there_is_one_clear_error(case: Refused, routed, monkeypatch):
-    wait_briefly_for_bodies(case, monkeypatch)
-    timeout_s = 0.4 if case.status == 504 else 20
-    async with routed(max_event_bytes=100_000, first_event_timeout_s=timeout_s) as served:
-        served.a.script = served.b.script = case.script
-        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
-
-    problem = response.json()
-    assert (case.status, case.code) == (response.status_code, problem["code"]), problem
-    assert "'a'" in problem["detail"]
-    assert "sk-test" not in response.text
-
-
 async def test_nothing_is_tried_again_once_the_answer_has_begun(routed):
     async with routed() as served:
         served.a.script = [head(), send(text("half of an ans")), Reset()]
         served.b.script = answer()
-        events = await chat(served.relay, model="fast")
+        events = await served.chat()
 
     assert "half of an ans" == text_of(events)
     assert ("failed", "upstream_truncated") == (events[-1]["status"], events[-1]["error"]["code"])
@@ -151,7 +168,7 @@ async def test_nothing_is_tried_again_once_the_answer_has_begun(routed):
 async def test_a_failure_that_may_pass_is_tried_again_at_the_same_target(routed):
     async with routed() as served:
         served.a.choose = lambda call: answer() if len(served.a.calls) == 2 else BUSY
-        events = await chat(served.relay, model="fast")
+        events = await served.chat()
 
     assert ["retry"] == [notice["code"] for notice in of_type(events, "notice")]
     assert 2 == of_type(events, "stream.target")[0]["attempt"]
@@ -162,18 +179,18 @@ async def test_a_failure_that_may_pass_is_tried_again_at_the_same_target(routed)
 async def test_retry_after_is_kept(routed):
     async with routed() as served:
         served.a.choose = lambda call: (
-            answer() if len(served.a.calls) == 2 else reply("429 Slow", "{}", retry_after_ms="900")
+            answer() if len(served.a.calls) == 2 else reply("429 Slow", "{}", retry_after_ms="300")
         )
         started = time.monotonic()
-        await chat(served.relay, model="fast")
+        await served.chat()
 
-    assert 0.9 <= time.monotonic() - started < 60  # as seconds it would be minutes
+    assert 0.3 <= time.monotonic() - started < 60  # as seconds it would be minutes
 
 
 async def test_a_filtered_request_is_not_sent_elsewhere(routed):
     async with routed() as served:
         served.a.script = reply("400 Bad", '{"error":{"code":"content_filter","message":"no"}}')
-        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
+        response = await served.post()
 
     assert (400, "content_filtered") == (response.status_code, response.json()["code"])
     assert not served.b.calls
@@ -183,7 +200,7 @@ async def test_the_better_advice_is_given(routed):
     async with routed() as served:
         served.a.script = reply("429 Slow", "{}", retry_after="30")
         served.b.script = reply("401 No", "{}")
-        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
+        response = await served.post()
 
     assert (429, "30") == (response.status_code, response.headers["retry-after"])
     detail = response.json()["detail"]
@@ -192,48 +209,48 @@ async def test_the_better_advice_is_given(routed):
     assert "'b'" in detail
 
 
-async def test_a_failing_target_is_passed_over_and_found_well_again(routed, monkeypatch):
-    clock = Clock(monkeypatch)
-    async with routed(attempts=1, breaker_pause_s=30) as served:
+async def test_a_failing_target_is_passed_over_and_found_well_again(routed):
+    async with routed(attempts=1) as served:
         served.a.script, served.b.script = BUSY, answer()
         assert {"a/m-a": "closed", "b/m-b": "closed"} == await served.states()
         for _ in range(5):
-            assert "fine" == text_of(await chat(served.relay, model="fast"))
+            assert "fine" == text_of(await served.chat())
         assert 3 == len(served.a.calls)
         assert {"a/m-a": "open", "b/m-b": "closed"} == await served.states()
 
         served.a.script = answer("back")
-        await clock.pass_(30)
+        await served.clock.pass_(PAUSE_S)
         assert {"a/m-a": "half-open", "b/m-b": "closed"} == await served.states()
-        assert "back" == text_of(await chat(served.relay, model="fast"))
+        assert "back" == text_of(await served.chat())
         assert {"a/m-a": "closed", "b/m-b": "closed"} == await served.states()
 
 
 async def test_while_one_request_tries_a_target_the_others_pass_it_over(routed):
-    async with routed(attempts=1, breaker_pause_s=0.2) as served:
+    async with routed(attempts=1) as served:
         served.a.script, served.b.script = BUSY, answer()
         for _ in range(3):
-            await chat(served.relay, model="fast")
+            await served.chat()
         await served.until_half_open()
         served.a.script = [Hold()]
         served.a.called.clear()
         trial = asyncio.create_task(chat(served.relay, model="fast"))
         await asyncio.wait_for(served.a.called.wait(), 20)
         for _ in range(3):
-            assert "fine" == text_of(await chat(served.relay, model="fast"))
+            assert "fine" == text_of(await served.chat())
         assert 4 == len(served.a.calls)
         trial.cancel()
+        await asyncio.wait({trial})
 
 
 async def test_targets_that_all_fail_are_tried_all_the_same(routed):
     async with routed(attempts=1) as served:
         served.a.script = served.b.script = BUSY
         for _ in range(5):
-            await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
+            await served.post()
         assert {"a/m-a": "open", "b/m-b": "open"} == await served.states()
         served.a.script = answer()
 
-        assert "fine" == text_of(await chat(served.relay, model="fast"))
+        assert "fine" == text_of(await served.chat())
 
 
 async def test_cancel_in_the_pause_ends_the_stream(routed, monkeypatch):
@@ -244,8 +261,11 @@ async def test_cancel_in_the_pause_ends_the_stream(routed, monkeypatch):
             "POST", "/v1/chat", json={**HELLO, "model": "fast"}
         ) as response:
             stream = response.headers["stream-id"]
-            await asyncio.wait_for(served.a.called.wait(), 20)
-            await asyncio.sleep(0.1)
+
+            async def pauses() -> bool:
+                return (await served.relay.log.state(stream)).last >= 2  # its notice is there
+
+            await until(pauses)
             async with asyncio.timeout(20):  # and not when the pause is over
                 await served.relay.client.post(f"/v1/streams/{stream}/cancel")
                 events = events_of(await read_messages(response))
@@ -255,82 +275,85 @@ async def test_cancel_in_the_pause_ends_the_stream(routed, monkeypatch):
     assert (1, 0) == (len(served.a.calls), len(served.b.calls))
 
 
+async def later(served: Routed, seconds: float) -> httpx2.Response:
+    """Ask, and let so much time pass once `a` has been asked."""
+    asking = asyncio.create_task(served.post())
+    await asyncio.wait_for(served.a.called.wait(), 20)
+    await served.clock.pass_(seconds)
+    return await asking
+
+
 async def test_after_the_gate_attempts_are_told_as_they_come(routed):
-    async with routed(gate_s=0.05) as served:
-        served.a.script = [wait(0.2), *BUSY]
-        served.b.script = answer()
-        events = await chat(served.relay, model="fast")
+    async with routed(gate_s=10) as served:
+        refused = Until()
+        served.a.script, served.b.script = [refused, *BUSY], answer()
+        asking = asyncio.create_task(served.chat())
+        await asyncio.wait_for(served.a.called.wait(), 20)
+        await served.clock.pass_(11)
+        refused.told.set()
+        events = await asking
 
     assert ["stream.start", "notice", "notice", "stream.target"] == kinds(events)[:4]
     assert "completed" == events[-1]["status"]
 
 
-async def test_a_target_that_is_silent_is_left_for_the_next(routed, monkeypatch):
-    clock = Clock(monkeypatch)
-    async with routed(first_event_timeout_s=10) as served:
-        served.a.script = [Hold()]
-        served.b.script = answer()
-        asking = asyncio.create_task(chat(served.relay, model="fast"))
-        await asyncio.wait_for(served.a.called.wait(), 20)
-        await clock.pass_(11)
-        events = await asking
-
-    assert "fine" == text_of(events)
-    assert (1, 1) == (len(served.a.calls), len(served.b.calls))
+OWN_TIME = '{ model = "a/m-a", first_event_timeout_s = 10 }'
 
 
 @pytest.mark.parametrize("silence", [[Hold()], [head(), Hold()]], ids=["no head", "no event"])
-async def test_a_target_that_is_silent_for_its_own_time_is_asked_once(
-    silence: list[Step], routed: Any
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_target_that_is_silent_for_its_own_time_is_left_for_the_next_at_once(
+    silence: list[Step], own: bool, routed: Any
 ):
-    route = ROUTE.replace('"a/m-a"', '{ model = "a/m-a", first_event_timeout_s = 0.3 }')
-    async with routed(route, attempts=3) as served:
+    route = ROUTE.replace('"a/m-a"', OWN_TIME) if own else ROUTE
+    times = {} if own else {"first_event_timeout_s": 10}
+    async with routed(route, attempts=3, **times) as served:
         served.a.script, served.b.script = silence, answer()
-        events = await chat(served.relay, model="fast")
+        response = await later(served, 11)
 
-    assert "fine" == text_of(events)
+    assert "fine" == text_of(events_of(Decoder().feed(response.content)))
     assert (1, 1) == (len(served.a.calls), len(served.b.calls))
 
 
 async def test_a_target_alone_that_is_silent_for_its_own_time_is_asked_once(routed):
-    route = ROUTE.replace('"a/m-a", "b/m-b"', '{ model = "a/m-a", first_event_timeout_s = 0.3 }')
-    async with routed(route, attempts=3) as served:
+    async with routed(ROUTE.replace('"a/m-a", "b/m-b"', OWN_TIME), attempts=3, gate_s=99) as served:
         served.a.script = [Hold()]
-        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
+        response = await later(served, 11)
 
     assert (504, 1) == (response.status_code, len(served.a.calls))
 
 
-LATE = [wait(0.6), *answer("late")]
-
-
 @pytest.mark.parametrize(
-    ("targets", "first", "found"),
+    ("targets", "busy", "found"),
     [
-        pytest.param('"a/m", "b/m"', LATE, "fine", id="another follows"),
-        pytest.param('"a/m"', LATE, "late", id="alone"),
-        pytest.param('"b/m", "a/m"', BUSY, "late", id="the last one"),
+        pytest.param('"a/m", "b/m"', False, "fine", id="another follows"),
+        pytest.param('"a/m"', False, "late", id="alone"),
+        pytest.param('"b/m", "a/m"', True, "late", id="the last one"),
         pytest.param(
-            '{ model = "a/m", first_event_timeout_s = 20 }, "b/m"', LATE, "late", id="its own time"
+            '{ model = "a/m", first_event_timeout_s = 20 }, "b/m"', False, "late", id="its own time"
         ),
     ],
 )
 async def test_a_target_that_another_follows_is_left_sooner(
-    targets: str, first: list[Step], found: str, routed: Any
+    targets: str, busy: bool, found: str, routed: Any
 ):
     route = ROUTE.replace('"a/m-a", "b/m-b"', targets)
-    async with routed(route, fallback_after_s=0.3) as served:
-        served.a.script = LATE
-        served.b.script = first if first is BUSY else answer()
-        events = await chat(served.relay, model="fast")
+    async with routed(route, fallback_after_s=10) as served:
+        answers = Until()
+        served.a.script = [answers, *answer("late")]
+        served.b.script = BUSY if busy else answer()
+        asking = asyncio.create_task(served.chat())
+        await asyncio.wait_for(served.a.called.wait(), 20)
+        await served.clock.pass_(11)
+        answers.told.set()
+        events = await asking
 
     assert found == text_of(events)
     assert 1 == len(served.a.calls)
 
 
 @pytest.mark.parametrize("own", [True, False])
-async def test_later_events_have_a_time_of_their_own(own: bool, routed: Any, monkeypatch: Any):
-    clock = Clock(monkeypatch)
+async def test_later_events_have_a_time_of_their_own(own: bool, routed: Any):
     times = {"first_event_timeout_s": 20, "event_gap_timeout_s": 200}
     keys = ", ".join(f"{key} = {value}" for key, value in times.items())
     route = ROUTE.replace('"a/m-a"', f'{{ model = "a/m-a", {keys} }}') if own else ROUTE
@@ -343,15 +366,14 @@ async def test_later_events_have_a_time_of_their_own(own: bool, routed: Any, mon
         ) as response:
             stream = response.headers["stream-id"]
             await text_so_far(served.relay, stream, "fi")
-            await clock.pass_(100)
+            await served.clock.pass_(100)
             go_on.told.set()
             events = events_of(await read_messages(response))
 
     assert ("completed", "fine") == (events[-1]["status"], text_of(events))
 
 
-async def test_the_budget_holds_over_all_attempts(routed, monkeypatch):
-    clock = Clock(monkeypatch)
+async def test_the_budget_holds_over_all_attempts(routed):
     route = """
         [[route]]
         name = "fast"
@@ -366,11 +388,11 @@ async def test_the_budget_holds_over_all_attempts(routed, monkeypatch):
         body = {**HELLO, "model": "fast"}
         asking = asyncio.create_task(served.relay.client.post("/v1/chat", json=body, timeout=999))
         await asyncio.wait_for(served.a.called.wait(), 20)
-        await clock.pass_(40)
+        await served.clock.pass_(40)
         refuse.told.set()
         await asyncio.wait_for(served.b.called.wait(), 20)
         assert not asking.done()
-        await clock.pass_(61)
+        await served.clock.pass_(61)
         async with asyncio.timeout(20):  # an attempt alone has minutes
             response = await asking
 
@@ -387,7 +409,7 @@ VERDICT = (
 async def test_a_verdict_on_the_prompt_is_not_yet_an_answer(routed):
     async with routed(f"{ROUTE}budget_s = 0.2") as served:
         served.a.script = [head(), send(VERDICT), Hold()]
-        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "fast"})
+        response = await served.post()
 
     assert (504, "upstream_timeout") == (response.status_code, response.json()["code"])
 
@@ -395,7 +417,7 @@ async def test_a_verdict_on_the_prompt_is_not_yet_an_answer(routed):
 async def test_silence_after_a_verdict_on_the_prompt_may_be_thought(routed):
     async with routed(idle_timeout_s=0.02) as served:
         served.a.script = [head(), send(VERDICT), wait(0.05), *answer()[1:]]
-        events = await chat(served.relay, model="fast")
+        events = await served.chat()
 
     assert "fine" == text_of(events)
     assert ["prompt"] == [event["scope"] for event in of_type(events, "content_filter")]
@@ -409,7 +431,7 @@ async def test_weights_share_the_requests(routed):
     """
     async with routed(route) as served:
         served.a.script, served.b.script = answer("a"), answer("b")
-        found = [text_of(await chat(served.relay, model="fast")) for _ in range(40)]
+        found = [text_of(await served.chat()) for _ in range(40)]
 
     assert {"a", "b"} == set(found)
     assert not served.a.calls[0].json.get("weight")
@@ -570,7 +592,7 @@ async def test_names_pass_through_only_where_that_is_allowed(routed):
         served.a.script = answer()
         assert "fine" == text_of(await chat(served.relay, model="a/other"))
     async with routed(passthrough=False) as served:
-        response = await served.relay.client.post("/v1/chat", json={**HELLO, "model": "a/other"})
+        response = await served.post(model="a/other")
         listing = (await served.relay.client.get("/v1/models")).json()["data"]
 
     assert (404, "model_not_found") == (response.status_code, response.json()["code"])
@@ -583,8 +605,6 @@ async def test_names_pass_through_only_where_that_is_allowed(routed):
 async def test_a_json_answer_falls_back_too(routed):
     async with routed() as served:
         served.a.script, served.b.script = BUSY, answer()
-        response = await served.relay.client.post(
-            "/v1/chat", json={**HELLO, "model": "fast", "stream": False}
-        )
+        response = await served.post(stream=False)
 
     assert ("fine", "b") == (response.json()["text"], response.json()["target"]["upstream"])

@@ -21,7 +21,9 @@ NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
 
 @pytest.fixture
 async def relay() -> AsyncIterator[Relay]:
-    async with serve_relay(authenticator=known(me=ME), cors_origins="https://a.example") as relay:
+    async with serve_relay(
+        authenticator=known(me=ME), cors_origins="https://a.example", demo_pace=0
+    ) as relay:
         yield relay
 
 

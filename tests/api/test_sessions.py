@@ -9,7 +9,7 @@ import pytest
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.testing.upstream import serve_upstream
 from tests.api.test_call_ids import script
-from tests.serving import serve_relay
+from tests.serving import serve_relay, serve_script
 
 USER = json.dumps({"device_id": "d" * 64, "account_uuid": "a" * 36, "session_id": "s" * 36})
 PNG = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
@@ -60,8 +60,7 @@ OTHERS = [name for name, row in UPSTREAM_FORMATS.items() if "anthropic" not in r
 
 @pytest.mark.parametrize("dialect", OTHERS)
 async def test_a_session_of_claude_code_goes_on_with_any_provider(dialect: str) -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:
-        upstream.script = script(dialect, "i")
+    async with serve_script(script(dialect, "i"), dialect=dialect) as (relay, upstream):
         body = {"model": "openai/gemini-3.6-flash", **SESSION}
         reply = await relay.client.post("/v1/messages", json=body)
 
@@ -75,8 +74,7 @@ async def test_a_session_of_claude_code_goes_on_with_any_provider(dialect: str) 
 
 
 async def test_chat_completions_are_sent_what_openai_takes() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = script("openai_chat", "i")
+    async with serve_script(script("openai_chat", "i")) as (relay, upstream):
         await relay.client.post("/v1/messages", json={"model": "openai/m", **SESSION})
 
     body = upstream.calls[0].json
@@ -130,8 +128,7 @@ async def test_mistral_is_sent_a_last_turn_of_the_assistant_as_a_prefix(tmp_path
 )
 async def test_claude_4_5_is_sent_one_of_temperature_and_top_p(dialect: str, client: str) -> None:
     model = "openai/anthropic.claude-sonnet-4-5-20250929-v1:0"
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:
-        upstream.script = script(dialect, "i")
+    async with serve_script(script(dialect, "i"), dialect=dialect) as (relay, upstream):
         body = {"model": model, "messages": [ASK], "temperature": 0.2, "top_p": 0.9}
         reply = await relay.client.post(client, json=body)
 
@@ -155,7 +152,7 @@ async def test_a_document_in_a_result_does_not_end_the_session(dialect: str) -> 
         {"role": "assistant", "content": READ[:1]},
         {"role": "user", "content": [result]},
     ]
-    async with serve_upstream() as upstream, serve_relay(upstream, dialect=dialect) as relay:
+    async with serve_script([], dialect=dialect) as (relay, upstream):
         upstream.choose = lambda _: script(dialect, "call_1")
         body = {"model": "openai/m", **SESSION, "messages": messages}
         reply = await relay.client.post("/v1/messages", json=body)

@@ -1,8 +1,6 @@
 """Responses that go on from stored ones: real sockets, OpenAI's own client, every log."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -22,11 +20,11 @@ from app.testing.upstream import (
     head,
     reply,
     send,
-    serve_upstream,
     text,
 )
 from tests.api.test_openai_responses import HI, PATH, serve
-from tests.serving import Relay, serve_relay
+from tests.clock import Clock
+from tests.serving import Relay, serve_relay, serve_script
 
 M = "openai/m"
 GIVEN = {"index": 0, "id": "c1", "function": {"name": "now", "arguments": '{"a":1}'}}
@@ -54,21 +52,8 @@ async def list_items(relay: Relay, response: str, query: str = "") -> dict[str, 
     return answer.json()
 
 
-@asynccontextmanager
-async def serve_two(log: str) -> AsyncIterator[tuple[Upstream, Relay, Relay]]:
-    """Serve one upstream by two relays that share a log."""
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, log=log) as first,
-        serve_relay(upstream, log=log) as second,
-    ):
-        upstream.script = HI
-        yield upstream, first, second
-
-
 async def test_response_goes_on_from_another(log):
     async with serve(log=log) as (upstream, _, client):
-        upstream.script = HI
         first = await client.responses.create(model=M, input="one", instructions="Be brief.")
         second = await client.responses.create(
             model=M, input=[{"role": "user", "content": "two"}], previous_response_id=first.id
@@ -134,7 +119,6 @@ async def test_items_are_referred_to_by_their_ids(log):
 async def test_last_response_tells_of_items_whose_own_is_gone(log):
     """So a client that refers to all it has seen can go on for longer than the retention."""
     async with serve(log=log) as (upstream, relay, _):
-        upstream.script = HI
         turn: list[Any] = [{"role": "user", "content": "0"}]
         gone = ""
         for number in range(1, 4):
@@ -159,7 +143,6 @@ async def test_last_response_tells_of_items_whose_own_is_gone(log):
 
 async def test_input_items_are_listed(log):
     async with serve(log=log) as (upstream, relay, client):
-        upstream.script = HI
         first = await client.responses.create(model=M, input="one")
         given: Any = [{"role": "user", "content": "two", "id": "msg_mine"}, {**RESULT, "id": None}]
         second = await client.responses.create(model=M, input=given, previous_response_id=first.id)
@@ -195,8 +178,7 @@ async def test_input_items_are_listed(log):
     ],
 )
 async def test_list_that_cannot_be_asked_for_is_refused(query, param):
-    async with serve() as (upstream, relay, _):
-        upstream.script = HI
+    async with serve() as (_, relay, _):
         response = (await ask(relay)).json()["id"]
         answer = await relay.client.get(f"{PATH}/{response}/input_items{query}")
 
@@ -205,8 +187,7 @@ async def test_list_that_cannot_be_asked_for_is_refused(query, param):
 
 
 async def test_what_is_not_to_be_stored_is_not(log):
-    async with serve(log=log) as (upstream, relay, client):
-        upstream.script = HI
+    async with serve(log=log) as (_, relay, client):
         first = await client.responses.create(model=M, input="a secret", store=False)
         assert first.to_dict()["store"] is False
         with pytest.raises(openai.BadRequestError) as caught:
@@ -233,7 +214,6 @@ async def test_what_is_not_to_be_stored_is_not(log):
 
 async def test_not_stored_response_goes_on_from_a_stored_one():
     async with serve() as (upstream, _, client):
-        upstream.script = HI
         first = await client.responses.create(model=M, input="one")
         second = await client.responses.create(
             model=M, input="two", previous_response_id=first.id, store=False
@@ -245,7 +225,6 @@ async def test_not_stored_response_goes_on_from_a_stored_one():
 
 async def test_what_is_gone_says_so(log):
     async with serve(log=log) as (upstream, relay, client):
-        upstream.script = HI
         first = await client.responses.create(model=M, input="one")
         second = await client.responses.create(model=M, input="2", previous_response_id=first.id)
         await client.responses.delete(first.id)
@@ -291,34 +270,34 @@ async def test_answer_that_was_too_long_is_gone_on_from():
 
 async def test_input_may_be_left_out_where_there_is_a_response_before():
     async with serve() as (upstream, relay, _):
-        upstream.script = HI
         first = (await ask(relay)).json()["id"]
         body = {"model": M, "previous_response_id": first}
         assert 200 == (await relay.client.post(PATH, json=body)).status_code
         assert ["user", "assistant"] == [role for role, _ in said(upstream)]
 
 
-@pytest.mark.parametrize("kind", ["redis", "sqlite"])
-async def test_response_goes_on_at_another_replica(kind, tmp_path, request):
-    if kind == "redis":
-        server = request.getfixturevalue("redis")
-        server.ask("FLUSHALL")
-        async with serve_two(server.url) as (upstream, first, second):
-            before = (await ask(first, input="one")).json()
-            answer = await ask(second, input="two", previous_response_id=before["id"])
-            assert answer.status_code == 200, answer.text
-            assert [("user", "one"), ("assistant", "Hi 🌊"), ("user", "two")] == said(upstream)
-            reference = {"type": "item_reference", "id": answer.json()["output"][0]["id"]}
-            answer = await ask(first, input=[reference, {"role": "user", "content": "three"}])
-            assert answer.status_code == 200, answer.text
-            assert 1 == len((await list_items(second, before["id"]))["data"])
-        return
+@pytest.mark.proving
+async def test_response_goes_on_at_another_replica(redis):
+    redis.ask("FLUSHALL")
+    async with (
+        serve_script(HI, log=redis.url) as (first, upstream),
+        serve_relay(upstream, log=redis.url) as second,
+    ):
+        before = (await ask(first, input="one")).json()
+        answer = await ask(second, input="two", previous_response_id=before["id"])
+        assert answer.status_code == 200, answer.text
+        assert [("user", "one"), ("assistant", "Hi 🌊"), ("user", "two")] == said(upstream)
+        reference = {"type": "item_reference", "id": answer.json()["output"][0]["id"]}
+        answer = await ask(first, input=[reference, {"role": "user", "content": "three"}])
+        assert answer.status_code == 200, answer.text
+        assert 1 == len((await list_items(second, before["id"]))["data"])
+
+
+async def test_response_goes_on_after_a_restart(tmp_path):
     log = f"sqlite:///{tmp_path / 'streams.db'}"
     async with serve(log=log) as (upstream, relay, _):
-        upstream.script = HI
         before = (await ask(relay, input="one")).json()
-    async with serve(log=log) as (upstream, relay, _):  # after a restart
-        upstream.script = HI
+    async with serve(log=log) as (upstream, relay, _):
         answer = await ask(relay, input="two", previous_response_id=before["id"])
         assert answer.status_code == 200, answer.text
         assert [("user", "one"), ("assistant", "Hi 🌊"), ("user", "two")] == said(upstream)
@@ -327,7 +306,6 @@ async def test_response_goes_on_at_another_replica(kind, tmp_path, request):
 async def test_long_conversation_is_kept_in_pieces(monkeypatch):
     """Every so many turns one keeps all before it: no chain is longer, and none grows by squares."""
     async with serve() as (upstream, relay, _):
-        upstream.script = HI
         ids: list[str] = []
         for number in range(70):
             fields = {"previous_response_id": ids[-1]} if ids else {}
@@ -367,43 +345,26 @@ async def list_all(relay: Relay, response: str) -> list[Any]:
         query = f"?limit=100&order=asc&after={page['last_id']}"
 
 
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    now = 1_000_000.0
-
-    def time(self) -> float:
-        return self.now
-
-
 async def test_conversation_goes_on_beyond_the_retention(monkeypatch):
     """Its turns come in time, the first of them is long gone."""
-    clock = Clock()
-    monkeypatch.setattr("app.api.stored_responses.time", clock)
-    async with serve(retention_s=100) as (upstream, relay, _):
-        entries = relay.log._entries  # type: ignore[attr-defined]
-        entries._now = entries._wall = clock.time
-        upstream.script = HI
+    clock = Clock(monkeypatch)
+    async with serve(retention_s=100, clock=clock) as (upstream, relay, _):
         ids: list[str] = []
         for number in range(8):
             previous = {"previous_response_id": ids[-1]} if ids else {}
             answer = await ask(relay, input=f"{number}", **previous)
             assert answer.status_code == 200, answer.text
             ids.append(answer.json()["id"])
-            clock.now += 45
+            await clock.pass_(45)
         assert 404 == (await relay.client.get(f"{PATH}/{ids[0]}")).status_code
         assert [f"{n}" for n in range(8)] == [s for role, s in said(upstream) if role == "user"]
 
 
 async def test_conversation_is_no_larger_than_a_request_may_be():
     async with serve(max_request_bytes=10_000) as (upstream, relay, _):
-        upstream.script = HI
         first = (await ask(relay, input="x" * 6_000)).json()["id"]
         second = await ask(relay, input="x" * 6_000, previous_response_id=first)
-        assert (413, "request_too_large") == (
-            second.status_code,
-            second.json()["error"]["code"],
-        )
+        assert (413, "request_too_large") == (second.status_code, second.json()["error"]["code"])
         assert "larger than the limit of 10000 bytes" in second.json()["error"]["message"]
         assert 1 == len(upstream.calls)
         third = await ask(relay, input="x", previous_response_id=first)
@@ -411,8 +372,7 @@ async def test_conversation_is_no_larger_than_a_request_may_be():
 
 
 async def test_request_that_refers_to_nothing_costs_no_look_up(monkeypatch):
-    async with serve() as (upstream, relay, _):
-        upstream.script = HI
+    async with serve() as (_, relay, _):
         looked: list[str] = []
 
         async def find(streams: OwnedStreams, name: str) -> None:
@@ -427,8 +387,7 @@ async def test_request_that_refers_to_nothing_costs_no_look_up(monkeypatch):
 
 
 async def test_ids_of_items_lead_to_no_other_thing():
-    async with serve() as (upstream, relay, _):
-        upstream.script = HI
+    async with serve() as (_, relay, _):
         answer = await ask(relay)
         item = answer.json()["output"][0]["id"]
         token = item.split("_", 1)[1].rsplit("_", 1)[0]
@@ -455,7 +414,6 @@ async def test_ids_of_items_lead_to_no_other_thing():
 )
 async def test_hostile_references_are_refused(fields):
     async with serve() as (upstream, relay, _):
-        upstream.script = HI
         answer = await ask(relay, **fields)
 
         assert answer.status_code in (400, 404), answer.text
@@ -476,7 +434,6 @@ async def test_input_of_lists_in_lists_is_refused(mark):
 async def test_key_gives_the_stream_that_it_began_with():
     """However its body is resolved: the digest is that of what the client has sent."""
     async with serve() as (upstream, relay, _):
-        upstream.script = HI
         first = (await ask(relay)).json()["id"]
         body = {"model": M, "input": "two", "previous_response_id": first}
         headers = {"idempotency-key": "k"}

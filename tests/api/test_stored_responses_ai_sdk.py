@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.testing.upstream import Call, Step, serve_upstream
+from app.testing.upstream import Call, Step
 from tests.api.test_openai_responses import HI
 from tests.api.test_stored_responses import CALLS
 from tests.needs import file, program
-from tests.serving import serve_relay
+from tests.serving import serve_script
 
 pytestmark = pytest.mark.proving
 
@@ -26,7 +26,7 @@ def choose(call: Call) -> Sequence[Step]:
 async def test_default_provider_refers_to_items_and_is_understood(version):
     node = program("node")
     file(FOLDER / "node_modules" / f"openai{version}", how=f"run npm ci --prefix {FOLDER}")
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+    async with serve_script([]) as (relay, upstream):
         upstream.choose = choose
         process = await asyncio.create_subprocess_exec(
             node,

@@ -10,9 +10,10 @@ import pytest
 
 from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import Frame
-from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text, wait
+from app.testing.upstream import DONE, FINISH, Hold, Step, Until, head, send, serve_upstream, text
 from tests.dialects.ui.verify import chunks_of, read_message
-from tests.serving import Relay, read_messages, serve_relay, text_so_far
+from tests.serving import Relay, cut_off, read_messages, serve_relay, serve_script, text_so_far
+from tests.waiting import until
 
 CHAT = "a chat/せ?#%"
 URL = f"/v1/ui/chat/{quote(CHAT, safe='')}"
@@ -45,8 +46,7 @@ def text_of(found: list[dict[str, Any]]) -> str:
 
 
 async def test_chat_is_answered_and_can_be_read_again():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = CLEAN
+    async with serve_script(CLEAN) as (relay, _):
         assert None is await resume(relay)
         found = await post(relay)
         message = read_message(found)
@@ -76,15 +76,25 @@ async def test_chat_is_found_after_a_restart(tmp_path):
             assert found == await resume(relay)
 
 
+async def leave_at_the_text(relay: Relay) -> str:
+    """Ask, and leave once there is some text; return the stream."""
+    async with relay.client.stream("POST", "/v1/ui/chat", json=BODY) as response:
+        async for data in response.aiter_bytes():
+            if b"text-delta" in data:
+                break
+    return str(response.headers["stream-id"])
+
+
 async def test_resumed_stream_goes_on_live_from_its_start(log):
-    async with serve_upstream() as upstream, serve_relay(upstream, log=log) as relay:
-        upstream.script = [head(), send(text("a")), wait(0.3), send(text("b") + FINISH + DONE)]
-        async with relay.client.stream("POST", "/v1/ui/chat", json=BODY) as response:
-            stream = response.headers["stream-id"]
-            async for data in response.aiter_bytes():
-                if b"text-delta" in data:
-                    break
-        found = await resume(relay)
+    rest_comes = Until()
+    script: list[Step] = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
+    async with serve_script(script, log=log) as (relay, upstream):
+        stream = await leave_at_the_text(relay)
+        await cut_off(relay, others=0)
+        resuming = asyncio.create_task(resume(relay))
+        await until(lambda: relay.hub.load().readers == 1)
+        rest_comes.told.set()
+        found = await resuming
 
         assert found is not None
         assert {"type": "start", "messageId": f"msg_{public_token(stream, 'ui')}"} == found[0]
@@ -94,8 +104,7 @@ async def test_resumed_stream_goes_on_live_from_its_start(log):
 
 
 async def test_next_turn_takes_the_name_of_the_chat():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = CLEAN
+    async with serve_script(CLEAN) as (relay, _):
         first = await post(relay)
         second = await post(relay)
 
@@ -107,14 +116,11 @@ async def test_answer_that_was_added_to_a_message_is_not_sent_again_when_it_has_
     """The client would forget what stood before it in the message."""
     answer = {"id": "a1", "role": "assistant", "parts": [{"type": "text", "text": "Let me see"}]}
     messages = [*BODY["messages"], answer]
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("a")), Hold()]
+    async with serve_script([head(), send(text("a")), Hold()]) as (relay, _):
         body = {**BODY, "messages": messages}
         async with relay.client.stream("POST", "/v1/ui/chat", json=body) as response:
             reading = asyncio.create_task(resume(relay))
-            async with asyncio.timeout(20):
-                while relay.hub.load().readers < 2:  # noqa: ASYNC110  (nothing tells)
-                    await asyncio.sleep(0.01)
+            await until(lambda: relay.hub.load().readers == 2)
             await relay.client.post(f"{URL}/stop")
             found = await chunks(response)
         assert "a1" == found[0]["messageId"]
@@ -123,8 +129,7 @@ async def test_answer_that_was_added_to_a_message_is_not_sent_again_when_it_has_
 
 
 async def test_stop_ends_what_runs_for_the_chat():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("a")), Hold()]
+    async with serve_script([head(), send(text("a")), Hold()]) as (relay, _):
         async with relay.client.stream("POST", "/v1/ui/chat", json=BODY) as posted:
             await text_so_far(relay, posted.headers["stream-id"], "a")
             for _ in range(2):
@@ -138,8 +143,7 @@ async def test_stop_ends_what_runs_for_the_chat():
 
 
 async def test_failures_are_a_status_and_a_message():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head("429 Too Many"), send("{}")]
+    async with serve_script([head("429 Too Many"), send("{}")]) as (relay, upstream):
         response = await relay.client.post("/v1/ui/chat", json=BODY)
         assert 429 == response.status_code
         assert "text/plain" in response.headers["content-type"]
@@ -153,8 +157,7 @@ async def test_failures_are_a_status_and_a_message():
 
 
 async def test_result_without_streaming_is_the_list_of_chunks():
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = CLEAN
+    async with serve_script(CLEAN) as (relay, _):
         response = await relay.client.post("/v1/ui/chat", json={**BODY, "stream": False})
 
         read_message(response.json())
@@ -162,23 +165,24 @@ async def test_result_without_streaming_is_the_list_of_chunks():
 
 
 async def test_too_many_readers_are_told():
-    async with serve_upstream() as upstream, serve_relay(upstream, max_readers=1) as relay:
-        upstream.script = [head(), send(text("a")), Hold()]
-        async with relay.client.stream("POST", "/v1/ui/chat", json=BODY):
-            response = await relay.client.get(f"{URL}/stream")
-            assert 503 == response.status_code
-            assert "which is the limit" in response.text
-            await relay.client.post(f"{URL}/stop")
+    async with (
+        serve_script([head(), send(text("a")), Hold()], max_readers=1) as (relay, _),
+        relay.client.stream("POST", "/v1/ui/chat", json=BODY),
+    ):
+        response = await relay.client.get(f"{URL}/stream")
+        assert 503 == response.status_code
+        assert "which is the limit" in response.text
+        await relay.client.post(f"{URL}/stop")
 
 
 async def test_leaving_does_not_stop_the_chat():
-    async with serve_upstream() as upstream, serve_relay(upstream, linger_s=5) as relay:
-        upstream.script = [head(), send(text("a")), wait(0.2), send(text("b") + FINISH + DONE)]
-        async with relay.client.stream("POST", "/v1/ui/chat", json=BODY) as response:
-            async for data in response.aiter_bytes():
-                if b"text-delta" in data:
-                    break
-        await asyncio.sleep(0.3)
+    rest_comes = Until()
+    script: list[Step] = [head(), send(text("a")), rest_comes, send(text("b") + FINISH + DONE)]
+    async with serve_script(script, linger_s=5) as (relay, _):
+        stream = await leave_at_the_text(relay)
+        await cut_off(relay, others=0)
+        rest_comes.told.set()
+        await text_so_far(relay, stream, "ab")
         found = await resume(relay)
 
         assert found is not None
@@ -196,7 +200,7 @@ async def test_junk_is_refused_in_words(body):
 
 
 async def test_demo_answers_a_chat():
-    async with serve_relay() as relay:
+    async with serve_relay(demo_pace=0) as relay:
         for model in ("demo", "demo-reasoning", "demo-tools"):
             found = await post(relay, model=model)
 

@@ -9,22 +9,10 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.testing.upstream import (
-    DONE,
-    FINISH,
-    USAGE,
-    Call,
-    Hold,
-    Step,
-    Until,
-    event,
-    head,
-    send,
-    serve_upstream,
-)
+from app.testing.upstream import DONE, FINISH, USAGE, Call, Hold, Step, Until, event, head, send
 from app.testing.upstream import text as said
 from tests.needs import file, program
-from tests.serving import Relay, serve_relay
+from tests.serving import Relay, serve_relay, serve_script
 
 pytestmark = pytest.mark.proving
 
@@ -85,8 +73,7 @@ def text_of(message: dict[str, Any]) -> str:
 
 
 async def test_answer_is_complete(play):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = CLEAN
+    async with serve_script(CLEAN) as (relay, upstream):
         found = await play(relay, "send")
 
         assert ("ready", None) == (found["status"], found["error"])
@@ -100,8 +87,7 @@ async def test_answer_is_complete(play):
 
 
 async def test_answer_can_be_regenerated(play):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = CLEAN
+    async with serve_script(CLEAN) as (relay, upstream):
         found = await play(relay, "regenerate")
 
         assert 2 == len(found["messages"])
@@ -114,8 +100,7 @@ async def test_answer_can_be_regenerated(play):
 
 async def test_page_that_is_loaded_again_has_the_whole_answer_once(play):
     script, watch = once_resumed()
-    async with serve_upstream() as upstream, serve_relay(upstream, watch=watch) as relay:
-        upstream.script = script
+    async with serve_script(script, watch=watch) as (relay, upstream):
         found = await play(relay, "reload")
 
         assert "ready" == found["left"]["status"]
@@ -127,14 +112,10 @@ async def test_page_that_is_loaded_again_has_the_whole_answer_once(play):
 
 async def test_connection_that_broke_is_taken_up(play):
     script, watch = once_resumed()
-    async with serve_upstream() as upstream, serve_relay(upstream, watch=watch) as relay:
-        upstream.script = script
+    async with serve_script(script, watch=watch) as (relay, upstream):
         found = await play(relay, "cut")
 
-        assert ("error", "network error") == (
-            found["broken"]["status"],
-            found["broken"]["error"],
-        )
+        assert ("error", "network error") == (found["broken"]["status"], found["broken"]["error"])
         assert ("ready", None) == (found["status"], found["error"])
         (answer,) = found["messages"][1:]
         if found["version"] == 5:
@@ -153,8 +134,7 @@ async def test_chat_without_a_stream_stays_as_it_is(play):
 
 
 async def test_stopped_answer_keeps_its_text(play):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(said("a")), Hold()]
+    async with serve_script([head(), send(said("a")), Hold()]) as (relay, upstream):
         found = await play(relay, "stop")
 
         assert (204, "ready", None) == (found["stopped"], found["status"], found["error"])
@@ -171,8 +151,7 @@ FAILURES: dict[str, tuple[list[Step], str]] = {
 @pytest.mark.parametrize("when", FAILURES)
 async def test_failure_is_an_error_with_its_words(play, when):
     script, words = FAILURES[when]
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = script
+    async with serve_script(script) as (relay, _):
         found = await play(relay, "send")
 
         assert "error" == found["status"]
@@ -192,7 +171,7 @@ async def test_tools_of_the_page_are_run_and_answered(play):
     def choose(asked: Call) -> list[Step]:
         return CLEAN if asked.json["messages"][-1]["role"] == "tool" else asking
 
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+    async with serve_script([]) as (relay, upstream):
         upstream.choose = choose
         found = await play(relay, "tools")
 
@@ -246,11 +225,7 @@ TOOLS: dict[str, tuple[list[Step], str]] = {
 @pytest.mark.parametrize("how", TOOLS)
 async def test_tool_of_the_provider_that_tells_no_result_ends(play, how):
     script, state = TOOLS[how]
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, dialect="openai_responses") as relay,
-    ):
-        upstream.script = script
+    async with serve_script(script, dialect="openai_responses") as (relay, upstream):
         found = await play(relay, "automatic")
 
         _, answer = found["messages"]

@@ -2,22 +2,17 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import partial
 
 import pytest
 
-from app.eventlog import EventLog
 from app.identity.principal import Principal
-from app.ledger.accounts import Account, AccountState, Period, day_of, month_of
-from app.ledger.accounts import month_starts_at as starts_at
-from app.ledger.config import LimitsConfig
 from app.ledger.limits import UsageLimits
-from app.ledger.principals import PrincipalAccounts, describe
-from app.ledger.report import report
 from app.testing.upstream import DONE, FINISH, Hold, head, send, text
-from tests.serving import serve_relay
+from tests.serving import HELLO, serve_relay
 
-from .test_usage_limits import bearer, body_of, serve
+from .test_ownership_matrix import Spy
+from .test_usage_limits import bearer, serve
 
 SPENT = 'data: {"choices":[],"usage":{"prompt_tokens":70,"completion_tokens":30}}\n\n'
 ENDS = [head(), send(text("a") + FINISH + SPENT + DONE)]
@@ -49,14 +44,8 @@ async def test_who_asks_is_told_of_his_own_account(tmp_path):
         midnight = now.replace(hour=0, minute=0, second=0)
         next_month = (midnight.replace(day=1) + timedelta(days=32)).replace(day=1)
         assert {"kind": "user", "tenant": "acme", "user": "ann"} == told["account"]
-        spent = {
-            "requests": 2,
-            "input_tokens": 140,
-            "output_tokens": 60,
-            "cost": "0.00006",
-            "held": "0",
-            "unpriced": 0,
-        }
+        counts = {"requests": 2, "input_tokens": 140, "output_tokens": 60, "unpriced": 0}
+        spent = {**counts, "cost": "0.00006", "held": "0"}
         assert spent == {name: told["today"][name] for name in spent}
         assert spent == {name: told["month"][name] for name in spent}
         assert midnight == datetime.fromisoformat(told["today"]["began_at"])
@@ -70,10 +59,8 @@ async def test_who_asks_is_told_of_his_own_account(tmp_path):
             limits["usd_per_day"]
         )
         assert {"limit": 4, "remaining": 4, "resets_at": None} == limits["streams"]
-        assert (100_000, 99_800) == (
-            limits["tokens_per_minute"]["limit"],
-            limits["tokens_per_minute"]["remaining"],
-        )
+        tokens = limits["tokens_per_minute"]
+        assert (100_000, 99_800) == (tokens["limit"], tokens["remaining"])
         # The organization's is nearest, of which he is told no more than that.
         assert {"kind": "tenant", "limit": "usd_per_month", "reached": False} == told["binding"]
         for others in ("0.0002", "1000", "0.00009", "bob"):
@@ -87,22 +74,16 @@ async def test_what_runs_is_held_and_what_has_no_price_is_said(tmp_path):
     async with serve(tmp_path, LIMITS, script=script) as world:
         await world.begin("ann", max_tokens=100)
         told = await world.usage("ann")
-        assert (1, "0.0001", "0", 0) == (
-            told["streams"],
-            told["today"]["held"],
-            told["today"]["cost"],
-            told["today"]["requests"],
-        )
+        today = told["today"]
+        assert ("0.0001", "0", 0) == (today["held"], today["cost"], today["requests"])
+        assert 1 == told["streams"]
         assert 3 == told["limits"]["streams"]["remaining"]
     async with serve(tmp_path, script=ENDS, prices=()) as world:
         assert 200 == (await world.post("ann", stream=False)).status_code
         told = await world.usage("ann")
-        assert (1, 1, "0", 70) == (
-            told["today"]["unpriced"],
-            told["month"]["requests"],
-            told["today"]["cost"],
-            told["today"]["input_tokens"],
-        )
+        today = told["today"]
+        assert (1, "0", 70) == (today["unpriced"], today["cost"], today["input_tokens"])
+        assert 1 == told["month"]["requests"]
         assert ({}, None) == (told["limits"], told["binding"])
 
 
@@ -153,7 +134,7 @@ async def test_where_nobody_says_who_he_is_it_is_the_relays(tmp_path):
     file.write_text("[limits]\nrequests_per_minute = 2\n")
     async with serve_relay(config=file) as relay:
         for status in (200, 200, 429):
-            asked = {"messages": body_of("")["messages"], "stream": False, "max_tokens": 2}
+            asked = {"messages": HELLO["messages"], "stream": False, "max_tokens": 2}
             answer = await relay.client.post("/v1/chat", json=asked)
             assert status == answer.status_code
         assert "the relay's limit of 2 requests a minute is reached" == answer.json()["detail"]
@@ -165,73 +146,7 @@ async def test_where_nobody_says_who_he_is_it_is_the_relays(tmp_path):
 
 async def test_it_costs_one_look_at_the_log(tmp_path):
     asked: list[str] = []
-
-    def wrap(log: EventLog) -> Any:
-        class Spy:
-            def __getattr__(self, name: str) -> Any:
-                asked.append(name)
-                return getattr(log, name)
-
-        return Spy()
-
-    async with serve(tmp_path, LIMITS, wrap_log=wrap) as world:
+    async with serve(tmp_path, LIMITS, wrap_log=partial(Spy, asked=asked)) as world:
         asked.clear()
         await world.usage("ann")
         assert ["accounts"] == asked
-        asked.clear()
-
-
-# Numbers, at any time
-
-
-def test_months_begin_when_they_do():
-    at = datetime(1969, 12, 1, tzinfo=UTC)
-    while at.year < 2110:
-        seconds = int(at.timestamp())
-        month = month_of(day_of(seconds))
-        assert (at.year * 12 + at.month - 1, seconds) == (month, starts_at(month))
-        assert month - 1 == month_of(day_of(seconds - 1))
-        at = (at + timedelta(days=32)).replace(day=1)
-
-
-def test_what_was_yesterday_and_last_month_counts_no_more():
-    at = datetime(2026, 12, 1, 0, 0, 1, tzinfo=UTC).timestamp()
-    day = day_of(at)
-    old = Period(day - 1, 5, 10, 20, 7, 1, 3)
-    state = AccountState(
-        2, old, Period(month_of(day - 1), 9, 9, 9, 9, 9, 9), {int(at // 5) - 13: (4, 4)}
-    )
-    account = Account("user:a:b%3Ac", 4, 10, 3, 100, 200)
-    told = report([account], [state], at)
-
-    assert ("2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z") == (
-        told.month.began_at,
-        told.month.ends_at,
-    )
-    assert (0, 0, "0", "0") == (
-        told.today.requests,
-        told.month.requests,
-        told.month.cost,
-        told.today.held,
-    )
-    assert {"kind": "user", "tenant": "a", "user": "b:c"} == told.account
-    assert (4, 10, 1) == tuple(
-        told.limits[name].remaining
-        for name in ("requests_per_minute", "tokens_per_minute", "streams")
-    )
-
-
-def test_nobodys_account_has_the_name_of_anothers():
-    accounts = PrincipalAccounts(LimitsConfig())
-    odd = ["a", "a:b", "a%3Ab", "b", ":", "a/b", "relay", "é", "a b"]
-    made: dict[str, str] = {}
-    for tenant in (*odd, ""):
-        for user in odd:
-            account = accounts.of(Principal(tenant, user))[-1]
-            assert account.name not in made
-            made[account.name] = user
-            assert {"kind": "user", "tenant": tenant, "user": user} == describe(account)
-    for name in odd:
-        for one in (accounts.key(name), accounts.tenant(name)):
-            assert one.name not in made
-            made[one.name] = name

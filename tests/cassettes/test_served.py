@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.framing.sse import Decoder
 from app.identity.authenticator import Authenticator
 from app.identity.principal import Principal
@@ -26,13 +27,22 @@ from app.testing.upstream import (
     head,
     reply,
     send,
-    serve_upstream,
     text,
     wait,
 )
+from tests.api.bodies import body_of
 from tests.cassettes.test_replay import masked
 from tests.identities import Table, bearer
-from tests.serving import HELLO, Relay, chat, events_of, serve_relay, text_of, text_so_far
+from tests.serving import (
+    HELLO,
+    Relay,
+    chat,
+    events_of,
+    serve_relay,
+    serve_script,
+    text_of,
+    text_so_far,
+)
 
 ANSWER: list[Step] = [head(), *(send(text(word)) for word in ("One", " two", " three")), send(FINISH + USAGE + DONE)]  # fmt: skip
 
@@ -54,9 +64,9 @@ def heads(folder: Path) -> list[dict[str, Any]]:
 
 async def test_stream_is_saved_without_a_secret_and_replayed_with_faults(tmp_path):
     table = Table({"key-ann": Principal("acme", "ann", "her-key")})
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, cassettes=tmp_path, authenticator=Authenticator([table])) as relay,
+    async with serve_script([], cassettes=tmp_path, authenticator=Authenticator([table])) as (
+        relay,
+        upstream,
     ):
         relay.client.headers.update(bearer("ann"))
         upstream.script = ANSWER
@@ -109,8 +119,7 @@ async def test_stream_is_saved_without_a_secret_and_replayed_with_faults(tmp_pat
 
 
 async def test_running_stream_is_saved_as_far_as_it_is_or_followed_with_its_times(tmp_path):
-    async with serve_upstream() as upstream, serve_relay(upstream, cassettes=tmp_path) as relay:
-        upstream.script = [head(), send(text("One")), Hold()]
+    async with serve_script([head(), send(text("One")), Hold()], cassettes=tmp_path) as (relay, _):
         started = await relay.client.post(
             "/v1/chat", json=HELLO, headers={"prefer": "respond-async"}
         )
@@ -143,8 +152,10 @@ async def test_what_is_followed_beyond_the_largest_file_is_cut_off_without_a_tra
 ):
     monkeypatch.setattr("app.api.cassettes.MAX_BYTES", 2000)
     more = Until()
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("One")), more, send(text("x" * 2000)), Hold()]
+    async with serve_script([head(), send(text("One")), more, send(text("x" * 2000)), Hold()]) as (
+        relay,
+        _,
+    ):
         started = await relay.client.post(
             "/v1/chat", json=HELLO, headers={"prefer": "respond-async"}
         )
@@ -163,30 +174,12 @@ async def test_what_is_followed_beyond_the_largest_file_is_cut_off_without_a_tra
     assert [] == [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-BODIES: dict[str, dict[str, Any]] = {
-    "/v1/chat": HELLO,
-    "/v1/chat/completions": {**HELLO, "stream": True, "model": "openai/m"},
-    "/v1/completions": {"prompt": "hello", "stream": True, "model": "openai/m"},
-    "/v1/responses": {"input": "hello", "stream": True, "model": "openai/m"},
-    "/v1/messages": {**HELLO, "max_tokens": 50, "stream": True, "model": "openai/m"},
-    "/v1/ui/chat": {
-        "id": "c",
-        "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}],
-    },
-    "/v1/ag-ui": {
-        **{"threadId": "a", "runId": "b", "state": {}, "tools": [], "context": []},
-        **{"forwardedProps": {}, "messages": [{"id": "1", "role": "user", "content": "hello"}]},
-    },
-}
-
-
 async def test_request_is_recorded_once_and_then_replayed_in_every_dialect(tmp_path):
     folder = tmp_path / "made" / "here"
     settings: Any = {"cassettes": folder, "record_cassettes": "new"}
-    async with serve_upstream() as upstream, serve_relay(upstream, **settings) as relay:
-        upstream.script = ANSWER
-        for calls, (path, body) in enumerate(BODIES.items(), 1):
-            body = json.loads(json.dumps(body).replace("hello", path))
+    async with serve_script(ANSWER, **settings) as (relay, upstream):
+        for calls, path in enumerate((one.path for one in CLIENT_FORMATS.values()), 1):
+            body = json.loads(json.dumps(body_of(path)).replace("hello", path))
             live = await relay.client.post(path, json=body)
             assert "seseragi-cassette" not in live.headers, path
             again = await relay.client.post(
@@ -227,7 +220,7 @@ async def test_only_what_completed_is_recorded_and_at_the_same_time_harmlessly(t
     def said(word: str) -> dict[str, Any]:
         return {"messages": [{"role": "user", "content": word}]}
 
-    async with serve_upstream() as upstream, serve_relay(upstream, **settings) as relay:
+    async with serve_script([], **settings) as (relay, upstream):
         upstream.choose = choose
         for word in ("cut", "refused"):
             for _ in range(2):
@@ -252,7 +245,7 @@ async def test_only_what_completed_is_recorded_and_at_the_same_time_harmlessly(t
         assert 10 == len(upstream.calls), "another model is another request"
         assert "seseragi-cassette" not in replayed.headers
     replays: Any = {"cassettes": tmp_path, "record_cassettes": "replay"}
-    async with serve_upstream() as upstream, serve_relay(upstream, **replays) as relay:
+    async with serve_script([], **replays) as (relay, upstream):
         assert "One two" == text_of(await chat(relay, said("whole")))
         none = await relay.client.post("/v1/chat", json=said("cut"))
         assert (400, []) == (none.status_code, upstream.calls)
@@ -273,8 +266,7 @@ async def test_cost_is_told_as_it_was_and_not_taken_again(tmp_path):
     config = tmp_path / "seseragi.toml"
     config.write_text('[[price]]\ntarget = "openai/*"\ninput = 1000\noutput = 1000\n')
     settings: Any = {"cassettes": tmp_path, "config": config}
-    async with serve_upstream() as upstream, serve_relay(upstream, **settings) as relay:
-        upstream.script = ANSWER
+    async with serve_script(ANSWER, **settings) as (relay, _):
         live = await relay.client.post("/v1/chat", json=HELLO)
         await save(relay, live.headers["stream-id"], tmp_path / "one.jsonl")
         before = (await relay.client.get("/v1/usage")).json()["today"]["cost"]

@@ -1,7 +1,9 @@
-"""A client of the demo, as the relay is one: httpx2 with the transport mounted."""
+"""A client of the demo, as the relay is one: httpx2 with its transport."""
 
 import json
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import httpx2
 
@@ -13,10 +15,9 @@ ENGLISH = "Show me how this works, please"
 JAPANESE = "どんなふうに動くのか見せてください"
 
 
-def client(pace: float = 0) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(
-        mounts={"all://demo": DemoTransport(pace=pace)}, trust_env=False, verify=False
-    )
+def client(transport: DemoTransport | None = None) -> httpx2.AsyncClient:
+    """Open a client; without a transport of its own it waits for nothing."""
+    return httpx2.AsyncClient(transport=transport or DemoTransport(pace=0), trust_env=False)
 
 
 def asked(model: str = "demo", words: str = ENGLISH, **fields: Any) -> dict[str, Any]:
@@ -25,7 +26,8 @@ def asked(model: str = "demo", words: str = ENGLISH, **fields: Any) -> dict[str,
     return {"model": model, "messages": messages, "stream": True, **fields}
 
 
-class Streamed(NamedTuple):
+@dataclass
+class Streamed:
     """What came over the stream, and what a parser makes of it."""
 
     reads: list[bytes]
@@ -35,12 +37,12 @@ class Streamed(NamedTuple):
     def body(self) -> bytes:
         return b"".join(self.reads)
 
-    @property
+    @cached_property
     def data(self) -> list[str]:
         decoder = sse.Decoder()
         return [message.data for read in self.reads for message in decoder.feed(read)]
 
-    @property
+    @cached_property
     def chunks(self) -> list[dict[str, Any]]:
         return [json.loads(data) for data in self.data if data != "[DONE]"]
 
@@ -67,19 +69,27 @@ class Streamed(NamedTuple):
             for piece in delta.get("tool_calls", []):
                 function = piece["function"]
                 if "id" in piece:
-                    calls[piece["index"]] = {
-                        "id": piece["id"],
-                        "name": function["name"],
-                        "text": "",
-                    }
+                    call = {"id": piece["id"], "name": function["name"], "text": ""}
+                    calls[piece["index"]] = call
                 calls[piece["index"]]["text"] += function["arguments"]
         return [call | {"arguments": json.loads(call["text"])} for call in calls.values()]
 
 
-async def stream(body: dict[str, Any], pace: float = 0) -> Streamed:
+_streamed: dict[str, Streamed] = {}
+
+
+async def stream(body: dict[str, Any]) -> Streamed:
+    """Return the answer to a request, which is always the same."""
+    key = json.dumps(body)
+    if key not in _streamed:
+        _streamed[key] = await stream_again(body)
+    return _streamed[key]
+
+
+async def stream_again(body: dict[str, Any]) -> Streamed:
     reads = []
     error = None
-    async with client(pace) as http, http.stream("POST", URL, json=body) as response:
+    async with client() as http, http.stream("POST", URL, json=body) as response:
         assert response.status_code == 200
         assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
         try:

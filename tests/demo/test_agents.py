@@ -34,18 +34,11 @@ def user(*texts: str) -> dict[str, Any]:
 
 
 def calling(*names: str) -> dict[str, Any]:
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {
-                "id": f"call_{name}",
-                "type": "function",
-                "function": {"name": name, "arguments": "{}"},
-            }
-            for name in names
-        ],
-    }
+    calls = [
+        {"id": f"call_{name}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for name in names
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
 def result(name: str, content: str = "done") -> dict[str, Any]:
@@ -111,16 +104,12 @@ async def test_only_what_is_required_is_filled_in():
     assert '{"limit":2}' == call["text"]
 
 
+READ = [user("hello"), calling("Read"), result("Read")]
 RESULTS = {
-    "results": [user("hello"), calling("Read"), result("Read")],
-    "a reminder after them": [user("hello"), calling("Read"), result("Read"), user(REMINDER)],
-    "words after them": [user("hello"), calling("Read"), result("Read"), user("Go on.")],
-    "a new instruction after them": [
-        user("hello"),
-        calling("Read"),
-        result("Read"),
-        {"role": "system", "content": "Mind the gap."},
-    ],
+    "results": READ,
+    "a reminder after them": [*READ, user(REMINDER)],
+    "words after them": [*READ, user("Go on.")],
+    "a new instruction after them": [*READ, {"role": "system", "content": "Mind the gap."}],
 }
 
 
@@ -134,7 +123,7 @@ async def test_no_tool_is_called_after_results(how):
 
 
 async def test_next_question_is_answered_with_calls_again():
-    messages = [*RESULTS["results"], {"role": "assistant", "content": "done"}, user("and now?")]
+    messages = [*READ, {"role": "assistant", "content": "done"}, user("and now?")]
 
     assert ["WebFetch", "Read"] == names(
         await stream(asked("demo-tools", messages=messages, tools=CODING))
@@ -145,7 +134,7 @@ async def test_agent_that_wants_a_call_each_turn_is_given_an_end():
     tools = [*CODING, tool("attempt_completion", result={"type": "string"})]
     fields: dict[str, Any] = {"tools": tools, "tool_choice": "required"}
     first = await stream(asked("demo-tools", **fields))
-    then = await stream(asked("demo-tools", messages=RESULTS["results"], **fields))
+    then = await stream(asked("demo-tools", messages=READ, **fields))
 
     assert ["WebFetch", "Read"] == names(first)
     assert ["attempt_completion"] == names(then)
@@ -153,7 +142,7 @@ async def test_agent_that_wants_a_call_each_turn_is_given_an_end():
 
 async def test_many_results_are_told_of_in_part():
     called = [f"t{number}" for number in range(1000)]
-    messages = [user("hi"), calling(*called), *(result(name, "x" * 9999) for name in called)]
+    messages = [user("hi"), calling(*called), *(result(name, "x" * 999) for name in called)]
 
     text = (await stream(asked("demo-tools", messages=messages))).text()
 
@@ -167,10 +156,7 @@ async def test_many_results_are_told_of_in_part():
         [REMINDER, "What is a relay?"],
         ["What is a relay?", REMINDER],
         [REMINDER, "<context a='b'>\nfiles\n</context>", "What is a relay?", REMINDER],
-        [
-            "<task>\nWhat is a relay?\n</task>",
-            "<environment_details>\nfiles\n</environment_details>",
-        ],
+        ["<task>\nWhat is a relay?\n</task>", "<environment_details>\nf\n</environment_details>"],
         ["<context>\nx\n</context>\n<userRequest>\nWhat is a relay?\n</userRequest>\n"],
         ["an earlier part", "What is a relay?"],
     ],
@@ -188,23 +174,13 @@ async def test_message_that_is_only_a_reminder_is_passed_over():
     assert (await stream(asked(messages=[user(REMINDER)]))).text()
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"tools": CODING},
-        {
-            "messages": [
-                {"role": "system", "content": "You are a coder. " + "x" * AGENT_INSTRUCTIONS},
-                user("Hello"),
-            ]
-        },
-    ],
-)
+INSTRUCTIONS = {"role": "system", "content": "You are a coder. " + "x" * AGENT_INSTRUCTIONS}
+
+
+@pytest.mark.parametrize("how", ["tools", "instructions"])
 @pytest.mark.parametrize("words", ["Hello", "こんにちは"])
-async def test_agent_is_answered_shortly_and_without_code(fields, words):
-    fields = {**fields}
-    if "messages" in fields:
-        fields["messages"] = [fields["messages"][0], user(words)]
+async def test_agent_is_answered_shortly_and_without_code(how, words):
+    fields = {"tools": CODING} if how == "tools" else {"messages": [INSTRUCTIONS, user(words)]}
     text = (await stream(asked("demo", words, **fields))).text()
 
     assert words in text
@@ -230,9 +206,7 @@ async def test_title_is_a_short_line(model):
 async def test_summary_is_a_text_and_no_call(model):
     messages = [
         {"role": "system", "content": "You summarize conversations."},
-        user("hello"),
-        calling("Read"),
-        result("Read"),
+        *READ,
         {"role": "assistant", "content": "There it is."},
         user("Write a detailed summary of the conversation so far."),
     ]
@@ -266,7 +240,8 @@ async def test_structured_answer_is_given_by_its_schema(model):
 
 @pytest.mark.parametrize("mark", ["<task>", "</task>", "<a ", "<a>", "</a><task>", REMINDER])
 async def test_marks_that_do_not_belong_together_are_words(mark):
-    text = (await stream(asked(messages=[user(mark * 20_000 + "end")]))).text()
+    many = mark * max(20, 100_000 // len(mark))
+    text = (await stream(asked(messages=[user(many + "end")]))).text()
 
     assert f"“{mark[:5].strip()}" in text
 

@@ -55,11 +55,7 @@ def texts(draw: st.DrawFn) -> dict[str, Any]:
         case 1:
             return {"type": "string", "pattern": draw(st.sampled_from(PATTERNS))}
     least = draw(st.integers(0, 80))
-    return {
-        "type": "string",
-        "minLength": least,
-        "maxLength": least + draw(st.integers(0, 20)),
-    }
+    return {"type": "string", "minLength": least, "maxLength": least + draw(st.integers(0, 20))}
 
 
 NAMED = st.one_of(
@@ -199,10 +195,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
         "required": [f"p{i}" for i in range(200)],
         "$defs": {"long": {"const": ["x" * 1000] * 1000}},
     },
-    "long text": {
-        "properties": {"a": {"type": "string", "minLength": 10**12}},
-        "required": ["a"],
-    },
+    "long text": {"properties": {"a": {"type": "string", "minLength": 10**12}}, "required": ["a"]},
     "odd bounds": {
         "properties": {
             "a": {"type": "integer", "minimum": 1e308, "multipleOf": 0},

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-import time
 from itertools import pairwise
+from typing import Any
 
 import httpx2
 import pytest
@@ -11,7 +11,10 @@ import pytest
 from app.demo import MODELS, DemoTransport
 from app.demo.wire import DROP_AFTER
 from app.framing import sse
-from tests.demo.client import ENGLISH, JAPANESE, URL, asked, client, post, stream
+from tests.demo.client import ENGLISH, JAPANESE, URL, asked, client, post, stream, stream_again
+from tests.waiting import until
+
+pytestmark = pytest.mark.pure
 
 USAGE = {"include_usage": True}
 STREAMING = [name for name in MODELS if name != "demo-error"]
@@ -19,11 +22,9 @@ STREAMING = [name for name in MODELS if name != "demo-error"]
 
 @pytest.mark.parametrize("model", STREAMING)
 async def test_the_same_request_gives_the_same_reads(model):
-    assert await stream_reads(model) == await stream_reads(model)
+    first, again = stream(asked(model)), stream_again(asked(model))
 
-
-async def stream_reads(model: str) -> list[bytes]:
-    return (await stream(asked(model, stream_options=USAGE))).reads
+    assert (await first).reads == (await again).reads
 
 
 async def test_another_prompt_gives_another_id():
@@ -145,50 +146,43 @@ async def test_demo_slow_keeps_the_connection_alive_with_comments():
 
 
 class Clock:
-    """Takes the place of asyncio's sleeping and adds it up."""
+    """Adds up the pauses of a demo instead of waiting for them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 0.0
-        clock = self
+    now = 0.0
 
-        async def pause(stream: object, seconds: float) -> None:
-            clock.now += seconds
+    async def pause(self, seconds: float, closed: asyncio.Event) -> None:
+        self.now += seconds
 
-        monkeypatch.setattr("app.demo.transport._DemoStream._pause", pause)
+    def client(self) -> httpx2.AsyncClient:
+        return client(DemoTransport(pause=self.pause))
+
+
+async def timed(model: str, **fields: Any) -> list[tuple[float, bytes]]:
+    """Return when each read of an answer came."""
+    clock = Clock()
+    async with (
+        clock.client() as http,
+        http.stream("POST", URL, json=asked(model, **fields)) as response,
+    ):
+        return [(clock.now, read) async for read in response.aiter_raw()]
 
 
 @pytest.mark.parametrize(
     ("model", "first", "token"),
     [("demo", 0.25, 0.025), ("demo-slow", 3.0, 0.25), ("demo-long", 0.25, 0.005)],
 )
-async def test_the_usual_pace(model, first, token, monkeypatch):
-    clock = Clock(monkeypatch)
-    seen = []
+async def test_the_usual_pace(model, first, token):
     decoder = sse.Decoder()
-    mounts = {"all://demo": DemoTransport()}
-    async with (
-        httpx2.AsyncClient(mounts=mounts, trust_env=False) as http,
-        http.stream("POST", URL, json=asked(model)) as response,
-    ):
-        async for read in response.aiter_raw():
-            seen += [clock.now for message in decoder.feed(read) if '"content"' in message.data]
+    messages = [(at, m) for at, read in await timed(model) for m in decoder.feed(read)]
+    seen = [at for at, message in messages if '"content"' in message.data]
 
     assert seen[1] == pytest.approx(first, abs=token)  # [0] is the role's
     assert seen[-1] == pytest.approx(first + token * (len(seen) - 2), abs=token)
 
 
-async def test_demo_pause_is_silent_for_four_minutes_but_for_keep_alives(monkeypatch):
-    clock = Clock(monkeypatch)
-    seen = []
-    mounts = {"all://demo": DemoTransport()}
-    async with (
-        httpx2.AsyncClient(mounts=mounts, trust_env=False) as http,
-        http.stream("POST", URL, json=asked("demo-pause")) as response,
-    ):
-        async for read in response.aiter_raw():
-            seen.append((clock.now, b'"content"' in read))
-
-    said = [at for at, speaks in seen if speaks]
+async def test_demo_pause_is_silent_for_four_minutes_but_for_keep_alives():
+    seen = await timed("demo-pause")
+    said = [at for at, read in seen if b'"content"' in read]
     longest = max(later - earlier for earlier, later in pairwise(said))
     assert longest == pytest.approx(240, abs=1)
     assert 1 == sum(later - earlier > 1 for earlier, later in pairwise(said))
@@ -197,19 +191,14 @@ async def test_demo_pause_is_silent_for_four_minutes_but_for_keep_alives(monkeyp
 
 
 async def test_tokens_arrive_one_by_one():
-    started = time.perf_counter()
-    streamed = await stream(asked(max_tokens=20), pace=0.001)
-    elapsed = time.perf_counter() - started
+    reads = await timed("demo", max_tokens=20)
 
-    assert len(streamed.reads) >= 18
-    assert elapsed >= 0.028
+    assert len({at for at, _ in reads}) >= 18
 
 
-async def test_an_answer_in_one_piece_takes_as_long(monkeypatch):
-    clock = Clock(monkeypatch)
-
-    transport = DemoTransport()
-    async with httpx2.AsyncClient(mounts={"all://demo": transport}, trust_env=False) as http:
+async def test_an_answer_in_one_piece_takes_as_long():
+    clock = Clock()
+    async with clock.client() as http:
         await http.post(URL, json=asked(stream=False, max_tokens=20))
 
     assert clock.now == pytest.approx(0.25 + 20 * 0.025)
@@ -225,7 +214,7 @@ async def test_others_get_their_turn_without_pauses():
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    await stream(asked())
+    await stream_again(asked())
     task.cancel()
 
     assert turns > 100
@@ -234,31 +223,47 @@ async def test_others_get_their_turn_without_pauses():
 async def test_closing_early_stops_at_once():
     async with (
         asyncio.timeout(20),
-        client(pace=60) as http,
+        client(DemoTransport(pace=60)) as http,
         http.stream("POST", URL, json=asked("demo-slow")) as response,
     ):
-        async for read in response.aiter_raw():
-            assert b"keep-alive" in read
-            break
+        reads = response.aiter_raw()
+        assert b"keep-alive" in await anext(reads)
+        await response.aclose()
+
+        assert [] == [read async for read in reads]
+
+
+class Waited(DemoTransport):
+    """A slow demo that tells when it has begun to wait."""
+
+    def __init__(self) -> None:
+        super().__init__(pause=self.wait)
+        self.waits = False
+
+    async def wait(self, seconds: float, closed: asyncio.Event) -> None:
+        self.waits = True
+        await closed.wait()
 
 
 async def test_closing_ends_a_pause_of_another_task():
+    demo = Waited()
     async with (
         asyncio.timeout(20),
-        client(pace=60) as http,
+        client(demo) as http,
         http.stream("POST", URL, json=asked()) as response,
     ):
         reading = asyncio.create_task(response.aread())
-        await asyncio.sleep(0.01)
+        await until(lambda: demo.waits)
         await response.aclose()
 
         assert await reading == b""
 
 
 async def test_cancelling_the_reader_stops_at_once():
-    async with asyncio.timeout(20):
-        reading = asyncio.create_task(stream(asked(), pace=60))
-        await asyncio.sleep(0.01)
+    demo = Waited()
+    async with asyncio.timeout(20), client(demo) as http:
+        reading = asyncio.create_task(http.post(URL, json=asked()))
+        await until(lambda: demo.waits)
         reading.cancel()
 
         with pytest.raises(asyncio.CancelledError):
@@ -283,7 +288,7 @@ MESSAGES = [{"role": "user", "content": "hi"}]
         (b"{", None, "not JSON"),
         (b'{"model": "\xff"}', None, "not JSON"),
         (
-            b'{"tools": ' + b'[{"function": {"parameters": {"x": ' + b"[" * 100_000,
+            b'{"tools": [{"function": {"parameters": {"x": ' + b"[" * 100_000,
             None,
             "nested too deeply",
         ),
@@ -301,11 +306,7 @@ MESSAGES = [{"role": "user", "content": "hi"}]
         (asked(tools=[{"type": "function"}]), "tools[0].function", "function"),
         (asked(tool_choice={"function": {"name": "gone"}}), "tool_choice", "gone"),
         (asked(response_format={"type": "yaml"}), "response_format.type", "yaml"),
-        (
-            asked(response_format={"type": "json_schema"}),
-            "response_format.json_schema",
-            "json_schema",
-        ),
+        (asked(response_format={"type": "json_schema"}), "response_format.json_schema", "json_sc"),
     ],
 )
 async def test_an_invalid_request_is_told_what_is_wrong(body, param, named):

@@ -4,7 +4,10 @@ A dialect's test says the same to the provider's own SDK, in that SDK's words, a
 what the SDK sends with what we send.
 """
 
+import json
 from typing import Any
+
+from app.requests import ChatRequest, parse_chat_request
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PDF = "JVBERi0xLjEKJSVFT0YK"
@@ -31,9 +34,29 @@ CITY = {
 }
 
 
+def request_of(body: dict[str, Any]) -> ChatRequest:
+    return parse_chat_request(json.dumps(body).encode())
+
+
 def call(id: str, name: str, arguments: str) -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
+
+def user(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "user", "content": list(parts)}
+
+
+def text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+PAPER = {"filename": "paper.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}
+KYOTO = [{"role": "user", "content": "Weather in Kyoto?"}]
+AS_JSON = [{"role": "user", "content": "A city, as JSON."}]
 
 TURNS: dict[str, dict[str, Any]] = {
     "one-turn": {"messages": [{"role": "user", "content": "こんにちは"}]},
@@ -43,7 +66,7 @@ TURNS: dict[str, dict[str, Any]] = {
             {"role": "developer", "content": "Answer in English."},
             {"role": "user", "content": "Hello"},
             {"role": "assistant", "content": "Hi."},
-            {"role": "user", "content": [{"type": "text", "text": "How are you?"}]},
+            user(text("How are you?")),
         ]
     },
     "sampling": {
@@ -54,56 +77,14 @@ TURNS: dict[str, dict[str, Any]] = {
         "stop": ["END", "###"],
     },
     "image-inline": {
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "What is this?"},
-                    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
-                ],
-            }
-        ]
+        "messages": [user(text("What is this?"), image(f"data:image/png;base64,{PNG}"))]
     },
-    "image-by-url": {
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "image_url", "image_url": {"url": PICTURE}},
-                    {"type": "text", "text": "What is this?"},
-                ],
-            }
-        ]
-    },
-    "file-inline": {
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {
-                        "type": "file",
-                        "file": {
-                            "filename": "paper.pdf",
-                            "file_data": f"data:application/pdf;base64,{PDF}",
-                        },
-                    },
-                    {"type": "text", "text": "Sum it up."},
-                ],
-            }
-        ]
-    },
-    "tools": {
-        "messages": [{"role": "user", "content": "Weather in Kyoto?"}],
-        "tools": [WEATHER, NOW],
-        "tool_choice": "auto",
-    },
-    "tool-required": {
-        "messages": [{"role": "user", "content": "Weather in Kyoto?"}],
-        "tools": [WEATHER],
-        "tool_choice": "required",
-    },
+    "image-by-url": {"messages": [user(image(PICTURE), text("What is this?"))]},
+    "file-inline": {"messages": [user({"type": "file", "file": PAPER}, text("Sum it up."))]},
+    "tools": {"messages": KYOTO, "tools": [WEATHER, NOW], "tool_choice": "auto"},
+    "tool-required": {"messages": KYOTO, "tools": [WEATHER], "tool_choice": "required"},
     "tool-by-name": {
-        "messages": [{"role": "user", "content": "Weather in Kyoto?"}],
+        "messages": KYOTO,
         "tools": [WEATHER, NOW],
         "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
     },
@@ -126,12 +107,9 @@ TURNS: dict[str, dict[str, Any]] = {
         ],
         "tools": [WEATHER, NOW],
     },
-    "json-object": {
-        "messages": [{"role": "user", "content": "A city, as JSON."}],
-        "response_format": {"type": "json_object"},
-    },
+    "json-object": {"messages": AS_JSON, "response_format": {"type": "json_object"}},
     "json-schema": {
-        "messages": [{"role": "user", "content": "A city, as JSON."}],
+        "messages": AS_JSON,
         "response_format": {
             "type": "json_schema",
             "json_schema": {"name": "city", "schema": CITY, "strict": True},

@@ -3,8 +3,6 @@
 Every conversation is said twice: in our words, and in the SDK's.
 """
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import anthropic
@@ -17,23 +15,12 @@ from app.dialects.anthropic.upstream.request import (
 )
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.dialects.writing.conversation import JSON_ONLY
-from app.requests import ChatRequest, parse_chat_request
-from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER, call
-from tests.sdk.recorder import Recorded, Recorder, serve_recorder
+from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER, call, request_of
+from tests.sdk.recorder import Recorded, Recorder
 
 MODEL = "claude-opus-5-5"
 KEY = "sk-ant-test"
 LIMIT = 16384
-
-
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    with serve_recorder() as found:
-        yield found
-
-
-def request_of(body: dict[str, Any]) -> ChatRequest:
-    return parse_chat_request(json.dumps(body).encode())
 
 
 def text(text: str) -> dict[str, Any]:
@@ -115,11 +102,7 @@ SAID: dict[str, dict[str, Any]] = {
         ]
     },
     "tools": {"messages": KYOTO, "tools": [GET_WEATHER, NOW], "tool_choice": {"type": "auto"}},
-    "tool-required": {
-        "messages": KYOTO,
-        "tools": [GET_WEATHER],
-        "tool_choice": {"type": "any"},
-    },
+    "tool-required": {"messages": KYOTO, "tools": [GET_WEATHER], "tool_choice": {"type": "any"}},
     "tool-by-name": {
         "messages": KYOTO,
         "tools": [GET_WEATHER, NOW],
@@ -175,12 +158,7 @@ SAID: dict[str, dict[str, Any]] = {
     },
 }
 REASONED = [
-    {
-        "type": "reasoning",
-        "text": "I need a tool.",
-        "signature": "c2lnbmVk",
-        "format": "anthropic",
-    },
+    {"type": "reasoning", "text": "I need a tool.", "signature": "c2lnbmVk", "format": "anthropic"},
     {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "aGlkZGVu"},
     {"type": "opaque", "format": "anthropic", "data": "b21pdHRlZA=="},
     text("I look it up."),

@@ -15,16 +15,10 @@ from app.errors import RequestError
 from app.requests import parse_chat_request
 from app.upstreams.endpoints import Upstream
 from app.upstreams.targets import Target
-from tests.sdk.conversations import CITY, PDF, PNG, TURNS
-from tests.sdk.recorder import Recorded, Recorder, serve_recorder
+from tests.sdk.conversations import CITY, PDF, PNG, TURNS, request_of
+from tests.sdk.recorder import Recorded, Recorder
 
 CLAUDE = "us.anthropic.claude-sonnet-4-20250514-v1:0"
-
-
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    with serve_recorder() as recorder:
-        yield recorder
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +115,7 @@ SAID: dict[str, dict[str, Any]] = {
     },
     "tool-by-name": {
         "messages": KYOTO,
-        "toolConfig": {
-            "tools": [WEATHER, NOW],
-            "toolChoice": {"tool": {"name": "get_weather"}},
-        },
+        "toolConfig": {"tools": [WEATHER, NOW], "toolChoice": {"tool": {"name": "get_weather"}}},
     },
     "tool-results": {
         "messages": [
@@ -196,7 +187,7 @@ REASONED = {
 
 
 def render(turns: dict[str, Any]) -> dict[str, Any]:
-    request = parse_chat_request(json.dumps(turns).encode())
+    request = request_of(turns)
     return (
         UPSTREAM_FORMATS["bedrock_converse"].render_request(request, model=CLAUDE, quirks=None).body
     )

@@ -1,7 +1,5 @@
 """What we send to Cohere is what its SDK sends for the same conversation."""
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import cohere
@@ -28,9 +26,8 @@ from cohere.types.assistant_message_v2content_one_item import (
 
 from app.dialects.cohere.upstream.request import Quirks, render_request
 from app.errors import RequestError
-from app.requests import parse_chat_request
-from tests.sdk.conversations import CITY, PICTURE, PNG, TURNS, WEATHER, call
-from tests.sdk.recorder import Recorder, serve_recorder
+from tests.sdk.conversations import CITY, PICTURE, PNG, TURNS, WEATHER, call, request_of
+from tests.sdk.recorder import Recorder
 
 KYOTO = ToolV2(function=ToolV2Function.model_validate(WEATHER["function"]))
 NOW = ToolV2(
@@ -121,12 +118,6 @@ UNSAID = {
 """The turns that the API has no words for."""
 
 
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    with serve_recorder() as found:
-        yield found
-
-
 def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
     client = cohere.ClientV2(api_key="key", base_url=recorder.url)
     # The recorder serves one connection at a time, and this client has no way to close its own.
@@ -140,8 +131,7 @@ def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
 
 
 def sent_by_us(turn: dict[str, Any], **quirks: Any) -> dict[str, Any]:
-    request = parse_chat_request(json.dumps(turn).encode())
-    return render_request(request, model="m", quirks=Quirks(**quirks)).body
+    return render_request(request_of(turn), model="m", quirks=Quirks(**quirks)).body
 
 
 def test_every_turn_is_there() -> None:

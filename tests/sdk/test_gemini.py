@@ -16,7 +16,6 @@ configuration's.
 
 import base64
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from app.dialects.upstream_format import MODEL
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.requests import parse_chat_request
 from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER
-from tests.sdk.recorder import Recorded, Recorder, serve_recorder
+from tests.sdk.recorder import Recorded, Recorder
 
 LEVELS = "gemini-3.6-flash"
 BUDGETS = "gemini-2.5-flash"
@@ -238,12 +237,6 @@ OURS_SAID: dict[str, tuple[list[types.Content], types.GenerateContentConfig]] = 
         ),
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    with serve_recorder() as found:
-        yield found
 
 
 API = "gemini"

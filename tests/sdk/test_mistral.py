@@ -1,16 +1,13 @@
 """What we send to Mistral is what its SDK sends for the same conversation."""
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from mistralai.client import Mistral, models
 
 from app.dialects.openai_chat.upstream.request import Quirks, render_request
-from app.requests import parse_chat_request
-from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER
-from tests.sdk.recorder import Recorder, serve_recorder
+from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER, request_of
+from tests.sdk.recorder import Recorder
 
 MISTRAL = Quirks(
     stream_options=False,
@@ -106,10 +103,7 @@ WORDS: dict[str, dict[str, Any]] = {
         ],
         "tools": [KYOTO, NOW],
     },
-    "json-object": {
-        "messages": JSON,
-        "response_format": models.ResponseFormat(type="json_object"),
-    },
+    "json-object": {"messages": JSON, "response_format": models.ResponseFormat(type="json_object")},
     "json-schema": {
         "messages": JSON,
         "response_format": models.ResponseFormat(
@@ -128,12 +122,6 @@ WORDS: dict[str, dict[str, Any]] = {
 """The turns in the words of the SDK."""
 
 
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    with serve_recorder() as found:
-        yield found
-
-
 def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
     with Mistral(api_key="key", server_url=recorder.url) as client:
         recorded = recorder.record(lambda: client.chat.stream(model="m", **words))
@@ -143,8 +131,7 @@ def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
 
 
 def sent_by_us(turn: dict[str, Any]) -> dict[str, Any]:
-    request = parse_chat_request(json.dumps(turn).encode())
-    return render_request(request, model="m", quirks=MISTRAL).body
+    return render_request(request_of(turn), model="m", quirks=MISTRAL).body
 
 
 def without_defaults(body: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """What we send to Ollama is what its SDK sends for the same conversation."""
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import ollama
@@ -9,9 +7,8 @@ import pytest
 
 from app.dialects.ollama.upstream.request import render_request
 from app.errors import RequestError
-from app.requests import parse_chat_request
-from tests.sdk.conversations import CITY, NOW, PNG, TURNS, WEATHER, call
-from tests.sdk.recorder import Recorder, serve_recorder
+from tests.sdk.conversations import CITY, NOW, PNG, TURNS, WEATHER, call, request_of
+from tests.sdk.recorder import Recorder
 
 HELLO = [{"role": "user", "content": "Hello"}]
 ASKED = [{"role": "user", "content": "Weather in Kyoto?"}]
@@ -76,12 +73,6 @@ UNSAID = {
 """The turns that the API has no words for."""
 
 
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    with serve_recorder() as found:
-        yield found
-
-
 def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
     # The recorder serves one connection at a time, and this client has no way to close its own.
     client = ollama.Client(host=recorder.url, headers={"connection": "close"})
@@ -97,8 +88,7 @@ def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
 
 
 def sent_by_us(turn: dict[str, Any]) -> dict[str, Any]:
-    request = parse_chat_request(json.dumps(turn).encode())
-    return render_request(request, model="m").body
+    return render_request(request_of(turn), model="m").body
 
 
 def test_every_turn_is_there() -> None:

@@ -1,8 +1,6 @@
 """What we send in Chat Completions is what OpenAI's SDK sends for the same conversation."""
 
 import copy
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -10,18 +8,11 @@ import openai
 import pytest
 
 from app.dialects.openai_chat.upstream.request import Quirks, render_request
-from app.requests import parse_chat_request
-from tests.sdk.conversations import TURNS
-from tests.sdk.recorder import Recorder, serve_recorder
+from tests.sdk.conversations import TURNS, request_of
+from tests.sdk.recorder import Recorder
 
 USAGE = {"stream_options": {"include_usage": True}}
 """Ours alone: clients are told the usage whether they asked for it or not."""
-
-
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    with serve_recorder() as found:
-        yield found
 
 
 def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
@@ -35,8 +26,7 @@ def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
 
 
 def sent_by_us(turn: dict[str, Any], **quirks: Any) -> dict[str, Any]:
-    request = parse_chat_request(json.dumps(turn).encode())
-    return render_request(request, model="m", quirks=msgspec.convert(quirks, Quirks)).body
+    return render_request(request_of(turn), model="m", quirks=msgspec.convert(quirks, Quirks)).body
 
 
 @pytest.mark.parametrize("name", TURNS)
@@ -80,11 +70,7 @@ THOUGHT = [
                         "signature": "S",
                         "format": "anthropic-claude-v1",
                     },
-                    {
-                        "type": "reasoning.encrypted",
-                        "data": "E",
-                        "format": "openai-responses-v1",
-                    },
+                    {"type": "reasoning.encrypted", "data": "E", "format": "openai-responses-v1"},
                 ]
             },
         ),

@@ -1,7 +1,5 @@
 """What we send in Responses is what OpenAI's SDK sends for the same conversation."""
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -10,9 +8,8 @@ import pytest
 from app.dialects.openai_responses.upstream.quirks import Quirks
 from app.dialects.openai_responses.upstream.request import render_request
 from app.errors import RequestError
-from app.requests import parse_chat_request
-from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS
-from tests.sdk.recorder import Recorder, serve_recorder
+from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, request_of
+from tests.sdk.recorder import Recorder
 
 KYOTO = {
     "type": "function",
@@ -71,17 +68,12 @@ WORDS: dict[str, dict[str, Any]] = {
     "image-inline": {
         "input": asks(
             says("What is this?"),
-            {
-                "type": "input_image",
-                "image_url": f"data:image/png;base64,{PNG}",
-                "detail": "auto",
-            },
+            {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"},
         )
     },
     "image-by-url": {
         "input": asks(
-            {"type": "input_image", "image_url": PICTURE, "detail": "auto"},
-            says("What is this?"),
+            {"type": "input_image", "image_url": PICTURE, "detail": "auto"}, says("What is this?")
         )
     },
     "file-inline": {
@@ -169,12 +161,6 @@ WORDS_BACK: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    with serve_recorder() as found:
-        yield found
-
-
 def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
     url = f"{recorder.url}/v1"
     with openai.OpenAI(api_key="key", base_url=url, max_retries=0) as client:
@@ -185,8 +171,7 @@ def sent_by_sdk(recorder: Recorder, words: dict[str, Any]) -> Any:
 
 
 def sent_by_us(turn: dict[str, Any]) -> dict[str, Any]:
-    request = parse_chat_request(json.dumps(turn).encode())
-    return render_request(request, model="m", quirks=Quirks()).body
+    return render_request(request_of(turn), model="m", quirks=Quirks()).body
 
 
 def test_every_turn_is_there() -> None:

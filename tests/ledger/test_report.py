@@ -1,0 +1,60 @@
+"""What accounts are told of: months, days and names, at any time."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.identity.principal import Principal
+from app.ledger.accounts import Account, AccountState, Period, day_of, month_of
+from app.ledger.accounts import month_starts_at as starts_at
+from app.ledger.config import LimitsConfig
+from app.ledger.principals import PrincipalAccounts, describe
+from app.ledger.report import report
+
+pytestmark = pytest.mark.pure
+
+
+def test_months_begin_when_they_do():
+    at = datetime(1969, 12, 1, tzinfo=UTC)
+    while at.year < 2110:
+        seconds = int(at.timestamp())
+        month = month_of(day_of(seconds))
+        assert (at.year * 12 + at.month - 1, seconds) == (month, starts_at(month))
+        assert month - 1 == month_of(day_of(seconds - 1))
+        at = (at + timedelta(days=32)).replace(day=1)
+
+
+def test_what_was_yesterday_and_last_month_counts_no_more():
+    at = datetime(2026, 12, 1, 0, 0, 1, tzinfo=UTC).timestamp()
+    day = day_of(at)
+    old = Period(day - 1, 5, 10, 20, 7, 1, 3)
+    state = AccountState(
+        2, old, Period(month_of(day - 1), 9, 9, 9, 9, 9, 9), {int(at // 5) - 13: (4, 4)}
+    )
+    account = Account("user:a:b%3Ac", 4, 10, 3, 100, 200)
+    told = report([account], [state], at)
+
+    month, today = told.month, told.today
+    assert ("2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z") == (month.began_at, month.ends_at)
+    assert (0, 0, "0", "0") == (today.requests, month.requests, month.cost, today.held)
+    assert {"kind": "user", "tenant": "a", "user": "b:c"} == told.account
+    assert (4, 10, 1) == tuple(
+        told.limits[name].remaining
+        for name in ("requests_per_minute", "tokens_per_minute", "streams")
+    )
+
+
+def test_nobodys_account_has_the_name_of_anothers():
+    accounts = PrincipalAccounts(LimitsConfig())
+    odd = ["a", "a:b", "a%3Ab", "b", ":", "a/b", "relay", "é", "a b"]
+    made: dict[str, str] = {}
+    for tenant in (*odd, ""):
+        for user in odd:
+            account = accounts.of(Principal(tenant, user))[-1]
+            assert account.name not in made
+            made[account.name] = user
+            assert {"kind": "user", "tenant": tenant, "user": user} == describe(account)
+    for name in odd:
+        for one in (accounts.key(name), accounts.tenant(name)):
+            assert one.name not in made
+            made[one.name] = name
