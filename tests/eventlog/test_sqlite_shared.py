@@ -198,7 +198,7 @@ async def test_limit_of_the_file_is_that_of_all_processes(path, clock, monkeypat
             clock.now += 1
             await ended((there, here)[number % 2], f"st_{number}", size=300_000)
             for event_log in (there, here):  # which hears what the file has
-                await event_log.sweep()
+                await event_log._tally()
 
         async def first_has_gone() -> bool:
             return "stream_expired" == await code_of(here, "st_0")
@@ -255,6 +255,21 @@ async def test_streams_of_a_killed_process_are_ended_by_another(path, count, lin
         await here.append("st_here", [END])
         names = [f"{path.name}-process-{n}" for n in (1, 2)]
         await until(lambda: names == sorted(f.name for f in path.parent.glob("*-process-*")))
+
+
+async def test_end_that_this_process_has_written_for_another_is_shown_to_its_readers(path):
+    """Nobody else writes to the file meanwhile, which would be seen in it."""
+    async with joined(path, retention_s=1000, max_bytes=10**9) as here:
+        with process("producer", path, 1, "shared") as producer:
+            assert producer.stdout
+            producer.stdout.readline()
+            reading = asyncio.create_task(read_there(here, "st_0"))
+            await here.state("st_0")
+            producer.kill()
+        end = (await asyncio.wait_for(reading, 20))[-1]
+
+    assert isinstance(end, StreamEnd)
+    assert "interrupted" == end.status
 
 
 @pytest.mark.proving
