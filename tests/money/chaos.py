@@ -30,7 +30,7 @@ from tests.money.provider import How, Plan, Provider, serve_provider
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.redis_server import RedisServer, Wire
 from tests.replicas.keys import revive
-from tests.replicas.processes import Replica, children, to_its_end
+from tests.replicas.processes import Progress, Replica, children, to_its_end
 
 HOWS: dict[How, int] = {
     "whole": 30,
@@ -75,13 +75,14 @@ class Storm:
         at_once: int = 60,
         budget_usd: float | None = None,
         kills: bool = True,
-        pause_s: float = 2.5,
+        pause: int = 10,
         fsync: str = "everysec",
         skew: float = 1.0,
         postgres: bool = False,
     ) -> None:
         """Prepare it.
 
+        Something is done to the relays when so many requests more have come or gone, about.
         `fsync` is that of Redis with a file, `skew` the provider's count of input beside the
         relays' estimate; with `postgres` the rows are those of a database that comes and goes.
         """
@@ -94,7 +95,8 @@ class Storm:
         # With a budget the longest answers are short, so that there is room for many.
         self._lengths = (None, None, 1000, 50) if budget_usd is None else (50, 130)
         self._kills = kills
-        self._pause_s = pause_s
+        self._pause = pause
+        self._progress = Progress()
         self._fsync = fsync
         self._skew = skew
         self._postgres = postgres
@@ -166,7 +168,10 @@ class Storm:
                 max_tokens=dice.choice(self._lengths),
                 dice=dice,
             )
-            return await client.live()
+            self._progress.count += 1
+            asked = await client.live()
+            self._progress.count += 1
+            return asked
 
     # What happens to them
 
@@ -185,7 +190,7 @@ class Storm:
         return bad
 
     async def _wait(self) -> None:
-        await asyncio.sleep(self._dice.uniform(0.4, 1.6) * self._pause_s)
+        await self._progress.more(self._dice.randint(1, 2 * self._pause))
 
     async def _torment(self, replicas: list[Replica]) -> None:
         """Kill a relay or a worker now and then, or stop it for a while."""
@@ -228,7 +233,7 @@ class Storm:
     async def _torment_redis(self, redis: RedisServer) -> None:
         dice = self._dice
         while True:
-            await asyncio.sleep(dice.uniform(1, 4))
+            await self._wait()
             self.done["Redis killed"] += 1
             redis.kill()
             await asyncio.sleep(dice.choice((0, 0.3, 1, 1.5 * LEASE_S)))
@@ -270,7 +275,7 @@ async def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=20, help="how many to print")
-    parser.add_argument("--pause-s", type=float, default=2.5, help="between two kills, about")
+    parser.add_argument("--pause", type=int, default=10, help="requests between two kills, about")
     parser.add_argument("--no-kills", action="store_true")
     parser.add_argument("--fsync", default="everysec", choices=("everysec", "always"))
     parser.add_argument("--skew", type=float, default=1, help="provider's input beside ours")
@@ -287,7 +292,7 @@ async def main() -> None:
                 seed=seed,
                 at_once=options.at_once,
                 kills=not options.no_kills,
-                pause_s=options.pause_s,
+                pause=options.pause,
                 budget_usd=options.budget_usd,
                 fsync=options.fsync,
                 skew=options.skew,
