@@ -96,6 +96,11 @@ class PostgresServer:
         self.stop()
         shutil.rmtree(self._folder)
 
+    def empty(self) -> None:
+        """Remove all tables."""
+        self.ask("DROP SCHEMA public CASCADE")
+        self.ask("CREATE SCHEMA public")
+
     def ask(self, sql: str) -> list[list[str]]:
         """Run a statement with psql; return the cells of its rows."""
         done = subprocess.run(

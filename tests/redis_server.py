@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import socket
 import subprocess
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from app.eventlog.redis import address, link
 from tests.needs import program
 from tests.ports import free_port
+from tests.waiting import wait_until
 
 
 class RedisServer:
@@ -36,10 +36,7 @@ class RedisServer:
             ],
             stdout=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + 30
-        while not self.answers:
-            assert time.monotonic() < deadline, "redis-server does not come up"
-            time.sleep(0.01)
+        wait_until(lambda: self.answers, limit_s=30)
 
     @property
     def answers(self) -> bool:
@@ -85,6 +82,8 @@ class Wire:
         self.to = port
         self.port = 0
         self.refuses = False
+        self.connections = 0
+        """How many were ever made."""
         self._flows = asyncio.Event()
         self._flows.set()
         self._answers = asyncio.Event()
@@ -115,6 +114,8 @@ class Wire:
 
     def mend(self) -> None:
         self.refuses = False
+        self.connections = 0
+        """How many were ever made."""
         self._flows.set()
         self._answers.set()
         self._mute_at = b""
@@ -124,6 +125,7 @@ class Wire:
             self._serving.add(task)
             task.add_done_callback(self._serving.discard)
         ends = [writer]
+        self.connections += 1
         try:
             if self.refuses:
                 return

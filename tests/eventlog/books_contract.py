@@ -400,7 +400,12 @@ async def test_a_request_of_yesterday_that_comes_late_leaves_nothing_held(event_
     midnight = 1_700_006_400.0
     await event_log.create(record("st_1", asking(at=midnight + 0.001)))
     await event_log.create(record("st_2", asking(at=midnight - 0.001)))
+    state = await state_of(event_log)
+    assert (2, 110, 220) == (state.running, state.day.held_nano_usd, state.month.held_nano_usd)
     for stream in ("st_1", "st_2"):
         await event_log.append(stream, [BEGUN, DONE], SPENT)
     state = await state_of(event_log)
     assert (0, 0, 0) == (state.running, state.day.held_nano_usd, state.month.held_nano_usd)
+    assert (1, MONEY, 2, 2 * MONEY) == (
+        *(state.day.requests, state.day.nano_usd, state.month.requests, state.month.nano_usd),
+    )

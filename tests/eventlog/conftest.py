@@ -1,12 +1,44 @@
-"""How long the tests wait for a Redis."""
+"""The clock of a log, the place of its file, and a Redis that all tests share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from app.eventlog.redis import link
+from tests.eventlog.contract import Clock
+from tests.redis_server import RedisServer, redis_server, wire_to
 
 GRACE_S = link.GRACE_S
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared: RedisServer) -> RedisServer:
+    """A Redis that is empty."""
+    assert b"OK" in shared.ask("FLUSHALL")
+    return shared
+
+
+@pytest.fixture
+async def wire(server: RedisServer):
+    async with wire_to(server.port) as wire:
+        yield wire
 
 
 @pytest.fixture(autouse=True)

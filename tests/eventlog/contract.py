@@ -1,6 +1,6 @@
 """What every event log has to do, whatever it keeps the events in.
 
-A test module for one of them imports `*` from here and gives a fixture `event_log`, which
+A test module for one of them imports `*` from here and has a fixture `event_log`, which
 is open, has the `LIMITS`, and takes the time from the fixture `clock`.
 """
 
@@ -16,7 +16,9 @@ from app.eventlog.contract import MAX_POST_BYTES, MAX_POSTS
 from app.eventlog.lost import LostStream
 from app.eventlog.record import StreamRecord, scoped
 from app.events import Event, StreamEnd, StreamStart, TextDelta
+from app.ledger.accounts import Settlement
 from tests.eventlog.creating import create, found
+from tests.waiting import until
 
 START = StreamStart("st_1", "demo", 0)
 END = StreamEnd("completed", "stop")
@@ -37,9 +39,32 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+class Elsewhere:
+    """An event log whose streams are produced by `there` and read, named and removed by `here`.
+
+    So what is reserved and settled there is seen here, in the accounts and the rows.
+    """
+
+    def __init__(self, there: EventLog, here: EventLog) -> None:
+        self._there = there
+        self._here = here
+
+    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+        return await self._there.create(record, over=over)
+
+    async def append(
+        self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
+    ) -> None:
+        await self._there.append(stream, events, settlement)
+
+    def push(self, stream: str, events: Sequence[Event]) -> bool:
+        return self._there.push(stream, events)
+
+    def produced(self, stream: str) -> Sequence[Event]:
+        return self._there.produced(stream)
+
+    def __getattr__(self, name: str):
+        return getattr(self._here, name)
 
 
 def deltas(*texts: str) -> list[Event]:
@@ -67,6 +92,14 @@ async def read_to_end(event_log: EventLog, after: int = 0) -> list[Event]:
     while not seen or seen[-1] != END:
         seen += await event_log.read("st_1", after + len(seen), timeout_s=1, limit=50)
     return seen
+
+
+async def let_wait(event_log: EventLog, *readings: "asyncio.Task[Sequence[Event]]") -> None:
+    """Let reads of the stream begin to wait: what is asked later is answered later."""
+    for _ in range(5):
+        await event_log.state("st_1")
+        await asyncio.sleep(0)
+    assert not any(reading.done() for reading in readings)
 
 
 async def code_of(event_log: EventLog, stream: str) -> str | None:
@@ -116,8 +149,7 @@ async def test_read_gives_no_more_than_asked_for(event_log):
 async def test_read_waits_for_the_next_event(event_log):
     await filled(event_log, [START])
     reading = asyncio.create_task(event_log.read("st_1", 1, timeout_s=60))
-    await asyncio.sleep(0.01)
-    assert not reading.done()
+    await let_wait(event_log, reading)
     await event_log.append("st_1", deltas("a", "b"))
 
     assert deltas("a", "b") == list(await asyncio.wait_for(reading, 20))
@@ -132,7 +164,7 @@ async def test_read_gives_up_after_its_time(event_log):
 async def test_all_readers_are_woken(event_log):
     await filled(event_log, [START])
     readings = [asyncio.create_task(event_log.read("st_1", 1, timeout_s=20)) for _ in range(50)]
-    await asyncio.sleep(0.01)
+    await let_wait(event_log, *readings)
     await event_log.append("st_1", deltas("a"))
 
     assert [deltas("a")] * 50 == [list(await reading) for reading in readings]
@@ -142,7 +174,7 @@ async def test_reader_that_goes_away_harms_nobody(event_log):
     await filled(event_log, [START])
     leaving = asyncio.create_task(event_log.read("st_1", 1, timeout_s=60))
     staying = asyncio.create_task(event_log.read("st_1", 1, timeout_s=60))
-    await asyncio.sleep(0.01)
+    await let_wait(event_log, leaving, staying)
     leaving.cancel()
     await asyncio.sleep(0)
     await event_log.append("st_1", deltas("a"))
@@ -240,7 +272,7 @@ async def test_deleted_stream_is_gone(event_log):
 async def test_stream_deleted_under_its_reader_and_its_producer(event_log):
     await filled(event_log, [START])
     reading = asyncio.create_task(event_log.read("st_1", 1, timeout_s=60))
-    await asyncio.sleep(0.01)
+    await let_wait(event_log, reading)
     await event_log.delete("st_1")
 
     assert [] == list(await asyncio.wait_for(reading, 20))
@@ -454,8 +486,7 @@ async def test_request_is_kept_with_its_stream_and_is_no_event(event_log):
     assert REQUEST == (await event_log.record("st_1")).request
     assert 0 == (await event_log.state("st_1")).last
     reading = asyncio.create_task(event_log.read("st_1", 0, timeout_s=60))
-    await asyncio.sleep(0.05)
-    assert not reading.done()
+    await let_wait(event_log, reading)
     await event_log.append("st_1", [START])
     assert [START] == list(await asyncio.wait_for(reading, 20))
     await event_log.append("st_1", [*deltas("a"), END])
@@ -550,9 +581,13 @@ async def test_stream_that_is_removed_while_it_runs_has_ended_by_that(event_log)
         await event_log.append(stream, events)
     for stream in ("st_2", "st_1"):  # the former had not begun
         await event_log.delete(stream)
-    await asyncio.sleep(0.05)
+    await until(lambda: told)
+    await create(event_log, "st_3")
+    await event_log.append("st_3", [START])
+    await event_log.delete("st_3")
+    await until(lambda: told[-1][0] == "st_3")
 
-    ((stream, lost),) = told
+    (stream, lost), _ = told
     assert lost is not None
     assert "st_1" == stream == lost.record.id
     assert ("o", "r", b"") == (lost.record.owner, lost.record.request_id, lost.record.request)
@@ -630,9 +665,11 @@ async def test_post_holds_for_its_time(event_log, clock):
     await event_log.post("orders", "short", b"", for_s=0.05)
     await event_log.post("orders", "long", b"", for_s=60)
     clock.now += 1  # those that go by another clock take a moment
-    async with asyncio.timeout(20):
-        while "short" in await event_log.posts("orders"):  # noqa: ASYNC110  (no event tells)
-            await asyncio.sleep(0.01)
+
+    async def is_gone() -> bool:
+        return "short" not in await event_log.posts("orders")
+
+    await until(is_gone)
     assert ["long"] == list(await event_log.posts("orders"))
 
 

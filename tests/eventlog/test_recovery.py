@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.eventlog.lost import LostStream
 from app.eventlog.recovery import closing_events
 from app.events import (
     ChoiceEnd,
@@ -30,7 +31,13 @@ from app.events import (
     ToolCallStart,
     Usage,
 )
+from app.generation.accounting import Accounting
+from app.ledger.accounts import Reservation
+from app.ledger.config import LedgerConfig
+from app.ledger.prices import PriceBook
+from app.telemetry.row import unpack_row
 from tests.dialects.streams import check
+from tests.eventlog.books_contract import AT, asking, record
 
 pytestmark = pytest.mark.pure
 
@@ -147,3 +154,23 @@ def test_finish_reason_of_another_choice_is_not_the_streams() -> None:
     assert [StreamEnd("cancelled", "cancelled")] == closing_events(
         events, status="cancelled", error=None
     )
+
+
+def test_relay_counts_what_was_held_where_nothing_else_is_known():
+    """As close_lost is told of it."""
+    accounting = Accounting(LedgerConfig(), PriceBook(()), keeps_rows=True)
+    end = StreamEnd("interrupted", "error")
+    kept = record("st_1", asking())
+    lost = LostStream(kept, end, None, 0, AT, AT + 1, held=Reservation(110, 2 * 110))
+    closing = accounting.close_lost(lost)
+    spent = closing.settlement
+    assert (10, 100, 220) == (spent.input_tokens, spent.output_tokens, spent.nano_usd)
+    assert ("0.00000022", True) == (closing.end.cost, closing.end.usage.estimated)  # type: ignore[union-attr]
+    row = unpack_row(spent.row)
+    assert (220, "estimate", True) == (row.nano_usd, row.usage_from, row.lost)
+
+    free = accounting.close_lost(lost._replace(held=Reservation(110, 0)))
+    assert 0 == free.settlement.nano_usd
+    unknown = record("st_1", asking(unpriced=True))
+    unpriced = accounting.close_lost(lost._replace(record=unknown))
+    assert None is unpriced.settlement.nano_usd

@@ -1,47 +1,24 @@
-"""The log in a real redis-server: the contract, and what it does beyond."""
-
-from contextlib import asynccontextmanager
-from typing import Any
+"""The log in a real redis-server: the contract, at the producer and at another process."""
 
 import pytest
 
-from app.eventlog.redis.address import Address
-from app.eventlog.redis.log import RedisLog
 from tests.eventlog.books_contract import *  # noqa: F403
 from tests.eventlog.contract import *  # noqa: F403
-from tests.eventlog.contract import END, LIMITS, START, code_of, ended
+from tests.eventlog.contract import END, START, Elsewhere, code_of, ended
 from tests.eventlog.creating import create
-from tests.redis_server import RedisServer, redis_server
+from tests.eventlog.redis_logs import opened
 
 pytestmark = pytest.mark.proving
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    with redis_server(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
-@pytest.fixture
-def server(shared: RedisServer) -> RedisServer:
-    assert b"OK" in shared.ask("FLUSHALL")
-    return shared
-
-
-@asynccontextmanager
-async def opened(url: str, *, lease_s: float = 15, **arguments: Any):
-    event_log = RedisLog(Address(f"{url}?lease_s={lease_s}"), **{**LIMITS, **arguments})
-    await event_log.open()
-    try:
-        yield event_log
-    finally:
-        await event_log.close()
-
-
-@pytest.fixture
-async def event_log(server, clock, once):
-    async with opened(server.url, wall=clock) as event_log:
-        yield event_log
+@pytest.fixture(params=["here", "elsewhere"])
+async def event_log(request, server, clock, once):
+    async with opened(server.url, wall=clock) as there:
+        if request.param == "here":
+            yield there
+            return
+        async with opened(server.url, wall=clock) as here:
+            yield Elsewhere(there, here)
 
 
 async def test_oldest_ended_streams_make_room(event_log, clock):  # type: ignore[no-redef]
@@ -54,7 +31,7 @@ async def test_oldest_ended_streams_make_room(event_log, clock):  # type: ignore
 
 
 async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):  # type: ignore[no-redef]
-    """The same of requests: they leave the memory, and Redis gives them."""
+    """The same of requests: they leave the memory of their process, and Redis gives them."""
     for number in range(5):
         clock.now += 1
         stream = f"st_{number}"
@@ -63,7 +40,8 @@ async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):  # t
 
     requests = [(await event_log.record(f"st_{number}")).request for number in range(5)]
     assert [b"x" * 300_000] * 5 == requests
-    assert len(event_log._entries) < 5
+    kept, size = getattr(event_log, "_there", event_log).size()
+    assert (kept < 5, size <= 1_000_000) == (True, True)
 
 
 async def test_posts_go_with_the_last_of_them(event_log, server):

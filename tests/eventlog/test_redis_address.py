@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import re
 import subprocess
 from pathlib import Path
 
@@ -15,23 +14,20 @@ from app.eventlog import LogUnusable, read_all
 from app.eventlog.redis import link
 from app.eventlog.redis.address import Address
 from app.eventlog.redis.log import RedisLog
-from app.eventlog.redis.scripts import OWNERS, meta_key
 from app.settings import SettingsError, load_settings
-from tests.eventlog.contract import END, START, code_of, filled
-from tests.eventlog.creating import create, found
-from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
-from tests.eventlog.test_redis_leases import STEADY_S, freeze
+from tests.eventlog.contract import END, START, filled
+from tests.eventlog.redis_logs import opened
 from tests.needs import program
 from tests.ports import free_port
 from tests.redis_server import redis_server, wire_to
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
-ROOT = Path(__file__).parent.parent.parent
 SECRET = "hunter2-hunter2"  # noqa: S105
 
 
-async def test_database_of_the_url_is_used(server):  # noqa: F811
+async def test_database_of_the_url_is_used(server):
     async with opened(f"redis://127.0.0.1:{server.port}/3") as event_log:
         await filled(event_log, [START])
 
@@ -39,33 +35,13 @@ async def test_database_of_the_url_is_used(server):  # noqa: F811
 
 
 async def test_passwords_and_users_are_taken(tmp_path):
-    """The rights are those of the documents: a user that has them can do all that is needed."""
-    rights = re.search(r"`(ACL SETUSER .*)`", (ROOT / "docs" / "replicas.md").read_text())
-    assert rights is not None
-    user = rights[1].replace("ACL SETUSER", "user").replace("PASSWORD", SECRET)
-    with redis_server(tmp_path, "--requirepass", SECRET, "--user", *user.split()[1:]) as own:
+    """Which rights such a user needs: tests/replicas/test_rights.py."""
+    user = ("--user", "seseragi", "on", f">{SECRET}", "~*", "&*", "+@all")
+    with redis_server(tmp_path, "--requirepass", SECRET, *user) as own:
         for number, who in enumerate((f":{SECRET}", f"seseragi:{SECRET}")):
-            url = f"redis://{who}@127.0.0.1:{own.port}/{number}"
-            async with opened(url, lease_s=STEADY_S) as event_log:
-                await filled(event_log, [START])
-                await create(event_log, "st_2", key="key")
-                await event_log.name("a chat", "st_2")
-                assert "st_2" == await found(event_log, "a chat")
-                async with opened(url, lease_s=0.3) as other:
-                    reading = asyncio.create_task(other.read("st_1", 1, timeout_s=20))
-                    other.readers_here("st_1")
-                    await other.ask_stop("st_1")
-                    await asyncio.sleep(0.3)
-                    await event_log.append("st_1", [END])
-                    assert [END] == await reading
-                    event_log._owner._renewal_due.set()
-                    await asyncio.sleep(0.1)
-                    freeze(event_log)
-                    await other._link.send("ZADD", OWNERS, 0, event_log._lease.owner)
-                    await other._link.send("HSET", meta_key("st_2"), "lease", 0)
-                    while "stream_expired" != await code_of(other, "st_2"):  # noqa: ASYNC110
-                        await asyncio.sleep(0.05)
-                    await other.delete("st_1")
+            async with opened(f"redis://{who}@127.0.0.1:{own.port}/{number}") as event_log:
+                await filled(event_log, [START, END])
+                assert [START, END] == await read_all(event_log, "st_1")
         for who, told in (
             ("", "asks for a password"),
             (":wrong-one@", "refuses the user name or password"),
@@ -144,34 +120,26 @@ async def test_sentinels_lead_to_the_master_and_to_the_next_one(tmp_path):
         redis_server(tmp_path / "replica", "--replicaof", f"127.0.0.1 {master.port}") as replica,
         sentinel(tmp_path, master.port) as url,
     ):
-        async with asyncio.timeout(60):
-            while b"state=online" not in master.ask("INFO", "replication"):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-            event_log = await _open(url)
-            await filled(event_log, [START])
-            master.kill()
-            while b"role:master" not in replica.ask("INFO", "replication"):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-            while not event_log.healthy():  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-            await event_log.append("st_1", [END])
-            end = ("XRANGE", "seseragi:{st_1}:log", "2", "2")
-            while b"stream.end" not in replica.ask(*end):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-            assert [START, END] == await read_all(event_log, "st_1")
-            await event_log.close()
-
-
-async def _open(url: str) -> RedisLog:
-    """Open a log; the Sentinel may need a moment to see its master."""
-    while True:
+        await until(lambda: b"state=online" in master.ask("INFO", "replication"))
         event_log = log_at(url)
-        try:
-            await event_log.open()
-        except LogUnusable:
-            await asyncio.sleep(0.1)
-        else:
-            return event_log
+
+        async def is_open() -> bool:
+            """The Sentinel may need a moment to see its master."""
+            with contextlib.suppress(LogUnusable):
+                await event_log.open()
+                return True
+            return False
+
+        await until(is_open)
+        await filled(event_log, [START])
+        master.kill()
+        await until(lambda: b"role:master" in replica.ask("INFO", "replication"), limit_s=60)
+        await until(event_log.healthy)
+        await event_log.append("st_1", [END])
+        end = ("XRANGE", "seseragi:{st_1}:log", "2", "2")
+        await until(lambda: b"stream.end" in replica.ask(*end))
+        assert [START, END] == await read_all(event_log, "st_1")
+        await event_log.close()
 
 
 def log_at(url: str) -> RedisLog:
@@ -227,7 +195,7 @@ async def test_redis_that_does_not_answer_yet_is_waited_for_at_the_start(tmp_pat
             wire.hang()
             event_log = log_at(wire.url)
             opening = asyncio.create_task(event_log.open())
-            await asyncio.sleep(0.5)
+            await until(lambda: wire.connections > 2)
             wire.mend()
             await opening
             await filled(event_log, [START, END])
@@ -251,9 +219,7 @@ async def test_redis_that_stands_still_while_it_is_examined_is_waited_for_too(
             event_log = log_at(wire.url)
             with structlog.testing.capture_logs() as lines:
                 opening = asyncio.create_task(event_log.open())
-                async with asyncio.timeout(20):
-                    while "Redis is away" not in [line["event"] for line in lines]:  # noqa: ASYNC110
-                        await asyncio.sleep(0.01)
+                await until(lambda: "Redis is away" in [line["event"] for line in lines])
             wire.mend()
             await opening
             await filled(event_log, [START, END])

@@ -23,20 +23,14 @@ from app.eventlog.redis.scripts import (
     running_key,
 )
 from app.events import Notice, StreamEnd, StreamTarget, TextDelta
-from app.generation.accounting import Accounting
 from app.ledger.accounts import (
     Account,
     AccountState,
     LimitReached,
-    Reservation,
     ReservationRequest,
     Settlement,
 )
-from app.ledger.config import LedgerConfig
-from app.ledger.prices import PriceBook
-from app.telemetry.row import unpack_row
 from tests.eventlog.books_contract import (
-    AT,
     BEGUN,
     DONE,
     MONEY,
@@ -49,15 +43,9 @@ from tests.eventlog.books_contract import (
     state_of,
 )
 from tests.eventlog.contract import code_of
-from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
-from tests.eventlog.test_redis_leases import (
-    LEASE_S,
-    STEADY_S,
-    lose,
-    outlive,
-    until,
-)
+from tests.eventlog.redis_logs import LEASE_S, STEADY_S, lose, opened, outlive, pair, watched
 from tests.redis_server import RedisServer, redis_server, wire_to
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
@@ -90,16 +78,20 @@ async def rows_of(event_log: RedisLog) -> list[tuple[str, str]]:
 
 
 async def until_numbers(event_log: RedisLog, *wanted: int) -> None:
-    async with asyncio.timeout(20):
-        while numbers(await state_of(event_log)) != wanted:  # noqa: ASYNC110  (nothing tells)
-            await asyncio.sleep(0.02)
+    async def are_there() -> bool:
+        return numbers(await state_of(event_log)) == wanted
+
+    await until(are_there)
 
 
-async def let_go(event_log: RedisLog, name: str = "relay") -> AccountState:
+async def let_go(event_log: RedisLog) -> AccountState:
     """Wait until nothing is held any more, and return the account."""
-    async with asyncio.timeout(60):
-        while (state := await state_of(event_log, name)).running:  # noqa: ASYNC110  (nothing tells)
-            await asyncio.sleep(0.02)
+
+    async def is_quiet() -> bool:
+        return not (await state_of(event_log)).running
+
+    await until(is_quiet, limit_s=60)
+    state = await state_of(event_log)
     assert 0 == period(state).held_nano_usd
     return state
 
@@ -109,7 +101,7 @@ def numbers(state: AccountState) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("script", [CREATE, APPEND], ids=["CREATE", "APPEND"])
-async def test_command_whose_answer_is_lost_counts_once(server, script):  # noqa: F811
+async def test_command_whose_answer_is_lost_counts_once(server, script):
     async with wire_to(server.port) as wire, opened(wire.url) as event_log:
         if script is APPEND:
             await event_log.create(record("st_1", asking()))
@@ -120,7 +112,8 @@ async def test_command_whose_answer_is_lost_counts_once(server, script):  # noqa
             doing = asyncio.create_task(event_log.create(record("st_1", asking())))
         else:
             doing = asyncio.create_task(event_log.append("st_1", [DONE], SPENT))
-        await asyncio.sleep(0.1)
+        taken = b":1" if script is CREATE else b":0"
+        await until(lambda: taken in server.ask("HLEN", "seseragi:held"))
         wire.cut()
         wire.mend()
         answer = await doing
@@ -133,7 +126,7 @@ async def test_command_whose_answer_is_lost_counts_once(server, script):  # noqa
         assert [("st_1", "row")] == await rows_of(event_log)
 
 
-async def test_stream_that_never_came_to_be_holds_nothing(server, impatient):  # noqa: F811
+async def test_stream_that_never_came_to_be_holds_nothing(server, impatient):
     """Its owner takes it back, whether Redis has it or not."""
     async with wire_to(server.port) as wire, opened(wire.url) as event_log:
         impatient()
@@ -150,7 +143,7 @@ async def test_stream_that_never_came_to_be_holds_nothing(server, impatient):  #
         assert [] == await rows_of(event_log)
 
 
-async def test_whoever_ends_a_lost_stream_settles_it(server):  # noqa: F811
+async def test_whoever_ends_a_lost_stream_settles_it(server):
     async with (
         opened(server.url, lease_s=STEADY_S) as first,
         opened(server.url, lease_s=LEASE_S) as second,
@@ -177,11 +170,8 @@ async def test_whoever_ends_a_lost_stream_settles_it(server):  # noqa: F811
         assert [end] == [lost.end for lost in told if lost is not None]
 
 
-async def test_owner_that_comes_back_late_settles_nothing(server):  # noqa: F811
-    async with (
-        opened(server.url, lease_s=STEADY_S) as first,
-        opened(server.url, lease_s=LEASE_S) as second,
-    ):
+async def test_owner_that_comes_back_late_settles_nothing(server):
+    async with watched(server.url) as (first, second):
         for event_log in (first, second):  # it may be the first one's other half that ends it
             event_log.close_by(close)
         await first.create(record("st_1", asking()))
@@ -197,7 +187,7 @@ async def test_owner_that_comes_back_late_settles_nothing(server):  # noqa: F811
         assert 1 == len(await rows_of(second))
 
 
-async def test_key_that_is_taken_back_lets_go_of_what_was_held(server):  # noqa: F811
+async def test_key_that_is_taken_back_lets_go_of_what_was_held(server):
     async with opened(server.url) as first, opened(server.url, lease_s=60) as second:
         await first.create(record("st_1", asking(), key="key", digest="d"))
         await first.append("st_1", [BEGUN])
@@ -263,13 +253,13 @@ async def test_failover_that_lost_the_last_writes_settles_again(tmp_path):
             assert {"st_1", "st_2"} == {stream for stream, _ in await rows_of(first)}
 
 
-async def expire(server: RedisServer, event_log: RedisLog, *keys: str) -> None:  # noqa: F811
+async def expire(server: RedisServer, event_log: RedisLog, *keys: str) -> None:
     """Remove what Redis removes when nobody has been there for an hour."""
     server.ask("DEL", OWNERS, running_key(event_log._lease.owner), *keys)
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["the mark is kept", "nothing is kept"])
-async def test_nothing_is_held_for_ever_of_relays_that_all_died(server, kept):  # noqa: F811
+async def test_nothing_is_held_for_ever_of_relays_that_all_died(server, kept):
     """Nobody comes before Redis has forgotten the streams: they cost what was held for them."""
     async with opened(server.url, lease_s=STEADY_S) as first:
         await first.create(asked("st_1"))
@@ -289,11 +279,8 @@ async def test_nothing_is_held_for_ever_of_relays_that_all_died(server, kept):  
             assert ["st_1"] == told
 
 
-async def test_what_runs_is_not_taken_for_what_nobody_runs(server):  # noqa: F811
-    async with (
-        opened(server.url, lease_s=STEADY_S) as first,
-        opened(server.url, lease_s=LEASE_S) as second,
-    ):
+async def test_what_runs_is_not_taken_for_what_nobody_runs(server):
+    async with watched(server.url) as (first, second):
         second.close_by(close)
         await first.create(record("st_1", asking()))
         await first.append("st_1", [BEGUN])
@@ -308,11 +295,8 @@ async def test_what_runs_is_not_taken_for_what_nobody_runs(server):  # noqa: F81
         assert [("st_1", "row")] == await rows_of(second)
 
 
-async def test_unreadable_stream_costs_what_was_held(server):  # noqa: F811
-    async with (
-        opened(server.url, lease_s=STEADY_S) as first,
-        opened(server.url, lease_s=LEASE_S) as second,
-    ):
+async def test_unreadable_stream_costs_what_was_held(server):
+    async with watched(server.url) as (first, second):
         for event_log in (first, second):  # either may find it
             event_log.close_by(close)
         await first.create(record("st_1", asking(), route="fast"))
@@ -324,7 +308,7 @@ async def test_unreadable_stream_costs_what_was_held(server):  # noqa: F811
 
 
 @pytest.mark.parametrize("here", [True, False])
-async def test_stream_that_is_removed_while_it_runs_is_settled_once(server, here):  # noqa: F811
+async def test_stream_that_is_removed_while_it_runs_is_settled_once(server, here):
     async with opened(server.url) as first, opened(server.url) as second:
         told: list[tuple[str, int]] = []
         event_log = first if here else second
@@ -342,18 +326,7 @@ async def test_stream_that_is_removed_while_it_runs_is_settled_once(server, here
         assert [("st_1", len(ANSWERED))] == told
 
 
-async def test_clocks_that_differ_at_midnight_leave_nothing_held(server):  # noqa: F811
-    midnight = 20_000 * 86_400.0
-    async with opened(server.url) as first, opened(server.url) as second:
-        await first.create(record("st_1", asking(at=midnight)))
-        await second.create(record("st_2", asking(at=midnight - 0.01)))
-        assert (2, CEILING, 0, 0) == numbers(await state_of(first))
-        await first.append("st_1", [BEGUN, DONE], SPENT)
-        await second.append("st_2", [BEGUN, DONE], SPENT)
-        assert (0, 0, 1, MONEY) == numbers(await state_of(first))
-
-
-async def test_large_amounts_are_exact(server):  # noqa: F811
+async def test_large_amounts_are_exact(server):
     large = 2**53 - 20
     account = Account("relay", nano_usd_per_day=2**53 - 1)
     async with opened(server.url) as event_log:
@@ -367,26 +340,6 @@ async def test_large_amounts_are_exact(server):  # noqa: F811
             await event_log.create(record("st_3", asking(account)))
 
 
-def test_relay_counts_what_was_held_where_nothing_else_is_known():
-    """As close_lost is told of it."""
-    accounting = Accounting(LedgerConfig(), PriceBook(()), keeps_rows=True)
-    end = StreamEnd("interrupted", "error")
-    kept = record("st_1", asking())
-    lost = LostStream(kept, end, None, 0, AT, AT + 1, held=Reservation(CEILING, 2 * CEILING))
-    closing = accounting.close_lost(lost)
-    spent = closing.settlement
-    assert (10, 100, 220) == (spent.input_tokens, spent.output_tokens, spent.nano_usd)
-    assert ("0.00000022", True) == (closing.end.cost, closing.end.usage.estimated)  # type: ignore[union-attr]
-    row = unpack_row(spent.row)
-    assert (220, "estimate", True) == (row.nano_usd, row.usage_from, row.lost)
-
-    free = accounting.close_lost(lost._replace(held=Reservation(CEILING, 0)))
-    assert 0 == free.settlement.nano_usd
-    unknown = record("st_1", asking(unpriced=True))
-    unpriced = accounting.close_lost(lost._replace(record=unknown))
-    assert None is unpriced.settlement.nano_usd
-
-
 # Rows
 
 
@@ -396,11 +349,8 @@ async def filled(event_log: RedisLog, streams: Sequence[str]) -> None:
         await run(event_log, stream, asking(), spent)
 
 
-async def test_a_row_is_given_to_one_process_at_a_time(server):  # noqa: F811
-    async with (
-        opened(server.url, lease_s=STEADY_S) as first,
-        opened(server.url, lease_s=STEADY_S) as second,
-    ):
+async def test_a_row_is_given_to_one_process_at_a_time(server):
+    async with pair(server.url) as (first, second):
         await filled(first, [f"st_{number}" for number in range(5)])
         assert ["st_0", "st_1", "st_2"] == [s for s, _ in await first.rows(limit=3)]
         assert ["st_3", "st_4"] == [s for s, _ in await second.rows(limit=3)]
@@ -417,7 +367,7 @@ async def test_a_row_is_given_to_one_process_at_a_time(server):  # noqa: F811
         assert [] == await first.rows(limit=3)
 
 
-async def test_rows_of_a_process_that_stops_are_given_to_others_at_once(server):  # noqa: F811
+async def test_rows_of_a_process_that_stops_are_given_to_others_at_once(server):
     async with opened(server.url, lease_s=60) as second:
         async with opened(server.url, lease_s=60) as first:
             await filled(first, ["st_1", "st_2"])
@@ -426,7 +376,7 @@ async def test_rows_of_a_process_that_stops_are_given_to_others_at_once(server):
         assert [("st_2", b"st_2")] == await second.rows(limit=3)
 
 
-async def test_oldest_rows_are_dropped_and_that_is_said_once_in_a_while(server):  # noqa: F811
+async def test_oldest_rows_are_dropped_and_that_is_said_once_in_a_while(server):
     async with opened(server.url) as event_log:
         fill = (
             f"for i = ARGV[1], ARGV[2] do redis.call('HSET', '{ROWS}', i, 'r')"
@@ -445,7 +395,7 @@ async def test_oldest_rows_are_dropped_and_that_is_said_once_in_a_while(server):
         assert b"$-1" in server.ask("GET", ROWS_DROPPED)
 
 
-async def test_all_that_is_kept_of_money_expires(server):  # noqa: F811
+async def test_all_that_is_kept_of_money_expires(server):
     async with opened(server.url) as event_log:
         await filled(event_log, ["st_1"])
         request: ReservationRequest = asking()

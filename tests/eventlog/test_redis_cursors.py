@@ -23,7 +23,7 @@ from app.events import Event, StreamEnd, TextDelta, TextEnd, TextStart
 from app.generation.readers import Reader
 from tests.eventlog.contract import END, START
 from tests.eventlog.creating import create
-from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
+from tests.eventlog.redis_logs import opened
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.proving
@@ -36,7 +36,7 @@ NATIVE = CLIENT_FORMATS["native"]
 class World:
     """One stream, its owner, another process, and what was shown under each cursor."""
 
-    def __init__(self, server: RedisServer, owner: RedisLog, other: RedisLog) -> None:  # noqa: F811
+    def __init__(self, server: RedisServer, owner: RedisLog, other: RedisLog) -> None:
         self._server = server
         self._owner = owner
         self._other = other
@@ -178,7 +178,7 @@ STEPS: dict[str, Callable[[World], Awaitable[None]]] = {
 }
 
 
-async def live_through(server: RedisServer, steps: Sequence[str]) -> None:  # noqa: F811
+async def live_through(server: RedisServer, steps: Sequence[str]) -> None:
     assert b"OK" in server.ask("FLUSHALL")
     async with opened(server.url) as owner, opened(server.url) as other:
         world = World(server, owner, other)
@@ -204,11 +204,11 @@ async def live_through(server: RedisServer, steps: Sequence[str]) -> None:  # no
 @example(["copy", "take_over", "fail_over", "take", "write", "take_over"])
 @example(["copy", "end", "take_over", "fail_over", "write"])  # its own end comes after all
 @example(["take", "write", "evict", "take", "write"])
-def test_cursor_never_names_other_content_later(server, steps):  # noqa: F811
+def test_cursor_never_names_other_content_later(server, steps):
     asyncio.run(live_through(server, steps))
 
 
-def test_end_for_a_lost_owner_is_numbered_beyond_all_that_it_may_have_shown(server):  # noqa: F811
+def test_end_for_a_lost_owner_is_numbered_beyond_all_that_it_may_have_shown(server):
     async def run() -> None:
         async with opened(server.url) as owner, opened(server.url) as other:
             world = World(server, owner, other)

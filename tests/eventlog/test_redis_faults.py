@@ -11,30 +11,24 @@ from app.eventlog import Claim, read_all
 from app.eventlog.redis.link import GRACE_S
 from app.eventlog.redis.log import RedisLog
 from app.events import Event, StreamEnd
-from tests.eventlog.contract import END, START, code_of, deltas
+from tests.eventlog.contract import END, START, code_of, deltas, let_wait
 from tests.eventlog.creating import create, found
-from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
-from tests.eventlog.test_redis_leases import (
+from tests.eventlog.redis_logs import (
     LEASE_S,
     STEADY_S,
     field,
     lose,
+    opened,
     outlive,
     read_to_end,
-    until,
 )
-from tests.redis_server import redis_server, wire_to
+from tests.redis_server import redis_server
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
 
-@pytest.fixture
-async def wire(server):  # noqa: F811
-    async with wire_to(server.port) as wire:
-        yield wire
-
-
-async def test_short_break_is_not_noticed(server, wire):  # noqa: F811
+async def test_short_break_is_not_noticed(server, wire):
     async with opened(wire.url) as first, opened(server.url) as second:
         await create(first, "st_1")
         reading = asyncio.create_task(read_to_end(second))
@@ -54,7 +48,7 @@ async def test_short_break_is_not_noticed(server, wire):  # noqa: F811
 
 
 @pytest.mark.parametrize("how", ["cut", "hang"])
-async def test_readers_of_the_owner_go_on_while_redis_is_away(server, wire, how, impatient):  # noqa: F811
+async def test_readers_of_the_owner_go_on_while_redis_is_away(server, wire, how, impatient):
     async with opened(wire.url, lease_s=60) as first, opened(server.url, lease_s=60) as second:
         await create(first, "st_1")
         await first.append("st_1", [START])
@@ -104,7 +98,7 @@ async def test_redis_that_comes_back_empty_is_told_all(tmp_path, impatient):
             await create(first, "st_2")
             await first.append("st_2", [START, END])
             reading = asyncio.create_task(read_to_end(second))
-            await asyncio.sleep(0.1)
+            await let_wait(second)
             impatient()
             own.kill()
             await until(lambda: not first.healthy())
@@ -221,12 +215,13 @@ async def test_full_redis_takes_no_stream_from_its_owner(tmp_path):
 
 
 async def until_ended(event_log: RedisLog, stream: str) -> None:
-    async with asyncio.timeout(20):
-        while not (await event_log.state(stream)).ended:  # noqa: ASYNC110  (nothing tells)
-            await asyncio.sleep(0.05)
+    async def is_ended() -> bool:
+        return (await event_log.state(stream)).ended
+
+    await until(is_ended)
 
 
-async def test_readers_of_others_streams_are_sent_away_in_time(server, wire, impatient):  # noqa: F811
+async def test_readers_of_others_streams_are_sent_away_in_time(server, wire, impatient):
     async with opened(server.url) as first, opened(wire.url, lease_s=1) as second:
         await create(first, "st_1")
         await first.append("st_1", [START])
@@ -253,7 +248,7 @@ async def test_readers_of_others_streams_are_sent_away_in_time(server, wire, imp
             await second.state("st_1")
 
 
-async def test_unknown_is_not_said_before_owners_had_time_to_come_back(server, wire, impatient):  # noqa: F811
+async def test_unknown_is_not_said_before_owners_had_time_to_come_back(server, wire, impatient):
     async with opened(wire.url, lease_s=LEASE_S) as event_log:
         assert "not_found" == await code_of(event_log, "st_1")
         event_log._lease.settle_s = 60
@@ -268,7 +263,7 @@ async def test_unknown_is_not_said_before_owners_had_time_to_come_back(server, w
         assert "not_found" == await code_of(event_log, "st_1")
 
 
-async def test_stream_that_redis_evicted_is_gone(server):  # noqa: F811
+async def test_stream_that_redis_evicted_is_gone(server):
     async with opened(server.url) as first, opened(server.url) as second:
         await create(first, "st_1")
         await first.append("st_1", [START, *deltas("a", "b"), END])
@@ -278,7 +273,7 @@ async def test_stream_that_redis_evicted_is_gone(server):  # noqa: F811
             await second.read("st_1", 1, timeout_s=0)
 
 
-async def test_stream_with_a_hole_in_it_is_gone(server):  # noqa: F811
+async def test_stream_with_a_hole_in_it_is_gone(server):
     """No event is shown twice, or under another's number, in the place of one that is missing."""
     async with opened(server.url) as first, opened(server.url) as second:
         await create(first, "st_1")
@@ -297,7 +292,7 @@ async def test_redis_that_sleeps_is_waited_for(tmp_path, impatient):
             impatient()
             own.signal(signal.SIGSTOP)
             await first.append("st_1", deltas("a"))
-            await asyncio.sleep(1.2)
+            await until(lambda: not first.healthy())
             own.signal(signal.SIGCONT)
             await first.append("st_1", [END])
 
@@ -306,7 +301,7 @@ async def test_redis_that_sleeps_is_waited_for(tmp_path, impatient):
 
 @pytest.mark.parametrize("how", ["cut", "hang", "mute"])
 async def test_key_whose_stream_was_created_as_redis_went_away_is_free_when_it_is_back(
-    server,  # noqa: F811
+    server,
     wire,
     how,
     impatient,
@@ -328,7 +323,7 @@ async def test_key_whose_stream_was_created_as_redis_went_away_is_free_when_it_i
 
 @pytest.mark.parametrize("how", ["cut", "hang", "mute"])
 async def test_stream_with_a_key_begins_in_redis_or_not_at_all(
-    server,  # noqa: F811
+    server,
     wire,
     how,
     impatient,
@@ -390,7 +385,7 @@ async def test_unknown_key_waits_for_those_who_may_know_it(tmp_path):
             assert "st_2" == (await create(first, "st_2", key="key", digest="d")).stream
 
 
-async def test_redis_that_goes_away_again_while_it_says_who_it_is_is_asked_again(server):  # noqa: F811
+async def test_redis_that_goes_away_again_while_it_says_who_it_is_is_asked_again(server):
     async with opened(server.url) as event_log:
         loop = asyncio.get_running_loop()
         first, second = loop.create_future(), loop.create_future()
@@ -398,32 +393,32 @@ async def test_redis_that_goes_away_again_while_it_says_who_it_is_is_asked_again
         event_log._pages.settled = lambda: False
         event_log._identity = first
         creating = asyncio.create_task(create(event_log, "st_1", key="key"))
-        await asyncio.sleep(0.05)
+        await event_log._link.send("PING")
         event_log._identity = second  # as it does when the connection is there again
         first.set_result(told)
-        await asyncio.sleep(0.05)
+        await event_log._link.send("PING")
         assert not creating.done()
         second.set_result(told)
 
         assert "st_1" == (await creating).stream
 
 
-async def test_client_that_leaves_stops_nobody_else_from_knowing_which_redis_it_is(server):  # noqa: F811
+async def test_client_that_leaves_stops_nobody_else_from_knowing_which_redis_it_is(server):
     async with opened(server.url) as event_log:
         told = await event_log._identity
         event_log._pages.settled = lambda: False
         event_log._identity = asyncio.get_running_loop().create_future()
         leaving = asyncio.create_task(create(event_log, "st_1", key="one"))
         staying = asyncio.create_task(create(event_log, "st_2", key="two"))
-        await asyncio.sleep(0.05)
+        await event_log._link.send("PING")
         leaving.cancel()
-        await asyncio.sleep(0.05)
+        await event_log._link.send("PING")
         event_log._identity.set_result(told)
 
         assert "st_2" == (await staying).stream
 
 
-async def test_unknown_key_does_not_wait_after_a_short_break(server, wire):  # noqa: F811
+async def test_unknown_key_does_not_wait_after_a_short_break(server, wire):
     async with opened(wire.url) as first:
         wire.cut()
         wire.mend()
@@ -432,7 +427,7 @@ async def test_unknown_key_does_not_wait_after_a_short_break(server, wire):  # n
 
 
 @pytest.mark.parametrize("lost", ["FLUSHALL", "DEL seseragi:{st_1}:log"])
-async def test_request_is_written_again_to_a_redis_that_lost_it(server, lost):  # noqa: F811
+async def test_request_is_written_again_to_a_redis_that_lost_it(server, lost):
     async with opened(server.url) as first, opened(server.url) as second:
         await create(first, "st_1", request=b"asked")
         await first.append("st_1", [START])
@@ -445,7 +440,7 @@ async def test_request_is_written_again_to_a_redis_that_lost_it(server, lost):  
         assert [START, *deltas("a"), END] == await read_all(second, "st_1")
 
 
-async def test_log_that_has_a_request_and_no_event_expires_by_itself(server):  # noqa: F811
+async def test_log_that_has_a_request_and_no_event_expires_by_itself(server):
     async with opened(server.url) as first:
         await create(first, "st_1", request=b"asked")
 

@@ -1,17 +1,14 @@
 """Two processes over one Redis: who owns a stream, who ends it, what the other is told."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import Claim, cursor_after, read_all
+from app.eventlog import Claim, read_all
 from app.eventlog.record import StreamRecord
 from app.eventlog.recovery import LOST
-from app.eventlog.redis.books_scripts import HOLDS
 from app.eventlog.redis.log import RedisLog
-from app.eventlog.redis.scripts import OWNERS, meta_key
 from app.events import (
     Event,
     StreamEnd,
@@ -23,65 +20,29 @@ from app.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from tests.eventlog.contract import END, START, code_of, deltas
+from tests.eventlog.contract import END, START, code_of, deltas, let_wait
 from tests.eventlog.creating import create
-from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
-from tests.redis_server import RedisServer, wire_to
+from tests.eventlog.redis_logs import (
+    LEASE_S,
+    STEADY_S,
+    field,
+    lose,
+    opened,
+    outlive,
+    pair,
+    read_to_end,
+)
+from tests.redis_server import wire_to
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
-LEASE_S = 0.6
-"""Of processes that look after others: they do so three times in it."""
-STEADY_S = 6
-"""Of a process that lives, also on a machine that stands still for seconds."""
 HEAD: list[Event] = [START, TextStart(0), TextDelta(0, "a"), ToolCallStart(1, "c", "f")]
 LOST_END = StreamEnd("interrupted", "error", None, LOST)
 
 
-async def until(condition: Callable[[], object], within_s: float = 20) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110  (nothing tells)
-            await asyncio.sleep(0.01)
-
-
-async def read_to_end(event_log: RedisLog, stream: str = "st_1", after: int = 0) -> list[Event]:
-    events: list[Event] = []
-    async with asyncio.timeout(60):
-        while not events or not isinstance(events[-1], StreamEnd):
-            read = await event_log.read(stream, after, timeout_s=1)
-            events += read
-            after = cursor_after(after, read)
-    return events
-
-
-def freeze(event_log: RedisLog) -> None:
-    """Let a process do nothing more, as one does that is killed or stopped."""
-    event_log._owner._tasks.stop()
-    event_log._tails._tasks.stop()
-
-
-def outlive(server: RedisServer, event_log: RedisLog) -> None:  # noqa: F811
-    """Have what a process holds in Redis be over, as it is when it has not spoken for long."""
-    server.ask("ZADD", OWNERS, "0", event_log._lease.owner)
-    for stream in event_log._owner.runs:
-        server.ask("HSET", meta_key(stream), "lease", "0")
-        server.ask("ZADD", HOLDS, "XX", "0", stream)
-
-
-def lose(server: RedisServer, event_log: RedisLog) -> None:  # noqa: F811
-    """Let a process do nothing more, for longer than its leases hold."""
-    freeze(event_log)
-    outlive(server, event_log)
-
-
-def field(server: RedisServer, stream: str, name: str) -> int:  # noqa: F811
-    """Return a time of what Redis has of a stream, in milliseconds."""
-    said = server.ask("HGET", meta_key(stream), name).split(b"\r\n")
-    return int(said[1]) if len(said) > 2 else 0
-
-
 @pytest.fixture
-async def logs(server):  # noqa: F811
+async def logs(server):
     async with (
         opened(server.url, lease_s=STEADY_S) as first,
         opened(server.url, lease_s=LEASE_S) as second,
@@ -90,7 +51,7 @@ async def logs(server):  # noqa: F811
         yield first, second, third
 
 
-async def test_lease_that_is_renewed_holds(server):  # noqa: F811
+async def test_lease_that_is_renewed_holds(server):
     async with (
         opened(server.url, lease_s=3) as first,
         opened(server.url, lease_s=LEASE_S) as second,
@@ -106,7 +67,7 @@ async def test_lease_that_is_renewed_holds(server):  # noqa: F811
         assert [END] == list(await reading)
 
 
-async def test_stream_of_a_lost_owner_is_ended_once_and_well(logs, server):  # noqa: F811
+async def test_stream_of_a_lost_owner_is_ended_once_and_well(logs, server):
     first, second, third = logs
     await create(first, "st_1")
     await first.append("st_1", [*HEAD, ToolCallDelta(1, '{"x"')])
@@ -115,7 +76,8 @@ async def test_stream_of_a_lost_owner_is_ended_once_and_well(logs, server):  # n
         for event_log in (second, third)
         for after in range(6)
     ]
-    await asyncio.sleep(0.1)
+    await let_wait(second)
+    await let_wait(third)
     lose(server, first)
     ending = [TextEnd(0), ToolCallEnd(1, '{"x"'), LOST_END]
     events = [*HEAD, ToolCallDelta(1, '{"x"'), *ending]
@@ -125,7 +87,7 @@ async def test_stream_of_a_lost_owner_is_ended_once_and_well(logs, server):  # n
     assert events == await read_all(third, "st_1")
 
 
-async def test_expiry_is_noticed_by_whoever_looks(logs, server):  # noqa: F811
+async def test_expiry_is_noticed_by_whoever_looks(logs, server):
     first, second, _ = logs
     await create(first, "st_1")
     await first.append("st_1", HEAD)
@@ -134,7 +96,7 @@ async def test_expiry_is_noticed_by_whoever_looks(logs, server):  # noqa: F811
     assert (await second.state("st_1")).ended
 
 
-async def test_stream_that_never_began_is_removed_with_its_key(logs, server):  # noqa: F811
+async def test_stream_that_never_began_is_removed_with_its_key(logs, server):
     first, second, _ = logs
     await create(first, "st_1", key="key", digest="d")
     lose(server, first)
@@ -143,7 +105,7 @@ async def test_stream_that_never_began_is_removed_with_its_key(logs, server):  #
     assert "st_2" == (await create(second, "st_2", key="key", digest="d")).stream
 
 
-async def test_owner_that_wakes_up_late_cannot_write(server, impatient):  # noqa: F811
+async def test_owner_that_wakes_up_late_cannot_write(server, impatient):
     stopped: list[str] = []
     async with (
         wire_to(server.port) as wire,
@@ -176,7 +138,7 @@ async def test_owner_that_wakes_up_late_cannot_write(server, impatient):  # noqa
             assert "conflict" == caught.value.code
 
 
-async def test_readers_of_a_fenced_owner_that_are_not_ahead_read_on(logs, server):  # noqa: F811
+async def test_readers_of_a_fenced_owner_that_are_not_ahead_read_on(logs, server):
     first, second, _ = logs
     await create(first, "st_1")
     await first.append("st_1", HEAD)
@@ -201,7 +163,7 @@ async def test_owner_is_asked_to_stop_by_a_message(logs):
     await asyncio.wait_for(stopped.wait(), 20)
 
 
-async def test_owner_that_missed_the_message_sees_the_mark(logs, server):  # noqa: F811
+async def test_owner_that_missed_the_message_sees_the_mark(logs, server):
     first, second, _ = logs
     stopped: list[str] = []
     first.on_stop(stopped.append)
@@ -228,31 +190,30 @@ async def test_stream_removed_elsewhere_stops_its_producer(logs):
         assert "stream_expired" == await code_of(event_log, "st_1")
 
 
-async def test_readers_elsewhere_are_told(logs, server):  # noqa: F811
+async def test_readers_elsewhere_are_told(logs, server):
     first, second, _ = logs
+
+    async def leased() -> bool:
+        return await first.reader_lease_s("st_1") >= 0
+
+    async def left() -> bool:
+        return await first.reader_lease_s("st_1") < 0
+
     await create(first, "st_1")
     await first.append("st_1", HEAD)
     assert await first.reader_lease_s("st_1") < -1000
     second.readers_here("st_1")
-    async with asyncio.timeout(20):
-        while await first.reader_lease_s("st_1") < 0:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(leased)
     until_ms = field(server, "st_1", "attended")
     await until(lambda: field(server, "st_1", "attended") >= until_ms + 1000 * LEASE_S)
     second.readers_gone("st_1")
-    async with asyncio.timeout(20):
-        while await first.reader_lease_s("st_1") >= 0:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(left)
 
     assert -60 < await first.reader_lease_s("st_1") < 0
 
 
-async def test_one_of_many_processes_starts_what_a_key_asks_for(server):  # noqa: F811
-    async with (
-        opened(server.url, lease_s=STEADY_S) as first,
-        opened(server.url, lease_s=STEADY_S) as second,
-        opened(server.url, lease_s=STEADY_S) as third,
-    ):
+async def test_one_of_many_processes_starts_what_a_key_asks_for(server):
+    async with pair(server.url) as (first, second), opened(server.url) as third:
         await start_by_key(first, second, third)
 
 
@@ -272,17 +233,19 @@ async def start_by_key(*logs: RedisLog) -> None:
         assert 1 == kept.count(None), kept
 
 
-async def test_clean_stop_gives_the_leases_back(server):  # noqa: F811
+async def test_clean_stop_gives_the_leases_back(server):
     async with opened(server.url, lease_s=60) as second:
         async with opened(server.url, lease_s=60) as first:
             await create(first, "st_1")
             await first.append("st_1", [StreamStart("st_1", "demo", 0)])
-        await asyncio.sleep(0.01)
 
-        assert (await second.state("st_1")).ended
+        async def is_ended() -> bool:
+            return (await second.state("st_1")).ended
+
+        await until(is_ended, limit_s=5)  # and not in a minute
 
 
-async def test_owner_that_slept_as_its_stream_began_has_lost_the_key(logs, server):  # noqa: F811
+async def test_owner_that_slept_as_its_stream_began_has_lost_the_key(logs, server):
     first, second, _ = logs
     await create(first, "st_1", key="key", digest="d")
     lose(server, first)

@@ -5,7 +5,7 @@ import socket
 import struct
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Literal, NamedTuple
 
 import pytest
@@ -14,8 +14,8 @@ import uvloop
 from app.eventlog.redis.address import Address
 from app.eventlog.redis.link import REPLY_S, Away, Link, Refused
 from app.eventlog.redis.scripts import CREATE
-from tests.eventlog.test_redis import server, shared  # noqa: F401
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
@@ -73,7 +73,7 @@ class Proxy:
                     writer.write(data[: max(0, cut.at - passed)])
                     await asyncio.sleep(0.01)
                     if cut.how == "hang":
-                        await asyncio.sleep(BOUND_S)
+                        await asyncio.Event().wait()
                     if cut.how == "reset":
                         reset(client)
                     break
@@ -101,7 +101,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 @asynccontextmanager
-async def proxied(server: RedisServer) -> AsyncIterator[tuple[Proxy, Link]]:  # noqa: F811
+async def proxied(server: RedisServer) -> AsyncIterator[tuple[Proxy, Link]]:
     proxy = Proxy(server.port)
     listener = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
@@ -127,7 +127,7 @@ async def ask(link: Link) -> None:
         assert result == right or isinstance(result, (Away, Refused)), result
 
 
-async def survive(server: RedisServer, cut: Cut) -> None:  # noqa: F811
+async def survive(server: RedisServer, cut: Cut) -> None:
     async with proxied(server) as (proxy, link), asyncio.timeout(BOUND_S):
         proxy.cut = cut
         if cut.connection == 2:  # so the first one breaks where it does not matter
@@ -135,15 +135,16 @@ async def survive(server: RedisServer, cut: Cut) -> None:  # noqa: F811
             await asyncio.sleep(0)
         await ask(link)
         proxy.cut = None
-        while True:
-            try:
-                assert b"PONG" == await link.send("PING")
-                break
-            except (Away, Refused):
-                await asyncio.sleep(0.05)
+
+        async def answers() -> bool:
+            with suppress(Away, Refused):
+                return b"PONG" == await link.send("PING")
+            return False
+
+        await until(answers, limit_s=BOUND_S)
 
 
-async def lengths(server: RedisServer) -> tuple[dict[bool, int], dict[bool, int]]:  # noqa: F811
+async def lengths(server: RedisServer) -> tuple[dict[bool, int], dict[bool, int]]:
     """Return how many bytes pass until a connection is made, and until all is answered."""
     async with proxied(server) as (proxy, link):
         made = dict(proxy.passed)
@@ -151,7 +152,7 @@ async def lengths(server: RedisServer) -> tuple[dict[bool, int], dict[bool, int]
         return made, dict(proxy.passed)
 
 
-async def survive_all(server: RedisServer, cuts: list[Cut]) -> None:  # noqa: F811
+async def survive_all(server: RedisServer, cuts: list[Cut]) -> None:
     for some in (cuts[at : at + AT_ONCE] for at in range(0, len(cuts), AT_ONCE)):
         await asyncio.gather(*(survive(server, cut) for cut in some))
 
@@ -159,7 +160,7 @@ async def survive_all(server: RedisServer, cuts: list[Cut]) -> None:  # noqa: F8
 @pytest.mark.parametrize("upward", [False, True])
 @pytest.mark.parametrize("how", ["drop", "reset"])
 def test_connection_that_breaks_at_any_byte_of_what_is_asked_or_answered(
-    server,  # noqa: F811
+    server,
     how,
     upward,
     impatient,
@@ -174,7 +175,7 @@ def test_connection_that_breaks_at_any_byte_of_what_is_asked_or_answered(
     uvloop.run(run())
 
 
-def test_connection_that_breaks_while_it_is_made(server, impatient):  # noqa: F811
+def test_connection_that_breaks_while_it_is_made(server, impatient):
     impatient()
 
     async def run() -> None:
@@ -189,7 +190,7 @@ def test_connection_that_breaks_while_it_is_made(server, impatient):  # noqa: F8
     uvloop.run(run())
 
 
-def test_connection_that_is_a_black_hole_from_any_byte_on(server, impatient):  # noqa: F811
+def test_connection_that_is_a_black_hole_from_any_byte_on(server, impatient):
     impatient()
 
     async def run() -> None:
@@ -204,7 +205,7 @@ def test_connection_that_is_a_black_hole_from_any_byte_on(server, impatient):  #
 
 
 @pytest.mark.parametrize("kind", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_answer_that_came_while_the_process_stood_still_is_read(server, kind):  # noqa: F811
+def test_answer_that_came_while_the_process_stood_still_is_read(server, kind):
     async def run() -> None:
         link = Link(Address(server.url).connect, quiet=True)
         await link.open()
@@ -226,7 +227,7 @@ def test_answer_that_came_while_the_process_stood_still_is_read(server, kind):  
 
 
 @pytest.mark.parametrize("wait_s", [0, 0.001, 0.01, 0.1])
-def test_connection_that_broke_while_nothing_was_asked(server, wait_s):  # noqa: F811
+def test_connection_that_broke_while_nothing_was_asked(server, wait_s):
     """Then uvloop's transport has been closed, and raises `RuntimeError` at what is sent."""
 
     async def run() -> None:

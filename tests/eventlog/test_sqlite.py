@@ -4,13 +4,10 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +48,9 @@ from tests.eventlog.contract import (
     many,
 )
 from tests.eventlog.creating import create, found
+from tests.eventlog.files import empty_disk, fail_next, fill_disk, on_file, opened, process, run_sql
 
-ROOT = Path(__file__).parents[2]
+PROVING = pytest.mark.proving
 
 
 @pytest.fixture(params=[10, 0], ids=["from memory", "from the file"])
@@ -64,41 +62,18 @@ async def event_log(request, path, clock: Clock, monkeypatch):
     await event_log.close()
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "log.db"
-
-
-@asynccontextmanager
-async def opened(path: Path, clock: Callable[[], float] = time.time, **limits: Any):
-    """A log of one process's life."""
-    given = {"retention_s": 100, "max_bytes": 10**9, **limits}
-    event_log = SqliteLog(path, **given, wall=clock)
-    await event_log.open()
-    try:
-        yield event_log
-    finally:
-        await event_log.close()
-
-
-async def on_file(event_log: SqliteLog, statement: str) -> Any:
-    """Run a statement where the file is open."""
-    connection = event_log._database._connection
-    return await event_log._writer.read(lambda: connection.execute(statement).fetchone()[0])
-
-
 # Restarts
 
 
 async def test_ended_streams_and_their_keys_survive(path, clock):
     events = [START, *many(2_300), END]
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         await create(event_log, "st_1", key="key", digest="d")
         for batch in (events[:900], events[900:901], events[901:]):
             await event_log.append("st_1", batch)
         state = await event_log.state("st_1")
     clock.now += 50
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         assert state == await event_log.state("st_1")
         assert LogState(2_302, True, clock.now - 50, clock.now - 50) == state
         assert events == await read_all(event_log, "st_1")
@@ -108,16 +83,16 @@ async def test_ended_streams_and_their_keys_survive(path, clock):
 
 
 async def test_retention_counts_on_over_a_restart(path, clock):
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         await ended(event_log, "st_1")
     clock.now += 100
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         assert "stream_expired" == await code_of(event_log, "st_1")
         assert "not_found" == await code_of(event_log, "st_2")
         await event_log.sweep()
         assert 0 == await on_file(event_log, "SELECT count(*) FROM pages")
     clock.now += database.REMEMBERED_S - 1
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         assert "stream_expired" == await code_of(event_log, "st_1")
         clock.now += 1
         await event_log.sweep()
@@ -147,13 +122,13 @@ async def test_what_was_deleted_is_not_in_the_file(path):
 async def test_stream_that_was_running_is_ended(path, clock):
     head: list[Event] = [START, TextStart(0)]
     gathered: list[Event] = [TextDelta(0, str(number)) for number in range(2_500)]
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         await filled(event_log, head, *([event] for event in gathered))
         await create(event_log, "st_2")
         await event_log.append("st_2", head)
         await create(event_log, "st_3")  # nobody has seen anything of it
     clock.now += 1000
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         events = await read_all(event_log, "st_1")
 
         assert [*head, *gathered, TextEnd(0)] == events[:-1]
@@ -164,7 +139,7 @@ async def test_stream_that_was_running_is_ended(path, clock):
         assert "stream_expired" == await code_of(event_log, "st_3")
         with pytest.raises(ValueError, match="has ended"):
             await event_log.append("st_1", deltas("a"))
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         assert events == await read_all(event_log, "st_1")
 
 
@@ -180,6 +155,7 @@ async def test_stream_that_cannot_be_read_is_removed(path):
         assert 2 == (await event_log.state("st_2")).last
 
 
+@PROVING
 async def test_thousands_of_lost_streams_are_ended_in_a_moment(path):
     begin = time.process_time()
     async with opened(path) as event_log:
@@ -207,10 +183,17 @@ async def test_thousands_of_lost_streams_are_ended_in_a_moment(path):
     assert took < 15 * wrote
 
 
-@pytest.mark.parametrize("streams", [1, 30])
-@pytest.mark.parametrize("acknowledged", [1, 40, 1_500])
+@pytest.mark.parametrize(
+    ("streams", "acknowledged"),
+    [(3, 40), *(pytest.param(n, m, marks=PROVING) for n in (1, 30) for m in (1, 40, 1_500))],
+)
 async def test_kill_takes_nothing_back(path, streams, acknowledged):
-    said = kill_producer(path, streams=streams, acknowledged=acknowledged)
+    """A process that appends is killed once it has said so often that something was taken."""
+    with process("producer", path, streams) as producer:
+        assert producer.stdout
+        said = [producer.stdout.readline() for _ in range(acknowledged)]
+        producer.kill()
+        said += [line for line in producer.stdout if line.endswith("\n")]
     taken = {stream: int(number) for stream, number in map(str.split, said)}
     async with opened(path) as event_log:
         for stream, number in taken.items():
@@ -247,8 +230,8 @@ async def test_what_waits_is_one_transaction(path, monkeypatch):
         assert 100 == max(sizes)
 
 
-async def test_long_stream_is_read_in_pages(path):
-    count = 200_000
+@pytest.mark.parametrize("count", [30_000, pytest.param(200_000, marks=PROVING)])
+async def test_long_stream_is_read_in_pages(path, count):
     async with opened(path) as event_log:
         await create(event_log, "st_1")
         for start in range(0, count, 500):
@@ -311,7 +294,8 @@ async def test_slow_stream_does_not_hold_the_tail_back(path, monkeypatch):
             assert ("completed" if number % 2 else "interrupted") == end_of(events).status
 
 
-async def test_many_streams_at_once(path):
+@pytest.mark.parametrize("streams", [25, pytest.param(120, marks=PROVING)])
+async def test_many_streams_at_once(path, streams):
     async def produce(event_log: SqliteLog, stream: str, count: int) -> None:
         await create(event_log, stream)
         for number in range(count):
@@ -324,7 +308,7 @@ async def test_many_streams_at_once(path):
             seen += await event_log.read(stream, len(seen), timeout_s=20)
         return seen
 
-    counts = {f"st_{number}": 10 * number for number in range(120)}
+    counts = {f"st_{number}": 10 * number for number in range(streams)}
     async with opened(path) as event_log:
         producing = [asyncio.create_task(produce(event_log, *item)) for item in counts.items()]
         await asyncio.sleep(0)
@@ -378,20 +362,18 @@ async def test_file_of_the_first_version_is_read_and_brought_up(path):
     """What it lacked are the names; what it had are keys of streams that were still to come."""
     async with opened(path) as event_log:
         await filled(event_log, [START, END])
-    for statement in (
-        *(
-            f"DROP TABLE {table}"
-            for table in ("names", "processes", "notes", "attended", "records", *BOOKS)
-        ),
+    tables = ("names", "processes", "notes", "attended", "records", *BOOKS)
+    run_sql(
+        path,
+        *(f"DROP TABLE {table}" for table in tables),
         "DROP INDEX streams_running",
         "ALTER TABLE streams DROP COLUMN process",
         "ALTER TABLE streams DROP COLUMN owner",
-    ):
-        run_sql(path, statement)
-    run_sql(path, "ALTER TABLE claims ADD COLUMN early_at REAL")
-    run_sql(path, "CREATE INDEX claims_early ON claims (early_at) WHERE early_at IS NOT NULL")
-    run_sql(path, "INSERT INTO claims VALUES ('key', 'st_1', 'd', NULL), ('k', 'st_2', 'd', 1)")
-    run_sql(path, "PRAGMA user_version = 1")
+        "ALTER TABLE claims ADD COLUMN early_at REAL",
+        "CREATE INDEX claims_early ON claims (early_at) WHERE early_at IS NOT NULL",
+        "INSERT INTO claims VALUES ('key', 'st_1', 'd', NULL), ('k', 'st_2', 'd', 1)",
+        "PRAGMA user_version = 1",
+    )
     for _ in range(2):
         async with opened(path) as event_log:
             assert [START, END] == await read_all(event_log, "st_1")
@@ -405,14 +387,14 @@ async def test_file_of_the_first_version_is_read_and_brought_up(path):
 async def test_requests_of_the_fifth_version_are_records(path):
     async with opened(path) as event_log:
         await filled(event_log, [START, END])
-    for statement in (
+    run_sql(
+        path,
         *(f"DROP TABLE {table}" for table in ("records", *BOOKS)),
         "CREATE TABLE requests (stream INTEGER PRIMARY KEY, request BLOB NOT NULL)",
         "INSERT INTO requests VALUES (1, x'00ff')",
         "ALTER TABLE streams DROP COLUMN owner",
         "PRAGMA user_version = 5",
-    ):
-        run_sql(path, statement)
+    )
     async with opened(path) as event_log:
         record = await event_log.record("st_1")
         assert ("st_1", "", b"\x00\xff") == (record.id, record.owner, record.request)
@@ -526,9 +508,8 @@ async def test_place_that_others_can_read_is_warned_of(path, mode, folder, told)
 async def test_file_serves_one_process(path):
     async with opened(path) as event_log:
         await filled(event_log, [START])
-        other = run_producer(path)
-        assert other.returncode == 1
-        assert "another process uses it" in other.stderr.splitlines()[-1]
+        with pytest.raises(LogUnusable, match="another process uses it"):
+            await SqliteLog(path, retention_s=100, max_bytes=1000).open()
         await event_log.append("st_1", deltas("a"))
 
 
@@ -542,7 +523,7 @@ async def test_file_is_for_its_owner(path):
 
 async def test_room_of_removed_streams_is_used_again(path, clock):
     sizes = []
-    async with opened(path, clock, max_bytes=1_000_000) as event_log:
+    async with opened(path, wall=clock, max_bytes=1_000_000) as event_log:
         for number in range(60):
             clock.now += 1
             await ended(event_log, f"st_{number}", size=200_000)
@@ -565,14 +546,6 @@ async def test_cancelled_create_leaves_nothing(path):
 
 
 # A disk that is full, and then is not
-
-
-async def fill_disk(event_log: SqliteLog) -> None:
-    await on_file(event_log, "PRAGMA max_page_count = 1")  # as many as there are
-
-
-async def empty_disk(event_log: SqliteLog) -> None:
-    await on_file(event_log, "PRAGMA max_page_count = 1000000")
 
 
 LARGE = deltas("x" * 100_000)
@@ -626,7 +599,7 @@ async def test_end_that_the_file_refused_is_shown_as_a_restart_would_make_it(pat
 
 
 async def test_stream_whose_end_was_refused_is_kept_for_its_time(path, clock):
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         await filled(event_log, [START])
         await fill_disk(event_log)
         with pytest.raises(ServiceError):
@@ -638,12 +611,12 @@ async def test_stream_whose_end_was_refused_is_kept_for_its_time(path, clock):
         await empty_disk(event_log)
         await event_log.sweep()
         assert "stream_expired" == await code_of(event_log, "st_1")
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         assert "stream_expired" == await code_of(event_log, "st_1")
 
 
 async def test_end_that_cannot_be_written_late_stops_no_sweep(path, clock, monkeypatch):
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         await ended(event_log, "st_0")
         for stream in ("st_1", "st_2"):
             await create(event_log, stream)
@@ -690,10 +663,10 @@ async def test_sweeps_go_on_after_one_that_failed(path, monkeypatch):
 async def test_work_that_fails_for_any_reason_is_told_to_all_as_a_failed_write(path):
     async with opened(path) as event_log:
         await create(event_log, "st_1")
-        event_log._writer.submit(lambda: 1 / 0, lambda *_: None)
+        fail_next(event_log)
         with pytest.raises(ServiceError, match="could not be written"):
             await event_log.append("st_1", [START])
-        event_log._writer.submit(lambda: 1 / 0, lambda *_: None)
+        fail_next(event_log)
         with pytest.raises(ServiceError, match="could not be written"):
             await create(event_log, "st_2")
 
@@ -778,35 +751,9 @@ async def test_damaged_page_is_told(path):
             await event_log.read("st_1", 0, timeout_s=0)
 
 
-def run_sql(path: Path, statement: str) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute(statement)
-    connection.close()
-
-
-PRODUCER = [sys.executable, "-m", "tests.eventlog.producer"]
-
-
-def run_producer(path: Path) -> "subprocess.CompletedProcess[str]":
-    command = [*PRODUCER, str(path), "1"]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False
-    )
-
-
-def kill_producer(path: Path, *, streams: int, acknowledged: int) -> list[str]:
-    """Kill a process that appends once it has said so many lines; give all it said."""
-    command = [*PRODUCER, str(path), str(streams)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as producer:
-        assert producer.stdout
-        said = [producer.stdout.readline() for _ in range(acknowledged)]
-        producer.kill()
-        return [*said, *(line for line in producer.stdout if line.endswith("\n"))]
-
-
 async def test_start_of_a_stream_with_a_key_outlasts_a_loss_of_power(path, clock):
     """`synchronous = NORMAL` alone would leave it to the next checkpoint to have it on the disk."""
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         levels: list[tuple[int, int]] = []
 
         async def append(stream: str, events: list[Event]) -> None:
@@ -823,11 +770,11 @@ async def test_start_of_a_stream_with_a_key_outlasts_a_loss_of_power(path, clock
 
 
 async def test_request_survives_a_restart_and_counts_after_it(path, clock):
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         for stream, end in (("st_1", [END]), ("st_2", [])):  # which the restart ends
             await create(event_log, stream, request=b"x" * 1000)
             await event_log.append(stream, [START, *end])
-    async with opened(path, clock) as event_log:
+    async with opened(path, wall=clock) as event_log:
         for stream in ("st_1", "st_2"):
             assert b"x" * 1000 == (await event_log.record(stream)).request
         assert 2000 < event_log._size < 3000

@@ -3,11 +3,8 @@
 import asyncio
 import itertools
 import random
-import sqlite3
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,69 +25,24 @@ from app.ledger.accounts import Account, AccountState, LimitReached, Settlement
 from app.ledger.config import LedgerConfig
 from app.ledger.prices import PriceBook
 from app.telemetry.row import StreamRow, pack_row, unpack_row
-from tests.eventlog import spender
+from tests.eventlog import files, spender
 from tests.eventlog.books_contract import AT, BEGUN, DONE, SPENT, asking, period, run, state_of
 from tests.eventlog.books_contract import record as recorded
-from tests.eventlog.contract import Clock
+from tests.eventlog.files import empty_disk, fail_next, fill_disk, on_file, process, run_sql
+from tests.waiting import until
 
-ROOT = Path(__file__).parents[2]
 LARGE = TextDelta(0, "x" * 100_000)
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "log.db"
-
-
 @asynccontextmanager
-async def opened(
-    path: Path,
-    kind: type[SqliteLog] = SqliteLog,
-    *,
-    close: Callable[[LostStream], Closing] = spender.close,
-    **arguments: Any,
-):
-    """A log of one process's life."""
-    given = {"retention_s": 1000, "max_bytes": 10**9, "wall": lambda: AT, **arguments}
-    event_log = kind(path, **given)
-    event_log.close_by(close)
-    await event_log.open()
-    try:
+async def opened(path: Path, kind: type[SqliteLog] = SqliteLog, **arguments: Any):
+    """The log of one process's life, which keeps streams for long."""
+    given = {"close": spender.close, "retention_s": 1000, "wall": lambda: AT, **arguments}
+    async with files.opened(path, kind, **given) as event_log:
         yield event_log
-    finally:
-        await event_log.close()
-
-
-async def on_file(event_log: SqliteLog, statement: str) -> Any:
-    """Run a statement where the file is open."""
-    connection = event_log._database._connection
-    return await event_log._writer.read(lambda: connection.execute(statement).fetchone()[0])
-
-
-async def fill_disk(event_log: SqliteLog) -> None:
-    await on_file(event_log, "PRAGMA max_page_count = 1")  # as many as there are
-
-
-async def empty_disk(event_log: SqliteLog) -> None:
-    await on_file(event_log, "PRAGMA max_page_count = 1000000")
 
 
 # Processes that are killed
-
-
-@contextmanager
-def spending(path: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, "-m", "tests.eventlog.spender", str(path), *arguments]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 class Acknowledged:
@@ -132,15 +84,16 @@ async def check(event_log: EventLog, said: Acknowledged) -> None:
     assert len(costs) == states[0].day.requests
 
 
+@pytest.mark.proving
 async def test_books_are_exact_however_often_the_process_is_killed(path):
     dice, said = random.Random(5), Acknowledged()
     for life in range(4):
-        with spending(path, f"life{life}") as process:
-            said.read(process, 300 + dice.randrange(1_500))
-            process.kill()
-            said.read(process)
+        with process("spender", path, f"life{life}") as spending:
+            said.read(spending, 300 + dice.randrange(1_500))
+            spending.kill()
+            said.read(spending)
         for _ in range(3):  # while what it left is ended
-            with spending(path, "nobody", "open") as process:
+            with process("spender", path, "nobody", "open"):
                 await asyncio.sleep(0.15 + 0.3 * dice.random())
         async with opened(path) as event_log:
             await check(event_log, said)
@@ -154,6 +107,7 @@ async def rows_of(path: Path) -> list[tuple[str, bytes]]:
         return await event_log.rows(limit=10**6)
 
 
+@pytest.mark.proving
 async def test_books_of_workers_are_exact_when_one_after_the_other_is_killed(path, monkeypatch):
     monkeypatch.setattr(shared, "LOOK_AFTER_S", 0.05)
     dice, said = random.Random(6), Acknowledged()
@@ -164,8 +118,8 @@ async def test_books_of_workers_are_exact_when_one_after_the_other_is_killed(pat
     ):
         for life in range(3):
             with (
-                spending(path, f"a{life}", "shared") as one,
-                spending(path, f"b{life}", "shared") as other,
+                process("spender", path, f"a{life}", "shared") as one,
+                process("spender", path, f"b{life}", "shared") as other,
             ):
                 await asyncio.to_thread(said.read, one, 100 + dice.randrange(600))
                 one.kill()
@@ -173,22 +127,28 @@ async def test_books_of_workers_are_exact_when_one_after_the_other_is_killed(pat
                 await asyncio.to_thread(said.read, other, 100 + dice.randrange(600))
                 other.kill()
                 await asyncio.to_thread(said.read, other)
-            async with asyncio.timeout(60):
-                while await on_file(here, "SELECT count(*) FROM held"):  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+
+            async def nothing_is_held() -> bool:
+                return not await on_file(here, "SELECT count(*) FROM held")
+
+            await until(nothing_is_held, limit_s=60)
             await check(third, said)
     assert len(said.begun) > 500
 
 
-async def test_books_of_workers_are_exact_when_all_are_killed(path):
+@pytest.mark.parametrize("lines", [60, pytest.param(500, marks=pytest.mark.proving)])
+async def test_books_of_workers_are_exact_when_all_are_killed(path, lines):
     said = Acknowledged()
     prepare(path, now=0, close=spender.close)
-    with spending(path, "a", "shared") as one, spending(path, "b", "shared") as other:
-        for process in (one, other):
-            said.read(process, 500)
-        for process in (one, other):
-            process.kill()
-            said.read(process)
+    with (
+        process("spender", path, "a", "shared") as one,
+        process("spender", path, "b", "shared") as other,
+    ):
+        for each in (one, other):
+            said.read(each, lines)
+        for each in (one, other):
+            each.kill()
+            said.read(each)
     prepare(path, now=0, close=spender.close)
     async with opened(path, SharedSqliteLog) as event_log:
         await check(event_log, said)
@@ -394,7 +354,7 @@ async def test_cancelled_start_that_the_file_keeps_for_now_is_let_go_later(path)
         creating.cancel()
         with pytest.raises(asyncio.CancelledError):
             await creating
-        event_log._writer.submit(lambda: 1 / 0, lambda *_: None)  # with what removes it
+        fail_next(event_log)  # with what removes it
         await event_log._writer._idle.wait()
         assert ({"st_1"}, 1) == (event_log._unwanted, (await state_of(event_log)).running)
         await event_log.sweep()
@@ -405,7 +365,7 @@ async def test_stream_that_could_not_begin_nor_be_removed_is_let_go_later(path):
     async with opened(path) as event_log:
         await event_log.create(recorded("st_1", asking(), key="k", digest="d"))
         for attempt in (event_log.append("st_1", [BEGUN]), event_log.delete("st_1")):
-            event_log._writer.submit(lambda: 1 / 0, lambda *_: None)
+            fail_next(event_log)
             with pytest.raises(ServiceError):
                 await attempt
         assert 1 == (await state_of(event_log)).running
@@ -419,7 +379,7 @@ async def test_failed_transaction_leaves_the_accounts_as_they_were(path):
         await run(event_log, "st_0", asking())
         before = await state_of(event_log)
         asked = event_log.create(recorded("st_1", asking()))
-        event_log._writer.submit(lambda: 1 / 0, lambda *_: None)
+        fail_next(event_log)
         with pytest.raises(ServiceError):
             await asked
         assert before == await state_of(event_log)
@@ -490,11 +450,8 @@ async def test_file_of_the_sixth_version_keeps_accounts_from_now_on(path):
     async with opened(path) as event_log:
         await event_log.create(StreamRecord("st_1"))
         await event_log.append("st_1", [BEGUN])
-    connection = sqlite3.connect(path, isolation_level=None)
-    for table in ("accounts", "held", "waiting_rows", "posts"):
-        connection.execute(f"DROP TABLE {table}")
-    connection.execute("PRAGMA user_version = 6")
-    connection.close()
+    tables = ("accounts", "held", "waiting_rows", "posts")
+    run_sql(path, *(f"DROP TABLE {table}" for table in tables), "PRAGMA user_version = 6")
     async with opened(path) as event_log:
         assert (await event_log.state("st_1")).ended
         assert [] == await event_log.rows(limit=9)

@@ -1,72 +1,41 @@
 """The contract once more, over a SQLite file that processes share: one alone, and two."""
 
 import asyncio
+import itertools
 import math
 import random
 import signal
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.errors import RequestError, ServiceError
-from app.eventlog import Claim, LogUnusable, read_all, recovery, tail
-from app.eventlog.record import StreamRecord
+from app.eventlog import LogUnusable, read_all, recovery, tail
 from app.eventlog.sqlite import database, shared
 from app.eventlog.sqlite import log as sqlite
 from app.eventlog.sqlite.shared import SharedSqliteLog
 from app.eventlog.sqlite.shared_database import prepare
 from app.events import Event, StreamEnd
-from app.ledger.accounts import Settlement
 from tests.eventlog.books_contract import *  # noqa: F403
 from tests.eventlog.contract import *  # noqa: F403
-from tests.eventlog.contract import END, LIMITS, START, code_of, deltas, ended, filled
+from tests.eventlog.contract import (
+    END,
+    LIMITS,
+    START,
+    Elsewhere,
+    code_of,
+    deltas,
+    ended,
+    filled,
+    let_wait,
+)
 from tests.eventlog.creating import create
-
-
-@asynccontextmanager
-async def joined(path: Path, **arguments: Any):
-    """The log as one of the processes has it."""
-    event_log = SharedSqliteLog(path, **{**LIMITS, **arguments})
-    await event_log.open()
-    try:
-        yield event_log
-    finally:
-        await event_log.close()
-
-
-class Elsewhere:
-    """An event log whose streams are produced by `there` and read, named and removed by `here`.
-
-    So what is reserved and settled there is seen here, in the accounts and the rows.
-    """
-
-    def __init__(self, there: SharedSqliteLog, here: SharedSqliteLog) -> None:
-        self._there = there
-        self._here = here
-
-    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
-        return await self._there.create(record, over=over)
-
-    async def append(
-        self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
-    ) -> None:
-        await self._there.append(stream, events, settlement)
-
-    def push(self, stream: str, events: Sequence[Event]) -> bool:
-        return self._there.push(stream, events)
-
-    def produced(self, stream: str) -> Sequence[Event]:
-        return self._there.produced(stream)
-
-    def __getattr__(self, name: str):
-        return getattr(self._here, name)
+from tests.eventlog.files import opened, process
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -76,7 +45,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=["here", "elsewhere"])
+@pytest.fixture(params=[pytest.param("here", marks=pytest.mark.proving), "elsewhere"])
 async def event_log(request, path, clock):
     async with joined(path, wall=clock) as there:
         if request.param == "here":
@@ -84,6 +53,13 @@ async def event_log(request, path, clock):
             return
         async with joined(path, wall=clock) as here:
             yield Elsewhere(there, here)
+
+
+@asynccontextmanager
+async def joined(path: Path, **arguments: Any):
+    """The log as one of the processes has it."""
+    async with opened(path, SharedSqliteLog, **{**LIMITS, **arguments}) as event_log:
+        yield event_log
 
 
 # Reading what another process appends
@@ -97,6 +73,7 @@ async def read_there(event_log: SharedSqliteLog, stream: str, after: int = 0) ->
     return seen
 
 
+@pytest.mark.proving
 async def test_events_are_there_elsewhere_within_a_tenth_of_a_second(path):
     took: list[float] = []
     async with joined(path) as there, joined(path) as here:
@@ -134,7 +111,7 @@ async def test_readers_elsewhere_miss_nothing_that_is_filed_and_swept(path, monk
             expected += batch
             if number % 20 == 0:
                 await there.append("st_2", deltas("slow"))
-                await asyncio.sleep(0.02)
+                await third.read("st_1", len(expected) - 1, timeout_s=20)
         await there.append("st_1", [END])
         expected.append(END)
         for after, reader in readers:
@@ -156,7 +133,7 @@ async def test_reader_elsewhere_is_sent_away_when_this_process_stops(path):
     async with joined(path) as there, joined(path) as here:
         await filled(there, [START])
         reading = asyncio.create_task(here.read("st_1", 1, timeout_s=60))
-        await asyncio.sleep(0.05)
+        await let_wait(here, reading)
         here.release_remote_readers()
 
         assert () == tuple(await asyncio.wait_for(reading, 20))
@@ -220,52 +197,48 @@ async def test_limit_of_the_file_is_that_of_all_processes(path, clock, monkeypat
         for number in range(5):
             clock.now += 1
             await ended((there, here)[number % 2], f"st_{number}", size=300_000)
-            await asyncio.sleep(0.1)
-        async with asyncio.timeout(20):
-            while "stream_expired" != await code_of(here, "st_0"):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            for event_log in (there, here):  # which hears what the file has
+                await event_log._tally()
+
+        async def first_has_gone() -> bool:
+            return "stream_expired" == await code_of(here, "st_0")
+
+        await until(first_has_gone)
         codes = [await code_of(here, f"st_{number}") for number in range(5)]
         assert [None, None, None] == codes[2:]
         for number in range(4):
             await create(there, f"st_a{number}")
             await there.append(f"st_a{number}", deltas("x" * 300_000))
-        with pytest.raises(ServiceError, match="full of running streams"):
-            await create_until_refused(here)
+        numbers = itertools.count()
 
+        async def is_refused() -> bool:  # once it has looked how much there is
+            try:
+                await create(here, f"st_b{next(numbers)}")
+            except ServiceError as error:
+                return "full of running streams" in str(error)
+            return False
 
-async def create_until_refused(event_log: SharedSqliteLog) -> None:
-    for number in range(1_000):  # until it has looked how much there is
-        await create(event_log, f"st_b{number}")
-        await asyncio.sleep(0.02)
+        await until(is_refused)
 
 
 # Processes that are lost
 
 
-@contextmanager
-def producing(path: Path, streams: int = 20) -> Iterator["subprocess.Popen[str]"]:
-    """A process that appends to streams of the file for ever and says what was taken."""
-    command = [sys.executable, "-m", "tests.eventlog.producer", str(path), str(streams), "shared"]
-    root = Path(__file__).parents[2]
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as producer:
-        try:
-            yield producer
-        finally:
-            producer.kill()
-
-
-async def test_streams_of_a_killed_process_are_ended_by_another(path):
+@pytest.mark.parametrize(
+    ("count", "lines"), [(3, 60), pytest.param(20, 2_300, marks=pytest.mark.proving)]
+)
+async def test_streams_of_a_killed_process_are_ended_by_another(path, count, lines):
     limits = {"retention_s": 1000, "max_bytes": 10**9}
     async with joined(path, **limits) as here, joined(path, **limits) as third:
         await create(here, "st_here")
         await here.append("st_here", [START])
-        with producing(path) as producer:
+        with process("producer", path, count, "shared") as producer:
             out = producer.stdout
             assert out
-            said = [out.readline() for _ in range(300)]
+            said = [out.readline() for _ in range(15 * count)]
             streams = sorted({line.split()[0] for line in said})
             readers = [asyncio.create_task(read_there(third, stream)) for stream in streams]
-            said += await asyncio.to_thread(lambda: [out.readline() for _ in range(2_000)])
+            said += await asyncio.to_thread(lambda: [out.readline() for _ in range(lines)])
             producer.kill()
             said += [line for line in out if line.endswith("\n")]
         taken = {stream: int(number) for stream, number in map(str.split, said)}
@@ -277,23 +250,39 @@ async def test_streams_of_a_killed_process_are_ended_by_another(path):
             assert isinstance(end, StreamEnd)
             assert ("interrupted", recovery.LOST) == (end.status, end.error)
             assert events == await read_all(here, stream)
-        assert 20 == len(streams)
+        assert count == len(streams)
         assert not (await here.state("st_here")).ended
         await here.append("st_here", [END])
         names = [f"{path.name}-process-{n}" for n in (1, 2)]
-        async with asyncio.timeout(20):
-            while names != sorted(file.name for file in path.parent.glob("*-process-*")):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(lambda: names == sorted(f.name for f in path.parent.glob("*-process-*")))
 
 
+async def test_end_that_this_process_has_written_for_another_is_shown_to_its_readers(path):
+    """Nobody else writes to the file meanwhile, which would be seen in it."""
+    async with joined(path, retention_s=1000, max_bytes=10**9) as here:
+        with process("producer", path, 1, "shared") as producer:
+            assert producer.stdout
+            producer.stdout.readline()
+            reading = asyncio.create_task(read_there(here, "st_0"))
+            await here.state("st_0")
+            producer.kill()
+        end = (await asyncio.wait_for(reading, 20))[-1]
+
+    assert isinstance(end, StreamEnd)
+    assert "interrupted" == end.status
+
+
+@pytest.mark.proving
 async def test_process_that_sleeps_is_not_taken_for_lost(path, monkeypatch):
     monkeypatch.setattr(shared, "LOOK_AFTER_S", 0.01)
     async with joined(path, retention_s=1000, max_bytes=10**9) as here:
-        with producing(path, 1) as producer:
+        find_lost, looks = here._database.find_lost, []
+        here._database.find_lost = lambda: looks.append(1) or find_lost()
+        with process("producer", path, 1, "shared") as producer:
             assert producer.stdout
             producer.stdout.readline()
             producer.send_signal(signal.SIGSTOP)
-            await asyncio.sleep(0.5)
+            await until(lambda: len(looks) > 20)
             state = await here.state("st_0")
             assert not state.ended
             producer.send_signal(signal.SIGCONT)

@@ -3,10 +3,9 @@
 import asyncio
 import ctypes
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
-from itertools import chain, pairwise, starmap
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,21 @@ import structlog
 
 from app.errors import ServiceError
 from app.eventlog.record import scoped
-from app.eventlog.sqlite.log import SqliteLog
 from app.eventlog.sqlite.shared import SharedSqliteLog
 from app.eventlog.sqlite.shared_database import prepare
 from app.eventlog.sqlite.writer import Writer
-from app.eventlog.supervision import PAUSE_S, Supervisor
+from app.eventlog.supervision import PAUSE_MOST_S, PAUSE_S, Supervisor
 from app.events import Event
+from tests.clock import Clock
+from tests.eventlog import files
 from tests.eventlog.contract import END, START, deltas
 from tests.eventlog.creating import create
-from tests.eventlog.test_redis import opened, server, shared  # noqa: F401
-from tests.eventlog.test_redis_leases import STEADY_S, read_to_end, until
+from tests.eventlog.redis_logs import STEADY_S, opened, pair, read_to_end
+from tests.waiting import until
 
 ERRORS = (RuntimeError, OSError, KeyError, asyncio.CancelledError, MemoryError)
 BOUND_S = 60
+PROVING = pytest.mark.proving
 
 
 def strike(owner: Any, method: str, error: type[BaseException], *, times: float = 1) -> None:
@@ -49,9 +50,9 @@ async def live(owner: Any, reader: Any, stream: str) -> None:
     await create(owner, stream)
     reading = [asyncio.create_task(read_to_end(log, stream)) for log in (owner, reader)]
     events: list[Event] = [START, *deltas("a", "b"), END]
-    for event in events:
+    for number, event in enumerate(events):
         await owner.append(stream, [event])
-        await asyncio.sleep(0.02)
+        assert await reader.read(stream, number, timeout_s=20)
 
     assert [events, events] == await asyncio.gather(*reading)
 
@@ -67,7 +68,8 @@ async def outlive(first: Any, second: Any, task: str, error: type[BaseException]
         await first.append(before, [START])
         await create(second, other)
         reading = [asyncio.create_task(read_to_end(log, before)) for log in (first, second)]
-        await asyncio.sleep(0.1)
+        for log in (first, second):
+            await log.state(before)
         strike(owner, method, error)
         first.readers_here(other)  # so that whoever looks now and then does so now
         waiting = asyncio.gather(
@@ -93,23 +95,20 @@ REDIS = {
 }
 
 
-@asynccontextmanager
-async def pair(url: str):
-    async with opened(url, lease_s=STEADY_S) as first, opened(url, lease_s=STEADY_S) as second:
-        yield first, second
-
-
 async def strike_all(
-    tasks: Iterable[str], strike_with: Callable[[str, type[BaseException]], Awaitable[None]]
+    tasks: Iterable[str],
+    strike_with: Callable[[str, type[BaseException]], Awaitable[None]],
+    errors: Sequence[type[BaseException]] = ERRORS,
 ) -> None:
     """Strike each task with each error, all at once, each in logs of its own."""
-    cases = [(task, error) for task in tasks for error in ERRORS]
+    cases = [(task, error) for task in tasks for error in errors]
     outcomes = await asyncio.gather(*starmap(strike_with, cases), return_exceptions=True)
     failed = {case: outcome for case, outcome in zip(cases, outcomes, strict=True) if outcome}
     assert {} == failed
 
 
-async def test_task_of_the_redis_log_that_is_struck_is_made_good(server):  # noqa: F811
+@PROVING
+async def test_task_of_the_redis_log_that_is_struck_is_made_good(server):
     async def strike_with(task: str, error: type[BaseException]) -> None:
         async with pair(server.url) as (first, second):
             await outlive(first, second, task, error)
@@ -117,7 +116,8 @@ async def test_task_of_the_redis_log_that_is_struck_is_made_good(server):  # noq
     await strike_all(REDIS, strike_with)
 
 
-async def test_cancelled_task_of_the_redis_log_is_seen_and_started_again(server):  # noqa: F811
+@PROVING
+async def test_cancelled_task_of_the_redis_log_is_seen_and_started_again(server):
     names = ["redis link", "redis writer", "redis leases", "redis tails", "redis watch"]
     async with AsyncExitStack() as stack:
         logs, tasks = [], []
@@ -147,8 +147,9 @@ async def test_cancelled_task_of_the_redis_log_is_seen_and_started_again(server)
     assert set(names) == {task for task, _ in told}
 
 
+@PROVING
 @pytest.mark.parametrize("error", [KeyError, RuntimeError])
-async def test_link_that_always_fails_is_away_and_answers(server, error, impatient):  # noqa: F811
+async def test_link_that_always_fails_is_away_and_answers(server, error, impatient):
     async with opened(server.url, lease_s=STEADY_S) as log:
         await create(log, "st_1")
         impatient()
@@ -170,7 +171,8 @@ async def test_link_that_always_fails_is_away_and_answers(server, error, impatie
         await live(log, log, "st_2")
 
 
-async def test_writer_that_always_fails_lets_nobody_wait(server):  # noqa: F811
+@PROVING
+async def test_writer_that_always_fails_lets_nobody_wait(server):
     async with pair(server.url) as (first, second):
         await create(first, "st_1")
         strike(first._owner, "_write", KeyError, times=10**9)
@@ -188,15 +190,11 @@ async def test_writer_that_always_fails_lets_nobody_wait(server):  # noqa: F811
 async def sharing(folder: Path):
     path = folder / "log.db"
     prepare(path, now=time.time())
-    limits: dict[str, Any] = {"retention_s": 100, "max_bytes": 10**8}
-    async with AsyncExitStack() as stack:
-        logs = []
-        for _ in range(2):
-            log = SharedSqliteLog(path, **limits)
-            await log.open()
-            stack.push_async_callback(log.close)
-            logs.append(log)
-        yield logs
+    async with (
+        files.opened(path, SharedSqliteLog) as first,
+        files.opened(path, SharedSqliteLog) as second,
+    ):
+        yield first, second
 
 
 SQLITE = {
@@ -208,13 +206,16 @@ SQLITE = {
 }
 
 
-async def test_task_of_the_shared_file_that_is_struck_is_made_good(tmp_path):
+@pytest.mark.parametrize(
+    "errors", [ERRORS[:1], pytest.param(ERRORS[1:], marks=PROVING)], ids=["an error", "others"]
+)
+async def test_task_of_the_shared_file_that_is_struck_is_made_good(tmp_path, errors):
     async def strike_with(task: str, error: type[BaseException]) -> None:
         folder = tmp_path / f"{task}-{error.__name__}"
         folder.mkdir()
         await outlive_shared(folder, task, error)
 
-    await strike_all(SQLITE, strike_with)
+    await strike_all(SQLITE, strike_with, errors)
 
 
 async def outlive_shared(folder: Path, task: str, error: type[BaseException]) -> None:
@@ -226,7 +227,7 @@ async def outlive_shared(folder: Path, task: str, error: type[BaseException]) ->
             await second.append("st_1", [START])
             await create(first, "own")
             reading = asyncio.create_task(first.read("st_1", 1, timeout_s=20))
-            await asyncio.sleep(0.05)
+            await first.state("st_1")
             strike(struck, method, error)
             if task == "sweeper":
                 first._due.set()
@@ -250,52 +251,48 @@ def kill_thread(writer: Writer) -> None:
     assert 1 == ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(SystemExit))
 
 
-@pytest.mark.parametrize("first_asked", ["append", "find"])
+@pytest.mark.parametrize("first_asked", ["append", pytest.param("find", marks=PROVING)])
 async def test_thread_that_dies_is_replaced_and_its_callers_are_answered(tmp_path, first_asked):
-    log = SqliteLog(tmp_path / "log.db", retention_s=100, max_bytes=10**8)
-    await log.open()
-    await create(log, "st_1")
-    kill_thread(log._writer)
-    calls: dict[str, Callable[[], Any]] = {
-        "append": partial(log.append, "st_1", [START]),
-        "find": partial(log.find, scoped("", "nobody")),
-    }
-    async with asyncio.timeout(BOUND_S):
+    async with files.opened(tmp_path / "log.db") as log, asyncio.timeout(BOUND_S):
+        await create(log, "st_1")
+        kill_thread(log._writer)
+        appends = first_asked == "append"
+        asked = log.append("st_1", [START]) if appends else log.find(scoped("", "nobody"))
         with pytest.raises(ServiceError):
-            await calls[first_asked]()
+            await asked
         await until(lambda: not log.healthy())
         await create(log, "st_2")
         await until(log.healthy)
         await live(log, log, "st_3")
-    await log.close()
 
 
-async def test_thread_that_cannot_be_started_fails_the_write_only(tmp_path, monkeypatch):
-    log = SqliteLog(tmp_path / "log.db", retention_s=100, max_bytes=10**8)
-    await log.open()
-    strike(log._writer, "_do", RuntimeError)
-    async with asyncio.timeout(BOUND_S):
+async def test_thread_that_cannot_be_started_fails_the_write_only(tmp_path):
+    async with files.opened(tmp_path / "log.db") as log, asyncio.timeout(BOUND_S):
+        strike(log._writer, "_do", RuntimeError)
         with pytest.raises(ServiceError):
             await create(log, "st_1")
         await live(log, log, "st_2")
-    await log.close()
 
 
-async def test_task_that_returns_is_started_again_after_longer_and_longer_pauses():
-    runs: list[float] = []
+async def test_task_that_returns_is_started_again_after_longer_and_longer_pauses(monkeypatch):
+    """Each is twice as long as the one before, up to the longest."""
+    runs: list[None] = []
 
     async def work() -> None:
-        runs.append(time.monotonic())
+        runs.append(None)
 
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda at=clock: at._passed)
     supervisor = Supervisor()
     supervisor.keep("a task", work)
-    await until(lambda: len(runs) >= 5)
+    await clock.pass_(0)
+    for number in range(9):
+        pause_s = min(PAUSE_S * 2**number, PAUSE_MOST_S)
+        for part, count in ((0.99, number + 1), (0.01, number + 2)):
+            await clock.pass_(part * pause_s)
+            assert count == len(runs)
     assert not supervisor.healthy
     await supervisor.close()
-    pauses = [after - before for before, after in pairwise(runs[:5])]
+    await clock.pass_(10 * PAUSE_MOST_S)
 
-    # Each twice as long as the one before; on a busy machine more, and never less.
-    assert [True] * 4 == [pause >= PAUSE_S * 2**n for n, pause in enumerate(pauses)], pauses
-    count = len(runs)
-    await asyncio.sleep(1)
-    assert len(runs) == count
+    assert 10 == len(runs)

@@ -2,7 +2,7 @@
 
 python -m tests.money.chaos redis --streams 10000 --seed 7
 
-With `--records` the rows are those of a PostgreSQL, which is killed and stopped meanwhile.
+With `--postgres` the records are in a PostgreSQL, which is killed and stopped meanwhile.
 """
 
 import argparse
@@ -20,20 +20,17 @@ from typing import Any
 
 import httpx2
 
-from app.ledger.config import LimitsConfig
-from app.ledger.limits import UsageLimits
 from app.ledger.money import to_nano
+from tests.money.books import quiet_books
 from tests.money.clients import WAYS, Client
 from tests.money.company import MEMBERS, relays
-from tests.money.database import recorded_books
-from tests.money.judge import Asked, Verdict, judge, overspent, quiet_books
+from tests.money.judge import Asked, Verdict, judge, overspent
 from tests.money.places import LEASE_S, LOGS, Log, Place, place
 from tests.money.provider import How, Plan, Provider, serve_provider
-from tests.money.usage import told_books
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.redis_server import RedisServer, Wire
 from tests.replicas.keys import revive
-from tests.replicas.processes import Replica, children, to_its_end
+from tests.replicas.processes import Progress, Replica, children, to_its_end
 
 HOWS: dict[How, int] = {
     "whole": 30,
@@ -78,17 +75,16 @@ class Storm:
         at_once: int = 60,
         budget_usd: float | None = None,
         kills: bool = True,
-        pause_s: float = 2.5,
+        pause: int = 10,
         fsync: str = "everysec",
         skew: float = 1.0,
-        records: bool = False,
-        asks: bool = False,
+        postgres: bool = False,
     ) -> None:
         """Prepare it.
 
+        Something is done to the relays when so many requests more have come or gone, about.
         `fsync` is that of Redis with a file, `skew` the provider's count of input beside the
-        relays' estimate; `records` keeps the rows in a database, and with `asks` the accounts
-        are those that an admin is told.
+        relays' estimate; with `postgres` the rows are those of a database that comes and goes.
         """
         self._log = log
         self._folder = folder
@@ -96,15 +92,14 @@ class Storm:
         self._dice = random.Random(seed)
         self._room = asyncio.Semaphore(at_once)
         self._budget_usd = budget_usd
-        self._limits = LimitsConfig(relay=UsageLimits(usd_per_day=budget_usd))
         # With a budget the longest answers are short, so that there is room for many.
         self._lengths = (None, None, 1000, 50) if budget_usd is None else (50, 130)
         self._kills = kills
-        self._pause_s = pause_s
+        self._pause = pause
+        self._progress = Progress()
         self._fsync = fsync
         self._skew = skew
-        self._records = records
-        self._asks = asks
+        self._postgres = postgres
         self.done: Counter[str] = Counter()
         """What was done to the relays."""
         self.asked: list[Asked] = []
@@ -118,9 +113,9 @@ class Storm:
         async with AsyncExitStack() as stack:
             provider = await stack.enter_async_context(serve_provider(skew=self._skew))
             where = await place(stack, self._log, self._folder, fsync=self._fsync)
-            database = stack.enter_context(postgres_server()) if self._records else None
+            database = stack.enter_context(postgres_server()) if self._postgres else None
             if database is not None:
-                where.settings["records"] = database.url
+                where.records = database.url
             replicas = await self._relays(stack, provider, where)
             limits = httpx2.Limits(max_connections=None)
             http = await stack.enter_async_context(
@@ -140,12 +135,8 @@ class Storm:
                     raise RuntimeError("it was not tormented to the end") from result
             await _mend(replicas, where, database)
             self.took_s = time.monotonic() - started
-            books = await quiet_books(http, replicas, within_s=30 * LEASE_S)
+            books = await quiet_books(http, replicas, where.records, within_s=30 * LEASE_S)
             self.quiet_s = time.monotonic() - started - self.took_s
-            if database is not None:
-                books = await recorded_books(books, database, within_s=60)
-            if self._asks:
-                books = await told_books(http, replicas[-1], books)
             self.verdict = judge(books, provider, self.asked)
             if self._budget_usd is not None:
                 self.verdict.faults += overspent(books, to_nano(self._budget_usd))
@@ -158,7 +149,8 @@ class Storm:
             self._folder,
             where.logs,
             provider=provider,
-            limits=self._limits,
+            budgets={} if self._budget_usd is None else {"relay": self._budget_usd},
+            records=where.records,
             **where.settings,
         )
         return await stack.enter_async_context(running)
@@ -176,7 +168,10 @@ class Storm:
                 max_tokens=dice.choice(self._lengths),
                 dice=dice,
             )
-            return await client.live()
+            self._progress.count += 1
+            asked = await client.live()
+            self._progress.count += 1
+            return asked
 
     # What happens to them
 
@@ -195,7 +190,7 @@ class Storm:
         return bad
 
     async def _wait(self) -> None:
-        await asyncio.sleep(self._dice.uniform(0.4, 1.6) * self._pause_s)
+        await self._progress.more(self._dice.randint(1, 2 * self._pause))
 
     async def _torment(self, replicas: list[Replica]) -> None:
         """Kill a relay or a worker now and then, or stop it for a while."""
@@ -238,7 +233,7 @@ class Storm:
     async def _torment_redis(self, redis: RedisServer) -> None:
         dice = self._dice
         while True:
-            await asyncio.sleep(dice.uniform(1, 4))
+            await self._wait()
             self.done["Redis killed"] += 1
             redis.kill()
             await asyncio.sleep(dice.choice((0, 0.3, 1, 1.5 * LEASE_S)))
@@ -280,12 +275,11 @@ async def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=20, help="how many to print")
-    parser.add_argument("--pause-s", type=float, default=2.5, help="between two kills, about")
+    parser.add_argument("--pause", type=int, default=10, help="requests between two kills, about")
     parser.add_argument("--no-kills", action="store_true")
     parser.add_argument("--fsync", default="everysec", choices=("everysec", "always"))
     parser.add_argument("--skew", type=float, default=1, help="provider's input beside ours")
-    parser.add_argument("--records", action="store_true", help="rows go to a PostgreSQL")
-    parser.add_argument("--asks", action="store_true", help="accounts are those of /v1/usage")
+    parser.add_argument("--postgres", action="store_true", help="rows go to a PostgreSQL")
     parser.add_argument("--budget-usd", type=float, help="of all streams, for the day")
     options = parser.parse_args()
     found = 0
@@ -298,12 +292,11 @@ async def main() -> None:
                 seed=seed,
                 at_once=options.at_once,
                 kills=not options.no_kills,
-                pause_s=options.pause_s,
+                pause=options.pause,
                 budget_usd=options.budget_usd,
                 fsync=options.fsync,
                 skew=options.skew,
-                records=options.records,
-                asks=options.asks,
+                postgres=options.postgres,
             )
             await storm.run()
         found += len(storm.verdict.faults)

@@ -1,15 +1,12 @@
 """A small company: relays with two tenants, keys and users, before a provider with a ledger."""
 
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import msgspec
-
-from app.ledger.config import LedgerConfig, LimitsConfig
 from tests.money.provider import PRICE, Provider
 from tests.replicas.processes import Replica
 
@@ -64,17 +61,18 @@ QUICK = {
 """Patience that a test has, and room for all of its clients at one address."""
 
 
-def settle_down(folder: Path, provider: Provider, limits: LimitsConfig) -> None:
+def settle_down(folder: Path, provider: Provider, budgets: Mapping[str, float]) -> None:
     """Write the settings of the company's relays, who run in this folder."""
-    ledger = LedgerConfig(limits=limits, prices=(PRICE,))
-    (folder / "ledger.json").write_bytes(msgspec.json.encode(ledger))
     url = f"http://127.0.0.1:{provider.port}"
     lines = [
         '[auth]\nsigning_key = "0123456789abcdef0123456789abcdef"',
         f'[upstream.openai]\nbase_url = "{url}/v1"\nauth = "none"',
         f'[upstream.claude]\ndialect = "anthropic"\nbase_url = "{url}/v1"\nauth = "none"',
         '[[route]]\nname = "smart"\ntargets = ["openai/first", "claude/second"]',
+        f'[[price]]\ntarget = "{PRICE.target}"\ninput = {PRICE.input}\noutput = {PRICE.output}',
     ]
+    for over, usd in budgets.items():
+        lines.append(f"[limits{'' if over == 'relay' else f'.{over}'}]\nusd_per_day = {usd}")
     for member in MEMBERS:
         digest = hashlib.sha256(member.secret.encode()).hexdigest()
         fields = f'name = "{member.key}"\nsha256 = "{digest}"\ntenant = "{member.tenant}"'
@@ -91,15 +89,15 @@ async def relays(
     logs: Sequence[str],
     *,
     provider: Provider,
-    limits: LimitsConfig,
+    budgets: Mapping[str, float],
     **settings: Any,
 ) -> AsyncIterator[list[Replica]]:
-    """Run so many relays, each with its URL of the log, the first for all where there is one."""
-    settle_down(folder, provider, limits)
-    replicas = [
-        Replica(folder, logs[n % len(logs)], module="tests.money.served", **QUICK | settings)
-        for n in range(count)
-    ]
+    """Run so many relays, each with its URL of the log, the first for all where there is one.
+
+    `budgets` are USD a day, by whose each is: the relay's, or each tenant's, key's or user's.
+    """
+    settle_down(folder, provider, budgets)
+    replicas = [Replica(folder, logs[n % len(logs)], **QUICK | settings) for n in range(count)]
     try:
         for replica in replicas:
             await replica.start(within_s=40)

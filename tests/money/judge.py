@@ -1,20 +1,14 @@
 """The relays' books beside the provider's ledger: what must not be."""
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx2
-import msgspec
-
-from app.ledger.accounts import AccountState
 from app.telemetry.row import StreamRow
-from tests.money.company import ACCOUNTS, MEMBERS, QUICK
+from tests.money.books import Books, held
+from tests.money.company import MEMBERS, QUICK
 from tests.money.provider import INPUT_NANO, OUTPUT_NANO, Call, Provider
-from tests.money.served import Books
-from tests.replicas.processes import Replica
 
 IN_FLIGHT = 12
 """By how many tokens an answer that was cut may be estimated wrong: those that were under way."""
@@ -74,43 +68,6 @@ def _spread(errors: Counter[Any]) -> str:
     off = sorted(errors.elements())
     some = [off[len(off) * part // 100] for part in (0, 1, 50, 99)] + off[-1:] if off else []
     return f"{len(off)} {some}"
-
-
-async def read_books(
-    client: httpx2.AsyncClient, replica: Replica, names: Sequence[str] = ACCOUNTS
-) -> Books:
-    """Read the accounts and rows at a relay."""
-    reply = await client.get(f"{replica.url}/-/books", params=[("name", name) for name in names])
-    reply.raise_for_status()
-    return msgspec.json.decode(reply.content, type=Books)
-
-
-async def quiet_books(
-    client: httpx2.AsyncClient, replicas: Sequence[Replica], *, within_s: float
-) -> Books:
-    """Read the books when nothing runs or is held any more, or that has taken too long."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + within_s
-    while True:
-        try:
-            books = await read_books(client, replicas[0])
-        except httpx2.HTTPError:  # it is just being started again, or finds its log again
-            if loop.time() > deadline:
-                raise
-        else:
-            if not held(books.accounts) or loop.time() > deadline:
-                return books
-        await asyncio.sleep(0.2)
-
-
-def held(accounts: Mapping[str, AccountState]) -> list[str]:
-    """Return what accounts still hold, in words."""
-    return [
-        f"{name} holds {state.running} streams, {state.day.held_nano_usd} nano-USD of its day, "
-        f"{state.month.held_nano_usd} of its month"
-        for name, state in accounts.items()
-        if state.running or state.day.held_nano_usd or state.month.held_nano_usd
-    ]
 
 
 def judge(books: Books, provider: Provider, asked: Iterable[Asked]) -> Verdict:

@@ -15,10 +15,11 @@ LOGS: tuple[Log, ...] = get_args(Log)
 
 @dataclass
 class Place:
-    """How many relays there are, the URLs of their log, and settings for them."""
+    """How many relays there are, the URLs of their log and records, and settings for them."""
 
     relays: int
     logs: list[str]
+    records: str
     settings: dict[str, Any] = field(default_factory=dict)
     redis: RedisServer | None = None
     wires: list[Wire] = field(default_factory=list)
@@ -38,18 +39,19 @@ async def place(
 
     Those of Redis have ways there that can be cut, which take time of this process.
     """
+    records = f"sqlite:///{folder}/records.db"
     match log:
         case "memory":
-            return Place(1, ["memory"])
+            return Place(1, ["memory"], records)
         case "sqlite":
-            return Place(1, [f"sqlite:///{folder}/log.db"])
+            return Place(1, [f"sqlite:///{folder}/log.db"], records)
         case "workers":
-            return Place(1, [f"sqlite:///{folder}/log.db"], {"workers": 3})
+            return Place(1, [f"sqlite:///{folder}/log.db"], records, {"workers": 3})
         case "redis" | "redis-aof":
             options = ("--appendonly", "yes", "--appendfsync", fsync) if log == "redis-aof" else ()
             redis = stack.enter_context(redis_server(folder, *options))
             if not wires:
-                return Place(3, [f"{redis.url}?lease_s={lease_s}"], redis=redis)
+                return Place(3, [f"{redis.url}?lease_s={lease_s}"], records, redis=redis)
             ways = [await stack.enter_async_context(wire_to(redis.port)) for _ in range(3)]
             logs = [f"{way.url}?lease_s={lease_s}" for way in ways]
-            return Place(3, logs, redis=redis, wires=ways)
+            return Place(3, logs, records, redis=redis, wires=ways)

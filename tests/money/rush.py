@@ -13,13 +13,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx2
-import msgspec
 
-from app.ledger.config import LimitsConfig
-from app.ledger.limits import UsageLimits
+from tests.money.books import quiet_books
 from tests.money.clients import Client
 from tests.money.company import MEMBERS, relays
-from tests.money.judge import Asked, Verdict, judge, quiet_books
+from tests.money.judge import Asked, Verdict, judge
 from tests.money.places import LOGS, Log, place
 from tests.money.provider import Plan, ceiling, serve_provider
 
@@ -79,8 +77,6 @@ class Rush:
             words = len(plans[0].prompt)
             input_tokens = 7 + -(-words // 4)
             self.worth = ceiling(self._room, input_tokens, TOKENS)
-            budget = UsageLimits(usd_per_day=self.worth / 1e9)
-            limits = msgspec.convert({self._over: budget}, LimitsConfig)
             where = await place(stack, self._log, self._folder, wires=False, lease_s=15)
             replicas = await stack.enter_async_context(
                 relays(
@@ -88,7 +84,8 @@ class Rush:
                     self._folder,
                     where.logs,
                     provider=provider,
-                    limits=limits,
+                    budgets={self._over: self.worth / 1e9},
+                    records=where.records,
                     **where.settings | PATIENT,
                 )
             )
@@ -115,7 +112,7 @@ class Rush:
             self.took_s = time.monotonic() - started
             refused = [one.took_s for one in self.asked if one.status == 429]
             self.slowest_refusal_s = max(refused, default=0)
-            books = await quiet_books(http, replicas, within_s=30)
+            books = await quiet_books(http, replicas, where.records, within_s=30)
             self.verdict = judge(books, provider, self.asked)
             self.billed = provider.billed
             self.most_running = provider.most_running

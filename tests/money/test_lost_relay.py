@@ -7,14 +7,14 @@ from contextlib import AsyncExitStack
 import httpx2
 import pytest
 
-from app.ledger.config import LimitsConfig
-from app.ledger.limits import UsageLimits
+from tests.money.books import quiet_books
 from tests.money.clients import Client
 from tests.money.company import MEMBERS, relays
-from tests.money.judge import Asked, judge, quiet_books
+from tests.money.judge import Asked, judge
 from tests.money.places import place
 from tests.money.provider import Plan, ceiling, serve_provider
 from tests.replicas.processes import Replica, browser
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
@@ -41,20 +41,19 @@ async def logged(http: httpx2.AsyncClient, relay: Replica, client: Client) -> in
     return 0
 
 
-@pytest.mark.parametrize("log", ["redis"])
-async def test_what_a_killed_relay_held_is_settled_within_a_lease(log, tmp_path):
+async def test_what_a_killed_relay_held_is_settled_within_a_lease(tmp_path):
     """Its streams cost what was streamed; the rest of the budget is there for others."""
     worth = ceiling(ROOM, INPUT, TOKENS)
-    budget = UsageLimits(usd_per_day=worth / 1e9)
     async with AsyncExitStack() as stack:
         provider = await stack.enter_async_context(serve_provider())
-        where = await place(stack, log, tmp_path, lease_s=LEASE_S)
+        where = await place(stack, "redis", tmp_path, lease_s=LEASE_S)
         running = relays(
             2,
             tmp_path,
             where.logs,
             provider=provider,
-            limits=LimitsConfig(tenant=budget),
+            budgets={"tenant": worth / 1e9},
+            records=where.records,
             event_gap_timeout_s=60,
             idle_timeout_s=60,
             **where.settings,
@@ -63,19 +62,20 @@ async def test_what_a_killed_relay_held_is_settled_within_a_lease(log, tmp_path)
         http = await stack.enter_async_context(browser())
         lost = [asking(http, first, f"l{number:03}") for number in range(ROOM)]
         reading = [asyncio.create_task(client.live()) for client in lost]
-        async with asyncio.timeout(60):
-            for client in lost:
-                while await logged(http, second, client) < PLAN.tokens:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+
+        async def all_is_logged() -> bool:
+            return {PLAN.tokens} == {await logged(http, second, client) for client in lost}
+
+        await until(all_is_logged, limit_s=60)
         refused = await asking(http, second, "l100").live()
         assert (429, "budget_exceeded") == (refused.status, refused.code)
 
         await first.kill()
         asked: list[Asked] = [refused, *await asyncio.gather(*reading)]
-        await quiet_books(http, [second], within_s=2 * LEASE_S + 25)
+        await quiet_books(http, [second], where.records, within_s=2 * LEASE_S + 25)
         after = await asking(http, second, "l101", "whole").live()
         asked.append(after)
-        books = await quiet_books(http, [second], within_s=30)
+        books = await quiet_books(http, [second], where.records, within_s=30)
         verdict = judge(books, provider, asked)
 
         assert "completed" == after.end

@@ -17,14 +17,13 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.proving)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/records.db"
     server: PostgresServer = request.getfixturevalue("postgres")
-    server.ask("DROP SCHEMA public CASCADE")
-    server.ask("CREATE SCHEMA public")
+    server.empty()
     return server.url
 
 

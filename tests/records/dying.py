@@ -1,9 +1,12 @@
-"""A process that brings rows into the records, and is killed with -9 after a step.
+"""A process whose children bring rows into the records, each killed with -9 after a step.
 
-python -m tests.records.dying URL FILE STEP TIMES
+python -m tests.records.dying URL FOLDER STEP:TIMES ...
+
+The rows of each child are in the file of its number. To start one costs no imports.
 """
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -15,7 +18,7 @@ from app.records.recorder import Recorder
 from tests.records.kept import KeptRows
 
 
-async def main(url: str, kept: Path, last: str, times: int) -> None:
+async def write(url: str, kept: Path, last: str, times: int) -> None:
     left = times
 
     def did(step: str) -> None:
@@ -29,5 +32,16 @@ async def main(url: str, kept: Path, last: str, times: int) -> None:
     await recorder._write_waiting()
 
 
+def main(url: str, folder: str, *cases: str) -> None:
+    ends = []
+    for number, case in enumerate(cases):
+        step, _, times = case.partition(":")
+        if not (pid := os.fork()):
+            asyncio.run(write(url, Path(folder, str(number)), step, int(times)))
+            os._exit(0)
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    print(json.dumps(ends))
+
+
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])))
+    main(*sys.argv[1:])

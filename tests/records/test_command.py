@@ -3,13 +3,9 @@
 import csv
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +14,6 @@ from app.records.address import Address
 from app.records.database import Database
 from tests.records.kept import AT, check_sums, make_row, recorded, write
 
-ROOT = Path(__file__).parent.parent.parent
 DAY = 86_400
 
 
@@ -145,18 +140,6 @@ def test_what_cannot_be_done_is_one_line(arguments, told):
     assert "s3cret" not in err
     assert "pw" not in err
     assert not out
-
-
-def test_it_is_a_command_of_its_own(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "app", "records", "--records", f"sqlite:///{tmp_path}/none.db"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-
-    assert f"seseragi: records: there is no file '{tmp_path}/none.db' yet\n" == done.stderr
-    assert (2, "") == (done.returncode, done.stdout)
 
 
 def test_without_records_it_says_what_is_missing(tmp_path):

@@ -20,6 +20,7 @@ from app.records.rows import day_of, today
 from app.records.schema import HEAD, erased, metadata, rollups, streams
 from app.telemetry.row import StreamRow
 from tests.records.kept import AT, KeptRows, check_sums, make_row, recorded, write
+from tests.waiting import until
 
 DAY = 86_400
 
@@ -143,8 +144,8 @@ async def test_erasing_while_others_write_keeps_every_sum(database, url):
     erasing = Database(Address(url))
 
     async def erase() -> None:
-        for _ in range(4):
-            await asyncio.sleep(0.05)
+        for turn in range(4):
+            await until(lambda least=140 * turn: total > least)
             await erasing.erase("acme", "ann")
 
     await asyncio.gather(*(keep_writing(writer) for writer in writers), erase())

@@ -13,11 +13,14 @@ from app.records.database import Database
 from tests.records.kept import check_sums, recorded
 from tests.redis_server import redis_server
 from tests.test_command import running
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
 ROUNDS = 2
 STREAMS = 15
+PIECES = 200
+"""Of all answers: a relay is killed after some of them."""
 
 
 @pytest.fixture
@@ -30,17 +33,16 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"{server.url}?lease_s=2"
 
 
-async def ask(client: httpx2.AsyncClient, seen: set[str]) -> None:
+async def ask(client: httpx2.AsyncClient, seen: set[str], pieces: list[int]) -> None:
     model = random.choice(("demo", "demo-drop", "demo-error", "demo-long"))
     asked = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 30}
-    await asyncio.sleep(random.uniform(0, 1))
     try:
         async with client.stream("POST", "/v1/chat", json=asked) as answer:
             # Of a 503 the stream may be taken back, if Redis has not answered in time.
             if (stream := answer.headers.get("stream-id")) and answer.status_code != 503:
                 seen.add(stream)
-            async for _ in answer.aiter_bytes():
-                pass
+            async for piece in answer.aiter_bytes():
+                pieces.append(len(piece))
     except httpx2.HTTPError:  # the relay was killed
         return
 
@@ -54,24 +56,21 @@ async def test_killed_relay_leaves_one_row_for_each_stream(log, url, tmp_path):
     for _ in range(ROUNDS):
         with running("--log", log, "--records", url, cwd=tmp_path) as (process, address):
             async with httpx2.AsyncClient(base_url=address, timeout=20, trust_env=False) as client:
-                asking = [asyncio.create_task(ask(client, seen)) for _ in range(STREAMS)]
-                begun = len(seen)
-                async with asyncio.timeout(60):
-                    while len(seen) == begun:  # noqa: ASYNC110  (nothing tells)
-                        await asyncio.sleep(0.01)
-                await asyncio.sleep(random.uniform(0, 1.5))
+                pieces: list[int] = []
+                asking = [asyncio.create_task(ask(client, seen, pieces)) for _ in range(STREAMS)]
+                enough = random.randrange(1, PIECES)
+                await until(lambda: len(pieces) >= enough, limit_s=60)  # noqa: B023
                 process.kill()
                 await asyncio.gather(*asking)
     # Who comes next ends what was running, and brings over what waits.
     with running("--log", log, "--records", url, cwd=tmp_path):
         database = Database(Address(url))
         await database.migrate()
-        async with asyncio.timeout(60):
-            while True:
-                rows = {row["stream"] for row in await recorded(database)}
-                if seen <= rows:
-                    break
-                await asyncio.sleep(0.2)
+
+        async def all_are_recorded() -> bool:
+            return seen <= {row["stream"] for row in await recorded(database)}
+
+        await until(all_are_recorded, limit_s=60)
 
     assert seen
     await check_sums(database)

@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -25,7 +25,9 @@ from app.telemetry.row import pack_row
 from tests.postgres_server import postgres_server
 from tests.records.kept import KeptRows, check_sums, make_row, recorded
 from tests.redis_server import Wire, wire_to
+from tests.waiting import until
 
+PROVING = pytest.mark.proving
 STEPS = ("read", "inserted", "added up", "committed", "forgotten")
 
 
@@ -39,30 +41,24 @@ async def recording(kept: KeptRows, database: Database) -> AsyncIterator[Recorde
         await recorder.close()
 
 
-async def until(true: Callable[[], bool], *, within_s: float = 20) -> None:
-    async with asyncio.timeout(within_s):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 def has_written(recorder: Recorder, least: int) -> bool:
     return recorder.state.written >= least
 
 
-@pytest.mark.parametrize(("step", "times"), [*((step, 1) for step in STEPS), ("committed", 2)])
-async def test_killed_between_two_steps_it_writes_each_row_once(
-    database, url, tmp_path, step, times
-):
-    kept = KeptRows(tmp_path / "kept")
-    kept.keep([make_row(f"st_{number:03}", user=f"u{number % 3}") for number in range(150)])
-    command = [sys.executable, "-m", "tests.records.dying", url, tmp_path / "kept", step]
+async def test_killed_between_two_steps_it_writes_each_row_once(database, url, tmp_path):
+    cases = [*(f"{step}:1" for step in STEPS), "committed:2"]
+    names = [[f"st_{case}_{row:03}" for row in range(150)] for case in range(len(cases))]
+    waiting = [KeptRows(tmp_path / f"{number}") for number in range(len(cases))]
+    for kept, own in zip(waiting, names, strict=True):
+        kept.keep([make_row(name, user=f"u{n % 3}") for n, name in enumerate(own)])
+    command = [sys.executable, "-m", "tests.records.dying", url, tmp_path, *cases]
+    done = await asyncio.to_thread(subprocess.run, command, stdout=subprocess.PIPE)
 
-    killed = await asyncio.to_thread(subprocess.run, [*command, str(times)], check=False)
-    await Recorder(kept, database)._write_waiting()
-
-    assert -signal.SIGKILL == killed.returncode
-    assert [f"st_{n:03}" for n in range(150)] == [row["stream"] for row in await recorded(database)]
-    assert [] == await kept.rows(limit=1)
+    assert [-signal.SIGKILL] * len(cases) == json.loads(done.stdout)
+    for kept in waiting:
+        await Recorder(kept, database)._write_waiting()
+        assert [] == await kept.rows(limit=1)
+    assert sum(names, []) == [row["stream"] for row in await recorded(database)]  # noqa: RUF017
     await check_sums(database)
 
 
@@ -123,14 +119,7 @@ async def test_columns_are_bounded(database, tmp_path):
     kept = KeptRows(tmp_path / "kept")
     long = "x\0" + "長" * 5000
     numbers = {"input_tokens": 2**64 - 1, "attempts": 2**40, "nano_usd": 2**63}
-    texts = {
-        "tenant": long,
-        "user": long,
-        "key": long,
-        "target": long,
-        "model": long,
-        "route": long,
-    }
+    texts = dict.fromkeys(("tenant", "user", "key", "target", "model", "route"), long)
     kept.keep([make_row("st_a", **texts, **numbers), make_row("st_b", **texts, **numbers)])
 
     async with recording(kept, database) as recorder:
@@ -170,12 +159,12 @@ def url_of(wire: Wire) -> str:
     return f"postgresql://postgres:s3cret-w0rd@127.0.0.1:{wire.port}/test"
 
 
+@PROVING
 async def test_rows_wait_while_postgres_is_away_and_it_is_told_once(
     postgres, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(recorder_module, "PAUSE_MOST_S", 0.2)
-    postgres.ask("DROP SCHEMA public CASCADE")
-    postgres.ask("CREATE SCHEMA public")
+    postgres.empty()
     kept = KeptRows(tmp_path / "kept")
     kept.keep([make_row("st_before")])
     with structlog.testing.capture_logs() as lines:
@@ -203,21 +192,20 @@ async def test_rows_wait_while_postgres_is_away_and_it_is_told_once(
     await plain.close()
 
 
+@PROVING
 async def test_postgres_killed_under_load_loses_and_doubles_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder_module, "PAUSE_MOST_S", 0.2)
     kept = KeptRows(tmp_path / "kept")
     with postgres_server() as server:
-        database = Database(Address(server.url))
-        async with recording(kept, database) as recorder:
+        async with recording(kept, Database(Address(server.url))) as recorder:
             for turn in range(4):
                 kept.keep([make_row(f"st_{turn}_{number}") for number in range(300)])
                 recorder._wake.set()
                 least = 300 * turn + 1
                 await until(partial(has_written, recorder, least))
                 await asyncio.to_thread(server.kill)
-                await asyncio.sleep(0.1)
                 await asyncio.to_thread(server.start)
-            await until(lambda: not kept._load(), within_s=40)
+            await until(lambda: not kept._load(), limit_s=40)
 
         again = Database(Address(server.url))
         assert 1200 == len(await recorded(again))
@@ -247,6 +235,7 @@ async def test_sqlite_file_that_is_locked_for_long_holds_up_nobody(tmp_path, mon
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
 
 
+@PROVING
 async def test_what_cannot_be_written_at_the_end_stays_in_the_log(postgres, tmp_path, monkeypatch):
     monkeypatch.setattr("app.records.recorder.LAST_S", 1)
     kept = KeptRows(tmp_path / "kept")
@@ -256,7 +245,7 @@ async def test_what_cannot_be_written_at_the_end_stays_in_the_log(postgres, tmp_
         async with asyncio.timeout(60), wire_to(postgres.port) as wire:
             wire.hang()
             async with recording(kept, Database(Address(url_of(wire)))):
-                await asyncio.sleep(0.1)
+                await until(lambda: wire.connections)
 
     assert 1 == len(await kept.rows(limit=9))
     assert any("stay in the log" in line["event"] for line in lines)

@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import os
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -31,9 +29,9 @@ from app.records.recorder import INTERVAL_S
 from app.requests import parse_chat_request
 from app.settings import SettingsError, load_settings
 from tests.records.kept import check_sums
-from tests.records.test_recorder import until
 from tests.serving import HELLO, serve_relay
-from tests.test_command import ask, running
+from tests.test_command import COMMAND, ask, environment, running
+from tests.waiting import until
 
 ROUTE = """
 record_content_hook = {hook}
@@ -66,7 +64,7 @@ async def wait_for(path: Path, count: int) -> list[dict[str, Any]]:
         rows[:] = rows_of(path)
         return len(rows) >= count
 
-    await until(there, within_s=INTERVAL_S + 20)
+    await until(there, limit_s=INTERVAL_S + 20)
     return rows
 
 
@@ -220,8 +218,21 @@ def test_content_is_bounded_and_has_no_pictures():
     assert content["answer_cut"]
 
 
+def show(url: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*COMMAND, "records", "--by", "model", "--records", url],
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.proving
 def test_command_records_and_shows(tmp_path):
     url = f"sqlite:///{tmp_path}/records.db"
+    missing = show(url)
+    assert f"seseragi: records: there is no file '{tmp_path}/records.db' yet\n" == missing.stderr
+    assert (2, "") == (missing.returncode, missing.stdout)
     with running("--records", url, cwd=tmp_path) as (process, address):
         with ask(address, b'{"max_tokens":9,"messages":[{"role":"user","content":"hi"}]}') as reply:
             assert b'"status":"completed"' in reply.read()
@@ -231,11 +242,4 @@ def test_command_records_and_shows(tmp_path):
         assert 0 == process.returncode
         assert "Traceback" not in err
 
-    shown = subprocess.run(
-        [sys.executable, "-m", "app", "records", "--by", "model", "--records", url],
-        env={**os.environ},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ["demo", "1", "0"] == shown.stdout.splitlines()[1].split()[:3]
+    assert ["demo", "1", "0"] == show(url).stdout.splitlines()[1].split()[:3]

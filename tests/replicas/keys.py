@@ -38,6 +38,7 @@ from app.testing.upstream import (
 )
 from tests.redis_server import RedisServer, Wire, redis_server, wire_to
 from tests.replicas.processes import (
+    Progress,
     Replica,
     browser,
     children,
@@ -45,6 +46,7 @@ from tests.replicas.processes import (
     running_over,
     to_its_end,
 )
+from tests.waiting import until
 
 LEASE_S = 3.0
 LOGS = ("memory", "sqlite", "workers", "redis", "redis-aof")
@@ -118,17 +120,25 @@ class Client:
     """Sends a POST with a key until it has the whole answer, or the error that stays."""
 
     def __init__(
-        self, http: httpx2.AsyncClient, urls: Sequence[Replica], asking: Asking, dice: random.Random
+        self,
+        http: httpx2.AsyncClient,
+        urls: Sequence[Replica],
+        asking: Asking,
+        dice: random.Random,
+        progress: Progress,
     ) -> None:
         self._http = http
         self._replicas = urls
         self._asking = asking
         self._dice = dice
+        self._progress = progress
         self._way = dice.choice(asking.ways)
 
     async def live(self) -> None:
-        while not await self._ask():  # noqa: ASYNC110  (nothing tells)
+        while not await self._ask():
+            self._progress.count += 1
             await asyncio.sleep(self._dice.uniform(0.01, 0.1))
+        self._progress.count += 1
 
     async def _ask(self) -> bool:
         """POST once; tell whether there is nothing more to be had."""
@@ -194,61 +204,74 @@ class Client:
 # What happens to them
 
 
-async def torment(replicas: list[Replica], dice: random.Random, *, workers: bool) -> None:
-    """Kill a process now and then, or stop it for a while, and mend it."""
-    while True:
-        await asyncio.sleep(dice.uniform(0.05, 0.5))
-        replica = dice.choice(replicas)
-        if workers and dice.random() < 0.8:
-            with suppress(ProcessLookupError, IndexError):
-                os.kill(dice.choice(children(replica.pid)), signal.SIGKILL)
-        elif len(replicas) > 1 and dice.random() < 0.4:
-            replica.signal(signal.SIGSTOP)
-            await asyncio.sleep(dice.uniform(0.1, 1.3 * LEASE_S))
-            replica.signal(signal.SIGCONT)
-        else:
-            await to_its_end(replica.kill())
-            await revive(replica)
-
-
 async def revive(replica: Replica) -> None:
     """Start a relay again, as a supervisor does: more than once where it finds no Redis."""
     while not replica.runs:
         with suppress(TimeoutError):
             await replica.start(within_s=3)
         # It may be slow, or has just found no Redis and is about to say so.
-        while replica.runs and not replica.listens:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        await until(lambda: replica.listens or not replica.runs, limit_s=60)
 
 
-async def torment_wires(wires: list[Wire], dice: random.Random) -> None:
-    """Cut a way to Redis, let it hang, or let only its answers hang, and mend it."""
-    while True:
-        await asyncio.sleep(dice.uniform(0.05, 0.6))
-        wire = dice.choice(wires)
-        getattr(wire, dice.choice(("cut", "hang", "mute")))()
-        await asyncio.sleep(dice.choice((0, 0.3, 0.7, 1.5)))
-        wire.cut()
-        wire.mend()
+class Storm:
+    """What happens to relays and Redis, each time that clients have asked a few times more."""
 
+    def __init__(self, dice: random.Random, progress: Progress) -> None:
+        self.blows = 0
+        self._dice = dice
+        self._progress = progress
 
-async def torment_redis(redis: RedisServer, dice: random.Random) -> None:
-    while True:
-        await asyncio.sleep(dice.uniform(0.5, 2))
-        redis.kill()
-        await asyncio.sleep(dice.uniform(0, 1))
-        await to_its_end(asyncio.to_thread(redis.start))
+    async def _wait(self) -> None:
+        await self._progress.more(self._dice.randrange(1, 12))
+        self.blows += 1
+
+    async def strike(self, replicas: list[Replica], *, workers: bool) -> None:
+        """Kill a process now and then, or stop it for a while, and mend it."""
+        dice = self._dice
+        while True:
+            await self._wait()
+            replica = dice.choice(replicas)
+            if workers and dice.random() < 0.8:
+                with suppress(ProcessLookupError, IndexError):
+                    os.kill(dice.choice(children(replica.pid)), signal.SIGKILL)
+            elif len(replicas) > 1 and dice.random() < 0.4:
+                replica.signal(signal.SIGSTOP)
+                await asyncio.sleep(dice.uniform(0.1, 1.3 * LEASE_S))  # its lease may be over
+                replica.signal(signal.SIGCONT)
+            else:
+                await to_its_end(replica.kill())
+                await revive(replica)
+
+    async def strike_wires(self, wires: list[Wire]) -> None:
+        """Cut a way to Redis, let it hang, or let only its answers hang, and mend it."""
+        dice = self._dice
+        while True:
+            await self._wait()
+            wire = dice.choice(wires)
+            getattr(wire, dice.choice(("cut", "hang", "mute")))()
+            await asyncio.sleep(dice.choice((0, 0.3, 0.7, 1.5)))  # it is so for as long
+            wire.cut()
+            wire.mend()
+
+    async def strike_redis(self, redis: RedisServer) -> None:
+        while True:
+            await self._wait()
+            redis.kill()
+            await asyncio.sleep(self._dice.uniform(0, 1))  # it is away for so long
+            await to_its_end(asyncio.to_thread(redis.start))
 
 
 class Round:
     """One go: relays over a log, keys that are asked for, and what happens meanwhile."""
 
-    def __init__(self, log: str, folder: Path, seed: int, *, keys: int, lasts_s: float) -> None:
+    def __init__(self, log: str, folder: Path, seed: int, *, keys: int, blows: int) -> None:
         self.log = log
         self._folder = folder
         self._dice = random.Random(seed)
         self._keys = keys
-        self._lasts_s = lasts_s
+        self._blows = blows
+        self._progress = Progress()
+        self._storm = Storm(self._dice, self._progress)
         self._wires: list[Wire] = []
         self._redis: RedisServer | None = None
         self.askings: list[Asking] = []
@@ -263,7 +286,7 @@ class Round:
             http = await stack.enter_async_context(browser())
             living = [asyncio.create_task(self._live(http, replicas, n)) for n in range(self._keys)]
             tasks = [asyncio.ensure_future(each) for each in bad]
-            await asyncio.wait([*tasks, *living], timeout=self._lasts_s)
+            await until(lambda: self._is_over(tasks, living), limit_s=120)
             for task in tasks:
                 task.cancel()
             for result in await asyncio.gather(*tasks, return_exceptions=True):
@@ -274,24 +297,33 @@ class Round:
         for asking in self.askings:
             asking.judge(self.calls[asking.key], partitions=self.log.startswith("redis"))
 
+    def _is_over(
+        self, tasks: Sequence["asyncio.Future[None]"], living: Sequence["asyncio.Future[None]"]
+    ) -> bool:
+        if tasks and (self._storm.blows >= self._blows or any(task.done() for task in tasks)):
+            return True
+        return all(task.done() for task in living)
+
     async def _live(self, http: httpx2.AsyncClient, replicas: list[Replica], number: int) -> None:
         """Let some clients ask with one key: some at once, some later."""
         dice = random.Random(f"{self._dice.random()} {number}")
         asking = Asking(f"key-{number}", dice.choice(WAYS))
         self.askings.append(asking)
-        await asyncio.sleep(dice.uniform(0, 0.7 * self._lasts_s))
+        blows = dice.randrange(self._blows) if self._blows else 0
+        await until(lambda: self._storm.blows >= blows, limit_s=120)
 
-        async def come(after_s: float) -> None:
-            await asyncio.sleep(after_s)
-            await Client(http, replicas, asking, dice).live()
+        async def come(after: int) -> None:
+            if after:
+                await self._progress.more(after)
+            await Client(http, replicas, asking, dice, self._progress).live()
 
-        waits = [dice.choice((0, 0, 0.05, 0.5, 2)) for _ in range(dice.randint(2, 5))]
+        waits = [0, *(dice.choice((0, 0, 1, 5, 20)) for _ in range(dice.randint(1, 4)))]
         await asyncio.gather(*map(come, waits))
 
     async def _relays(
         self, stack: AsyncExitStack, upstream: Upstream
     ) -> tuple[list[Replica], list[Awaitable[None]]]:
-        dice, folder = self._dice, self._folder
+        folder = self._folder
         settings: dict[str, Any] = {"script": upstream, "attempts": 1, "gate_s": 1, "drain_s": 0.2}
         if not self.log.startswith("redis"):
             place = "memory" if self.log == "memory" else f"sqlite:///{folder}/log.db"
@@ -300,16 +332,16 @@ class Round:
             replicas = await stack.enter_async_context(relays)
             if self.log == "memory":  # which a kill takes away
                 return replicas, []
-            return replicas, [torment(replicas, dice, workers=workers > 1)]
+            return replicas, [self._storm.strike(replicas, workers=workers > 1)]
         options = ("--appendonly", "yes") if self.log == "redis-aof" else ()
         redis = stack.enter_context(redis_server(folder, *options))
         wires = [await stack.enter_async_context(wire_to(redis.port)) for _ in range(3)]
         places = [f"{wire.url}?lease_s={LEASE_S}" for wire in wires]
         replicas = await stack.enter_async_context(running_over(places, folder, **settings))
         self._wires, self._redis = wires, redis
-        bad = [torment(replicas, dice, workers=False), torment_wires(wires, dice)]
+        bad = [self._storm.strike(replicas, workers=False), self._storm.strike_wires(wires)]
         if options:
-            bad.append(torment_redis(redis, dice))
+            bad.append(self._storm.strike_redis(redis))
         return replicas, [*bad]
 
     async def _mend(self, replicas: list[Replica]) -> None:
@@ -330,13 +362,13 @@ async def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keys", type=int, default=30)
-    parser.add_argument("--lasts-s", type=float, default=6)
+    parser.add_argument("--blows", type=int, default=15)
     options = parser.parse_args()
     totals: Counter[str] = Counter()
     started = time.monotonic()
     for seed in range(options.seed, options.seed + options.rounds):
         with tempfile.TemporaryDirectory() as folder:
-            go = Round(options.log, Path(folder), seed, keys=options.keys, lasts_s=options.lasts_s)
+            go = Round(options.log, Path(folder), seed, keys=options.keys, blows=options.blows)
             await go.run()
         totals["keys"] += len(go.askings)
         for asking in go.askings:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,20 +19,39 @@ from app.framing.sse import Decoder, Message
 from app.testing.upstream import Step, Upstream, head, send, text, wait
 from tests.serving import HELLO
 from tests.test_command import environment
+from tests.waiting import until
 
 T = TypeVar("T")
+
+QUIET_S = 1.0
+"""Without an event for so long, as when all relays are away, clients have nothing to wait for."""
 
 _DRIP: tuple[Step, ...] = (send(text("a ")), wait(0.02))
 DRIPPING: list[Step] = [head(), *_DRIP * 6000]
 """An answer of two minutes, which no test outlives."""
 
 
+class Progress:
+    """What clients have been given so far, by which a test times what it does to relays."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def more(self, count: int) -> None:
+        """Wait until so much more has come, or nothing comes any more."""
+        wanted, seen, since = self.count + count, self.count, time.monotonic()
+        while self.count < wanted and time.monotonic() < since + QUIET_S:
+            if self.count > seen:
+                seen, since = self.count, time.monotonic()
+            await asyncio.sleep(0.01)
+
+
 class Replica:
-    """A relay in a process of its own: the command, or another module that is run as it is."""
+    """A relay in a process of its own."""
 
     def __init__(self, folder: Path, log: str, **settings: object) -> None:
         self.url = ""
-        self._command = [sys.executable, "-m", str(settings.pop("module", "app")), "--port", "0"]
+        self._command = [sys.executable, "-m", "app", "--port", "0"]
         self._folder = folder
         self._log = log
         script = settings.pop("script", None)
@@ -188,8 +208,11 @@ async def start(
 class Reader:
     """A client of one stream, which holds that it sees every event once and in order."""
 
-    def __init__(self, client: httpx2.AsyncClient, stream: str) -> None:
+    def __init__(
+        self, client: httpx2.AsyncClient, stream: str, progress: Progress | None = None
+    ) -> None:
         self.stream = stream
+        self._progress = progress or Progress()
         self.seen: list[Message] = []
         self.statuses: list[int] = []
         self._client = client
@@ -237,6 +260,11 @@ class Reader:
             self._gap = count * STRIDE  # it was ended for a lost producer
         assert message.id == f"{self.stream}.{self._gap + count}", (message.id, count)
         self.seen.append(message)
+        self._progress.count += 1
+
+    async def has_seen(self, count: int) -> None:
+        """Wait until it has seen so many events."""
+        await until(lambda: len(self.seen) >= count)
 
 
 @asynccontextmanager

@@ -13,7 +13,9 @@ from app.eventlog.redis.log import RedisLog
 from app.ledger.accounts import AccountState
 from tests.redis_server import redis_server
 from tests.replicas.books_producer import ACCOUNTS, opened
+from tests.replicas.processes import Progress
 from tests.replicas.test_chaos import chaos, check_pairs
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
@@ -25,8 +27,9 @@ KILLS = 8
 class Producer:
     """One process that runs paid streams, which is started again when it was killed."""
 
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, progress: Progress) -> None:
         self._url = url
+        self._progress = progress
         self._name = name
         self._life = 0
         self._process: asyncio.subprocess.Process | None = None
@@ -55,6 +58,7 @@ class Producer:
             words = line.decode().split()
             if len(words) == 1 and words[0].startswith("st_"):
                 self.begun.append(words[0])
+                self._progress.count += 1
                 working.set()
         working.set()
 
@@ -80,12 +84,12 @@ async def all_rows(event_log: RedisLog) -> dict[str, int]:
 async def settled(event_log: RedisLog) -> list[AccountState]:
     """Wait until nothing runs any more, and return the accounts."""
     names = [account.name for account in ACCOUNTS]
-    async with asyncio.timeout(60):
-        while True:
-            states = await event_log.accounts(names)
-            if not any(state.running for state in states):
-                return states
-            await asyncio.sleep(0.1)
+
+    async def nothing_runs() -> bool:
+        return not any(state.running for state in await event_log.accounts(names))
+
+    await until(nothing_runs, limit_s=60)
+    return await event_log.accounts(names)
 
 
 @pytest.mark.parametrize(
@@ -97,20 +101,21 @@ async def test_books_after_kills_at_any_moment(tmp_path: Path, file: str, kills_
     dice = random.Random(1)
     with redis_server(tmp_path, "--appendonly", file, "--appendfsync", "always") as redis:
         url = f"{redis.url}?lease_s={LEASE_S}"
-        producers = [Producer(url, f"{number}x") for number in range(3)]
+        progress = Progress()
+        producers = [Producer(url, f"{number}x", progress) for number in range(3)]
         await asyncio.gather(*(producer.start() for producer in producers))
         kills: Counter[str] = Counter()
         for _ in range(KILLS):
-            await asyncio.sleep(dice.uniform(0.1, 0.5))
+            await progress.more(dice.randrange(1, 60))
             if kills_redis and dice.random() < 0.4:
                 redis.kill()
-                await asyncio.sleep(dice.choice((0, 0.2, 0.8)))
+                await asyncio.sleep(dice.choice((0, 0.2, 0.8)))  # it is away for so long
                 await asyncio.to_thread(redis.start)
                 kills["redis"] += 1
             else:
                 producer = dice.choice(producers)
                 await producer.work()
-                await asyncio.sleep(dice.uniform(0, 0.3))
+                await progress.more(dice.randrange(30))
                 await producer.kill()
                 await producer.start()
                 kills["relay"] += 1

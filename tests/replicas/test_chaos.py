@@ -14,14 +14,16 @@ import httpx2
 import pytest
 
 from tests.redis_server import RedisServer
-from tests.replicas.processes import Reader, Replica, browser, running, to_its_end
+from tests.replicas.processes import Progress, Reader, Replica, browser, running, to_its_end
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
 LEASE_S = 1.5
 KEPT_S = 4.5
 """A lease that a relay which nobody stops keeps, however busy the machine is."""
-CHAOS_S = 6.0
+STREAMS = 24
+BLOWS = 8
 PROMPT = [{"role": "user", "content": "a river"}]
 BODY = {"model": "demo-long", "max_tokens": 500, "messages": PROMPT, "on_disconnect": "continue"}
 
@@ -29,8 +31,15 @@ BODY = {"model": "demo-long", "max_tokens": 500, "messages": PROMPT, "on_disconn
 class Client:
     """Starts a stream by a key, at any replica that answers, and reads it to the end."""
 
-    def __init__(self, http: httpx2.AsyncClient, replicas: list[Replica], dice: random.Random):
+    def __init__(
+        self,
+        http: httpx2.AsyncClient,
+        replicas: list[Replica],
+        dice: random.Random,
+        progress: Progress,
+    ) -> None:
         self._http = http
+        self._progress = progress
         self._replicas = replicas
         self._dice = dice
         self.reader: Reader | None = None
@@ -39,7 +48,7 @@ class Client:
 
     async def live(self, key: str) -> None:
         stream = await self._start(key)
-        reader = self.reader = Reader(self._http, stream)
+        reader = self.reader = Reader(self._http, stream, self._progress)
         while not reader.ended:
             most = self._dice.choice((1, 30, 100, None))
             await reader.read(self._dice.choice(self._replicas), most=most)
@@ -65,26 +74,38 @@ class Client:
             await asyncio.sleep(0.05)
 
 
-async def torment(replicas: list[Replica], dice: random.Random, ways: tuple[int, ...]) -> None:
-    """Do something bad to a replica, now and then, and mend it."""
-    while True:
-        await asyncio.sleep(dice.uniform(0.2, 0.8))
-        replica, way = dice.choice(replicas), dice.choice(ways)
-        replica.signal(way)
-        if way == signal.SIGSTOP:
-            await asyncio.sleep(dice.uniform(0.1, 1.5 * LEASE_S))
-            replica.signal(signal.SIGCONT)
-        else:
-            await to_its_end(replica.stopped())
-            await replica.start()
+class Storm:
+    """What happens to relays and Redis, each time that clients have seen some events more."""
 
+    def __init__(self, dice: random.Random, progress: Progress) -> None:
+        self.blows = 0
+        self._dice = dice
+        self._progress = progress
 
-async def torment_redis(redis: RedisServer, dice: random.Random) -> None:
-    while True:
-        await asyncio.sleep(dice.uniform(0.3, 1.5))
-        redis.kill()
-        await asyncio.sleep(dice.uniform(0, 2))
-        await to_its_end(asyncio.to_thread(redis.start))
+    async def _wait(self) -> None:
+        await self._progress.more(self._dice.randrange(10, 150))
+        self.blows += 1
+
+    async def strike(self, replicas: list[Replica], ways: tuple[int, ...]) -> None:
+        """Do something bad to a replica, now and then, and mend it."""
+        dice = self._dice
+        while True:
+            await self._wait()
+            replica, way = dice.choice(replicas), dice.choice(ways)
+            replica.signal(way)
+            if way == signal.SIGSTOP:
+                await asyncio.sleep(dice.uniform(0.1, 1.5 * LEASE_S))  # its lease may be over
+                replica.signal(signal.SIGCONT)
+            else:
+                await to_its_end(replica.stopped())
+                await replica.start()
+
+    async def strike_redis(self, redis: RedisServer) -> None:
+        while True:
+            await self._wait()
+            redis.kill()
+            await asyncio.sleep(self._dice.choice((0, 0.3, 1, 2)))  # it is away for so long
+            await to_its_end(asyncio.to_thread(redis.start))
 
 
 async def chaos(
@@ -96,23 +117,24 @@ async def chaos(
     kills_redis: bool = False,
     lease_s: float = LEASE_S,
 ) -> list[Client]:
-    """Let two clients for each of 24 streams live through it, and give them."""
-    dice = random.Random(seed)
+    """Let two clients for each of the streams live through it, and return them."""
+    dice, progress = random.Random(seed), Progress()
+    storm = Storm(dice, progress)
     log = f"{redis.url}?lease_s={lease_s}"
     async with running(3, folder, log, drain_s=0.3) as replicas, browser() as http:
 
-        async def come(key: str) -> list[Client]:
-            await asyncio.sleep(dice.uniform(0, CHAOS_S))
-            pair = [Client(http, replicas, dice) for _ in range(2)]
-            await asyncio.gather(*(client.live(key) for client in pair))
+        async def come(number: int) -> list[Client]:
+            await until(lambda: storm.blows >= number * BLOWS // STREAMS, limit_s=120)
+            pair = [Client(http, replicas, dice, progress) for _ in range(2)]
+            await asyncio.gather(*(client.live(f"key-{number}") for client in pair))
             return pair
 
-        living = asyncio.gather(*(come(f"key-{number}") for number in range(24)))
-        bad: list[Awaitable[None]] = [torment(replicas, dice, ways)] if ways else []
+        living = asyncio.gather(*map(come, range(STREAMS)))
+        bad: list[Awaitable[None]] = [storm.strike(replicas, ways)] if ways else []
         if kills_redis:
-            bad.append(torment_redis(redis, dice))
+            bad.append(storm.strike_redis(redis))
         tasks = [asyncio.ensure_future(each) for each in bad]
-        await asyncio.wait(tasks, timeout=CHAOS_S)
+        await until(lambda: storm.blows >= BLOWS or any(t.done() for t in tasks), limit_s=120)
         for task in tasks:
             task.cancel()
         for result in await asyncio.gather(*tasks, return_exceptions=True):

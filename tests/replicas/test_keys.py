@@ -45,11 +45,11 @@ SETTINGS: dict[str, Any] = {"attempts": 1, "gate_s": 10}
 
 
 @pytest.mark.parametrize(
-    ("log", "seed", "lasts_s"),
-    [("memory", 1, 1), ("sqlite", 2, 3), ("workers", 3, 3), ("redis", 4, 3)],
+    ("log", "seed", "blows"),
+    [("memory", 1, 0), ("sqlite", 2, 3), ("workers", 3, 6), ("redis", 4, 6)],
 )
-async def test_key_keeps_what_it_promises_whatever_happens(log, seed, lasts_s, tmp_path):
-    go = Round(log, tmp_path, seed, keys=30, lasts_s=lasts_s)
+async def test_key_keeps_what_it_promises_whatever_happens(log, seed, blows, tmp_path):
+    go = Round(log, tmp_path, seed, keys=30, blows=blows)
     await go.run()
     faults = {asking.key: asking.faults for asking in go.askings if asking.faults}
 

@@ -252,6 +252,18 @@ async def test_worker_that_is_told_to_stop_by_itself_drains_and_is_replaced(tmp_
         assert 0 == line["code"]
 
 
+def run(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """Run the command, which is to end at once."""
+    return subprocess.run(
+        [*COMMAND, "--port", "0", *arguments],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
 BAD_STARTS = [
     ("memory", ["--log", "memory"], "--log sqlite:///PATH or --log redis://HOST/DB"),
     ("no log", [], "--log sqlite:///PATH"),
@@ -263,14 +275,7 @@ BAD_STARTS = [
 
 @pytest.mark.parametrize(("arguments", "told"), [row[1:] for row in BAD_STARTS], ids=[row[0] for row in BAD_STARTS])  # fmt: skip
 def test_bad_start_of_workers_says_why_in_one_line(arguments, told, tmp_path):
-    done = subprocess.run(
-        [*COMMAND, "--port", "0", "--workers", "3", *arguments],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run("--workers", "3", *arguments, cwd=tmp_path)
 
     assert 2 == done.returncode
     assert 1 == len(done.stderr.splitlines()), done.stderr
@@ -279,20 +284,15 @@ def test_bad_start_of_workers_says_why_in_one_line(arguments, told, tmp_path):
 
 
 def test_file_of_another_relay_is_refused_both_ways(tmp_path):
-    one = ("--log", file_of(tmp_path))
-    for first, second in ((one, (*one, "--workers", "2")), ((*one, "--workers", "2"), one)):
+    alone = ("--log", file_of(tmp_path))
+    workers = (*alone, "--workers", "2")
+    for first, others in ((alone, (alone, workers)), (workers, (alone,))):
         with running_command(*first, cwd=tmp_path):
-            done = subprocess.run(
-                [*COMMAND, "--port", "0", *second],
-                cwd=tmp_path,
-                env=environment(),
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
+            for second in others:
+                done = run(*second, cwd=tmp_path)
 
-            assert (2, 1) == (done.returncode, len(done.stderr.splitlines()))
-            assert "another process uses it" in done.stderr
+                assert (2, 1) == (done.returncode, len(done.stderr.splitlines()))
+                assert f"{tmp_path}/log.db: another process uses it" in done.stderr
 
 
 async def test_streams_of_workers_that_all_were_killed_have_ended_after_a_restart(tmp_path):

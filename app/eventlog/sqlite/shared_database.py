@@ -277,6 +277,7 @@ class SharedDatabase(Database):
     def end_streams_of(self, process: int, *, now: float) -> EndedLost:
         """End some streams of a lost process; none, and it is forgotten, when all have ended."""
         ended = self.end_lost(process, now=now)
+        self._version = -1  # `data_version` does not count what this connection writes
         if not ended.dealt_with:
             self.leave_all(process, now=now)
             self._sign_off(process)
