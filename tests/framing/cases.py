@@ -526,17 +526,18 @@ TOGETHER = [
     ),
 ]
 
-CASES = [
-    *LINE_ENDS,
-    *NOT_LINE_ENDS,
-    *BYTE_ORDER_MARK,
-    *COMMENTS,
-    *FIELDS,
-    *DATA,
-    *EVENT,
-    *ID,
-    *RETRY,
-    *UTF_8,
-    *UNFINISHED,
-    *TOGETHER,
-]
+GROUPS = {
+    "line ends": LINE_ENDS,
+    "not line ends": NOT_LINE_ENDS,
+    "byte order mark": BYTE_ORDER_MARK,
+    "comments": COMMENTS,
+    "fields": FIELDS,
+    "data": DATA,
+    "event": EVENT,
+    "id": ID,
+    "retry": RETRY,
+    "UTF-8": UTF_8,
+    "unfinished": UNFINISHED,
+    "together": TOGETHER,
+}
+CASES = [case for group in GROUPS.values() for case in group]
