@@ -12,13 +12,7 @@ from app.framing.json_array import ELEMENT, END, JsonArrayDecoder
 from app.framing.lenient import LenientDecoder
 from app.framing.sse import BOM, FramingError, Message
 from tests.framing import test_lenient
-from tests.framing.feeding import (
-    assert_read,
-    decode,
-    decode_until_failure,
-    in_bytes,
-    in_pieces,
-)
+from tests.framing.feeding import assert_read, decode, decode_until_failure, in_bytes, in_pieces
 
 pytestmark = pytest.mark.pure
 

@@ -313,11 +313,7 @@ delays = st.integers(min_value=0, max_value=MAX_RETRY_MS)
 
 
 @given(
-    data=texts,
-    event=st.none() | words,
-    id=st.none() | ids,
-    retry=st.none() | delays,
-    cuts=places,
+    data=texts, event=st.none() | words, id=st.none() | ids, retry=st.none() | delays, cuts=places
 )
 @example(data="", event="", id="", retry=0, cuts=[])
 @example(data="\n\n", event=" ", id=" ", retry=MAX_RETRY_MS, cuts=[])

@@ -13,9 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from prometheus_client.openmetrics.parser import (
-    text_string_to_metric_families as parse_openmetrics,
-)
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.composition import build_hub
@@ -293,11 +291,7 @@ async def test_formats_are_those_of_prometheus():
         plain = await relay.client.get("/metrics")
         accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3"
         other = await relay.client.get("/metrics", headers={"accept": accept})
-        for odd in (
-            "application/openmetrics-text;version=x",
-            "text/plain;version=",
-            "*" * 9000,
-        ):
+        for odd in ("application/openmetrics-text;version=x", "text/plain;version=", "*" * 9000):
             assert 200 == (await relay.client.get("/metrics", headers={"accept": odd})).status_code
         assert 200 == (await relay.client.head("/metrics")).status_code
 

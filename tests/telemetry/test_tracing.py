@@ -452,10 +452,7 @@ def test_messages_are_in_the_words_of_the_conventions():
     assert [
         {"role": "system", "parts": [{"type": "text", "content": "be"}]},
         {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm"}, called]},
-        {
-            "role": "tool",
-            "parts": [{"type": "tool_call_response", "id": "c", "response": "2"}],
-        },
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": "2"}]},
         {"role": "user", "parts": [{"type": "image_url", "image_url": {"url": "[9]"}}]},
     ] == asked
     cut = {"type": "tool_call", "name": "f", "arguments": '{"a":'}

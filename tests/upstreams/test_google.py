@@ -102,9 +102,7 @@ def _bare(tmp_path, monkeypatch):
 PEM = (
     rsa.generate_private_key(public_exponent=65537, key_size=2048)
     .private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     .decode()
 )
