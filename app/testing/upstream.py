@@ -61,7 +61,9 @@ class Hold:
 
 @dataclass(frozen=True)
 class Until:
-    """Stay silent until the test says that it goes on, in the event loop of the upstream."""
+    """Stay silent until the test says that it goes on, in the event loop of the upstream, or until
+    the relay closes the connection.
+    """
 
     told: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -167,6 +169,7 @@ class Upstream:
         """What has come, but for every GET."""
         self.called = asyncio.Event()
         self.port = 0
+        self._serving: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
 
     @property
     def base_url(self) -> str:
@@ -180,6 +183,7 @@ class Upstream:
         self.calls.clear()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._serving[writer] = asyncio.current_task()
         try:
             if (call := await _read_call(reader)) is not None:
                 await self._answer(call, reader, writer)
@@ -189,25 +193,35 @@ class Upstream:
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
+            del self._serving[writer]
+
+    async def _stop(self) -> None:
+        """Break all connections and wait until none is served any more."""
+        while self._serving:
+            for writer in self._serving:
+                writer.transport.abort()
+            await asyncio.wait({task for task in self._serving.values() if task is not None})
 
     async def _answer(
         self, call: Call, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        steps: Sequence[Step]
         if call.method == "GET":
             self.models_asked += 1
-            for step in self.choose_models(call) if self.choose_models else self.models:
-                await _play(step, writer, call.closed)
-            return
-        self.calls.append(call)
-        self.called.set()
+            steps = self.choose_models(call) if self.choose_models else self.models
+        else:
+            self.calls.append(call)
+            self.called.set()
+            steps = self.choose(call) if self.choose else self.script
         watch = asyncio.create_task(_watch(reader, call.closed))
         try:
-            for step in self.choose(call) if self.choose else self.script:
+            for step in steps:
                 await _play(step, writer, call.closed)
         except ConnectionError:  # a write may notice before the watch does
             call.closed.set()
         finally:
             watch.cancel()
+            await asyncio.wait({watch})
 
 
 async def _watch(reader: asyncio.StreamReader, closed: asyncio.Event) -> None:
@@ -222,11 +236,16 @@ async def _play(step: Step, writer: asyncio.StreamWriter, closed: asyncio.Event)
             writer.write(data)
             await writer.drain()
         case Wait(seconds):
-            await asyncio.sleep(seconds)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(closed.wait(), seconds)
         case Hold():
             await closed.wait()
         case Until(told):
-            await told.wait()
+            waiting = [asyncio.create_task(one.wait()) for one in (told, closed)]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for one in waiting:
+                one.cancel()
+            await asyncio.wait(waiting)
         case Endless(data, times):
             for _ in range(times):
                 if closed.is_set():
@@ -251,7 +270,10 @@ async def _read_call(reader: asyncio.StreamReader) -> Call | None:
         for name, _, value in (line.partition(":") for line in lines)
         if name
     }
-    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    try:
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+    except asyncio.IncompleteReadError:
+        return None
     return Call(method, path, headers, body)
 
 
@@ -265,6 +287,7 @@ async def serve_upstream(*, tls: ssl.SSLContext | None = None) -> AsyncIterator[
         yield upstream
     finally:
         server.close()
+        await upstream._stop()
         for call in upstream.calls:
             call.closed.set()
 
