@@ -5,6 +5,7 @@ import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import IO
 
 import msgspec
 import pytest
@@ -15,20 +16,13 @@ from app.identity.config import KeyConfig
 from app.identity.keys import Keys, check_keys, digest, make_key
 from app.identity.keys_file import KeysUnusable
 from app.identity.principal import Principal
+from tests.clock import StoppedClock as Clock
 
 pytestmark = pytest.mark.pure
 
 KEY = "ssk_" + "k" * 43
 OTHER = "ssk_" + "o" * 43
 SIGNING_KEY = "s" * 43
-
-
-class Clock:
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def row(name: str, key: str = KEY, **more: object) -> dict[str, object]:
@@ -143,25 +137,33 @@ async def test_clock_that_is_set_back_does_not_keep_a_revoked_key(tmp_path):
     assert None is await keys.verify(KEY)
 
 
-async def test_file_is_looked_at_once_a_second_and_read_when_changed(tmp_path, monkeypatch):
+class WatchedPath(type(Path())):  # type: ignore[misc]
+    """Counts how often its file is looked at, and how often it is opened."""
+
+    looks = opened = 0
+
+    def stat(self, **options: bool) -> os.stat_result:
+        WatchedPath.looks += 1
+        return super().stat(**options)
+
+    def open(self, *options: str) -> IO[bytes]:
+        WatchedPath.opened += 1
+        return super().open(*options)
+
+
+async def test_file_is_looked_at_once_a_second_and_read_when_changed(tmp_path):
     clock = Clock()
-    keys = Keys([], write(tmp_path / "keys.json", row("app")), clock=clock)
-    looks, real = [], Path.stat
-
-    def look(path: Path, **more: bool) -> os.stat_result:
-        looks.append(path)
-        return real(path, **more)
-
-    monkeypatch.setattr(Path, "stat", look)
-    monkeypatch.setattr(Path, "open", lambda *_: pytest.fail("the file has not changed"))
+    keys = Keys([], WatchedPath(write(tmp_path / "keys.json", row("app"))), clock=clock)
+    WatchedPath.looks = WatchedPath.opened = 0
     for _ in range(1000):
         await keys.verify(KEY)
-    assert [] == looks
+    assert 0 == WatchedPath.looks
     for _ in range(1000):
         clock.now += 0.01
         await keys.verify(KEY)
 
-    assert len(looks) in (9, 10)
+    assert WatchedPath.looks in (9, 10)
+    assert 0 == WatchedPath.opened
 
 
 @pytest.mark.parametrize(

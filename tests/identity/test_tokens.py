@@ -14,6 +14,7 @@ from app.identity import tokens as module
 from app.identity.globs import covers
 from app.identity.principal import Principal
 from app.identity.tokens import MAX_LENGTH, REMEMBERED, FindKey, Tokens
+from tests.clock import StoppedClock as Clock
 
 pytestmark = pytest.mark.pure
 
@@ -29,17 +30,9 @@ KEY = Principal(
 USER = Principal("acme", "ann", "web", models=KEY.models, origins=KEY.origins)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOW)
 
 
 @pytest.fixture
