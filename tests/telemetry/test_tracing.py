@@ -4,10 +4,12 @@ import asyncio
 import importlib
 import json
 import logging
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -40,6 +42,7 @@ from app.testing.upstream import (
 from tests.collector import Collector, Span, collect
 from tests.serving import HELLO, Relay, chat, serve_relay
 
+ROOT = Path(__file__).parents[2]
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
 HI = [head(), send(text("hi") + FINISH + USAGE + DONE)]
@@ -651,3 +654,23 @@ async def test_library_says_nothing_by_itself(collector):
         quiet = logging.getLogger("opentelemetry.sdk.trace.export")
         assert not quiet.isEnabledFor(logging.ERROR)
         await asyncio.sleep(0)
+
+
+def test_without_traces_no_library_of_them_is_loaded():
+    code = (
+        "import asyncio, sys\n"
+        "from app.composition import build_hub, build_tracing\n"
+        "from app.asgi import build_app\n"
+        "from app.settings import load_settings\n"
+        "async def build():\n"
+        "    settings = load_settings({})\n"
+        "    assert build_tracing(settings) is None\n"
+        "    build_app(settings, build_hub(settings))\n"
+        "asyncio.run(build())\n"
+        "print([name for name in sys.modules if name.startswith(('opentelemetry', 'app.telemetry.tracing'))])\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert "[]" == told.stdout.strip()
