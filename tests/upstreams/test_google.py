@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -304,10 +305,7 @@ def test_missing_package_is_told_at_the_start(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "seseragi.toml").write_text('[upstream.vertex]\nproject = "p"\n')
 
-    def refuse(name: str) -> None:
-        raise ImportError(name)
-
-    monkeypatch.setattr("app.upstreams.google.importlib.import_module", refuse)
+    monkeypatch.setitem(sys.modules, "google.auth", None)
     with pytest.raises(SettingsError) as caught:
         load_settings({})
 
