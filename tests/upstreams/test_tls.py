@@ -55,6 +55,7 @@ async def test_trusted_upstream_is_reached(authority):
     assert [] == failed
 
 
+@pytest.mark.proving  # needs OpenSSL's command
 async def test_trust_may_be_a_folder(authority, tmp_path, monkeypatch):
     pem = (tmp_path / "ca.pem").read_bytes()
     folder = tmp_path / "certs"
