@@ -21,20 +21,35 @@ class Array(JsonArray):
         self.feed(b"[")
 
 
-ROWS = [
-    *[(Decoder, line) for line in (b"x", b"data: x\n", b": x\r\n", b"data: x\r\r", b"id: x\r")],
-    *[(LenientDecoder, line) for line in (b"data: x\n\n", b'{"a":\n')],
-    *[(NdjsonDecoder, line) for line in (b"1", b"1\n", b"[\n]\n", b'"\\"', b'{"')],
-    *[(Array, element) for element in (b'{"a":"' + b"x" * 200_000, b'{"a":1},', b'{"a":"\\\\"},')],
+LONG = [
+    (Decoder, b"x"),
+    (Decoder, b"data: x\n"),
+    (LenientDecoder, b'{"a":\n'),
+    *[(NdjsonDecoder, piece) for piece in (b"1", b'"\\"', b'{"')],
+    (Array, b'{"a":"' + b"x" * 200_000),
     (FrameDecoder, event("a", {"text": "x" * 200_000})),
 ]
-"""What makes a decoder, and what is fed to it again and again."""
+"""What makes a decoder, and what makes one long line, event or element when it is repeated."""
+SHORT = [
+    *[(Decoder, line) for line in (b": x\r\n", b"data: x\r\r", b"id: x\r")],
+    (LenientDecoder, b"data: x\n\n"),
+    *[(NdjsonDecoder, line) for line in (b"1\n", b"[\n]\n")],
+    *[(Array, element) for element in (b'{"a":1},', b'{"a":"\\\\"},')],
+]
+"""What makes a decoder, and what makes many of them."""
+ROWS = [*LONG, *SHORT]
 
 
-@pytest.mark.parametrize(("make", "piece"), ROWS, ids=lambda one: repr(one)[:30])
-def test_time_grows_with_the_number_of_reads(make: type[AnyFeeder], piece: bytes) -> None:
+@pytest.mark.parametrize(
+    ("make", "piece", "size"),
+    [*((*row, 100) for row in LONG), *((*row, 10) for row in SHORT)],
+    ids=lambda one: repr(one)[:40],
+)
+def test_time_grows_with_the_number_of_reads(
+    make: type[AnyFeeder], piece: bytes, size: int
+) -> None:
     """Linear is 10 times as long for 10 times as much, quadratic 70 times."""
-    reads = in_reads((piece * (200_000 // len(piece) + 1))[:200_000], 100)
+    reads = in_reads(piece * (2000 * size // len(piece) + 1), size)[:2000]
 
     assert cpu_seconds(make, reads) < 30 * cpu_seconds(make, reads[:200])
 

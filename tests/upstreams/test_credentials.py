@@ -87,7 +87,7 @@ TEXTS = ("x", "\\", "&#x0", "%25", " ", KEY, f"{KEY[:8]} ", "&amp;")
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_time_to_redact_grows_with_the_text(text):
     """As `test_secrecy.py` has it for long ones."""
-    assert cost(text, 2**14) < 24 * cost(text, 2**11) + 0.002  # 8 times as long
+    assert cost(text, 2**13) < 24 * cost(text, 2**10) + 0.001  # 8 times as long
 
 
 def test_short_key_is_taken_out_whole():

@@ -2,12 +2,13 @@
 
 import json
 import logging
+from collections.abc import Sequence
 from hashlib import sha256
 
 import pytest
 import structlog
 
-from app.testing.upstream import head, reply, send, serve_upstream
+from app.testing.upstream import Step, head, reply, send, serve_upstream
 from tests.serving import HELLO, serve_relay
 from tests.upstreams.test_credentials import FORMS, KEY, TEXTS, cost, pieces, replace
 
@@ -49,15 +50,14 @@ async def test_what_an_upstream_quotes_reaches_nobody(saying, caplog):
         for form in FORMS.values():
             said = form(KEY)
             quoted = f"data: {json.dumps({'error': {'message': saying(said)}})}\n\n"
-            scripts = [
-                reply(status, saying(said))
-                for status in ("400 Bad Request", "401 Unauthorized", "500 Oops")
-            ]
+            statuses = ("400 Bad Request", "401 Unauthorized", "500 Oops")
+            scripts: list[Sequence[Step]] = [reply(status, saying(said)) for status in statuses]
+            scripts.append([head(), send(quoted)])
             upstream.calls.clear()
             caplog.clear()
             shown = []
             with structlog.testing.capture_logs() as logs:
-                for number, script in enumerate([*scripts, [head(), send(quoted)]]):
+                for number, script in enumerate(scripts):
                     upstream.script = script
                     # Another one each time: what has failed too often is asked no more.
                     body = {

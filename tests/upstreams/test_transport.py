@@ -26,8 +26,8 @@ async def read(
     found: list[bytes] = []
     gates = [Until() for _ in range(len(pieces) + 1)]
     script: list[Step] = [chunked_head()]
-    for gate, piece in zip(gates, pieces, strict=False):
-        script += [gate, chunk(piece)]
+    for gate, text in zip(gates, pieces, strict=False):
+        script += [gate, chunk(text)]
     script += [gates[-1]] if cut else [gates[-1], END]
 
     def go_on() -> None:
