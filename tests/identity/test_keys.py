@@ -253,45 +253,37 @@ async def test_mounted_link_is_followed_and_its_change_is_seen(tmp_path):
     assert (None, of("other", OTHER)) == (await keys.verify(KEY), await keys.verify(OTHER))
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
-def test_own_file_that_others_can_read_is_refused(tmp_path, mode):
+READ, WRITTEN = "others can read it .mode {:o}.; run: chmod 600 '", "let anybody in"
+EVERY_USER = "every user can read the keys file (mode {:o})"
+MODES = [
+    *[(mode, "own", READ) for mode in (0o640, 0o604, 0o644)],
+    *[(mode, "another's", EVERY_USER) for mode in (0o444, 0o644)],
+    (0o440, "another's", None),
+    *[(mode, "another's", WRITTEN) for mode in (0o620, 0o602, 0o666)],
+    # Docker on Windows shows every file of the host as everybody's.
+    *[(mode, "on a disk that cannot be written", EVERY_USER) for mode in (0o644, 0o777)],
+]
+
+
+@pytest.mark.parametrize(
+    ("mode", "whose", "told"), MODES, ids=[f"{mode:o} {whose}" for mode, whose, _ in MODES]
+)
+async def test_mode_of_the_file_is_refused_or_warned_of(tmp_path, monkeypatch, mode, whose, told):
     path = write(tmp_path / "keys file.json", row("app"))
     path.chmod(mode)
-    with pytest.raises(KeysUnusable, match=f"others can read it .mode {mode:o}.; run: chmod 600 '"):
-        Keys([], path)
-
-
-@pytest.mark.parametrize("mode", [0o444, 0o440, 0o644])
-async def test_secret_of_another_user_may_be_read_by_others(tmp_path, monkeypatch, mode):
-    path = write(tmp_path / "keys.json", row("app"))
-    path.chmod(mode)
     mine = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    if whose == "another's":
+        monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    elif whose != "own":
+        monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    if told in (READ, WRITTEN):
+        with pytest.raises(KeysUnusable, match=told.format(mode)):
+            Keys([], path)
+        return
     with structlog.testing.capture_logs() as lines:
         assert await Keys([], path).verify(KEY)
 
-    warning = f"every user can read the keys file (mode {mode:o})"
-    assert ([warning] if mode & 0o004 else []) == [line["event"] for line in lines]
-
-
-@pytest.mark.parametrize("mode", [0o644, 0o777])
-async def test_secret_on_a_disk_that_cannot_be_written_may_be_anything(tmp_path, monkeypatch, mode):
-    """Docker on Windows shows every file of the host as everybody's."""
-    path = write(tmp_path / "keys.json", row("app"))
-    path.chmod(mode)
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
-
-    assert await Keys([], path).verify(KEY)
-
-
-@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_file_that_others_can_write_is_refused_whosever_it_is(tmp_path, monkeypatch, mode):
-    path = write(tmp_path / "keys.json", row("app"))
-    path.chmod(mode)
-    mine = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
-    with pytest.raises(KeysUnusable, match="let anybody in"):
-        Keys([], path)
+    assert ([EVERY_USER.format(mode)] if told else []) == [line["event"] for line in lines]
 
 
 def test_file_that_others_can_replace_is_refused(tmp_path):

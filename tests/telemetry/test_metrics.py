@@ -74,6 +74,11 @@ def shown(measured: Metrics) -> dict[Series, float]:
     return parse(measured._encode(False)[0].decode())
 
 
+def ended(*said: Any, **more: Any) -> Ended:
+    usual = {"events": 1, "attempt": 1, "first_event_s": None, "duration_s": 1.0}
+    return Ended(*said, **{**usual, **more})
+
+
 async def test_counters_are_what_the_client_saw():
     async with serve_upstream() as upstream, serve_relay(upstream, attempts=2) as relay:
         upstream.script = HI
@@ -102,11 +107,11 @@ async def test_counters_are_what_the_client_saw():
         found = await scrape(relay)
 
     assert [503, 202, 422, 404] == [r.status_code for r in (failed, stopped, refused, lost)]
-    ended = "seseragi_streams_ended_total"
-    assert 5 == total(found, ended, status="completed", code="none", route="openai")
-    assert 1 == total(found, ended, status="failed", code=failed.json()["code"])
-    assert 1 == total(found, ended, status="cancelled")
-    assert 7 == total(found, ended)
+    ends = "seseragi_streams_ended_total"
+    assert 5 == total(found, ends, status="completed", code="none", route="openai")
+    assert 1 == total(found, ends, status="failed", code=failed.json()["code"])
+    assert 1 == total(found, ends, status="cancelled")
+    assert 7 == total(found, ends)
     started = "seseragi_streams_started_total"
     assert 6 == total(found, started, route="openai", client_format="native")
     assert 1 == total(found, started, route="openai", client_format="openai_chat")
@@ -137,18 +142,10 @@ def test_routes_targets_tokens_and_money():
     measured = build()
     record = StreamRecord("st_1", route="demo", client_format="native")
     usage = TokenCounts(10, 20, cached_input_tokens=3, reasoning_tokens=0)
-    ended = Ended(
-        *(record, "completed", "stop", None, usage),
-        events=3,
-        target="demo/demo",
-        attempt=1,
-        first_event_s=0.3,
-        duration_s=40.0,
-        longest_gap_s=0.2,
-        cost="0.0125",
-    )
-    measured.ended(ended)
-    measured.ended(ended)
+    times = {"first_event_s": 0.3, "duration_s": 40.0, "longest_gap_s": 0.2}
+    said = (record, "completed", "stop", None, usage)
+    for _ in range(2):
+        measured.ended(ended(*said, target="demo/demo", cost="0.0125", **times))
     found = shown(measured)
 
     for kind, count in (("input", 20), ("output", 40), ("cached_input", 6), ("reasoning", 0)):
@@ -162,10 +159,7 @@ def test_routes_targets_tokens_and_money():
 
 async def test_scanner_makes_no_series(monkeypatch):
     """Models, paths, methods, formats and users that nobody has named in the settings."""
-    mine = {
-        "me": Principal("t", "me", "k"),
-        "all": Principal("", "", "m", roles=frozenset(["metrics"])),
-    }
+    mine = {"all": Principal("", "", "m", roles=frozenset(["metrics"]))}
     who = {f"u{n}": Principal(f"t{n}", f"u{n}", f"k{n}") for n in range(10)}
 
     async def walk(relay: Relay, start: int) -> None:
@@ -213,16 +207,7 @@ def test_what_older_settings_and_newer_relays_say_makes_no_series():
         error = ErrorInfo(name, "no", retryable=False)
         unknown: Any = name
         measured.started(record)
-        measured.ended(
-            Ended(
-                *(record, unknown, "error", error, None),
-                events=1,
-                target=f"{name}/{name}",
-                attempt=1,
-                first_event_s=None,
-                duration_s=1,
-            )
-        )
+        measured.ended(ended(record, unknown, "error", error, None, target=f"{name}/{name}"))
         measured.answered(None, name, 9999)
         measured.logged(name)
         counts.append(len(shown(measured)))
@@ -237,16 +222,11 @@ def test_table_of_the_document_is_what_is_served():
         name.strip(" `"): frozenset(re.findall(r"`(\w+)`", labels)) for _, name, labels, *_ in rows
     }
     served = {
-        f"{family.name}_total" if family.kind == "counter" else family.name: frozenset(
-            family.labels
-        )
-        for family in FAMILIES
+        f"{one.name}_total" if one.kind == "counter" else one.name: frozenset(one.labels)
+        for one in FAMILIES
     }
-    settings = load_settings({})
-    hub = build_hub(settings)
-    measured = Metrics(
-        Names(hub.upstreams), process=os.getpid(), records=lambda: RecordsState(3, 1)
-    )
+    names = Names(build_hub(load_settings({})).upstreams)
+    measured = Metrics(names, process=os.getpid(), records=lambda: RecordsState(3, 1))
     for family in FAMILIES:
         if family.kind == "histogram":
             measured._note(family, 1, *family.labels)
