@@ -264,7 +264,7 @@ async def test_metrics_are_for_their_role():
 
 
 async def test_setting_takes_the_metrics_away():
-    async with serve_relay(metrics="false") as relay:
+    async with serve_relay(metrics="false", demo_pace=0) as relay:
         await chat(relay, model="demo")
         assert 404 == (await relay.client.get("/metrics")).status_code
 

@@ -36,7 +36,7 @@ async def ask(base_url: str, *, model: str = "openai/m") -> tuple[dict[str, str]
     """Ask a relay with this upstream; give its answer and its log."""
     with structlog.testing.capture_logs() as logs:
         environ = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": KEY}
-        async with serve_relay(environ=environ) as relay:
+        async with serve_relay(environ=environ, demo_pace=0) as relay:
             body = {**HELLO, "model": model, "stream": False}
             answer = (await relay.client.post("/v1/chat", json=body)).json()
     return answer, str(logs)
