@@ -70,8 +70,9 @@ def build(**environ: str) -> Metrics:
     return Metrics(names, process=os.getpid())
 
 
-def shown(measured: Metrics) -> dict[Series, float]:
-    return parse(measured._encode(False)[0].decode())
+async def shown(measured: Metrics) -> dict[Series, float]:
+    body, _ = await measured.render("text/plain")
+    return parse(body.decode())
 
 
 def ended(*said: Any, **more: Any) -> Ended:
@@ -138,7 +139,7 @@ async def test_counters_are_what_the_client_saw():
     assert 1 == total(found, answers, endpoint="/metrics")  # this one's is not yet
 
 
-def test_routes_targets_tokens_and_money():
+async def test_routes_targets_tokens_and_money():
     measured = build()
     record = StreamRecord("st_1", route="demo", client_format="native")
     usage = TokenCounts(10, 20, cached_input_tokens=3, reasoning_tokens=0)
@@ -146,7 +147,7 @@ def test_routes_targets_tokens_and_money():
     said = (record, "completed", "stop", None, usage)
     for _ in range(2):
         measured.ended(ended(*said, target="demo/demo", cost="0.0125", **times))
-    found = shown(measured)
+    found = await shown(measured)
 
     for kind, count in (("input", 20), ("output", 40), ("cached_input", 6), ("reasoning", 0)):
         assert count == total(found, "seseragi_tokens_total", target="demo/demo", kind=kind)
@@ -197,9 +198,9 @@ async def test_scanner_makes_no_series(monkeypatch):
     assert [] == re.findall(r"x1\d|u\d+|m1\d+\b|M\d|2028|x1b", shown_names)
 
 
-def test_what_older_settings_and_newer_relays_say_makes_no_series():
+async def test_what_older_settings_and_newer_relays_say_makes_no_series():
     measured = build(OPENAI_API_KEY="k")
-    before = len(shown(measured))
+    before = len(await shown(measured))
     counts = []
     for number in range(3):
         name = f"gone-{number}"
@@ -210,13 +211,13 @@ def test_what_older_settings_and_newer_relays_say_makes_no_series():
         measured.ended(ended(record, unknown, "error", error, None, target=f"{name}/{name}"))
         measured.answered(None, name, 9999)
         measured.logged(name)
-        counts.append(len(shown(measured)))
+        counts.append(len(await shown(measured)))
 
     assert before < counts[0] == counts[1] == counts[2]
-    assert "gone" not in repr(shown(measured))
+    assert "gone" not in repr(await shown(measured))
 
 
-def test_table_of_the_document_is_what_is_served():
+async def test_table_of_the_document_is_what_is_served():
     rows = [row.split("|") for row in TABLE.splitlines() if row.startswith("| `seseragi_")]
     documented = {
         name.strip(" `"): frozenset(re.findall(r"`(\w+)`", labels)) for _, name, labels, *_ in rows
@@ -232,10 +233,9 @@ def test_table_of_the_document_is_what_is_served():
             measured._note(family, 1, *family.labels)
         else:
             measured._add(family, *family.labels)
-    measured._publish()
     found = {
         re.sub("_(bucket|sum|count)$", "", name): frozenset(dict(labels)) - {"le"}
-        for name, labels in shown(measured)
+        for name, labels in (await shown(measured))
     }
 
     assert documented == found
@@ -349,47 +349,47 @@ async def test_loop_that_is_late_is_told(monkeypatch):
     clock, measured = Clock(monkeypatch), build()
     measured.open()
 
-    def beats() -> tuple[float, float]:
+    async def beats() -> tuple[float, float]:
         """Return how many were in time, and how many late."""
-        found = shown(measured)
+        found = await shown(measured)
         count = total(found, "seseragi_event_loop_lag_seconds_count")
         in_time = total(found, "seseragi_event_loop_lag_seconds_bucket", le="0.1")
         return in_time, count - in_time
 
     await clock.pass_(metrics.BEAT_S)
-    assert (1, 0) == beats()
+    assert (1, 0) == await beats()
     await clock.pass_(metrics.BEAT_S + 0.3)
-    assert (1, 1) == beats()
+    assert (1, 1) == await beats()
     measured.close()
 
 
-def test_full_area_counts_on_what_it_has():
+async def test_full_area_counts_on_what_it_has():
     area = Area(names_bytes=2600)
     settings = load_settings({})
     measured = Metrics(Names(build_hub(settings).upstreams), [area], process=os.getpid())
     for code in CODES:
         measured.refused(Refused("", "r", None, RelayError(code, "no")))
         measured.answered(f"/{code}", "GET", 200)
-    found = shown(measured)
+    found = await shown(measured)
 
     assert 1 == total(found, "seseragi_refusals_total", code="invalid_request")
     assert 0 < total(found, "seseragi_http_requests_total") < len(CODES)
 
 
-def test_areas_of_workers_add_up_and_forget_what_the_dead_held():
+async def test_areas_of_workers_add_up_and_forget_what_the_dead_held():
     settings = load_settings({})
     names = Names(build_hub(settings).upstreams)
     shared = [Area(), Area(), Area()]
     one, two = (Metrics(names, shared, own, process=os.getpid()) for own in (0, 1))
     for measured, times in ((one, 2), (two, 3)):
-        measured._publish()
+        await shown(measured)  # which publishes what it has to say of itself
         for _ in range(times):
             measured.answered("/v1/chat", "POST", 200)
-    both = shown(one)
+    both = await shown(one)
     shared[1].leave()
-    alone = shown(one)
+    alone = await shown(one)
     again = Metrics(names, shared, 1, process=os.getpid())
-    again._publish()
+    await shown(again)
     again.answered("/v1/chat", "POST", 200)
 
     def sums(found: Mapping[Series, float]) -> list[float]:
@@ -401,7 +401,7 @@ def test_areas_of_workers_add_up_and_forget_what_the_dead_held():
 
     assert [5, 2, 2] == sums(both)
     assert [5, 1, 1] == sums(alone)
-    assert [6, 2, 2] == sums(shown(one)) == sums(shown(again))
+    assert [6, 2, 2] == sums(await shown(one)) == sums(await shown(again))
 
 
 def get(url: str) -> dict[Series, float]:
