@@ -16,13 +16,24 @@ from app.identity.config import KeyConfig
 from app.identity.keys import Keys, check_keys, digest, make_key
 from app.identity.keys_file import KeysUnusable
 from app.identity.principal import Principal
-from tests.clock import StoppedClock as Clock
+from tests.clock import StoppedClock
 
 pytestmark = pytest.mark.pure
 
 KEY = "ssk_" + "k" * 43
 OTHER = "ssk_" + "o" * 43
 SIGNING_KEY = "s" * 43
+
+
+@pytest.fixture
+def clock() -> StoppedClock:
+    return StoppedClock()
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    """A file with the one key "app"."""
+    return write(tmp_path / "keys.json", row("app"))
 
 
 def row(name: str, key: str = KEY, **more: object) -> dict[str, object]:
@@ -78,8 +89,7 @@ async def test_keys_that_are_made_differ_and_are_found():
         assert of("a", key) == await Keys([config("a", key)], None).verify(key)
 
 
-async def test_key_that_has_ended_is_told_so_without_the_key():
-    clock = Clock()
+async def test_key_that_has_ended_is_told_so_without_the_key(clock):
     keys = Keys([config("app", expires_at="2027-01-15T10:00:00+01:00")], None, clock=clock)
 
     assert await keys.verify(KEY)
@@ -95,14 +105,13 @@ async def test_key_that_has_ended_is_told_so_without_the_key():
 
 
 async def test_what_was_issued_before_a_key_was_made_stood_on_another():
-    keys = Keys([config("app", created_at="2027-01-15T08:00:00Z")], None, clock=Clock())
+    keys = Keys([config("app", created_at="2027-01-15T08:00:00Z")], None, clock=StoppedClock())
 
     assert keys.find("app", issued_at=1_800_000_000.0)
     assert None is keys.find("app", issued_at=1_799_999_999.0)
 
 
-async def test_file_is_read_again_when_it_has_changed(tmp_path):
-    clock = Clock()
+async def test_file_is_read_again_when_it_has_changed(tmp_path, clock):
     path = write(tmp_path / "keys.json", row("app"), signing_key=SIGNING_KEY)
     keys = Keys([], path, clock=clock)
     assert (of("app"), None) == (await keys.verify(KEY), await keys.verify(OTHER))
@@ -116,9 +125,7 @@ async def test_file_is_read_again_when_it_has_changed(tmp_path):
     assert None is keys.signing_key
 
 
-async def test_what_a_name_is_ends_with_its_row(tmp_path):
-    clock = Clock()
-    path = write(tmp_path / "keys.json", row("app"))
+async def test_what_a_name_is_ends_with_its_row(clock, path):
     keys = Keys([], path, clock=clock)
     assert keys.find("app")
     write(path)
@@ -127,9 +134,7 @@ async def test_what_a_name_is_ends_with_its_row(tmp_path):
     assert None is keys.find("app")
 
 
-async def test_clock_that_is_set_back_does_not_keep_a_revoked_key(tmp_path):
-    clock = Clock()
-    path = write(tmp_path / "keys.json", row("app"))
+async def test_clock_that_is_set_back_does_not_keep_a_revoked_key(clock, path):
     keys = Keys([], path, clock=clock)
     write(path)
     clock.now -= 86_400
@@ -151,8 +156,7 @@ class WatchedPath(type(Path())):  # type: ignore[misc]
         return super().open(*options)
 
 
-async def test_file_is_looked_at_once_a_second_and_read_when_changed(tmp_path):
-    clock = Clock()
+async def test_file_is_looked_at_once_a_second_and_read_when_changed(tmp_path, clock):
     keys = Keys([], WatchedPath(write(tmp_path / "keys.json", row("app"))), clock=clock)
     WatchedPath.looks = WatchedPath.opened = 0
     for _ in range(1000):
@@ -180,9 +184,7 @@ async def test_file_is_looked_at_once_a_second_and_read_when_changed(tmp_path):
         (json.dumps({"keys": [row("a", expires_at="soon")]}).encode(), "a time that is none"),
     ],
 )
-async def test_broken_file_keeps_what_was_known_and_warns_once(tmp_path, content, told):
-    clock = Clock()
-    path = write(tmp_path / "keys.json", row("app"))
+async def test_broken_file_keeps_what_was_known_and_warns_once(content, told, clock, path):
     keys = Keys([], path, clock=clock)
     if content is None:
         path.unlink()
@@ -208,10 +210,8 @@ async def test_broken_file_keeps_what_was_known_and_warns_once(tmp_path, content
     assert (None, of("other", OTHER)) == (await keys.verify(KEY), await keys.verify(OTHER))
 
 
-async def test_file_that_cannot_be_read_for_a_moment_is_read_later(tmp_path, monkeypatch):
+async def test_file_that_cannot_be_read_for_a_moment_is_read_later(monkeypatch, clock, path):
     """As where no file handle is left: the file does not change any more, the reason goes."""
-    clock = Clock()
-    path = write(tmp_path / "keys.json", row("app"))
     keys = Keys([], path, clock=clock)
     write(path)
 
@@ -229,16 +229,14 @@ async def test_file_that_cannot_be_read_for_a_moment_is_read_later(tmp_path, mon
     assert None is await keys.verify(KEY)
 
 
-async def test_key_of_the_file_may_not_be_one_of_the_settings(tmp_path):
-    path = write(tmp_path / "keys.json", row("app"))
+async def test_key_of_the_file_may_not_be_one_of_the_settings(path):
     for known in (config("app", OTHER), config("b", KEY)):
         with pytest.raises(KeysUnusable):
             Keys([known], path)
 
 
-async def test_mounted_link_is_followed_and_its_change_is_seen(tmp_path):
+async def test_mounted_link_is_followed_and_its_change_is_seen(tmp_path, clock):
     """As Kubernetes replaces a secret: by another target of a link."""
-    clock = Clock()
     for name, rows in (("1", (row("app"),)), ("2", (row("other", OTHER),))):
         (tmp_path / name).mkdir()
         write(tmp_path / name / "keys.json", *rows)
@@ -300,10 +298,8 @@ def test_file_that_others_can_replace_is_refused(tmp_path):
     assert "Keys(1 known)" == repr(Keys([], tmp_path / "keys.json"))
 
 
-async def test_file_that_was_replaced_out_of_sight_is_warned_of(tmp_path):
+async def test_file_that_was_replaced_out_of_sight_is_warned_of(clock, path):
     """As of a container that has the file alone mounted: it goes on seeing the old one."""
-    clock = Clock()
-    path = write(tmp_path / "keys.json", row("app"))
     with path.open() as mounted:
         keys = Keys([], Path(f"/proc/self/fd/{mounted.fileno()}"), clock=clock)
         write(path)
@@ -331,10 +327,8 @@ def test_nothing_shows_keys_or_digests(tmp_path):
     assert "Keys(1 known)" == repr(keys)
 
 
-async def test_keys_change_while_many_ask(tmp_path):
+async def test_keys_change_while_many_ask(clock, path):
     """A check never sees half of a change."""
-    path = write(tmp_path / "keys.json", row("app"))
-    clock = Clock()
     keys = Keys([], path, clock=clock)
     for turn in range(50):
         mine, old = (KEY, OTHER) if turn % 2 else (OTHER, KEY)
