@@ -3,11 +3,9 @@
 `answer` is what it does with a request, on a thread of its own, such as failing or staying silent.
 """
 
-import asyncio
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +13,7 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-WAIT_S = 20.0
+from tests.waiting import until
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,18 @@ class Collector:
 
     async def wait_for(self, found: Callable[[list[Span]], Any]) -> Any:
         """Wait until what has come has what is looked for, and return that."""
-        until = time.monotonic() + WAIT_S
-        while not (seen := found([*self.spans])):
-            if time.monotonic() > until:
-                names = [(span.name, span.kind, span.attributes) for span in self.spans]
-                raise AssertionError(f"these spans have come: {names}")
-            await asyncio.sleep(0.005)
-        return seen
+        seen: list[Any] = []
+
+        def look() -> bool:
+            seen[:] = [found([*self.spans])]
+            return bool(seen[0])
+
+        try:
+            await until(look)
+        except AssertionError:
+            names = [(span.name, span.kind, span.attributes) for span in self.spans]
+            raise AssertionError(f"these spans have come: {names}") from None
+        return seen[0]
 
     async def wait_for_names(self, *names: str) -> list[Span]:
         """Wait until a span of each name has come; return the first of each."""

@@ -85,13 +85,17 @@ class Issuers:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         trust: Callable[[], ssl.SSLContext] | None = None,
+        fetcher: Fetcher | None = None,
+        max_verdicts: int = MAX_VERDICTS,
     ) -> None:
         """Take the settings; nothing is fetched before a token needs it.
 
-        `trust` makes what certificates are checked against, at the first fetch.
+        `trust` returns what certificates are checked against, at the first fetch; it is not
+        used with a `fetcher`.
         """
-        fetcher = Fetcher(trust)
+        fetcher = fetcher or Fetcher(trust)
         self._clock = clock
+        self._max_verdicts = max_verdicts
         self._issuers = {
             config.issuer: _Issuer(
                 config,
@@ -126,7 +130,7 @@ class Issuers:
             return None
         verdict = await self._check(token)
         self._verdicts[digest] = verdict
-        if len(self._verdicts) > MAX_VERDICTS:
+        if len(self._verdicts) > self._max_verdicts:
             self._verdicts.popitem(last=False)
         return verdict.principal
 

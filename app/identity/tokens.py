@@ -123,9 +123,11 @@ class Tokens:
         *,
         find_key: FindKey | None = None,
         clock: Callable[[], float] = time.time,
+        max_verdicts: int = REMEMBERED,
     ) -> None:
         self._find_key = find_key
         self._clock = clock
+        self._max_verdicts = max_verdicts
         self._secret_key = _derive(signing_key, "client secret")
         self._stream_key = _derive(signing_key, "stream token")
         self._cipher = AESGCM(_derive(signing_key, "owner of a stream token"))
@@ -205,7 +207,7 @@ class Tokens:
 
     def _remember(self, digest: bytes, claims: _Claims) -> _Verdict:
         verdict = self._verdicts[digest] = _Verdict(claims)
-        if len(self._verdicts) > REMEMBERED:
+        if len(self._verdicts) > self._max_verdicts:
             self._verdicts.popitem(last=False)
         return verdict
 

@@ -41,11 +41,12 @@ _decode = msgspec.msgpack.Decoder(tuple[str, tuple[str, ...], int]).decode
 class Area:
     """The numbers of one process."""
 
-    def __init__(self) -> None:
-        memory = memoryview(mmap.mmap(-1, _HEADER + NAMES_BYTES + 8 * (VALUES + 1)))
+    def __init__(self, *, names_bytes: int = NAMES_BYTES) -> None:
+        values_at = _HEADER + names_bytes
+        memory = memoryview(mmap.mmap(-1, values_at + 8 * (VALUES + 1)))
         self._header = memory[:_HEADER].cast("q")
-        self._names = memory[_HEADER : _HEADER + NAMES_BYTES]
-        self.values = memory[_HEADER + NAMES_BYTES :].cast("d")
+        self._names = memory[_HEADER:values_at]
+        self.values = memory[values_at:].cast("d")
         """The numbers, by the places that `place` gives."""
         self._full = False
 
@@ -71,7 +72,7 @@ class Area:
         name = _encode(tuple(series))
         start, place = self._header[_NAMES_USED], self._header[_VALUES_USED]
         end = start + 4 + len(name)
-        if end > NAMES_BYTES or place + series.size > VALUES:
+        if end > len(self._names) or place + series.size > VALUES:
             if not self._full:
                 self._full = True
                 log.warning("metrics have no room for more series", series=series.metric)

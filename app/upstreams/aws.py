@@ -9,7 +9,7 @@ that expire.
 import asyncio
 import importlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
@@ -27,14 +27,23 @@ log = structlog.get_logger("seseragi.credentials")
 class AwsCredentials:
     """Signs requests to one region, with the keys of a profile or of the usual place.
 
+    `open_session` opens what looks for keys, by default a session of botocore.
+
     Raises:
         UpstreamError: `upstream_auth`, botocore is not installed.
     """
 
-    def __init__(self, region: str, profile: str | None = None) -> None:
+    def __init__(
+        self,
+        region: str,
+        profile: str | None = None,
+        *,
+        open_session: Callable[..., Any] | None = None,
+    ) -> None:
         self._region = region
         self._profile = profile
         self._botocore = _load()
+        self._open_session = open_session or self._botocore["session"].Session
         self._found: Any = None
         """botocore's credentials, once there are some."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aws-keys")
@@ -70,7 +79,7 @@ class AwsCredentials:
         exceptions = self._botocore["exceptions"]
         try:
             if self._found is None:
-                session = self._botocore["session"].Session(profile=self._profile)
+                session = self._open_session(profile=self._profile)
                 self._found = session.get_credentials()
             keys = self._found and self._found.get_frozen_credentials()
         # The last two where a program gives the keys: there is none, or it gives no JSON.

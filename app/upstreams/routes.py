@@ -77,8 +77,14 @@ class Listed(NamedTuple):
 class Breakers:
     """The breakers of the targets last used, whichever route they are in, by their names."""
 
-    def __init__(self, rules: Rules = Rules()) -> None:  # noqa: B008  (it is frozen)
+    def __init__(
+        self,
+        rules: Rules = Rules(),  # noqa: B008  (it is frozen)
+        *,
+        max_breakers: int = MAX_BREAKERS,
+    ) -> None:
         self._rules = rules
+        self._max_breakers = max_breakers
         self._breakers: OrderedDict[str, Breaker] = OrderedDict()
         self._rests: dict[str, float] = {}
         """Until when targets rest: not with their breakers, which others may drive out."""
@@ -92,7 +98,7 @@ class Breakers:
             return Breaker(self._rules)
         breaker = self._breakers.setdefault(target.name, Breaker(self._rules))
         self._breakers.move_to_end(target.name)
-        if len(self._breakers) > MAX_BREAKERS:
+        if len(self._breakers) > self._max_breakers:
             self._breakers.popitem(last=False)
         return breaker
 

@@ -511,11 +511,7 @@ TOGETHER = [
         b"data:a\n data\ndata\nfoobar:xxx\njustsometext\n:comment\ndata:b\n\n",
         [message("a\n\nb")],
     ),
-    Case(
-        "spaces-first-in-values",
-        b"data:\ta\rdata: \ndata:b\n\n",
-        [message("\ta\n\nb")],
-    ),
+    Case("spaces-first-in-values", b"data:\ta\rdata: \ndata:b\n\n", [message("\ta\n\nb")]),
     Case("line-ends-of-all-kinds", b"data:a\r\ndata\ndata:b\r\n\r", [message("a\n\nb")]),
     Case("nul-then-blank-lines", b"data:\0\n\n\n\n", [message("\0")]),
     Case("name-and-utf-8", b"event:\xe2\x80\xa6\ndata:\xe2\x80\xa6\n\n", [message("…", event="…")]),
@@ -526,17 +522,18 @@ TOGETHER = [
     ),
 ]
 
-CASES = [
-    *LINE_ENDS,
-    *NOT_LINE_ENDS,
-    *BYTE_ORDER_MARK,
-    *COMMENTS,
-    *FIELDS,
-    *DATA,
-    *EVENT,
-    *ID,
-    *RETRY,
-    *UTF_8,
-    *UNFINISHED,
-    *TOGETHER,
-]
+GROUPS = {
+    "line ends": LINE_ENDS,
+    "not line ends": NOT_LINE_ENDS,
+    "byte order mark": BYTE_ORDER_MARK,
+    "comments": COMMENTS,
+    "fields": FIELDS,
+    "data": DATA,
+    "event": EVENT,
+    "id": ID,
+    "retry": RETRY,
+    "UTF-8": UTF_8,
+    "unfinished": UNFINISHED,
+    "together": TOGETHER,
+}
+CASES = [case for group in GROUPS.values() for case in group]

@@ -3,6 +3,7 @@
 import json
 import struct
 import zlib
+from bisect import bisect
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from app.framing.eventstream import MAX_HEADERS, TRUNCATED, Decoder
 from app.framing.sse import FramingError, Message
 from tests.dialects.streams import absent, body_of, index
+from tests.framing.feeding import assert_read, decode, decode_until_failure, in_bytes
 from tests.framing.frames import error, event, exception, frame, header, text
 
 pytestmark = pytest.mark.pure
@@ -29,12 +31,6 @@ ROWS = (
 )
 A = event("a", {"n": 1})
 B = event("b", {"text": "せせらぎ"})
-
-
-def decode(pieces: list[bytes]) -> tuple[list[Message], Message | None]:
-    decoder = Decoder()
-    messages = [message for piece in pieces for message in decoder.feed(piece)]
-    return messages, decoder.close()
 
 
 EVERY_TYPE = b"".join(
@@ -104,50 +100,41 @@ CASES: list[tuple[str, bytes, list[Message], Message | None]] = [
 def test_frames_are_read_however_they_are_cut(
     wire: bytes, messages: list[Message], rest: Message | None
 ) -> None:
-    expected = (messages, rest)
-
-    assert expected == decode([wire])
-    assert expected == decode([wire[i : i + 1] for i in range(len(wire))])
-    for cut in range(len(wire)):
-        assert expected == decode([wire[:cut], wire[cut:]])
+    assert_read(Decoder, wire, messages, rest)
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_recordings_are_read_as_botocore_reads_them(row: dict[str, Any]) -> None:
+def test_recordings_are_read_as_botocore_reads_them_and_only_a_border_leaves_nothing(
+    row: dict[str, Any],
+) -> None:
     body = body_of(row)
     buffer = EventStreamBuffer()
     buffer.add_data(body)
     theirs = [Message(f"event:{e.headers[':event-type']}", e.payload.decode()) for e in buffer]
+    borders = [0]
+    while borders[-1] < len(body):
+        borders.append(borders[-1] + struct.unpack_from(">I", body, borders[-1])[0])
 
+    assert len(body) == borders[-1]
     assert theirs
-    assert (theirs, None) == decode([body])
-    assert (theirs, None) == decode([body[i : i + 1] for i in range(len(body))])
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_only_a_cut_at_a_border_leaves_nothing(row: dict[str, Any]) -> None:
-    body = body_of(row)
-    borders = {0}
-    while (at := max(borders)) < len(body):
-        borders.add(at + struct.unpack_from(">I", body, at)[0])
-    assert max(borders) == len(body)
-
-    for size in range(len(body) + 1):
-        messages, rest = decode([body[:size]])
-        assert rest == (None if size in borders else Message(TRUNCATED, ""))
-        assert len(messages) == sum(0 < border <= size for border in borders)
+    assert (theirs, None) == decode(Decoder, [body])
+    decoder = Decoder()
+    messages: list[Message] = []
+    for size, byte in enumerate(in_bytes(body), 1):
+        messages += decoder.feed(byte)
+        assert bisect(borders, size) - 1 == len(messages)
+        assert (None if size in borders else Message(TRUNCATED, "")) == decoder.close()
+    assert theirs == messages
 
 
 def changed(wire: bytes, at: int) -> bytes:
     return wire[:at] + bytes([wire[at] ^ 1]) + wire[at + 1 :]
 
 
-@pytest.mark.parametrize("at", range(len(B)))
-def test_a_wrong_bit_is_an_error(at: int) -> None:
-    decoder = Decoder()
-
-    with pytest.raises(FramingError, match="checksum"):
-        decoder.feed(changed(B, at))
+def test_a_wrong_bit_is_an_error() -> None:
+    for at in range(len(B)):
+        with pytest.raises(FramingError, match="checksum"):
+            Decoder().feed(changed(B, at))
 
 
 def prelude(total: int, headers: int) -> bytes:
@@ -215,15 +202,6 @@ def test_nothing_is_kept_of_what_was_read() -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=5))
 def test_any_bytes_are_messages_or_an_error(pieces: list[bytes]) -> None:
-    whole: object
-    cut: object
-    try:
-        whole = decode([b"".join(pieces)])
-    except FramingError as failure:
-        whole = str(failure)
-    try:
-        cut = decode(pieces)
-    except FramingError as failure:
-        cut = str(failure)
+    whole = decode_until_failure(Decoder, [b"".join(pieces)])
 
-    assert whole == cut
+    assert whole == decode_until_failure(Decoder, pieces)

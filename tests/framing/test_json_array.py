@@ -1,26 +1,20 @@
 """A JSON array that grows: its elements are messages as soon as they are whole."""
 
 import json
-import random
-import time
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.framing.json_array import ELEMENT, END, JsonArray, JsonArrayDecoder
+from app.framing.json_array import ELEMENT, END, JsonArrayDecoder
 from app.framing.lenient import LenientDecoder
 from app.framing.sse import BOM, FramingError, Message
 from tests.framing import test_lenient
+from tests.framing.feeding import assert_read, decode, decode_until_failure, in_bytes, in_pieces
 
 pytestmark = pytest.mark.pure
-
-
-def decode(pieces: list[bytes], **limits: int) -> tuple[list[Message], Message | None]:
-    decoder = JsonArrayDecoder(**limits)
-    messages = [message for piece in pieces for message in decoder.feed(piece)]
-    return messages, decoder.close()
 
 
 def e(*elements: str) -> list[Message]:
@@ -61,23 +55,13 @@ CASES: list[tuple[str, bytes, list[Message], Message | None]] = [
 def test_an_array_is_read_element_by_element(
     wire: bytes, messages: list[Message], rest: Message | None
 ) -> None:
-    expected = (messages, rest)
-
-    assert decode([wire]) == expected
-    assert decode([wire[i : i + 1] for i in range(len(wire))]) == expected
-    for cut in range(len(wire)):
-        assert decode([wire[:cut], wire[cut:]]) == expected
+    assert_read(JsonArrayDecoder, wire, messages, rest)
 
 
-NO_ARRAYS = {case[0]: case for case in test_lenient.CASES if case[0] != "a-list"}
-
-
-@pytest.mark.parametrize("name", NO_ARRAYS)
-def test_any_other_body_is_read_as_it_always_is(name: str) -> None:
-    _, wire, messages, rest = NO_ARRAYS[name]
-
-    assert decode([wire]) == (messages, rest)
-    assert decode([wire[i : i + 1] for i in range(len(wire))]) == (messages, rest)
+def test_any_other_body_is_read_as_it_always_is() -> None:
+    for name, wire, messages, rest in test_lenient.CASES:
+        if name != "a-list":
+            assert_read(JsonArrayDecoder, wire, messages, rest)
 
 
 def test_an_element_does_not_wait_for_what_follows_it() -> None:
@@ -110,9 +94,7 @@ def test_any_array_gives_its_elements(
     sent: list[Any], indent: int | None, ascii: bool, cuts: list[int]
 ) -> None:
     wire = json.dumps(sent, indent=indent, ensure_ascii=ascii).encode()
-    at = sorted(cut for cut in cuts if cut <= len(wire))
-    pieces = [wire[a:b] for a, b in zip([0, *at], [*at, len(wire)], strict=True)]
-    messages, rest = decode(pieces)
+    messages, rest = decode(JsonArrayDecoder, in_pieces(wire, cuts))
 
     assert [json.loads(m.data) for m in messages if m.event == ELEMENT] == sent
     assert (messages[-1], rest) == (OVER, None)
@@ -127,33 +109,19 @@ def test_any_bytes_read_the_same_however_they_are_cut(
     body: bytes, cuts: list[int], limit: int
 ) -> None:
     wire = b"[" + body
-    at = sorted(cut for cut in cuts if cut <= len(wire))
-    pieces = [wire[a:b] for a, b in zip([0, *at], [*at, len(wire)], strict=True)]
+    whole = within([wire], limit)
 
-    assert within(pieces, limit) == within([wire], limit)
-    assert within([wire[i : i + 1] for i in range(len(wire))], limit) == within([wire], limit)
+    assert whole == within(in_pieces(wire, cuts), limit) == within(in_bytes(wire), limit)
 
 
 def within(pieces: list[bytes], limit: int) -> tuple[list[Message], str]:
-    """Return the messages and how it ended; after an error every later call must raise too."""
-    decoder = JsonArrayDecoder(max_event=limit)
-    messages: list[Message] = []
-    try:
-        for piece in pieces:
-            messages += decoder.feed(piece)
-        rest = decoder.close()
-    except FramingError as error:
-        for call in (decoder.close, lambda: decoder.feed(b"{}"), lambda: decoder.feed(b"")):
-            with pytest.raises(FramingError, match=str(error)):
-                call()
-        return messages, str(error)
-    return messages, repr(rest)
+    return decode_until_failure(partial(JsonArrayDecoder, max_event=limit), pieces)
 
 
 def test_an_element_may_be_as_long_as_its_limit_and_no_longer() -> None:
     too_long = "an element of the array is longer than the limit of 8 bytes"
 
-    assert within([b'[{"a":12},{"a":34}]'], 8) == ([*e('{"a":12}', '{"a":34}'), OVER], "None")
+    assert within([b'[{"a":12},{"a":34}]'], 8) == ([*e('{"a":12}', '{"a":34}'), OVER], "")
     assert within([b'[{"a":12},{"a":345}]'], 8) == (e('{"a":12}'), too_long)
     assert within([b'[{"a":12'], 8)[1] != too_long
     assert within([b'[{"a":1234'], 8) == ([], too_long)
@@ -162,7 +130,7 @@ def test_an_element_may_be_as_long_as_its_limit_and_no_longer() -> None:
 def test_white_space_between_elements_never_adds_up() -> None:
     wire = b"[" + b" \r\n" * 1000 + b"{}" + b"\n" * 1000 + b"]"
 
-    assert decode([wire], max_event=2) == ([*e("{}"), OVER], None)
+    assert within([wire], 2) == ([*e("{}"), OVER], "")
 
 
 def test_the_limit_of_one_document_is_that_of_an_event() -> None:
@@ -170,35 +138,3 @@ def test_the_limit_of_one_document_is_that_of_an_event() -> None:
         assert decoder.feed(b'{"a": "bcd') == []
         with pytest.raises(FramingError, match="the body is JSON longer than the limit of 10"):
             decoder.feed(b'"')
-
-
-def cpu_seconds(reads: list[bytes]) -> float:
-    """Return the least of three runs, in time of the processor."""
-
-    def run() -> float:
-        array = JsonArray(max_size=2**24)
-        start = time.process_time()
-        for read in reads:
-            array.feed(read)
-        return time.process_time() - start
-
-    return min(run() for _ in range(3))
-
-
-@pytest.mark.parametrize(
-    "element", [b'{"a":"%s"},' % (b"x" * 90_000), b'{"a":1},', b'{"a":"\\\\"},']
-)
-def test_time_grows_with_the_number_of_reads(element: bytes) -> None:
-    """Linear is 4 times as long for 4 times as much, quadratic 16 times."""
-    wire = element * (100_000 // len(element))
-    some = [wire[i : i + 10] for i in range(0, len(wire), 10)]
-
-    assert cpu_seconds([b"[", *some * 4]) < 9 * cpu_seconds([b"[", *some])
-
-
-def test_one_element_of_megabytes_takes_about_as_long_as_short_ones() -> None:
-    randomly = random.Random(1)
-    long = b'[{"a":"' + randomly.randbytes(3_000_000).hex().encode() + b'"}'
-    reads = [long[i : i + 16_384] for i in range(0, len(long), 16_384)]
-
-    assert cpu_seconds(reads) < 0.5

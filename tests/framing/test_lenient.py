@@ -6,15 +6,10 @@ import pytest
 
 from app.framing.lenient import MAX_RAW, LenientDecoder
 from app.framing.sse import BOM, FramingError, Message
-from tests.framing import cases
+from tests.framing.cases import GROUPS, Case
+from tests.framing.feeding import assert_read, decode, in_pieces
 
 pytestmark = pytest.mark.pure
-
-
-def decode(pieces: list[bytes]) -> tuple[list[Message], Message | None]:
-    decoder = LenientDecoder()
-    messages = [message for piece in pieces for message in decoder.feed(piece)]
-    return messages, decoder.close()
 
 
 def m(data: str, event: str = "message") -> Message:
@@ -78,25 +73,19 @@ CASES = [
 def test_what_providers_send_is_read(
     wire: bytes, messages: list[Message], rest: Message | None
 ) -> None:
-    expected = (messages, rest)
-
-    assert decode([wire]) == expected
-    assert decode([wire[i : i + 1] for i in range(len(wire))]) == expected
-    for cut in range(len(wire)):
-        assert decode([wire[:cut], wire[cut:]]) == expected
+    assert_read(LenientDecoder, wire, messages, rest)
 
 
-STANDARD = {case.name: case for case in cases.CASES if b"error:" not in case.wire}
-
-
-@pytest.mark.parametrize("case", STANDARD.values(), ids=STANDARD)
-def test_what_the_standard_says_holds_here_too(case: cases.Case) -> None:
-    randomly = random.Random(case.name)
-    at = sorted(randomly.choices(range(len(case.wire) + 1), k=5))
-    pieces = [case.wire[a:b] for a, b in zip([0, *at], [*at, len(case.wire)], strict=True)]
-
-    assert decode([case.wire]) == (case.messages, case.rest)
-    assert decode(pieces) == (case.messages, case.rest)
+@pytest.mark.parametrize("cases", GROUPS.values(), ids=GROUPS)
+def test_what_the_standard_says_holds_here_too(cases: list[Case]) -> None:
+    for case in cases:
+        if b"error:" in case.wire:
+            continue
+        randomly = random.Random(case.name)
+        cuts = randomly.choices(range(len(case.wire) + 1), k=5)
+        for pieces in ([case.wire], in_pieces(case.wire, cuts)):
+            found = decode(LenientDecoder, pieces)
+            assert (case.name, case.messages, case.rest) == (case.name, *found)
 
 
 def test_a_document_has_the_limit_of_an_event() -> None:

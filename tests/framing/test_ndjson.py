@@ -1,9 +1,8 @@
 """Newline-delimited JSON, and what stands in its place, in every chunking."""
 
 import json
-import re
-import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,15 +11,21 @@ from hypothesis import strategies as st
 
 from app.framing.ndjson import NdjsonDecoder
 from app.framing.sse import BOM, FramingError, Message
-from tests.framing.test_sse import chunkings, in_bytes, in_pieces
+from tests.framing.feeding import (
+    Result,
+    assert_read,
+    chunkings,
+    decode_until_failure,
+    in_bytes,
+    in_pieces,
+)
+from tests.framing.feeding import decode as decode_by
 
 pytestmark = pytest.mark.pure
 
 
-def decode(pieces: Iterable[bytes], **limits: int) -> tuple[list[Message], Message | None]:
-    decoder = NdjsonDecoder(**limits)
-    messages = [message for piece in pieces for message in decoder.feed(piece)]
-    return messages, decoder.close()
+def decode(pieces: Iterable[bytes]) -> Result:
+    return decode_by(NdjsonDecoder, pieces)
 
 
 def m(data: str) -> Message:
@@ -79,8 +84,7 @@ CASES: list[tuple[str, bytes, list[Message], Message | None]] = [
 def test_a_body_reads_the_same_however_it_is_cut(
     wire: bytes, messages: list[Message], rest: Message | None
 ) -> None:
-    for pieces in chunkings(wire):
-        assert (messages, rest) == decode(pieces)
+    assert_read(NdjsonDecoder, wire, messages, rest)
 
 
 def test_no_line_is_held_back() -> None:
@@ -140,20 +144,7 @@ def test_any_bytes_read_the_same_however_they_are_cut(wire: bytes, cuts: list[in
 
 
 def decode_within(pieces: Iterable[bytes], **limits: int) -> tuple[list[Message], str]:
-    """Return the messages and how it ended; after an error every later call must raise too."""
-    decoder = NdjsonDecoder(**limits)
-    messages: list[Message] = []
-    try:
-        for piece in pieces:
-            messages += decoder.feed(piece)
-        if (rest := decoder.close()) is not None:
-            messages.append(rest)
-    except FramingError as error:
-        for call in (decoder.close, lambda: decoder.feed(b"1\n"), lambda: decoder.feed(b"")):
-            with pytest.raises(FramingError, match=re.escape(str(error))):
-                call()
-        return messages, str(error)
-    return messages, "closed"
+    return decode_until_failure(partial(NdjsonDecoder, **limits), pieces)
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\n1\n", b""], ids=repr)
@@ -161,8 +152,8 @@ def decode_within(pieces: Iterable[bytes], **limits: int) -> tuple[list[Message]
 def test_a_line_may_be_as_long_as_its_limit_and_no_longer(before: bytes, end: bytes) -> None:
     complete = [m("1")] if before else []
     for pieces in chunkings(before + b'"0123456"' + end):
-        messages, how = decode_within(pieces, max_line=9)
-        assert (complete, "closed") == (messages[: len(complete)], how)
+        messages, failure = decode_within(pieces, max_line=9)
+        assert (complete, "") == (messages[: len(complete)], failure)
         assert m('"0123456"') in messages
     for pieces in chunkings(before + b'"01234567"' + end):
         assert (complete, "a line is longer than the limit of 9 bytes") == decode_within(
@@ -175,15 +166,10 @@ def test_a_line_may_be_as_long_as_its_limit_and_no_longer(before: bytes, end: by
 def test_a_message_may_be_as_long_as_its_limit_and_no_longer(wire: bytes, end: bytes) -> None:
     size = len(wire.rstrip())
     for pieces in chunkings(b"1\n" + wire + end):
-        assert decode_within(pieces, max_event=size) == (
-            [m("1"), m(wire.decode().rstrip())],
-            "closed",
-        )
-        messages, how = decode_within(pieces, max_event=size - 1)
-        assert (messages, how) == (
-            [m("1")],
-            f"a message is longer than the limit of {size - 1} bytes",
-        )
+        whole = [m("1"), m(wire.decode().rstrip())]
+        assert (whole, "") == decode_within(pieces, max_event=size)
+        too_long = f"a message is longer than the limit of {size - 1} bytes"
+        assert ([m("1")], too_long) == decode_within(pieces, max_event=size - 1)
 
 
 def test_a_line_without_end_is_refused_as_soon_as_it_is_too_long() -> None:
@@ -195,39 +181,10 @@ def test_a_line_without_end_is_refused_as_soon_as_it_is_too_long() -> None:
 
 
 def test_every_message_has_the_whole_limit() -> None:
-    assert decode_within([b"[\n1]\n" * 50], max_event=4) == ([m("[\n1]")] * 50, "closed")
+    assert decode_within([b"[\n1]\n" * 50], max_event=4) == ([m("[\n1]")] * 50, "")
 
 
 def test_nesting_without_end_is_read() -> None:
     line = b"[" * 100_000 + b"]" * 100_000
 
     assert decode([line + b"\n"]) == ([m(line.decode())], None)
-
-
-# Time
-
-
-def cpu_seconds(reads: list[bytes]) -> float:
-    """Return the least of three runs, in time of the processor, which other load hardly moves."""
-
-    def run() -> float:
-        start = time.process_time()
-        decode(reads)
-        return time.process_time() - start
-
-    return min(run() for _ in range(3))
-
-
-@pytest.mark.parametrize("line", [b"1", b"1\n", b"[\n]\n", b'"\\"', b'{"'], ids=repr)
-def test_time_of_single_byte_reads_grows_with_their_number(line: bytes) -> None:
-    """Linear is 4 times as long for 4 times as much, quadratic 16 times."""
-    some = in_bytes(line * (25_000 // len(line)))
-
-    assert cpu_seconds(some * 4) < 9 * cpu_seconds(some)
-
-
-@pytest.mark.parametrize("piece", [b'\\"', b'"\\', b"[\n", b'"'], ids=repr)
-def test_odd_lines_take_no_time(piece: bytes) -> None:
-    wire = b'{"' + piece * 50_000 + b"\n"
-
-    assert cpu_seconds([wire * 4]) < 12 * cpu_seconds([wire])

@@ -1,4 +1,4 @@
-"""An identity provider on a real socket: it signs, publishes, rotates, lies, hangs and dies."""
+"""An identity provider, in memory or on a real socket: it signs, publishes, rotates, lies, hangs."""
 
 import asyncio
 import contextlib
@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import strategies as st
 
 from app.identity.config import IssuerConfig
+from app.identity.fetching import Fetcher
 from app.identity.issuers import Issuers
 
 AUDIENCE = "https://relay.example"
@@ -36,10 +37,6 @@ JSON = st.recursive(
 
 trust = cache(httpx2.create_ssl_context)
 """The system's certificates, which take 20 ms to read."""
-
-
-def make_issuers(configs: Sequence[IssuerConfig], **changes: Any) -> Issuers:
-    return Issuers(configs, trust=trust, **changes)
 
 
 @cache
@@ -115,6 +112,13 @@ class Provider:
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         self.answer = "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
+    def document(self, path: str) -> str:
+        """Return what stands at a path, unless it lies."""
+        if path != DISCOVERY:
+            return json.dumps({"keys": self.keys})
+        said = {"issuer": self.url, "jwks_uri": self.url + JWKS}
+        return json.dumps(said if self.discovery is None else self.discovery)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -131,25 +135,48 @@ class Provider:
         writer.close()
 
     def _answer_to(self, path: str) -> bytes:
-        if path == DISCOVERY:
-            said = {"issuer": self.url, "jwks_uri": self.url + JWKS}
-            body = json.dumps(said if self.discovery is None else self.discovery)
-        elif self.answer is not None:
+        if path != DISCOVERY and self.answer is not None:
             return self.answer
-        else:
-            body = json.dumps({"keys": self.keys})
+        body = self.document(path)
         return (
             f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
             f"content-length: {len(body)}\r\n\r\n{body}"
         ).encode()
 
 
+class Documents(Fetcher):
+    """Fetches from providers in memory."""
+
+    def __init__(self, providers: Sequence[Provider]) -> None:
+        super().__init__()
+        self._providers = providers
+
+    async def fetch(self, url: str) -> bytes:
+        provider = next(one for one in self._providers if url.startswith(f"{one.url}/"))
+        path = url.removeprefix(provider.url)
+        provider.asked.append(path)
+        if provider.hold is not None:
+            await provider.hold.wait()
+        return provider.document(path).encode()
+
+
+def make_issuers(configs: Sequence[IssuerConfig], *providers: Provider, **changes: Any) -> Issuers:
+    """Return issuers that fetch from these providers in memory, or without any over sockets."""
+    fetcher = Documents(providers) if providers else None
+    return Issuers(configs, trust=trust, fetcher=fetcher, **changes)
+
+
+def in_memory(*keys: Any, name: str = "idp") -> Provider:
+    """Return a provider that publishes `keys`, by default `rsa_key("1")` as "1"."""
+    return Provider(list(keys) or [jwk(rsa_key("1"), "1")], url=f"https://{name}.example")
+
+
 @contextlib.asynccontextmanager
 async def serve_provider(
     *keys: Any, port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Provider]:
-    """Run a provider that publishes `keys`, by default `rsa_key("1")` as "1"."""
-    provider = Provider(list(keys) or [jwk(rsa_key("1"), "1")])
+    """Run a provider that publishes `keys`, as `in_memory` does, on a port."""
+    provider = in_memory(*keys)
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -171,13 +198,3 @@ async def serve_provider(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.wait_closed()
-
-
-class Clock:
-    """A clock that the test turns."""
-
-    def __init__(self, start: float = 1000.0) -> None:
-        self.now = start
-
-    def __call__(self) -> float:
-        return self.now

@@ -3,12 +3,14 @@
 import asyncio
 import base64
 import contextlib
+import hashlib
+import hmac
 import json
 import random
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
+import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
@@ -18,32 +20,30 @@ from app.errors import RequestError
 from app.identity import issuers as issuers_module
 from app.identity.config import IssuerConfig
 from app.identity.issuers import MAX_TOKEN, MAX_VERDICTS, Issuers
-from app.identity.jwks import parse_jwks
 from app.identity.principal import Principal
 from app.ledger.limits import UNLIMITED, UsageLimits
+from tests.clock import StoppedClock
 from tests.identity.provider import (
     AUDIENCE,
     JSON,
-    Clock,
     Provider,
     ec_key,
     ed_key,
+    in_memory,
     jwk,
     make_issuers,
     rsa_key,
-    serve_provider,
     sign,
 )
+
+pytestmark = pytest.mark.pure
 
 KEY = rsa_key("1")
 
 
-@contextlib.asynccontextmanager
-async def issuer(*keys: Any, **config: Any) -> AsyncIterator[tuple[Provider, Issuers]]:
-    async with serve_provider(*keys) as provider:
-        issuers = make_issuers([provider.config(**config)])
-        yield provider, issuers
-        await issuers.aclose()
+def issuer(*keys: Any, **config: Any) -> tuple[Provider, Issuers]:
+    provider = in_memory(*keys)
+    return provider, make_issuers([provider.config(**config)], provider)
 
 
 async def who(issuers: Issuers, token: str) -> Principal:
@@ -69,17 +69,15 @@ def encode(part: Any) -> str:
 
 def signed_by_hand(header: Any, claims: Any, alg: str = "RS256") -> str:
     """Sign what PyJWT would not."""
-    import jwt
-
     text = f"{encode(header)}.{encode(claims)}"
     algorithm: Any = jwt.get_algorithm_by_name(alg)
     return f"{text}.{encode(algorithm.sign(text.encode(), KEY))}"
 
 
 async def test_token_says_who_asks():
-    async with issuer(origins=("https://app.example",), models=("fast",)) as (provider, issuers):
-        claims = provider.claims(exp=int(time.time()) + 60)
-        principal = await issuers.verify(sign(KEY, claims))
+    provider, issuers = issuer(origins=("https://app.example",), models=("fast",))
+    claims = provider.claims(exp=int(time.time()) + 60)
+    principal = await issuers.verify(sign(KEY, claims))
 
     assert principal == Principal(
         tenant=provider.url,
@@ -102,14 +100,12 @@ KINDS = [
 
 @pytest.mark.parametrize(("key", "alg"), KINDS, ids=[alg for _, alg in KINDS])
 async def test_each_algorithm_is_taken_where_it_is_allowed_and_else_is_not(key, alg):
-    async with issuer(jwk(key, "1"), algorithms=(alg,)) as (provider, issuers):
-        token = sign(key, provider.claims(), alg=alg)
-        other = make_issuers(
-            [provider.config(algorithms=("RS256" if alg != "RS256" else "ES256",))]
-        )
+    provider, issuers = issuer(jwk(key, "1"), algorithms=(alg,))
+    token = sign(key, provider.claims(), alg=alg)
+    other = make_issuers([provider.config(algorithms=("RS256" if alg != "RS256" else "ES256",))])
 
-        assert "ada" == (await who(issuers, token)).user
-        assert f"signed with '{alg}'" in await reason(other, token)
+    assert "ada" == (await who(issuers, token)).user
+    assert f"signed with '{alg}'" in await reason(other, token)
 
 
 @pytest.mark.parametrize(
@@ -123,9 +119,9 @@ async def test_each_algorithm_is_taken_where_it_is_allowed_and_else_is_not(key, 
     ],
 )
 async def test_what_is_no_jwt_is_somebody_elses(text):
-    async with issuer() as (provider, issuers):
-        assert await issuers.verify(text) is None
-        assert [] == provider.asked
+    provider, issuers = issuer()
+    assert await issuers.verify(text) is None
+    assert [] == provider.asked
 
 
 async def test_no_issuer_takes_nothing():
@@ -167,14 +163,14 @@ CLAIMS = [
 
 @pytest.mark.parametrize(("changes", "told"), CLAIMS, ids=[str(c)[:50] for c, _ in CLAIMS])
 async def test_claims_that_do_not_hold_are_refused_with_the_reason(changes, told):
-    async with issuer() as (provider, issuers):
-        claims = provider.claims(**changes)
-        if isinstance(claims.get("iss", ""), str) and isinstance(claims.get("sub", ""), str):
-            token = sign(KEY, claims)
-        else:
-            token = signed_by_hand({"alg": "RS256", "kid": "1"}, claims)
+    provider, issuers = issuer()
+    claims = provider.claims(**changes)
+    if isinstance(claims.get("iss", ""), str) and isinstance(claims.get("sub", ""), str):
+        token = sign(KEY, claims)
+    else:
+        token = signed_by_hand({"alg": "RS256", "kid": "1"}, claims)
 
-        assert told in await reason(issuers, token)
+    assert told in await reason(issuers, token)
 
 
 HEADERS = [
@@ -209,47 +205,41 @@ HEADERS = [
     ids=lambda value: str(list(value)) if isinstance(value, dict) else "",
 )
 async def test_headers_that_would_change_the_rules_are_refused_unasked(changes, told):
-    async with issuer() as (provider, issuers):
-        header = {"alg": "RS256", "kid": "1", **changes}
+    provider, issuers = issuer()
+    header = {"alg": "RS256", "kid": "1", **changes}
 
-        assert told in await reason(issuers, signed_by_hand(header, provider.claims()))
-        assert [] == provider.asked
+    assert told in await reason(issuers, signed_by_hand(header, provider.claims()))
+    assert [] == provider.asked
 
 
 @pytest.mark.parametrize("kind", ["JWT", "at+jwt", "AT+JWT", "application/okta-internal-at+jwt"])
 async def test_kinds_of_access_tokens_are_taken(kind):
-    async with issuer() as (provider, issuers):
-        assert await issuers.verify(sign(KEY, provider.claims(), typ=kind, x5t="a")) is not None
+    provider, issuers = issuer()
+    assert await issuers.verify(sign(KEY, provider.claims(), typ=kind, x5t="a")) is not None
 
 
 @pytest.mark.parametrize("signature", ["", "AA", encode(b"\0" * 256)])
 @pytest.mark.parametrize("alg", ["none", "RS256", "ES256", "PS256", "EdDSA"])
 async def test_unsigned_tokens_are_refused(alg, signature):
-    async with issuer(jwk(KEY, "1"), jwk(ec_key("1"), "2"), jwk(ed_key("1"), "3")) as (
-        provider,
-        issuers,
-    ):
-        for kid in ({}, {"kid": "1"}, {"kid": "2"}, {"kid": "3"}):
-            token = f"{encode({'alg': alg, **kid})}.{encode(provider.claims())}.{signature}"
-            assert "refused" != await reason(issuers, token)
+    provider, issuers = issuer(jwk(KEY, "1"), jwk(ec_key("1"), "2"), jwk(ed_key("1"), "3"))
+    for kid in ({}, {"kid": "1"}, {"kid": "2"}, {"kid": "3"}):
+        token = f"{encode({'alg': alg, **kid})}.{encode(provider.claims())}.{signature}"
+        assert "refused" != await reason(issuers, token)
 
 
 @pytest.mark.parametrize("alg", ["HS256", "HS384", "HS512"])
 @pytest.mark.parametrize("named", ["HS256", "RS256"])
 async def test_public_key_is_no_secret(alg, named):
-    import hashlib
-    import hmac
-
     pem = KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     der = KEY.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     row = jwk(KEY, "1")
-    async with issuer(algorithms=("RS256", "ES256", "HS256")) as (provider, issuers):
-        for secret in (pem, pem.strip(), der, json.dumps(row).encode(), row["n"].encode(), b""):
-            text = f"{encode({'alg': named, 'kid': '1'})}.{encode(provider.claims())}"
-            mac = hmac.new(secret, text.encode(), getattr(hashlib, f"sha{alg[2:]}")).digest()
+    provider, issuers = issuer(algorithms=("RS256", "ES256", "HS256"))
+    for secret in (pem, pem.strip(), der, json.dumps(row).encode(), row["n"].encode(), b""):
+        text = f"{encode({'alg': named, 'kid': '1'})}.{encode(provider.claims())}"
+        mac = hmac.new(secret, text.encode(), getattr(hashlib, f"sha{alg[2:]}")).digest()
 
-            told = f"signed with {named!r}" if named == "HS256" else "signature is not valid"
-            assert told in await reason(issuers, f"{text}.{encode(mac)}")
+        told = f"signed with {named!r}" if named == "HS256" else "signature is not valid"
+        assert told in await reason(issuers, f"{text}.{encode(mac)}")
 
 
 async def test_key_of_another_type_curve_or_algorithm_is_not_tried():
@@ -257,54 +247,47 @@ async def test_key_of_another_type_curve_or_algorithm_is_not_tried():
         *(jwk(KEY, "rsa"), jwk(ec_key("1"), "p256"), jwk(ec_key("1", "P-384"), "p384")),
         *(jwk(KEY, "only-ps", alg="PS256"), jwk(KEY, "only-rs512", alg="RS512")),
     )
-    async with issuer(*published, algorithms=("RS256", "PS256", "ES256", "ES384")) as (
-        provider,
-        issuers,
-    ):
-        claims = provider.claims()
-        for key, alg, kid in [
-            *((KEY, "RS256", "p256"), (KEY, "RS256", "only-ps"), (KEY, "RS256", "only-rs512")),
-            *((ec_key("1"), "ES256", "rsa"), (ec_key("1"), "ES256", "p384")),
-            (ec_key("1", "P-384"), "ES384", "p256"),
-        ]:
-            assert "has no key for its signature" in await reason(
-                issuers, sign(key, claims, alg=alg, kid=kid)
-            )
-        # A signature of the right type, by the key of a curve that is not the algorithm's.
-        text = f"{encode({'alg': 'ES256', 'kid': 'p384'})}.{encode(claims)}"
-        import jwt
+    provider, issuers = issuer(*published, algorithms=("RS256", "PS256", "ES256", "ES384"))
+    claims = provider.claims()
+    for key, alg, kid in [
+        *((KEY, "RS256", "p256"), (KEY, "RS256", "only-ps"), (KEY, "RS256", "only-rs512")),
+        *((ec_key("1"), "ES256", "rsa"), (ec_key("1"), "ES256", "p384")),
+        (ec_key("1", "P-384"), "ES384", "p256"),
+    ]:
+        assert "has no key for its signature" in await reason(
+            issuers, sign(key, claims, alg=alg, kid=kid)
+        )
+    # A signature of the right type, by the key of a curve that is not the algorithm's.
+    text = f"{encode({'alg': 'ES256', 'kid': 'p384'})}.{encode(claims)}"
+    algorithm: Any = jwt.algorithms.ECAlgorithm(jwt.algorithms.ECAlgorithm.SHA256)
+    forged = f"{text}.{encode(algorithm.sign(text.encode(), ec_key('1', 'P-384')))}"
+    assert "has no key" in await reason(issuers, forged)
 
-        algorithm: Any = jwt.algorithms.ECAlgorithm(jwt.algorithms.ECAlgorithm.SHA256)
-        forged = f"{text}.{encode(algorithm.sign(text.encode(), ec_key('1', 'P-384')))}"
-        assert "has no key" in await reason(issuers, forged)
-
-        assert await issuers.verify(sign(KEY, claims, alg="PS256", kid="only-ps")) is not None
+    assert await issuers.verify(sign(KEY, claims, alg="PS256", kid="only-ps")) is not None
 
 
 async def test_issuers_do_not_vouch_for_each_other():
-    async with (
-        serve_provider(jwk(rsa_key("a"), "1")) as a,
-        serve_provider(jwk(rsa_key("b"), "1"), jwk(rsa_key("b2"), "2")) as b,
-    ):
-        issuers = make_issuers([a.config(), b.config(audience="b")])
+    a = in_memory(jwk(rsa_key("a"), "1"), name="a")
+    b = in_memory(jwk(rsa_key("b"), "1"), jwk(rsa_key("b2"), "2"), name="b")
+    issuers = make_issuers([a.config(), b.config(audience="b")], a, b)
 
-        assert await issuers.verify(sign(rsa_key("a"), a.claims())) is not None
-        assert "signature is not valid" in await reason(issuers, sign(rsa_key("b"), a.claims()))
-        # Its name of the key is one that only the other has.
-        assert "has no key" in await reason(issuers, sign(rsa_key("b2"), a.claims(), kid="2"))
-        assert "not for this relay" in await reason(issuers, sign(rsa_key("b"), b.claims()))
-        # Nearly the same name is another issuer.
-        for named in (a.url + "/", a.url.upper(), a.url + "\0", f" {a.url}"):
-            assert "no issuer" in await reason(issuers, sign(rsa_key("a"), a.claims(iss=named)))
+    assert await issuers.verify(sign(rsa_key("a"), a.claims())) is not None
+    assert "signature is not valid" in await reason(issuers, sign(rsa_key("b"), a.claims()))
+    # Its name of the key is one that only the other has.
+    assert "has no key" in await reason(issuers, sign(rsa_key("b2"), a.claims(), kid="2"))
+    assert "not for this relay" in await reason(issuers, sign(rsa_key("b"), b.claims()))
+    # Nearly the same name is another issuer.
+    for named in (a.url + "/", a.url.upper(), a.url + "\0", f" {a.url}"):
+        assert "no issuer" in await reason(issuers, sign(rsa_key("a"), a.claims(iss=named)))
 
 
 async def test_same_user_of_two_issuers_is_two_owners():
-    async with serve_provider() as a, serve_provider() as b:
-        issuers = make_issuers([a.config(), b.config()])
-        together = make_issuers([a.config(tenant="us"), b.config(tenant="us")])
-        tokens = [sign(KEY, a.claims()), sign(KEY, b.claims())]
-        first, second = [await who(issuers, token) for token in tokens]
-        one, other = [await who(together, token) for token in tokens]
+    a, b = in_memory(name="a"), in_memory(name="b")
+    issuers = make_issuers([a.config(), b.config()], a, b)
+    together = make_issuers([a.config(tenant="us"), b.config(tenant="us")], a, b)
+    tokens = [sign(KEY, a.claims()), sign(KEY, b.claims())]
+    first, second = [await who(issuers, token) for token in tokens]
+    one, other = [await who(together, token) for token in tokens]
 
     assert "" not in (first.owner, second.owner)
     assert first.owner != second.owner
@@ -312,15 +295,17 @@ async def test_same_user_of_two_issuers_is_two_owners():
 
 
 async def test_claim_cannot_name_the_tenant_that_is_another_issuers():
-    async with serve_provider() as a, serve_provider() as b, serve_provider() as c:
-        issuers = make_issuers([a.config(), b.config(tenant="b"), c.config(tenant_claim="org")])
-        for tenant in (a.url, "b"):
-            token = sign(KEY, c.claims(org=tenant))
-            assert "is another issuer's" in await reason(issuers, token)
+    a, b, c = (in_memory(name=name) for name in "abc")
+    issuers = make_issuers(
+        [a.config(), b.config(tenant="b"), c.config(tenant_claim="org")], a, b, c
+    )
+    for tenant in (a.url, "b"):
+        token = sign(KEY, c.claims(org=tenant))
+        assert "is another issuer's" in await reason(issuers, token)
 
-        own = await issuers.verify(sign(KEY, c.claims(org=c.url)))
-        assert own is not None
-        assert c.url == own.tenant
+    own = await issuers.verify(sign(KEY, c.claims(org=c.url)))
+    assert own is not None
+    assert c.url == own.tenant
 
 
 MAPPED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
@@ -354,8 +339,8 @@ MAPPED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("config", "claims", "expected"), MAPPED)
 async def test_claims_are_mapped_as_the_settings_say(config, claims, expected):
-    async with issuer(**config) as (provider, issuers):
-        principal = await issuers.verify(sign(KEY, provider.claims(**claims)))
+    provider, issuers = issuer(**config)
+    principal = await issuers.verify(sign(KEY, provider.claims(**claims)))
 
     assert principal is not None
     assert expected == {name: getattr(principal, name) for name in expected}
@@ -384,74 +369,68 @@ UNMAPPED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("config", "claims", "told"), UNMAPPED)
 async def test_claims_that_cannot_be_mapped_are_refused(config, claims, told):
-    async with issuer(**config) as (provider, issuers):
-        assert told in await reason(issuers, sign(KEY, provider.claims(**claims)))
+    provider, issuers = issuer(**config)
+    assert told in await reason(issuers, sign(KEY, provider.claims(**claims)))
 
 
 async def test_leeway_is_for_clocks_that_differ():
-    clock = Clock(time.time())
-    async with serve_provider() as provider:
-        issuers = make_issuers([provider.config(leeway_s=30)], clock=clock)
-        token = sign(KEY, provider.claims(nbf=clock.now + 20, exp=clock.now + 100))
-        assert await issuers.verify(token) is not None
-        clock.now += 129
-        assert await issuers.verify(token) is not None
-        other = provider.claims(sub="other", exp=clock.now - 29)
-        assert await issuers.verify(sign(KEY, other)) is not None
-        clock.now += 2
-        # It was known, and has ended.
-        assert "expired" in await reason(issuers, token)
-        assert "not valid before" in await reason(
-            issuers, sign(KEY, provider.claims(nbf=clock.now + 40, exp=clock.now + 100))
-        )
+    clock = StoppedClock(time.time())
+    provider = in_memory()
+    issuers = make_issuers([provider.config(leeway_s=30)], provider, clock=clock)
+    token = sign(KEY, provider.claims(nbf=clock.now + 20, exp=clock.now + 100))
+    assert await issuers.verify(token) is not None
+    clock.now += 129
+    assert await issuers.verify(token) is not None
+    other = provider.claims(sub="other", exp=clock.now - 29)
+    assert await issuers.verify(sign(KEY, other)) is not None
+    clock.now += 2
+    # It was known, and has ended.
+    assert "expired" in await reason(issuers, token)
+    assert "not valid before" in await reason(
+        issuers, sign(KEY, provider.claims(nbf=clock.now + 40, exp=clock.now + 100))
+    )
 
 
-async def test_known_token_costs_no_second_check_of_its_signature(monkeypatch):
-    checks = []
-    check = Issuers._check
+async def test_known_token_costs_no_second_check_of_its_signature():
+    """A check makes a new principal."""
+    provider, issuers = issuer()
+    token = sign(KEY, provider.claims())
+    first = await issuers.verify(token)
+    for _ in range(100):
+        assert await issuers.verify(token) is first
 
-    async def counted(self, token):
-        checks.append(token)
-        return await check(self, token)
-
-    monkeypatch.setattr(Issuers, "_check", counted)
-    async with issuer() as (provider, issuers):
-        token = sign(KEY, provider.claims())
-        first = await issuers.verify(token)
-        for _ in range(100):
-            assert await issuers.verify(token) is first
-
-    assert 1 == len(checks)
     assert token not in repr(vars(issuers))
 
 
 async def test_known_tokens_are_bounded_and_the_last_used_stay():
-    key = ed_key("1")
-    async with issuer(jwk(key, "1"), algorithms=("EdDSA",)) as (provider, issuers):
-        claims = provider.claims()
-        token = sign(key, claims, alg="EdDSA")
-        first = await issuers.verify(token)
-        for n in range(MAX_VERDICTS + 50):
-            assert await issuers.verify(token) is first
-            await issuers.verify(sign(key, {**claims, "sub": str(n)}, alg="EdDSA"))
+    provider = in_memory()
+    issuers = make_issuers([provider.config()], provider, max_verdicts=4)
+    tokens = [sign(KEY, provider.claims(sub=str(n))) for n in range(10)]
+    known = [await issuers.verify(tokens[0])]
+    for token in tokens[1:]:
+        assert await issuers.verify(tokens[0]) is known[0]
+        known.append(await issuers.verify(token))
 
-        assert MAX_VERDICTS == len(issuers._verdicts)
+    stay = [0, 7, 8, 9]
+    assert [True] * 4 == [await issuers.verify(tokens[n]) is known[n] for n in stay]
+    assert [False] * 6 == [await issuers.verify(tokens[n]) is known[n] for n in range(1, 7)]
+    assert MAX_VERDICTS <= 10_000
 
 
 async def test_encrypted_and_oversized_tokens_are_told_so():
-    async with issuer() as (provider, issuers):
-        encrypted = ".".join([encode({"alg": "RSA-OAEP", "enc": "A256GCM"}), "a", "b", "c", "d"])
-        assert "encrypted" in await reason(issuers, encrypted)
-        long = sign(KEY, provider.claims(more="x" * MAX_TOKEN))
-        assert f"longer than {MAX_TOKEN} characters" in await reason(issuers, long)
-        assert "longer than" in await reason(issuers, sign(KEY, provider.claims(), x="x" * 4000))
-        nested = signed_by_hand({"alg": "RS256", "kid": "1"}, sign(KEY, provider.claims()).encode())
-        assert "no JSON object" in await reason(issuers, nested)
-        deep = signed_by_hand({"alg": "RS256", "kid": "1"}, b'{"a":' + b"[" * 6000)
-        assert "no JSON object" in await reason(issuers, deep)
-        assert [] == provider.asked
-        near = sign(KEY, provider.claims(more="x" * 11_000))
-        assert await issuers.verify(near) is not None
+    provider, issuers = issuer()
+    encrypted = ".".join([encode({"alg": "RSA-OAEP", "enc": "A256GCM"}), "a", "b", "c", "d"])
+    assert "encrypted" in await reason(issuers, encrypted)
+    long = sign(KEY, provider.claims(more="x" * MAX_TOKEN))
+    assert f"longer than {MAX_TOKEN} characters" in await reason(issuers, long)
+    assert "longer than" in await reason(issuers, sign(KEY, provider.claims(), x="x" * 4000))
+    nested = signed_by_hand({"alg": "RS256", "kid": "1"}, sign(KEY, provider.claims()).encode())
+    assert "no JSON object" in await reason(issuers, nested)
+    deep = signed_by_hand({"alg": "RS256", "kid": "1"}, b'{"a":' + b"[" * 6000)
+    assert "no JSON object" in await reason(issuers, deep)
+    assert [] == provider.asked
+    near = sign(KEY, provider.claims(more="x" * 11_000))
+    assert await issuers.verify(near) is not None
 
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -461,27 +440,27 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 async def test_no_change_of_a_token_is_taken(key, alg):
     """Every character is changed, taken out, doubled, and swapped with its neighbour."""
     choose = random.Random(16)
-    async with issuer(jwk(key, "1")) as (provider, issuers):
-        token = sign(key, provider.claims(), alg=alg)
-        assert await issuers.verify(token) is not None
-        changed = set()
-        for at, one in enumerate(token):
-            other = choose.choice(ALPHABET.replace(one, ""))
-            changed |= {
-                token[:at] + other + token[at + 1 :],
-                token[:at] + token[at + 1 :],
-                token[:at] + one + token[at:],
-                token[:at] + token[at + 1 : at + 2] + one + token[at + 2 :],
-                token[:at] + choose.choice("=.+/ \n%é") + token[at:],
-            }
-        # The last characters have bits that stand for nothing.
-        changed |= {token[:-1] + one for one in ALPHABET}
-        changed |= {token + end for end in ("=", "==", ".", " ", "\n", "A", ".A")}
-        taken = []
-        for text in changed - {token}:
-            with contextlib.suppress(RequestError):
-                if await issuers.verify(text) is not None:
-                    taken.append(text)
+    provider, issuers = issuer(jwk(key, "1"))
+    token = sign(key, provider.claims(), alg=alg)
+    assert await issuers.verify(token) is not None
+    changed = set()
+    for at, one in enumerate(token):
+        other = choose.choice(ALPHABET.replace(one, ""))
+        changed |= {
+            token[:at] + other + token[at + 1 :],
+            token[:at] + token[at + 1 :],
+            token[:at] + one + token[at:],
+            token[:at] + token[at + 1 : at + 2] + one + token[at + 2 :],
+            token[:at] + choose.choice("=.+/ \n%é") + token[at:],
+        }
+    # The last characters have bits that stand for nothing.
+    changed |= {token[:-1] + one for one in ALPHABET}
+    changed |= {token + end for end in ("=", "==", ".", " ", "\n", "A", ".A")}
+    taken = []
+    for text in changed - {token}:
+        with contextlib.suppress(RequestError):
+            if await issuers.verify(text) is not None:
+                taken.append(text)
 
     assert [] == taken
     assert len(changed) > 4 * len(token)
@@ -497,23 +476,14 @@ SIGNED_CLAIMS = ("iss", "aud", "exp", "nbf", "iat", "sub", "org", "models")
 def test_whatever_a_token_says_is_understood_or_refused(header, claims):
     """Also where it is signed: what a user may write about himself stands in it."""
 
+    provider = in_memory()
+    config = provider.config(tenant_claim=("org", "id"), models_claim="models")
+
     async def verify() -> None:
-        issuers = make_issuers(
-            [
-                IssuerConfig(
-                    issuer="https://idp.example",
-                    audience="a",
-                    tenant_claim=("org", "id"),
-                    models_claim="models",
-                )
-            ]
+        issuers = make_issuers([config], provider)
+        token = signed_by_hand(
+            {"alg": "RS256", "kid": "1", **header}, {**provider.claims(), **claims}
         )
-        keys = parse_jwks(json.dumps({"keys": [jwk(KEY, "1")]}).encode()).keys
-        for one in issuers._issuers.values():
-            one.keys._keys, one.keys._due = keys, float("inf")
-            one.keys._started = time.monotonic()
-        usual = {"iss": "https://idp.example", "aud": "a", "exp": time.time() + 60, "sub": "ada"}
-        token = signed_by_hand({"alg": "RS256", "kid": "1", **header}, {**usual, **claims})
         with contextlib.suppress(RequestError):
             principal = await issuers.verify(token)
             assert principal is None or (principal.user and principal.tenant)
@@ -523,13 +493,13 @@ def test_whatever_a_token_says_is_understood_or_refused(header, claims):
 
 @pytest.mark.parametrize(("keys", "taken"), [(1, True), (4, True), (5, False)])
 async def test_token_that_names_no_key_is_tried_with_few(keys, taken):
-    rows = [jwk(rsa_key(str(n)), str(n)) for n in range(1, keys + 1)]
-    async with issuer(*rows, jwk(ec_key("1"), "ec")) as (provider, issuers):
-        token = sign(rsa_key("1"), provider.claims(), kid=None)
-        if taken:
-            assert await issuers.verify(token) is not None
-        else:
-            assert "which of the issuer's keys" in await reason(issuers, token)
+    rows = [jwk(ec_key(str(n)), str(n)) for n in range(1, keys + 1)]
+    provider, issuers = issuer(*rows, jwk(KEY, "rsa"))
+    token = sign(ec_key("1"), provider.claims(), alg="ES256", kid=None)
+    if taken:
+        assert await issuers.verify(token) is not None
+    else:
+        assert "which of the issuer's keys" in await reason(issuers, token)
 
 
 async def test_keys_that_stay_the_same_are_tried_once(monkeypatch):
@@ -542,27 +512,27 @@ async def test_keys_that_stay_the_same_are_tried_once(monkeypatch):
         return real(token, keys)
 
     monkeypatch.setattr(issuers_module, "_is_signed", is_signed)
-    async with issuer(*rows) as (provider, issuers):
-        forged = sign(rsa_key("evil"), provider.claims(), kid=None)
-        for _ in range(2):  # also where they were not fetched again
-            assert "its signature is not valid" in await reason(issuers, forged)
-            assert ["1", "2", "3"] == tried
-            tried.clear()
+    provider, issuers = issuer(*rows)
+    forged = sign(rsa_key("evil"), provider.claims(), kid=None)
+    for _ in range(2):  # also where they were not fetched again
+        assert "its signature is not valid" in await reason(issuers, forged)
+        assert ["1", "2", "3"] == tried
+        tried.clear()
 
 
 async def test_used_at_once_the_first_time_all_wait_for_one_fetch():
-    async with issuer() as (provider, issuers):
-        tokens = [sign(KEY, provider.claims(sub=str(n))) for n in range(50)]
-        found = await asyncio.gather(*(who(issuers, token) for token in tokens))
+    provider, issuers = issuer()
+    tokens = [sign(KEY, provider.claims(sub=str(n))) for n in range(50)]
+    found = await asyncio.gather(*(who(issuers, token) for token in tokens))
 
-        assert [str(n) for n in range(50)] == [one.user for one in found]
-        assert 1 == provider.fetches()
+    assert [str(n) for n in range(50)] == [one.user for one in found]
+    assert 1 == provider.fetches()
 
 
 async def test_secrets_are_in_no_message():
-    async with issuer() as (provider, issuers):
-        token = sign(KEY, provider.claims(email="ada@private.example", aud="x"))
-        said = await reason(issuers, token)
+    provider, issuers = issuer()
+    token = sign(KEY, provider.claims(email="ada@private.example", aud="x"))
+    said = await reason(issuers, token)
 
     assert token.split(".")[2] not in said
     assert "private" not in said

@@ -5,6 +5,7 @@ import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import IO
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from app.identity.config import KeyConfig
 from app.identity.keys import Keys, check_keys, digest, make_key
 from app.identity.keys_file import KeysUnusable
 from app.identity.principal import Principal
+from tests.clock import StoppedClock
 
 pytestmark = pytest.mark.pure
 
@@ -23,12 +25,15 @@ OTHER = "ssk_" + "o" * 43
 SIGNING_KEY = "s" * 43
 
 
-class Clock:
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
-        self.now = now
+@pytest.fixture
+def clock() -> StoppedClock:
+    return StoppedClock()
 
-    def __call__(self) -> float:
-        return self.now
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    """A file with the one key "app"."""
+    return write(tmp_path / "keys.json", row("app"))
 
 
 def row(name: str, key: str = KEY, **more: object) -> dict[str, object]:
@@ -84,8 +89,7 @@ async def test_keys_that_are_made_differ_and_are_found():
         assert of("a", key) == await Keys([config("a", key)], None).verify(key)
 
 
-async def test_key_that_has_ended_is_told_so_without_the_key():
-    clock = Clock()
+async def test_key_that_has_ended_is_told_so_without_the_key(clock):
     keys = Keys([config("app", expires_at="2027-01-15T10:00:00+01:00")], None, clock=clock)
 
     assert await keys.verify(KEY)
@@ -101,14 +105,13 @@ async def test_key_that_has_ended_is_told_so_without_the_key():
 
 
 async def test_what_was_issued_before_a_key_was_made_stood_on_another():
-    keys = Keys([config("app", created_at="2027-01-15T08:00:00Z")], None, clock=Clock())
+    keys = Keys([config("app", created_at="2027-01-15T08:00:00Z")], None, clock=StoppedClock())
 
     assert keys.find("app", issued_at=1_800_000_000.0)
     assert None is keys.find("app", issued_at=1_799_999_999.0)
 
 
-async def test_file_is_read_again_when_it_has_changed(tmp_path):
-    clock = Clock()
+async def test_file_is_read_again_when_it_has_changed(tmp_path, clock):
     path = write(tmp_path / "keys.json", row("app"), signing_key=SIGNING_KEY)
     keys = Keys([], path, clock=clock)
     assert (of("app"), None) == (await keys.verify(KEY), await keys.verify(OTHER))
@@ -122,9 +125,7 @@ async def test_file_is_read_again_when_it_has_changed(tmp_path):
     assert None is keys.signing_key
 
 
-async def test_what_a_name_is_ends_with_its_row(tmp_path):
-    clock = Clock()
-    path = write(tmp_path / "keys.json", row("app"))
+async def test_what_a_name_is_ends_with_its_row(clock, path):
     keys = Keys([], path, clock=clock)
     assert keys.find("app")
     write(path)
@@ -133,9 +134,7 @@ async def test_what_a_name_is_ends_with_its_row(tmp_path):
     assert None is keys.find("app")
 
 
-async def test_clock_that_is_set_back_does_not_keep_a_revoked_key(tmp_path):
-    clock = Clock()
-    path = write(tmp_path / "keys.json", row("app"))
+async def test_clock_that_is_set_back_does_not_keep_a_revoked_key(clock, path):
     keys = Keys([], path, clock=clock)
     write(path)
     clock.now -= 86_400
@@ -143,25 +142,32 @@ async def test_clock_that_is_set_back_does_not_keep_a_revoked_key(tmp_path):
     assert None is await keys.verify(KEY)
 
 
-async def test_file_is_looked_at_once_a_second_and_read_when_changed(tmp_path, monkeypatch):
-    clock = Clock()
-    keys = Keys([], write(tmp_path / "keys.json", row("app")), clock=clock)
-    looks, real = [], Path.stat
+class WatchedPath(type(Path())):  # type: ignore[misc]
+    """Counts how often its file is looked at, and how often it is opened."""
 
-    def look(path: Path, **more: bool) -> os.stat_result:
-        looks.append(path)
-        return real(path, **more)
+    looks = opened = 0
 
-    monkeypatch.setattr(Path, "stat", look)
-    monkeypatch.setattr(Path, "open", lambda *_: pytest.fail("the file has not changed"))
+    def stat(self, **options: bool) -> os.stat_result:
+        WatchedPath.looks += 1
+        return super().stat(**options)
+
+    def open(self, *options: str) -> IO[bytes]:
+        WatchedPath.opened += 1
+        return super().open(*options)
+
+
+async def test_file_is_looked_at_once_a_second_and_read_when_changed(tmp_path, clock):
+    keys = Keys([], WatchedPath(write(tmp_path / "keys.json", row("app"))), clock=clock)
+    WatchedPath.looks = WatchedPath.opened = 0
     for _ in range(1000):
         await keys.verify(KEY)
-    assert [] == looks
+    assert 0 == WatchedPath.looks
     for _ in range(1000):
         clock.now += 0.01
         await keys.verify(KEY)
 
-    assert len(looks) in (9, 10)
+    assert WatchedPath.looks in (9, 10)
+    assert 0 == WatchedPath.opened
 
 
 @pytest.mark.parametrize(
@@ -178,9 +184,7 @@ async def test_file_is_looked_at_once_a_second_and_read_when_changed(tmp_path, m
         (json.dumps({"keys": [row("a", expires_at="soon")]}).encode(), "a time that is none"),
     ],
 )
-async def test_broken_file_keeps_what_was_known_and_warns_once(tmp_path, content, told):
-    clock = Clock()
-    path = write(tmp_path / "keys.json", row("app"))
+async def test_broken_file_keeps_what_was_known_and_warns_once(content, told, clock, path):
     keys = Keys([], path, clock=clock)
     if content is None:
         path.unlink()
@@ -206,10 +210,8 @@ async def test_broken_file_keeps_what_was_known_and_warns_once(tmp_path, content
     assert (None, of("other", OTHER)) == (await keys.verify(KEY), await keys.verify(OTHER))
 
 
-async def test_file_that_cannot_be_read_for_a_moment_is_read_later(tmp_path, monkeypatch):
+async def test_file_that_cannot_be_read_for_a_moment_is_read_later(monkeypatch, clock, path):
     """As where no file handle is left: the file does not change any more, the reason goes."""
-    clock = Clock()
-    path = write(tmp_path / "keys.json", row("app"))
     keys = Keys([], path, clock=clock)
     write(path)
 
@@ -227,16 +229,14 @@ async def test_file_that_cannot_be_read_for_a_moment_is_read_later(tmp_path, mon
     assert None is await keys.verify(KEY)
 
 
-async def test_key_of_the_file_may_not_be_one_of_the_settings(tmp_path):
-    path = write(tmp_path / "keys.json", row("app"))
+async def test_key_of_the_file_may_not_be_one_of_the_settings(path):
     for known in (config("app", OTHER), config("b", KEY)):
         with pytest.raises(KeysUnusable):
             Keys([known], path)
 
 
-async def test_mounted_link_is_followed_and_its_change_is_seen(tmp_path):
+async def test_mounted_link_is_followed_and_its_change_is_seen(tmp_path, clock):
     """As Kubernetes replaces a secret: by another target of a link."""
-    clock = Clock()
     for name, rows in (("1", (row("app"),)), ("2", (row("other", OTHER),))):
         (tmp_path / name).mkdir()
         write(tmp_path / name / "keys.json", *rows)
@@ -251,45 +251,37 @@ async def test_mounted_link_is_followed_and_its_change_is_seen(tmp_path):
     assert (None, of("other", OTHER)) == (await keys.verify(KEY), await keys.verify(OTHER))
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
-def test_own_file_that_others_can_read_is_refused(tmp_path, mode):
+READ, WRITTEN = "others can read it .mode {:o}.; run: chmod 600 '", "let anybody in"
+EVERY_USER = "every user can read the keys file (mode {:o})"
+MODES = [
+    *[(mode, "own", READ) for mode in (0o640, 0o604, 0o644)],
+    *[(mode, "another's", EVERY_USER) for mode in (0o444, 0o644)],
+    (0o440, "another's", None),
+    *[(mode, "another's", WRITTEN) for mode in (0o620, 0o602, 0o666)],
+    # Docker on Windows shows every file of the host as everybody's.
+    *[(mode, "on a disk that cannot be written", EVERY_USER) for mode in (0o644, 0o777)],
+]
+
+
+@pytest.mark.parametrize(
+    ("mode", "whose", "told"), MODES, ids=[f"{mode:o} {whose}" for mode, whose, _ in MODES]
+)
+async def test_mode_of_the_file_is_refused_or_warned_of(tmp_path, monkeypatch, mode, whose, told):
     path = write(tmp_path / "keys file.json", row("app"))
     path.chmod(mode)
-    with pytest.raises(KeysUnusable, match=f"others can read it .mode {mode:o}.; run: chmod 600 '"):
-        Keys([], path)
-
-
-@pytest.mark.parametrize("mode", [0o444, 0o440, 0o644])
-async def test_secret_of_another_user_may_be_read_by_others(tmp_path, monkeypatch, mode):
-    path = write(tmp_path / "keys.json", row("app"))
-    path.chmod(mode)
     mine = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    if whose == "another's":
+        monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    elif whose != "own":
+        monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    if told in (READ, WRITTEN):
+        with pytest.raises(KeysUnusable, match=told.format(mode)):
+            Keys([], path)
+        return
     with structlog.testing.capture_logs() as lines:
         assert await Keys([], path).verify(KEY)
 
-    warning = f"every user can read the keys file (mode {mode:o})"
-    assert ([warning] if mode & 0o004 else []) == [line["event"] for line in lines]
-
-
-@pytest.mark.parametrize("mode", [0o644, 0o777])
-async def test_secret_on_a_disk_that_cannot_be_written_may_be_anything(tmp_path, monkeypatch, mode):
-    """Docker on Windows shows every file of the host as everybody's."""
-    path = write(tmp_path / "keys.json", row("app"))
-    path.chmod(mode)
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
-
-    assert await Keys([], path).verify(KEY)
-
-
-@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_file_that_others_can_write_is_refused_whosever_it_is(tmp_path, monkeypatch, mode):
-    path = write(tmp_path / "keys.json", row("app"))
-    path.chmod(mode)
-    mine = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
-    with pytest.raises(KeysUnusable, match="let anybody in"):
-        Keys([], path)
+    assert ([EVERY_USER.format(mode)] if told else []) == [line["event"] for line in lines]
 
 
 def test_file_that_others_can_replace_is_refused(tmp_path):
@@ -306,10 +298,8 @@ def test_file_that_others_can_replace_is_refused(tmp_path):
     assert "Keys(1 known)" == repr(Keys([], tmp_path / "keys.json"))
 
 
-async def test_file_that_was_replaced_out_of_sight_is_warned_of(tmp_path):
+async def test_file_that_was_replaced_out_of_sight_is_warned_of(clock, path):
     """As of a container that has the file alone mounted: it goes on seeing the old one."""
-    clock = Clock()
-    path = write(tmp_path / "keys.json", row("app"))
     with path.open() as mounted:
         keys = Keys([], Path(f"/proc/self/fd/{mounted.fileno()}"), clock=clock)
         write(path)
@@ -337,10 +327,8 @@ def test_nothing_shows_keys_or_digests(tmp_path):
     assert "Keys(1 known)" == repr(keys)
 
 
-async def test_keys_change_while_many_ask(tmp_path):
+async def test_keys_change_while_many_ask(clock, path):
     """A check never sees half of a change."""
-    path = write(tmp_path / "keys.json", row("app"))
-    clock = Clock()
     keys = Keys([], path, clock=clock)
     for turn in range(50):
         mine, old = (KEY, OTHER) if turn % 2 else (OTHER, KEY)

@@ -14,6 +14,7 @@ from app.identity import tokens as module
 from app.identity.globs import covers
 from app.identity.principal import Principal
 from app.identity.tokens import MAX_LENGTH, REMEMBERED, FindKey, Tokens
+from tests.clock import StoppedClock as Clock
 
 pytestmark = pytest.mark.pure
 
@@ -29,17 +30,9 @@ KEY = Principal(
 USER = Principal("acme", "ann", "web", models=KEY.models, origins=KEY.origins)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOW)
 
 
 @pytest.fixture
@@ -425,28 +418,23 @@ def test_secret_is_not_made_longer_than_it_may_be(clock):
 # What is remembered
 
 
-async def test_token_is_verified_once_and_looked_at_each_time(tokens, made, monkeypatch):
-    calls = []
-    decode = jwt.decode
-
-    def counted(*args: Any, **how: Any) -> Any:
-        calls.append(1)
-        return decode(*args, **how)
-
-    monkeypatch.setattr(jwt, "decode", counted)
+async def test_token_is_verified_once_and_looked_at_each_time(tokens, made):
+    """To verify it makes a new principal."""
     first = await tokens.verify(made)
     for _ in range(10):
         assert first is await tokens.verify(made)
 
-    assert [1] == calls
 
-
-async def test_forgeries_are_not_remembered_and_what_is_has_a_bound(tokens, monkeypatch):
-    monkeypatch.setattr(module, "REMEMBERED", 4)
-    for n in range(10):
+async def test_forgeries_are_not_remembered_and_what_is_has_a_bound(clock):
+    tokens = Tokens(SIGNING_KEY, clock=clock, max_verdicts=4)
+    secrets = [secret_of(tokens, user=f"u{n}") for n in range(10)]
+    known = []
+    for n, secret in enumerate(secrets):
         await opens_nothing(tokens, f"ek_{n}")
-        assert await tokens.verify(secret_of(tokens, user=f"u{n}"))
-    assert 4 == len(tokens._verdicts)
+        known.append(await tokens.verify(secret))
+
+    assert [True] * 4 == [await tokens.verify(secrets[n]) is known[n] for n in (6, 7, 8, 9)]
+    assert [False] * 6 == [await tokens.verify(secrets[n]) is known[n] for n in range(6)]
     assert REMEMBERED <= 10_000
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import httpx2
 
 from tests.needs import program
-from tests.ports import free_port
+from tests.ports import answers, free_port
+from tests.waiting import until
 
 FOLDER = Path(__file__).parents[2] / "deploy/grafana"
 ALERTS = FOLDER / "alerts.yml"
@@ -61,12 +62,18 @@ class Prometheus:
 
     async def until(self, query: str) -> list[Any]:
         """Return the samples of a query, once there are any that are numbers."""
-        for _ in range(300):
-            found = [s for s in await self.ask(query) if s["value"][1] != "NaN"]
-            if found:
-                return found
-            await asyncio.sleep(0.1)
-        raise AssertionError(f"no data: {query}")
+        found: list[Any] = []
+
+        async def comes() -> bool:
+            found[:] = [s for s in await self.ask(query) if s["value"][1] != "NaN"]
+            return bool(found)
+
+        await until(comes, limit_s=60)
+        return found
+
+
+async def is_ready(client: httpx2.AsyncClient) -> bool:
+    return (await client.get("/-/ready")).status_code == 200
 
 
 @asynccontextmanager
@@ -96,13 +103,8 @@ async def serve_prometheus(
     try:
         url = f"http://127.0.0.1:{port}"
         async with httpx2.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
-            for _ in range(300):
-                try:
-                    if (await client.get("/-/ready")).status_code == 200:
-                        break
-                except httpx2.TransportError:
-                    pass
-                await asyncio.sleep(0.1)
+            await until(lambda: answers(port), limit_s=60)
+            await until(lambda: is_ready(client), limit_s=60)
             yield Prometheus(client)
     finally:
         process.terminate()

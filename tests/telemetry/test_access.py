@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import urllib.parse
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,25 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from app.identity.principal import Principal
-from app.settings import SettingsError, load_settings
-from app.telemetry.logs import LOGGERS
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 from tests.identities import bearer, known
 from tests.serving import HELLO, serve_relay
 from tests.test_command import COMMAND, environment, running
+from tests.waiting import until
 
-ROOT = Path(__file__).parents[2]
 HI = [head(), send(text("hi") + FINISH + DONE)]
 ME = Principal("t", "me", "my-app")
+
+
+@pytest.fixture(params=[True, False], ids=["own server", "any server"])
+async def watch(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[ASGIApp], ASGIApp]]:
+    """What stands around the app: nothing, or what makes our own server look like any other."""
+    yield (lambda app: app) if request.param else as_any_server
+    # sse-starlette watches for the end of its server, in a task that lasts as long as the loop.
+    for task in asyncio.all_tasks():
+        if "_shutdown_watcher" in repr(task):
+            task.cancel()
+            await asyncio.wait([task])
 
 
 def as_any_server(app: ASGIApp) -> ASGIApp:
@@ -40,9 +50,7 @@ def lines_of(logs: Any) -> list[dict[str, Any]]:
     return [line for line in logs if line["event"] == "request"]
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["own server", "any server"])
-async def test_line_says_what_the_client_got(own: bool):
-    watch = (lambda app: app) if own else as_any_server
+async def test_line_says_what_the_client_got(watch):
     async with (
         serve_upstream() as upstream,
         serve_relay(upstream, authenticator=known(me=ME), watch=watch, access_log="true") as relay,
@@ -73,9 +81,7 @@ async def test_line_says_what_the_client_got(own: bool):
     assert "sk-secret" not in repr(logs)
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["own server", "any server"])
-async def test_answer_that_the_client_left_is_not_complete(own: bool):
-    watch = (lambda app: app) if own else as_any_server
+async def test_answer_that_the_client_left_is_not_complete(watch):
     async with (
         serve_upstream() as upstream,
         serve_relay(upstream, watch=watch, access_log="true") as relay,
@@ -84,10 +90,7 @@ async def test_answer_that_the_client_left_is_not_complete(own: bool):
         with capture_logs() as logs:
             async with relay.client.stream("POST", "/v1/chat", json=HELLO) as reply:
                 await anext(reply.aiter_raw())
-            for _ in range(1000):
-                if lines_of(logs):
-                    break
-                await asyncio.sleep(0.02)
+            await until(lambda: lines_of(logs))
 
     (line,) = lines_of(logs)
     assert (200, False, None) == (line["status"], line["complete"], line["key"])
@@ -133,7 +136,7 @@ async def test_without_the_setting_there_is_no_line():
 ODD = "\x1b[31m\x1b]0;owned\x07\r\n2026 [info     ] forged\u2028\u2029\x85\x9b2J\u202e\x7f\x00"
 
 
-@pytest.mark.parametrize("kind", ["console", "json"])
+@pytest.mark.parametrize("kind", ["console", pytest.param("json", marks=pytest.mark.proving)])
 async def test_terminal_obeys_nothing_that_a_client_sends(kind: str, tmp_path):
     """In models, paths, headers and bodies, of requests that are served and of those that are not."""
     async with serve_upstream() as upstream:
@@ -159,22 +162,16 @@ async def test_terminal_obeys_nothing_that_a_client_sends(kind: str, tmp_path):
         try:
             url = f"http://127.0.0.1:{port}"
             async with httpx2.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
-                for model in (ODD, f"openai/{ODD}"):
+                # A value with a blank in it is quoted anyhow.
+                for model in (ODD, f"openai/{ODD}", f"openai/{ODD.replace(' ', '')}"):
                     await client.post("/v1/chat", json={**HELLO, "model": model})
                 await client.get(f"/{urllib.parse.quote(ODD)}")
                 await client.get(f"/v1/streams/{urllib.parse.quote(ODD, safe='')}")
                 await client.request("POST", "/v1/chat", content=ODD.encode())
-            for name in (
-                b"x-request-id",
-                b"host",
-                b"origin",
-                b"content-type",
-                b"user-agent",
-                b"via",
-            ):
-                await speak(
-                    port, b"POST /v1/chat HTTP/1.1\r\n%b: \x1b[31m\x9b2J\xe2\x80\xa8\r\n\r\n" % name
-                )
+            names = (b"x-request-id", b"host", b"origin", b"content-type", b"user-agent", b"via")
+            for name in names:
+                odd = b"%b: \x1b[31m\x9b2J\xe2\x80\xa8" % name
+                await speak(port, b"POST /v1/chat HTTP/1.1\r\n%b\r\n\r\n" % odd)
             await speak(port, b"GET /\x1b[31m\x9b HTTP/1.1\r\nhost: localhost\r\n\r\n")
             await speak(port, b"\x1b[31m \x9b\x85\r\n\r\n")
         finally:
@@ -185,6 +182,7 @@ async def test_terminal_obeys_nothing_that_a_client_sends(kind: str, tmp_path):
     text = shown.decode()
     assert all(one.isprintable() or one == "\n" for one in text)
     assert [] == [line for line in text.splitlines() if line.startswith("2026 [info")]
+    assert 3 == text.count("stream ended")
     lines = '"event":"request"' if kind == "json" else "] request  "
     assert 5 <= text.count(lines)
     assert ("\\u001b[31m" if kind == "json" else "\\x1b[31m") in text
@@ -209,55 +207,30 @@ def events_of(tmp_path: Path, **variables: str) -> list[tuple[str, str]]:
     return [(line["logger"], line["event"]) for line in lines]
 
 
-def test_loggers_have_levels_of_their_own_and_those_below_them(tmp_path):
-    usual = events_of(tmp_path)
-    quiet = events_of(tmp_path, SESERAGI_LOG_LEVELS="seseragi.access=warning")
-    below = events_of(
-        tmp_path,
-        SESERAGI_LOG_LEVEL="error",
-        SESERAGI_LOG_LEVELS="seseragi=info, seseragi.hub=error",
-    )
-
-    request, draining = ("seseragi.access", "request"), ("seseragi.hub", "draining")
-    assert (2, True) == (usual.count(request), draining in usual)
-    assert (0, True) == (quiet.count(request), draining in quiet)
-    assert (2, False) == (below.count(request), draining in below)
+REQUEST, DRAINING = ("seseragi.access", "request"), ("seseragi.hub", "draining")
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("variables", "requests", "drains"),
     [
-        ("seseragi.rely=debug", "no logger 'seseragi.rely'; did you mean 'seseragi.relay'?"),
-        ("seseragi.relay=loud", "'loud' cannot be used: use 'debug' or"),
-        ("seseragi.relay", "'' cannot be used: use 'debug' or"),
-        ("a b=debug", "'a b' cannot be used: give the name of a logger"),
+        pytest.param({}, 2, True, marks=pytest.mark.proving),
+        pytest.param(
+            {"SESERAGI_LOG_LEVELS": "seseragi.access=warning"}, 0, True, marks=pytest.mark.proving
+        ),
+        (
+            {
+                "SESERAGI_LOG_LEVEL": "error",
+                "SESERAGI_LOG_LEVELS": "seseragi=info, seseragi.hub=error",
+            },
+            2,
+            False,
+        ),
     ],
+    ids=["usual", "one quiet", "all quiet but those below one"],
 )
-def test_bad_levels_are_named(said: str, told: str):
-    with pytest.raises(SettingsError, match=re.escape(told)):
-        load_settings({"SESERAGI_LOG_LEVELS": said})
+def test_loggers_have_levels_of_their_own_and_those_below_them(
+    tmp_path, variables, requests, drains
+):
+    events = events_of(tmp_path, **variables)
 
-
-def test_levels_may_be_written_in_any_form_of_toml(tmp_path):
-    for written in (
-        'log_levels = { "seseragi.relay" = "debug", uvicorn = "info" }',
-        '[log_levels]\n"seseragi.relay" = "debug"\nuvicorn = "info"',
-        '[log_levels]\nseseragi.relay = "debug"\nuvicorn = "info"',
-    ):
-        file = tmp_path / "seseragi.toml"
-        file.write_text(written)
-        levels = load_settings({}, config=str(file)).log_levels
-        assert {"seseragi.relay": "debug", "uvicorn": "info"} == levels
-    file.write_text('log_levels = "x"')
-    with pytest.raises(SettingsError, match="log_levels"):
-        load_settings({}, config=str(file))
-    file.write_text("log_levels = 3")
-    with pytest.raises(SettingsError, match="give a table"):
-        load_settings({}, config=str(file))
-
-
-def test_every_logger_of_the_relay_is_known():
-    """A new one has to be added to `LOGGERS`, or its level could not be set."""
-    code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "app").rglob("*.py"))
-
-    assert set(re.findall(r'get_logger\("([^"]+)"\)', code)) == set(LOGGERS)
+    assert (requests, drains) == (events.count(REQUEST), DRAINING in events)

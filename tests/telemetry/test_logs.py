@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from app.telemetry.logs import MAX_EXCEPTION
-from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
+from app.testing.upstream import send, serve_upstream
 from tests.serving import HELLO
-from tests.test_command import COMMAND, environment, running
+from tests.test_command import environment, running
 
 ROOT = Path(__file__).parents[2]
 ODD = "m\x1b[31m\x07\x9b2J\u202egpj\n2026 [info] forged\x7f"
@@ -37,94 +37,68 @@ from app.telemetry.logs import configure_logs
 
 configure_logs(format=sys.argv[1])
 
-def fail(prompt, depth):
+def fail(prompt, depth, message):
     if depth:
-        return fail(prompt, depth - 1) + 1
+        return fail(prompt, depth - 1, message) + 1
     key = "".join(["sk-", "secret"])
-    raise ValueError(sys.argv[2] * 10_000 if len(sys.argv[2]) == 1 else sys.argv[2])
+    raise ValueError(message)
 
-for log in (structlog.get_logger("ours").exception, logging.getLogger("theirs").exception):
-    try:
-        fail("".join(["conver", "sation"]), 3)
-    except ValueError:
-        log("it failed")
-structlog.get_logger("ours").info(sys.argv[2], value=sys.argv[2], values=[sys.argv[2]], half="\\ud800")
+for message in sys.argv[2:]:
+    for log in (structlog.get_logger("ours").exception, logging.getLogger("theirs").exception):
+        try:
+            fail("".join(["conver", "sation"]), 3, message)
+        except ValueError:
+            log("it failed")
+    structlog.get_logger("ours").info(message, value=message, values=[message], half="\\ud800")
+    print("next message", file=sys.stderr)
 """
 
 
-def run(tmp_path: Path, kind: str, message: str) -> str:
-    folder = tmp_path / "rich"
-    folder.mkdir()
+MESSAGES = {"plain": "wrong", "long": "x" * 50_000, "odd": ODD}
+
+
+@pytest.fixture(scope="module", params=["console", "json"])
+def shown(request: pytest.FixtureRequest, tmp_path_factory) -> dict[str, str]:
+    """What a process writes of each message, in a form of the log."""
+    folder: Path = tmp_path_factory.mktemp("logs")
+    (folder / "rich").mkdir()
     for name, content in RICH.items():
-        (folder / name).write_text(content)
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+        (folder / "rich" / name).write_text(content)
     done = subprocess.run(
-        [sys.executable, "-c", FAILING, kind, message],
-        env={**environment(), "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
+        [sys.executable, "-c", FAILING, request.param, *MESSAGES.values()],
+        env={
+            **environment(),
+            "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
+            "PYTHONIOENCODING": "utf-8",
+        },
         capture_output=True,
         check=True,
         encoding="utf-8",
     )
-    return done.stderr
+    parts = done.stderr.split("next message\n")
+    return dict(zip(("form", *MESSAGES), (request.param, *parts), strict=False))
 
 
-@pytest.mark.parametrize("kind", ["console", "json"])
-def test_traceback_has_no_values_of_variables(kind, tmp_path):
-    shown = run(tmp_path, kind, "wrong")
-
-    assert 2 == shown.count("ValueError: wrong")
-    assert "sk-secret" not in shown
-    assert "conversation" not in shown
+def test_traceback_has_no_values_of_variables(shown):
+    assert 2 == shown["plain"].count("ValueError: wrong")
+    assert "sk-secret" not in shown["plain"]
+    assert "conversation" not in shown["plain"]
 
 
-@pytest.mark.parametrize("kind", ["console", "json"])
-def test_long_traceback_is_cut_in_its_middle(kind, tmp_path):
-    shown = run(tmp_path, kind, "x" * 50_000)
-
-    assert 2 == shown.count("Traceback (most recent call last)")
-    assert len(shown) < 2 * MAX_EXCEPTION + 3 * 50_000 + 5_000
+def test_long_traceback_is_cut_in_its_middle(shown):
+    assert 2 == shown["long"].count("Traceback (most recent call last)")
+    assert len(shown["long"]) < 2 * MAX_EXCEPTION + 3 * 50_000 + 5_000
 
 
-def test_terminal_is_shown_nothing_that_it_obeys(tmp_path):
-    shown = run(tmp_path, "console", ODD)
-
-    assert all(one.isprintable() or one == "\n" for one in shown)
-    assert not [line for line in shown.splitlines() if line.startswith("2026 [info] forged")]
-    assert "\\x1b[31m" in shown
-    assert "\\u202e" in shown
-
-
-def test_json_is_one_line_an_event_whatever_is_said(tmp_path):
-    lines = [json.loads(line) for line in run(tmp_path, "json", ODD).splitlines()]
-
-    assert ["it failed", "it failed", ODD] == [line["event"] for line in lines]
-
-
-async def test_model_of_a_client_writes_no_escapes_on_the_console(tmp_path):
-    async with serve_upstream() as upstream:
-        upstream.script = [head(), send(text("fine") + FINISH + DONE)]
-        model = ODD.partition("\n")[0]  # with a blank in it, a value is quoted anyhow
-        body = json.dumps({**HELLO, "model": f"openai/{model}"})
-        code = (
-            "import re, subprocess, sys, urllib.request as r\n"
-            f"p = subprocess.Popen([*{COMMAND!r}, '--port', '0'], stderr=subprocess.PIPE)\n"
-            "while b'listening' not in (line := p.stderr.readline()): assert line\n"
-            "url = re.search(rb'http://[0-9.:]+', line)[0].decode()\n"
-            "q = r.Request(f'{url}/v1/chat', data=sys.argv[1].encode(),"
-            " headers={'content-type': 'application/json'})\n"
-            "r.urlopen(q).read()\n"
-            "p.terminate(); sys.stdout.buffer.write(p.stderr.read()); p.wait()\n"
-        )
-        variables = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": upstream.base_url}
-        env = environment(SESERAGI_LOG_FORMAT="console", **variables)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", code, body, cwd=tmp_path, env=env, stdout=subprocess.PIPE
-        )
-        out, _ = await asyncio.wait_for(process.communicate(), 30)
-
-    shown = out.decode()
-    assert "stream ended" in shown
-    assert all(one.isprintable() or one == "\n" for one in shown)
+def test_what_is_said_forges_no_line_and_is_nothing_that_a_terminal_obeys(shown):
+    lines = shown["odd"].splitlines()
+    if shown["form"] == "json":
+        assert ["it failed", "it failed", ODD] == [json.loads(line)["event"] for line in lines]
+        return
+    assert all(one.isprintable() or one == "\n" for one in shown["odd"])
+    assert not [line for line in lines if line.startswith("2026 [info] forged")]
+    assert "\\x1b[31m" in shown["odd"]
+    assert "\\u202e" in shown["odd"]
 
 
 async def test_lines_have_the_id_of_their_request_and_say_what_the_operator_has_to_mend(tmp_path):

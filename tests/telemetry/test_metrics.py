@@ -1,21 +1,18 @@
 """`/metrics`: what is counted is what clients saw, and no label is what they typed."""
 
-import asyncio
 import contextlib
 import os
 import re
 import signal
 import sys
-import time
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from prometheus_client.openmetrics.parser import (
-    text_string_to_metric_families as parse_openmetrics,
-)
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.composition import build_hub
@@ -30,6 +27,8 @@ from app.telemetry.families import FAMILIES
 from app.telemetry.metrics import Metrics, Names, RecordsState
 from app.telemetry.observer import Ended, Refused
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
+from tests import waiting
+from tests.clock import Clock
 from tests.identities import bearer, known
 from tests.serving import HELLO, Relay, chat, serve_relay
 from tests.test_command import ask, running
@@ -71,8 +70,14 @@ def build(**environ: str) -> Metrics:
     return Metrics(names, process=os.getpid())
 
 
-def shown(measured: Metrics) -> dict[Series, float]:
-    return parse(measured._encode(False)[0].decode())
+async def shown(measured: Metrics) -> dict[Series, float]:
+    body, _ = await measured.render("text/plain")
+    return parse(body.decode())
+
+
+def ended(*said: Any, **more: Any) -> Ended:
+    usual = {"events": 1, "attempt": 1, "first_event_s": None, "duration_s": 1.0}
+    return Ended(*said, **{**usual, **more})
 
 
 async def test_counters_are_what_the_client_saw():
@@ -103,11 +108,11 @@ async def test_counters_are_what_the_client_saw():
         found = await scrape(relay)
 
     assert [503, 202, 422, 404] == [r.status_code for r in (failed, stopped, refused, lost)]
-    ended = "seseragi_streams_ended_total"
-    assert 5 == total(found, ended, status="completed", code="none", route="openai")
-    assert 1 == total(found, ended, status="failed", code=failed.json()["code"])
-    assert 1 == total(found, ended, status="cancelled")
-    assert 7 == total(found, ended)
+    ends = "seseragi_streams_ended_total"
+    assert 5 == total(found, ends, status="completed", code="none", route="openai")
+    assert 1 == total(found, ends, status="failed", code=failed.json()["code"])
+    assert 1 == total(found, ends, status="cancelled")
+    assert 7 == total(found, ends)
     started = "seseragi_streams_started_total"
     assert 6 == total(found, started, route="openai", client_format="native")
     assert 1 == total(found, started, route="openai", client_format="openai_chat")
@@ -134,23 +139,15 @@ async def test_counters_are_what_the_client_saw():
     assert 1 == total(found, answers, endpoint="/metrics")  # this one's is not yet
 
 
-def test_routes_targets_tokens_and_money():
+async def test_routes_targets_tokens_and_money():
     measured = build()
     record = StreamRecord("st_1", route="demo", client_format="native")
     usage = TokenCounts(10, 20, cached_input_tokens=3, reasoning_tokens=0)
-    ended = Ended(
-        *(record, "completed", "stop", None, usage),
-        events=3,
-        target="demo/demo",
-        attempt=1,
-        first_event_s=0.3,
-        duration_s=40.0,
-        longest_gap_s=0.2,
-        cost="0.0125",
-    )
-    measured.ended(ended)
-    measured.ended(ended)
-    found = shown(measured)
+    times = {"first_event_s": 0.3, "duration_s": 40.0, "longest_gap_s": 0.2}
+    said = (record, "completed", "stop", None, usage)
+    for _ in range(2):
+        measured.ended(ended(*said, target="demo/demo", cost="0.0125", **times))
+    found = await shown(measured)
 
     for kind, count in (("input", 20), ("output", 40), ("cached_input", 6), ("reasoning", 0)):
         assert count == total(found, "seseragi_tokens_total", target="demo/demo", kind=kind)
@@ -161,18 +158,15 @@ def test_routes_targets_tokens_and_money():
     assert 80 == total(found, "seseragi_stream_duration_seconds_sum")
 
 
-async def test_scanner_makes_no_series():
+async def test_scanner_makes_no_series(monkeypatch):
     """Models, paths, methods, formats and users that nobody has named in the settings."""
-    mine = {
-        "me": Principal("t", "me", "k"),
-        "all": Principal("", "", "m", roles=frozenset(["metrics"])),
-    }
-    who = {f"u{n}": Principal(f"t{n}", f"u{n}", f"k{n}") for n in range(30)}
+    mine = {"all": Principal("", "", "m", roles=frozenset(["metrics"]))}
+    who = {f"u{n}": Principal(f"t{n}", f"u{n}", f"k{n}") for n in range(10)}
 
     async def walk(relay: Relay, start: int) -> None:
         async def ask(number: int) -> None:
             odd = f'x{number}\u2028\x1b[31m"}}\n'
-            name = bearer(f"u{number % 30}")
+            name = bearer(f"u{number % 10}")
             for model in (odd, f"openai/{odd}", f"demo/{odd}", f"openai/m{number}"):
                 await relay.client.post("/v1/chat", json={**HELLO, "model": model}, headers=name)
             for path in (f"/{number}", f"/v1/streams/st_{number}/events", f"/v1/models/m{number}"):
@@ -182,8 +176,9 @@ async def test_scanner_makes_no_series():
                 "/metrics", headers={"accept": odd.encode().decode("latin-1", "replace")[:1]}
             )
 
-        for number in range(start, start + 30):
+        for number in range(start, start + 10):
             await ask(number)
+        await idle(relay)
 
     async with (
         serve_upstream() as upstream,
@@ -191,20 +186,21 @@ async def test_scanner_makes_no_series():
     ):
         upstream.script = HI
         await scrape(relay, **bearer("all"))
+        await Clock(monkeypatch).pass_(metrics.BEAT_S)  # the loop's lag has its series
         await walk(relay, 0)
         before = set(await scrape(relay, **bearer("all")))
         await walk(relay, 1000)
         found = await scrape(relay, **bearer("all"))
 
     assert before == set(found)
-    assert 240 == total(found, "seseragi_streams_ended_total", route="openai", status="completed")
+    assert 80 == total(found, "seseragi_streams_ended_total", route="openai", status="completed")
     shown_names = repr(sorted(map(repr, found)))
     assert [] == re.findall(r"x1\d|u\d+|m1\d+\b|M\d|2028|x1b", shown_names)
 
 
-def test_what_older_settings_and_newer_relays_say_makes_no_series():
+async def test_what_older_settings_and_newer_relays_say_makes_no_series():
     measured = build(OPENAI_API_KEY="k")
-    before = len(shown(measured))
+    before = len(await shown(measured))
     counts = []
     for number in range(3):
         name = f"gone-{number}"
@@ -212,49 +208,34 @@ def test_what_older_settings_and_newer_relays_say_makes_no_series():
         error = ErrorInfo(name, "no", retryable=False)
         unknown: Any = name
         measured.started(record)
-        measured.ended(
-            Ended(
-                *(record, unknown, "error", error, None),
-                events=1,
-                target=f"{name}/{name}",
-                attempt=1,
-                first_event_s=None,
-                duration_s=1,
-            )
-        )
+        measured.ended(ended(record, unknown, "error", error, None, target=f"{name}/{name}"))
         measured.answered(None, name, 9999)
         measured.logged(name)
-        counts.append(len(shown(measured)))
+        counts.append(len(await shown(measured)))
 
     assert before < counts[0] == counts[1] == counts[2]
-    assert "gone" not in repr(shown(measured))
+    assert "gone" not in repr(await shown(measured))
 
 
-def test_table_of_the_document_is_what_is_served():
+async def test_table_of_the_document_is_what_is_served():
     rows = [row.split("|") for row in TABLE.splitlines() if row.startswith("| `seseragi_")]
     documented = {
         name.strip(" `"): frozenset(re.findall(r"`(\w+)`", labels)) for _, name, labels, *_ in rows
     }
     served = {
-        f"{family.name}_total" if family.kind == "counter" else family.name: frozenset(
-            family.labels
-        )
-        for family in FAMILIES
+        f"{one.name}_total" if one.kind == "counter" else one.name: frozenset(one.labels)
+        for one in FAMILIES
     }
-    settings = load_settings({})
-    hub = build_hub(settings)
-    measured = Metrics(
-        Names(hub.upstreams), process=os.getpid(), records=lambda: RecordsState(3, 1)
-    )
+    names = Names(build_hub(load_settings({})).upstreams)
+    measured = Metrics(names, process=os.getpid(), records=lambda: RecordsState(3, 1))
     for family in FAMILIES:
         if family.kind == "histogram":
             measured._note(family, 1, *family.labels)
         else:
             measured._add(family, *family.labels)
-    measured._publish()
     found = {
         re.sub("_(bucket|sum|count)$", "", name): frozenset(dict(labels)) - {"le"}
-        for name, labels in shown(measured)
+        for name, labels in (await shown(measured))
     }
 
     assert documented == found
@@ -283,7 +264,7 @@ async def test_metrics_are_for_their_role():
 
 
 async def test_setting_takes_the_metrics_away():
-    async with serve_relay(metrics="false") as relay:
+    async with serve_relay(metrics="false", demo_pace=0) as relay:
         await chat(relay, model="demo")
         assert 404 == (await relay.client.get("/metrics")).status_code
 
@@ -293,11 +274,7 @@ async def test_formats_are_those_of_prometheus():
         plain = await relay.client.get("/metrics")
         accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3"
         other = await relay.client.get("/metrics", headers={"accept": accept})
-        for odd in (
-            "application/openmetrics-text;version=x",
-            "text/plain;version=",
-            "*" * 9000,
-        ):
+        for odd in ("application/openmetrics-text;version=x", "text/plain;version=", "*" * 9000):
             assert 200 == (await relay.client.get("/metrics", headers={"accept": odd})).status_code
         assert 200 == (await relay.client.head("/metrics")).status_code
 
@@ -363,61 +340,56 @@ async def test_nothing_is_counted_for_a_token():
 
 async def idle(relay: Relay) -> None:
     """Wait until nothing is left to be done for what was asked."""
-    async with asyncio.timeout(20):
-        while relay.server.server_state.tasks or relay.hub._runs:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await waiting.until(
+        lambda: not relay.server.server_state.tasks and not relay.hub.load().streams
+    )
 
 
 async def test_loop_that_is_late_is_told(monkeypatch):
-    monkeypatch.setattr(metrics, "BEAT_S", 0.01)
-    measured = build()
+    clock, measured = Clock(monkeypatch), build()
     measured.open()
 
-    def beats() -> tuple[float, float]:
+    async def beats() -> tuple[float, float]:
         """Return how many were in time, and how many late."""
-        found = shown(measured)
+        found = await shown(measured)
         count = total(found, "seseragi_event_loop_lag_seconds_count")
         in_time = total(found, "seseragi_event_loop_lag_seconds_bucket", le="0.1")
         return in_time, count - in_time
 
-    async with asyncio.timeout(20):
-        while not beats()[0]:  # noqa: ASYNC110  (nothing tells)
-            await asyncio.sleep(0.02)
-        before = beats()[1]
-        time.sleep(0.3)  # noqa: ASYNC251  (that is the fault)
-        while beats()[1] == before:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await clock.pass_(metrics.BEAT_S)
+    assert (1, 0) == await beats()
+    await clock.pass_(metrics.BEAT_S + 0.3)
+    assert (1, 1) == await beats()
     measured.close()
 
 
-def test_full_area_counts_on_what_it_has(monkeypatch):
-    monkeypatch.setattr(areas, "NAMES_BYTES", 2600)
-    area = Area()
+async def test_full_area_counts_on_what_it_has():
+    area = Area(names_bytes=2600)
     settings = load_settings({})
     measured = Metrics(Names(build_hub(settings).upstreams), [area], process=os.getpid())
     for code in CODES:
         measured.refused(Refused("", "r", None, RelayError(code, "no")))
         measured.answered(f"/{code}", "GET", 200)
-    found = shown(measured)
+    found = await shown(measured)
 
     assert 1 == total(found, "seseragi_refusals_total", code="invalid_request")
     assert 0 < total(found, "seseragi_http_requests_total") < len(CODES)
 
 
-def test_areas_of_workers_add_up_and_forget_what_the_dead_held():
+async def test_areas_of_workers_add_up_and_forget_what_the_dead_held():
     settings = load_settings({})
     names = Names(build_hub(settings).upstreams)
     shared = [Area(), Area(), Area()]
     one, two = (Metrics(names, shared, own, process=os.getpid()) for own in (0, 1))
     for measured, times in ((one, 2), (two, 3)):
-        measured._publish()
+        await shown(measured)  # which publishes what it has to say of itself
         for _ in range(times):
             measured.answered("/v1/chat", "POST", 200)
-    both = shown(one)
+    both = await shown(one)
     shared[1].leave()
-    alone = shown(one)
+    alone = await shown(one)
     again = Metrics(names, shared, 1, process=os.getpid())
-    again._publish()
+    await shown(again)
     again.answered("/v1/chat", "POST", 200)
 
     def sums(found: Mapping[Series, float]) -> list[float]:
@@ -429,7 +401,7 @@ def test_areas_of_workers_add_up_and_forget_what_the_dead_held():
 
     assert [5, 2, 2] == sums(both)
     assert [5, 1, 1] == sums(alone)
-    assert [6, 2, 2] == sums(shown(one)) == sums(shown(again))
+    assert [6, 2, 2] == sums(await shown(one)) == sums(await shown(again))
 
 
 def get(url: str) -> dict[Series, float]:
@@ -441,12 +413,15 @@ def until(
     url: str, metric: str, value: float, *, least: bool = False, **labels: str
 ) -> dict[Series, float]:
     """Ask until the series of a metric add up to a value, or to that at least."""
-    deadline = time.monotonic() + 30
-    while (sums := total(found := get(url), metric, **labels)) != value:
-        if least and sums > value:
-            break
-        assert time.monotonic() < deadline, f"{metric} is {sums}"
-        time.sleep(0.05)
+    found: dict[Series, float] = {}
+
+    def comes_true() -> bool:
+        found.clear()
+        found.update(get(url))
+        sums = total(found, metric, **labels)
+        return sums == value or (least and sums > value)
+
+    waiting.wait_until(comes_true, limit_s=30)
     return found
 
 
@@ -457,6 +432,7 @@ SLOWLY = [
 """The command, with so long a pause before a worker is started again that it cannot be missed."""
 
 
+@pytest.mark.proving
 def test_several_workers_give_one_answer_over_kills(tmp_path):
     log = f"sqlite:///{tmp_path}/log.db"
     message = b'"messages":[{"role":"user","content":"hi"}]'
@@ -494,6 +470,7 @@ def test_several_workers_give_one_answer_over_kills(tmp_path):
         assert 0 == process.wait(60)
 
 
+@pytest.mark.proving
 def test_streams_that_the_start_ends_are_counted(tmp_path):
     log = f"sqlite:///{tmp_path}/log.db"
     body = b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'

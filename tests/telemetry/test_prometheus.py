@@ -1,7 +1,6 @@
 """The dashboard and the alert rules, by a real Prometheus: each finds what it is made for."""
 
 import json
-import re
 import subprocess
 from typing import Any
 
@@ -9,7 +8,6 @@ import httpx2
 import pytest
 
 from app.identity.principal import Principal
-from app.telemetry.families import FAMILIES
 from app.testing.upstream import DONE, FINISH, Upstream, head, send, serve_upstream, text
 from tests.identities import known
 from tests.needs import program
@@ -17,7 +15,6 @@ from tests.serving import HELLO, Relay, serve_relay
 
 from .prometheus import (
     ALERTS,
-    DASHBOARD,
     expressions_of_alerts,
     expressions_of_dashboard,
     serve_prometheus,
@@ -26,7 +23,6 @@ from .prometheus import (
 pytestmark = pytest.mark.proving
 
 HI = [head(), send(text("hi") + FINISH + DONE)]
-PROCESS = {"cpu_seconds_total", "resident_memory_bytes", "open_fds", "max_fds"}
 OFTEN = "0+60x2000"
 """Once a second, for a day and more."""
 RARELY = "0+1x2000"
@@ -147,32 +143,6 @@ def test_every_alert_fires_on_its_fault_and_no_other_does(tmp_path):
     )
 
     assert 0 == done.returncode, done.stdout + done.stderr
-
-
-def test_queries_name_metrics_that_there_are():
-    served = {"seseragi_build_info"} | {f"seseragi_process_{name}" for name in PROCESS}
-    for family in FAMILIES:
-        ends = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
-        served |= {f"{family.name}{end}" for end in ends[family.kind]}
-    asked = [*expressions_of_alerts().values(), *expressions_of_dashboard()]
-    names = {name for query in asked for name in re.findall(r"seseragi_\w+", query)}
-
-    assert set() == names - served
-    assert 25 < len(names)
-
-
-def test_dashboard_is_whole():
-    board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
-    panels = board["panels"]
-
-    assert len(panels) == len({panel["id"] for panel in panels})
-    places = [tuple(panel["gridPos"].values()) for panel in panels]
-    assert len(places) == len(set(places))
-    for panel in panels:
-        assert panel["title"]
-        assert panel["type"] == "row" or panel["targets"]
-        for target in panel.get("targets", ()):
-            assert {"type": "prometheus", "uid": "${datasource}"} == target["datasource"]
 
 
 async def load(relay: Relay, upstream: Upstream, headers: dict[str, str]) -> None:

@@ -4,10 +4,12 @@ import asyncio
 import importlib
 import json
 import logging
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -40,6 +42,7 @@ from app.testing.upstream import (
 from tests.collector import Collector, Span, collect
 from tests.serving import HELLO, Relay, chat, serve_relay
 
+ROOT = Path(__file__).parents[2]
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
 HI = [head(), send(text("hi") + FINISH + USAGE + DONE)]
@@ -269,16 +272,17 @@ async def test_stream_outlives_its_request_and_readers_are_linked_to_it(collecto
 
 
 async def test_refusals_say_why(collector):
-    async with serve_upstream() as upstream:
-        settings: dict[str, Any] = {"traces": "true", "max_starts_per_minute_per_address": 1}
-        async with serve_relay(upstream, **settings) as relay:
-            upstream.script = HI
-            client = {"x-forwarded-for": "192.0.2.1"}
-            replies = [await ask(relay, **client) for _ in range(2)]
-            unknown = await relay.client.get("/v1/nothing/here")
-            for path in ("/healthz", "/metrics", "/"):
-                await relay.client.get(path)
-            (missing,) = await collector.wait_for_names("GET")
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, traces="true", max_starts_per_minute_per_address=1) as relay,
+    ):
+        upstream.script = HI
+        client = {"x-forwarded-for": "192.0.2.1"}
+        replies = [await ask(relay, **client) for _ in range(2)]
+        unknown = await relay.client.get("/v1/nothing/here")
+        for path in ("/healthz", "/metrics", "/"):
+            await relay.client.get(path)
+        (missing,) = await collector.wait_for_names("GET")
 
     posts = [span for span in collector.spans if span.name == "POST /v1/chat"]
     assert [200, 429, 404] == [reply.status_code for reply in (*replies, unknown)]
@@ -327,28 +331,12 @@ async def test_single_calls_have_spans(collector):
 
 
 MALFORMED = [
-    "",
-    "garbage",
-    "00",
-    "-" * 55,
-    f"ff-{TRACE}-{PARENT}-01",
-    f"00-{TRACE.upper()}-{PARENT}-01",
-    f"00-{'0' * 32}-{PARENT}-01",
-    f"00-{TRACE}-{'0' * 16}-01",
-    f"00-{TRACE}-{PARENT}-01-more",
-    f"00-{TRACE}-{PARENT}-1",
-    f"00-{TRACE}-{PARENT}-zz",
-    f"00-{TRACE}-{PARENT}",
-    f"00-{TRACE[:-1]}-{PARENT}-01",
-    f"00-{TRACE}0-{PARENT}-01",
-    f"00-{TRACE}-{PARENT[:-1]}-01",
-    f"0-{TRACE}-{PARENT}-01",
-    f"000-{TRACE}-{PARENT}-01",
-    f"00_{TRACE}_{PARENT}_01",
-    f"{TRACEPARENT},{TRACEPARENT}",
-    f"00-{TRACE}-{PARENT}-01;x=1",
-    f"00-{'g' * 32}-{PARENT}-01",
-    f"01-{TRACE}-{PARENT}-01" + "-x" * 4000,
+    *("", "garbage", "00", "-" * 55, f"ff-{TRACE}-{PARENT}-01", f"00-{TRACE.upper()}-{PARENT}-01"),
+    *(f"00-{'0' * 32}-{PARENT}-01", f"00-{TRACE}-{'0' * 16}-01", f"00-{'g' * 32}-{PARENT}-01"),
+    *(f"00-{TRACE}-{PARENT}{end}" for end in ("-01-more", "-1", "-zz", "", "-01;x=1")),
+    *(f"00-{TRACE[:-1]}-{PARENT}-01", f"00-{TRACE}0-{PARENT}-01", f"00-{TRACE}-{PARENT[:-1]}-01"),
+    *(f"0-{TRACE}-{PARENT}-01", f"000-{TRACE}-{PARENT}-01", f"00_{TRACE}_{PARENT}_01"),
+    *(f"{TRACEPARENT},{TRACEPARENT}", f"01-{TRACE}-{PARENT}-01" + "-x" * 4000),
     TRACEPARENT.replace("a", "\u00e4"),
 ]
 
@@ -360,21 +348,15 @@ async def test_traceparent_that_is_none_is_as_if_there_were_none(collector):
             [(b"traceparent", value.encode("latin-1"))] for value in MALFORMED
         ]
         tried.append([(b"traceparent", TRACEPARENT.encode())] * 2)
-        replies = [await relay.client.get("/v1/models", headers=headers) for headers in tried]
         believed = [
-            await relay.client.get(
-                "/v1/models",
-                headers=[
-                    (b"traceparent", TRACEPARENT.encode()),
-                    (b"tracestate", s.encode("latin-1")),
-                ],
-            )
-            for s in states
+            [(b"traceparent", TRACEPARENT.encode()), (b"tracestate", state.encode("latin-1"))]
+            for state in states
         ]
-        total = len(tried) + len(states)
-        spans = await collector.wait_for(lambda spans: len(spans) >= total and [*spans])
+        every = [*tried, *believed]
+        replies = [await relay.client.get("/v1/models", headers=headers) for headers in every]
+        spans = await collector.wait_for(lambda spans: len(spans) >= len(every) and [*spans])
 
-    assert {200} == {reply.status_code for reply in (*replies, *believed)}
+    assert {200} == {reply.status_code for reply in replies}
     assert len(tried) == len({span.trace for span in spans} - {TRACE})
     ours = [span for span in spans if span.trace == TRACE]
     assert [(PARENT, "")] * len(states) == [(span.parent, span.state) for span in ours]
@@ -387,12 +369,7 @@ async def test_client_decides_what_is_kept_unless_its_flag_is_not_trusted(
     async with serve_upstream() as one, serve_upstream() as two:
         environ = two_targets(tmp_path, one.base_url, two.base_url, trace_context="true")
         one.script = two.script = HI
-        settings: dict[str, Any] = {
-            "traces": "true",
-            "trust_trace_flags": trusted,
-            "environ": environ,
-        }
-        async with serve_relay(**settings) as relay:
+        async with serve_relay(traces="true", trust_trace_flags=trusted, environ=environ) as relay:
             headers = {"traceparent": f"00-{TRACE}-{PARENT}-00"}
             body = {**HELLO, "model": "both"}
             await relay.client.post("/v1/chat", json=body, headers=headers)
@@ -409,15 +386,14 @@ async def test_client_decides_what_is_kept_unless_its_flag_is_not_trusted(
 
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_content_is_told_where_a_setting_asks_for_it(collector, wanted):
-    async with serve_upstream() as upstream:
-        settings: dict[str, Any] = (
-            {"traces": "true", "trace_content": "true"} if wanted else {"traces": "true"}
-        )
-        async with serve_relay(upstream, **settings) as relay:
-            upstream.script = [head(), send(text("an answer ") + text("of two") + FINISH + DONE)]
-            body = {"messages": [{"role": "user", "content": "a question \u00fc"}]}
-            await relay.client.post("/v1/chat", json=body)
-            (attempt,) = await collector.wait_for_names("chat gpt-6-luna")
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, traces="true", trace_content=str(wanted).lower()) as relay,
+    ):
+        upstream.script = [head(), send(text("an answer ") + text("of two") + FINISH + DONE)]
+        body = {"messages": [{"role": "user", "content": "a question \u00fc"}]}
+        await relay.client.post("/v1/chat", json=body)
+        (attempt,) = await collector.wait_for_names("chat gpt-6-luna")
 
     said = b"".join(collector.bodies)
     assert [wanted] * 2 == [b"a question" in said, b"an answer" in said]
@@ -452,24 +428,13 @@ def test_messages_are_in_the_words_of_the_conventions():
     assert [
         {"role": "system", "parts": [{"type": "text", "content": "be"}]},
         {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm"}, called]},
-        {
-            "role": "tool",
-            "parts": [{"type": "tool_call_response", "id": "c", "response": "2"}],
-        },
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": "2"}]},
         {"role": "user", "parts": [{"type": "image_url", "image_url": {"url": "[9]"}}]},
     ] == asked
     cut = {"type": "tool_call", "name": "f", "arguments": '{"a":'}
+    parts = [[{"type": "text", "content": "x"}, cut], [{"type": "text", "content": "y"}]]
     assert [
-        {
-            "role": "assistant",
-            "parts": [{"type": "text", "content": "x"}, cut],
-            "finish_reason": "tool_call",
-        },
-        {
-            "role": "assistant",
-            "parts": [{"type": "text", "content": "y"}],
-            "finish_reason": "tool_call",
-        },
+        {"role": "assistant", "parts": one, "finish_reason": "tool_call"} for one in parts
     ] == answered
 
 
@@ -617,31 +582,20 @@ def test_names_are_those_of_the_conventions():
     assert set() == own - providers
 
 
+AZURE, VERTEX = "me.openai.azure.com", "europe-west1-aiplatform.googleapis.com"
+EVIL = "notapi.openai.com.evil.example"
+
+
 @pytest.mark.parametrize(
     ("name", "url", "dialect", "place"),
     [
         ("a", "https://api.openai.com/v1", "openai_chat", ("openai", "api.openai.com", 443)),
-        (
-            "b",
-            "https://me.openai.azure.com/openai/v1",
-            "openai_chat",
-            ("azure.ai.openai", "me.openai.azure.com", 443),
-        ),
-        (
-            "c",
-            "https://europe-west1-aiplatform.googleapis.com/v1",
-            "gemini",
-            ("gcp.vertex_ai", "europe-west1-aiplatform.googleapis.com", 443),
-        ),
+        ("b", f"https://{AZURE}/openai/v1", "openai_chat", ("azure.ai.openai", AZURE, 443)),
+        ("c", f"https://{VERTEX}/v1", "gemini", ("gcp.vertex_ai", VERTEX, 443)),
         ("vllm", "http://k:sk-1@10.0.0.1:8080/v1?key=1", "openai_chat", ("vllm", "10.0.0.1", 8080)),
         ("d", "http://gateway/v1", "anthropic", ("anthropic", "gateway", 80)),
         ("e", "http://[", "openai_chat", ("e", None, None)),
-        (
-            "f",
-            "https://notapi.openai.com.evil.example",
-            "openai_chat",
-            ("f", "notapi.openai.com.evil.example", 443),
-        ),
+        ("f", f"https://{EVIL}", "openai_chat", ("f", EVIL, 443)),
     ],
 )
 def test_provider_is_known_by_its_host(name, url, dialect, place):
@@ -654,3 +608,23 @@ async def test_library_says_nothing_by_itself(collector):
         quiet = logging.getLogger("opentelemetry.sdk.trace.export")
         assert not quiet.isEnabledFor(logging.ERROR)
         await asyncio.sleep(0)
+
+
+def test_without_traces_no_library_of_them_is_loaded():
+    code = (
+        "import asyncio, sys\n"
+        "from app.composition import build_hub, build_tracing\n"
+        "from app.asgi import build_app\n"
+        "from app.settings import load_settings\n"
+        "async def build():\n"
+        "    settings = load_settings({})\n"
+        "    assert build_tracing(settings) is None\n"
+        "    build_app(settings, build_hub(settings))\n"
+        "asyncio.run(build())\n"
+        "print([name for name in sys.modules if name.startswith(('opentelemetry', 'app.telemetry.tracing'))])\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert "[]" == told.stdout.strip()

@@ -5,8 +5,6 @@ import http.client
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -126,23 +124,3 @@ def check(spans: list[Span], streams: dict[str, str]) -> None:
             span.attributes["seseragi.status"],
             span.error,
         )
-
-
-def test_without_traces_no_library_of_them_is_loaded():
-    code = (
-        "import asyncio, sys\n"
-        "from app.composition import build_hub, build_tracing\n"
-        "from app.asgi import build_app\n"
-        "from app.settings import load_settings\n"
-        "async def build():\n"
-        "    settings = load_settings({})\n"
-        "    assert build_tracing(settings) is None\n"
-        "    build_app(settings, build_hub(settings))\n"
-        "asyncio.run(build())\n"
-        "print([name for name in sys.modules if name.startswith(('opentelemetry', 'app.telemetry.tracing'))])\n"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-
-    assert "[]" == told.stdout.strip()

@@ -225,7 +225,7 @@ async def test_secrets_are_taken_out_of_texts_and_logs(caplog: pytest.LogCapture
 
 
 @pytest.mark.usefixtures("keys")
-async def test_the_loop_does_not_wait_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_does_not_wait_for_keys() -> None:
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
     answer = threading.Event()
 
@@ -237,8 +237,7 @@ async def test_the_loop_does_not_wait_for_keys(monkeypatch: pytest.MonkeyPatch) 
         def get_credentials(self) -> Credentials:
             return Credentials(ID, KEY)
 
-    credentials = AwsCredentials("us-east-1")
-    monkeypatch.setattr("botocore.session.Session", Slow)
+    credentials = AwsCredentials("us-east-1", open_session=Slow)
     tasks = [asyncio.create_task(credentials.headers("POST", URL, b"{}")) for _ in range(50)]
     await asked.wait()
     # Names of hosts are looked up in these threads: others must not wait for Amazon's keys.
@@ -256,16 +255,12 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("error", REFUSALS.values(), ids=REFUSALS)
-async def test_keys_that_cannot_be_had_are_an_error_and_logged(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Refusing:
-        def __init__(self, **_: Any) -> None:
-            raise error
+async def test_keys_that_cannot_be_had_are_an_error_and_logged(error: Exception) -> None:
+    def refuse(**_: Any) -> None:
+        raise error
 
-    monkeypatch.setattr("botocore.session.Session", Refusing)
     with structlog.testing.capture_logs() as logs, pytest.raises(UpstreamError) as failed:
-        await AwsCredentials("us-east-1").headers("POST", URL, b"{}")
+        await AwsCredentials("us-east-1", open_session=refuse).headers("POST", URL, b"{}")
 
     assert failed.value.code == "upstream_auth"
     assert [type(error).__name__] == [entry["reason"] for entry in logs]

@@ -30,28 +30,23 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_preset_speaks_a_dialect_with_its_quirks(name):
-    preset = PRESETS[name]
-
-    assert preset.dialect in UPSTREAM_FORMATS
-    msgspec.convert(dict(preset.quirks), UPSTREAM_FORMATS[preset.dialect].quirks)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_empty_table_is_enough_with_the_variables_set(name, tmp_path):
-    (tmp_path / "seseragi.toml").write_text(f"[upstream.{name}]\n")
+def test_empty_tables_are_enough_with_the_variables_set(tmp_path):
+    (tmp_path / "seseragi.toml").write_text("".join(f"[upstream.{name}]\n" for name in PRESETS))
     settings = load_settings(EVERYTHING)
-    upstream = next(one for one in settings.upstreams if one.name == name)
+    urls = {upstream.name: upstream.base_url for upstream in settings.upstreams}
 
-    assert upstream.base_url.startswith(("https://", "http://127.0.0.1:"))
-    assert not re.search(r"{(?!model})", upstream.base_url)
+    assert set(PRESETS) == set(urls)
+    for url in urls.values():
+        assert url.startswith(("https://", "http://127.0.0.1:"))
+        assert not re.search(r"{(?!model})", url)
     assert "sk-0123456789abcdef" not in repr(settings)
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].base_url])
-def test_own_urls_are_https_or_of_this_machine(name):
-    assert re.match(r"https://|http://127\.0\.0\.1:\d+(/v1)?$", PRESETS[name].base_url or "")
+def test_presets_speak_dialects_with_their_quirks_to_urls_of_https_or_of_this_machine():
+    for preset in PRESETS.values():
+        msgspec.convert(dict(preset.quirks), UPSTREAM_FORMATS[preset.dialect].quirks)
+        own = r"https://|http://127\.0\.0\.1:\d+(/v1)?$"
+        assert preset.base_url is None or re.match(own, preset.base_url)
 
 
 def test_no_two_presets_are_added_by_one_variable():
@@ -67,21 +62,10 @@ def test_no_two_presets_are_added_by_one_variable():
 
 
 SHARED = [
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_PROFILE",
-    "AWS_REGION",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "GOOGLE_CLOUD_PROJECT",
-    "GOOGLE_CLOUD_LOCATION",
-    "HF_TOKEN",
-    "NVIDIA_API_KEY",
-    "DATABRICKS_HOST",
-    "DATABRICKS_TOKEN",
-    "SNOWFLAKE_ACCOUNT",
-    "OLLAMA_API_KEY",
-    "ANTHROPIC_BASE_URL",
-    "AZURE_OPENAI_API_KEY",
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_REGION", "HF_TOKEN"),
+    *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
+    *("NVIDIA_API_KEY", "DATABRICKS_HOST", "DATABRICKS_TOKEN", "SNOWFLAKE_ACCOUNT"),
+    *("OLLAMA_API_KEY", "ANTHROPIC_BASE_URL", "AZURE_OPENAI_API_KEY"),
 ]
 
 
@@ -107,23 +91,21 @@ def added_by(preset: Preset) -> str:
             return "a table"
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_configuration_says_what_adds_a_preset(name):
-    preset = PRESETS[name]
-    if preset.added_by == "table":
-        needs = next(line for line in CONFIGURATION.splitlines() if "These need a table" in line)
-        assert f"`{name}`" in needs
-    else:
-        assert f"| {added_by(preset)} | `{name}` | {preset.title} |" in CONFIGURATION
+def test_configuration_says_what_adds_each_preset():
+    needs = next(line for line in CONFIGURATION.splitlines() if "These need a table" in line)
+    for name, preset in PRESETS.items():
+        if preset.added_by == "table":
+            assert f"`{name}`" in needs
+        else:
+            assert f"| {added_by(preset)} | `{name}` | {preset.title} |" in CONFIGURATION
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_index_of_providers_has_its_row(name):
-    """Say `python -m tests.upstreams.test_presets` for the rows."""
+def test_index_of_providers_has_a_row_for_each_preset():
+    """Run `python -m tests.upstreams.test_presets` for the rows."""
     index = (PROVIDERS / "README.md").read_text(encoding="utf-8")
 
-    assert row(name) in index.splitlines()
-    assert (PROVIDERS / f"{PRESETS[name].page}.md").exists()
+    assert [] == [name for name in PRESETS if row(name) not in index.splitlines()]
+    assert all((PROVIDERS / f"{preset.page}.md").exists() for preset in PRESETS.values())
 
 
 def row(name: str) -> str:

@@ -1,32 +1,56 @@
 """Bodies: which pieces go to a sink, and which wait for the next step."""
 
 import asyncio
+from collections.abc import Callable
 
 import httpx2
 import pytest
 
-from app.testing.upstream import Hold, chunk, chunked_head, send, serve_upstream, wait
+from app.testing.upstream import Hold, Step, Until, chunk, chunked_head, send, serve_upstream
 from app.upstreams.client import open_client
 from app.upstreams.transport import BURST, Body, Call
+from tests.waiting import until
 
-PAUSE = wait(0.1)
 END = send("0\r\n\r\n")
+Sink = Callable[[bytes], bool]
 
 
 async def read(
-    steps: list[object], sink: "ByteSink | None" = None
+    *pieces: str, sink: Sink | None = None, cut: bool = False
 ) -> tuple[list[bytes], Exception | None]:
-    """Read a scripted body; give what the steps gave, and what it failed with."""
+    """Read a body that comes piece by piece; return what the steps returned, and its failure.
+
+    A piece is sent when the one before has been taken, and the body then ends or is cut.
+    """
+    loop = asyncio.get_running_loop()
     found: list[bytes] = []
+    gates = [Until() for _ in range(len(pieces) + 1)]
+    script: list[Step] = [chunked_head()]
+    for gate, text in zip(gates, pieces, strict=False):
+        script += [gate, chunk(text)]
+    script += [gates[-1]] if cut else [gates[-1], END]
+
+    def go_on() -> None:
+        if gates:
+            loop.call_soon(gates.pop(0).told.set)
+
+    def offer(piece: bytes) -> bool:
+        assert sink is not None
+        go_on()
+        return sink(piece)
+
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
-        upstream.script = steps  # type: ignore[assignment]
+        upstream.script = script
         body = (await client.open(Call("POST", httpx2.URL(upstream.base_url), {}, b"{}"))).body
         assert isinstance(body, Body)
         if sink is not None:
-            body.push(sink)
+            body.push(offer)
         try:
+            go_on()
             async for piece in body:
                 found.append(piece)
+                if piece:  # an empty one stands for one that the sink was offered
+                    go_on()
         except Exception as failure:
             return found, failure
         finally:
@@ -47,37 +71,28 @@ class ByteSink:
 async def test_pieces_are_pushed_as_they_come() -> None:
     sink = ByteSink()
 
-    found, failure = await read(
-        [chunked_head(), PAUSE, chunk("a"), PAUSE, chunk("b"), PAUSE, END], sink
-    )
-
-    assert ([], None, [b"a", b"b"]) == (found, failure, sink.offered)
+    assert ([], None) == await read("a", "b", sink=sink)
+    assert [b"a", b"b"] == sink.offered
 
 
 async def test_every_piece_is_a_step_where_there_is_no_sink() -> None:
-    pieces = [step for c in "abc" for step in (chunk(c), PAUSE)]
+    cut, failure = await read("a", "b", "c", cut=True)
 
-    whole = await read([chunked_head(), PAUSE, *pieces, END])
-    cut = await read([chunked_head(), PAUSE, *pieces])
-
-    assert ([b"a", b"b", b"c"], None) == whole
-    assert ([b"a", b"b", b"c"], "ClientPayloadError") == (cut[0], type(cut[1]).__name__)
+    assert ([b"a", b"b", b"c"], None) == await read("a", "b", "c")
+    assert ([b"a", b"b", b"c"], "ClientPayloadError") == (cut, type(failure).__name__)
 
 
 async def test_a_refused_piece_is_a_step_of_its_own_and_the_next_is_pushed_again() -> None:
     sink = ByteSink(b"b")
 
-    found, failure = await read(
-        [chunked_head(), PAUSE, *(step for c in "abc" for step in (chunk(c), PAUSE)), END], sink
-    )
-
-    assert ([b""], None, [b"a", b"b", b"c"]) == (found, failure, sink.offered)
+    assert ([b""], None) == await read("a", "b", "c", sink=sink)
+    assert [b"a", b"b", b"c"] == sink.offered
 
 
 async def test_a_burst_waits_for_the_next_step() -> None:
     sink, burst = ByteSink(), "x" * (4 * BURST)
 
-    found, failure = await read([chunked_head(), PAUSE, chunk(burst), PAUSE, END], sink)
+    found, failure = await read(burst, sink=sink)
 
     assert failure is None
     assert burst.encode() == b"".join(found) + b"".join(sink.offered)
@@ -86,9 +101,7 @@ async def test_a_burst_waits_for_the_next_step() -> None:
 
 @pytest.mark.parametrize("pushed", [True, False])
 async def test_a_cut_body_fails_whoever_takes_it(pushed: bool) -> None:
-    found, failure = await read(
-        [chunked_head(), PAUSE, chunk("a"), PAUSE], ByteSink(*[b"a"][pushed:])
-    )
+    found, failure = await read("a", sink=ByteSink(*[b"a"][pushed:]), cut=True)
 
     assert ([b""][pushed:], "ClientPayloadError") == (found, type(failure).__name__)
 
@@ -97,7 +110,7 @@ async def test_what_a_taker_raises_comes_out_of_the_step() -> None:
     def sink(_: bytes) -> bool:
         raise ValueError("no")
 
-    found, failure = await read([chunked_head(), PAUSE, chunk("a"), PAUSE, END], sink)  # type: ignore[arg-type]
+    found, failure = await read("a", sink=sink)
 
     assert ([], "no") == (found, str(failure))
 
@@ -119,9 +132,11 @@ async def test_who_waits_no_longer_gets_what_has_come() -> None:
         assert isinstance(body, Body)
         assert b"x" == (await anext(body))[:1]
 
-        left = b""
-        async with asyncio.timeout(20):
-            while not left.endswith(b"y" * BURST):
-                left += body.left()
-                await asyncio.sleep(0)
+        left = bytearray()
+
+        def has_come() -> bool:
+            left.extend(body.left())
+            return left.endswith(b"y" * BURST)
+
+        await until(has_come)
         await body.aclose()
