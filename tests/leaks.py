@@ -37,6 +37,10 @@ IMPURE = OPENS - {"socket.__new__"} | {"socket.bind", "socket.connect"}
 """Without `socket.__new__`: an event loop wakes itself by a pair of sockets."""
 
 
+WATCHER = "coro=<_shutdown_watcher() "
+"""The task that sse-starlette keeps for as long as an event loop runs."""
+
+
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     if _forbidden is not None and event in IMPURE:
         raise RuntimeError(f"{_forbidden} is marked pure and does {event}: {arguments!r:.100}")
@@ -51,7 +55,8 @@ def _note_tasks(cancel_all: Callable[..., None]) -> Callable[..., None]:
     """Wrap what an `asyncio.Runner` calls when it closes: note the tasks that it cancels."""
 
     def cancel(loop: asyncio.AbstractEventLoop) -> None:
-        _cancelled.extend(repr(task) for task in asyncio.all_tasks(loop))
+        left = (repr(task) for task in asyncio.all_tasks(loop))
+        _cancelled.extend(task for task in left if WATCHER not in task)
         cancel_all(loop)
 
     return cancel
