@@ -36,11 +36,13 @@ class Held:
     objects: int
 
 
-def run(load: Load, core: int, *, streams: int, batches: int = 10) -> int:
+def run(
+    load: Load, core: int, *, streams: int, batches: int = 10, retention_s: float = RETENTION_S
+) -> int:
     """Print what is held after each batch; 1 if something stayed."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         counts = Path(folder) / "counts"
-        with started(_watched(counts), load.upstream_port, core) as target:
+        with started(_watched(counts, retention_s), load.upstream_port, core) as target:
             _batch(load, target, AT_ONCE)
             held = [_held(target, counts)]
             print(f"{'streams':>8} {'PSS KiB':>9} {'files':>6} {'tasks':>6} {'objects':>8}")
@@ -70,8 +72,8 @@ def leaks(held: list[Held]) -> list[str]:
     return found
 
 
-def _watched(counts: Path) -> Relay:
-    relay = own(path="/v1/chat", retention_s=str(RETENTION_S), linger_s="0")
+def _watched(counts: Path, retention_s: float) -> Relay:
+    relay = own(path="/v1/chat", retention_s=f"{retention_s:g}", linger_s="0")
     environ = {**relay.environ, "BENCH_COUNTS": str(counts)}
     command = (sys.executable, "-m", "bench.watched", "--port", "{port}")
     return replace(relay, command=command, environ=environ)

@@ -1,7 +1,9 @@
-"""For the tests of whoever builds on the relay: a relay of one's own, and a scripted provider.
+"""Test kit for applications that use the relay: a relay to test against, and a scripted provider.
 
-docs/testing.md tells of both, and of the pytest fixture. Nothing here needs pytest.
+See docs/testing.md, which also covers the pytest fixture. Nothing here needs pytest.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from .relay import Relay, start_relay
 from .upstream import (
@@ -31,18 +33,24 @@ from .upstream import (
     wait,
 )
 
+if TYPE_CHECKING:
+    from .served import Clock, ServedRelay, Substitutes, serve_relay
+
 __all__ = [
     "DONE",
     "FINISH",
     "LAST_CHUNK",
     "USAGE",
     "Call",
+    "Clock",
     "Endless",
     "Hold",
     "Relay",
     "Reset",
     "Send",
+    "ServedRelay",
     "Step",
+    "Substitutes",
     "Until",
     "Upstream",
     "Wait",
@@ -53,9 +61,19 @@ __all__ = [
     "head",
     "reply",
     "send",
+    "serve_relay",
     "serve_upstream",
     "start_relay",
     "start_upstream",
     "text",
     "wait",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the relay itself, which takes a second, only where its parts are used."""
+    if name in ("Clock", "ServedRelay", "Substitutes", "serve_relay"):
+        from . import served
+
+        return getattr(served, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator, Callable
 
 from starlette.types import ASGIApp
 
+from ..clock import Clock
 from ..composition import NO_SUBSTITUTES, Substitutes, settle_identity
 from ..relay import Relay, build_server
 from ..server import Server, bind
 from ..settings import Settings
+
+__all__ = ["Clock", "ServedRelay", "Substitutes", "serve_relay"]
 
 START_S = 20.0
 STOP_S = 30.0

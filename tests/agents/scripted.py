@@ -168,7 +168,7 @@ def _response(status: str, *output: Json) -> Json:
     }
 
 
-def _responses(item: Json, *middle: Json, done: Json) -> tuple[bytes, bytes]:
+def responses(item: Json, *middle: Json, done: Json) -> tuple[bytes, bytes]:
     item_id = {"item_id": item["id"], "output_index": 0}
     events: list[Json] = [
         {"type": "response.created", "response": _response("in_progress")},
@@ -190,7 +190,7 @@ def _responses_ask(id: str, name: str, arguments: Json) -> bytes:
     item = {"id": "fc_1", "type": "function_call", "call_id": id, "name": name}
     kind = "response.function_call_arguments"
     return b"".join(
-        _responses(
+        responses(
             {**item, "arguments": "", "status": "in_progress"},
             *({"type": f"{kind}.delta", "delta": piece} for piece in _pieces(whole)),
             {"type": f"{kind}.done", "arguments": whole},
@@ -202,7 +202,7 @@ def _responses_ask(id: str, name: str, arguments: Json) -> bytes:
 def _responses_say(text: str) -> tuple[bytes, bytes]:
     item = {"id": "msg_1", "type": "message", "role": "assistant", "content": []}
     part = {"type": "output_text", "text": "", "annotations": []}
-    return _responses(
+    return responses(
         {**item, "status": "in_progress"},
         {"type": "response.content_part.added", "content_index": 0, "part": part},
         {"type": "response.output_text.delta", "content_index": 0, "delta": text},

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import pytest
 
 from app.testing.upstream import Call, Step, Upstream, head, send, serve_upstream
 from tests.agents.programs import run
+from tests.agents.scripted import DIALECTS, call_id, responses
 from tests.needs import file
 from tests.serving import serve_relay
 
@@ -40,99 +41,35 @@ SCRIPT = [
 ]
 
 
-def frame(data: dict[str, Any]) -> str:
-    name = f"event: {data['type']}\n" if "type" in data else ""
-    return f"{name}data: {json.dumps(data)}\n\n"
-
-
-def frames(*all: dict[str, Any]) -> str:
-    return "".join(map(frame, all))
-
-
-def function(said: Said) -> tuple[str, str]:
-    """Return a call as one of a function: its name, and its arguments as a model writes them."""
+def function(said: Said) -> tuple[str, Any]:
+    """Return a call as one of a function: its name, and its arguments."""
     name = f"{said.space}__{said.tool}" if said.space else said.tool
-    given = {"input": said.given} if isinstance(said.given, str) else said.given
-    return name, json.dumps(given)
+    return name, {"input": said.given} if isinstance(said.given, str) else said.given
 
 
-def pieces(text: str) -> list[str]:
-    return [text[at : at + 7] for at in range(0, len(text), 7)]
+def own_item(said: Said, number: int) -> dict[str, Any]:
+    """Return a call as OpenAI's Responses have it, in Codex's own kinds of tools."""
+    call: dict[str, Any] = {"id": f"up_{number}", "call_id": call_id(number), "status": "completed"}
+    if said.tool == "tool_search":
+        return {"type": "tool_search_call", "execution": "client", "arguments": said.given, **call}
+    call["name"] = said.tool
+    if isinstance(said.given, str):
+        return {"type": "custom_tool_call", "input": said.given, **call}
+    space = {"namespace": said.space} if said.space else {}
+    return {"type": "function_call", "arguments": json.dumps(said.given), **call, **space}
 
 
-def openai_chat(said: Said, number: int) -> str:
-    def chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
-        return {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
-
+def speak(dialect: str, said: Said, number: int) -> bytes:
+    """Return what a model of a dialect says."""
     if said.text:
-        return frames(chunk({"content": said.text}), chunk({}, "stop")) + "data: [DONE]\n\n"
-    name, arguments = function(said)
-    begun = {"index": 0, "id": f"call_x{number}", "function": {"name": name, "arguments": ""}}
-    told = [{"index": 0, "function": {"arguments": piece}} for piece in pieces(arguments)]
-    calls = [chunk({"tool_calls": [call]}) for call in (begun, *told)]
-    return frames(*calls, chunk({}, "tool_calls")) + "data: [DONE]\n\n"
+        return b"".join(DIALECTS[dialect].say(said.text))
+    if dialect == "openai_responses":
+        item = own_item(said, number)
+        return b"".join(responses(item, done=item))
+    return DIALECTS[dialect].ask(call_id(number), *function(said))
 
 
-def anthropic(said: Said, number: int) -> str:
-    block: dict[str, Any] = {"type": "text", "text": ""}
-    deltas: list[dict[str, Any]] = [{"type": "text_delta", "text": said.text}]
-    if said.tool:
-        name, arguments = function(said)
-        block = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
-        deltas = [
-            {"type": "input_json_delta", "partial_json": piece} for piece in pieces(arguments)
-        ]
-    return frames(
-        {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {}}},
-        {"type": "content_block_start", "index": 0, "content_block": block},
-        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
-        {"type": "content_block_stop", "index": 0},
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": "tool_use" if said.tool else "end_turn"},
-            "usage": {"output_tokens": 1},
-        },
-        {"type": "message_stop"},
-    )
-
-
-def gemini(said: Said, number: int) -> str:
-    part: dict[str, Any] = {"text": said.text}
-    if said.tool:
-        name, arguments = function(said)
-        part = {"functionCall": {"name": name, "args": json.loads(arguments)}}
-    content = {"role": "model", "parts": [part]}
-    return frames({"candidates": [{"content": content, "finishReason": "STOP"}]})
-
-
-def openai_responses(said: Said, number: int) -> str:
-    call: dict[str, Any] = {"call_id": f"call_{number}", "name": said.tool, "status": "completed"}
-    if said.text:
-        text = {"type": "output_text", "text": said.text, "annotations": []}
-        item = {"type": "message", "role": "assistant", "status": "completed", "content": [text]}
-    elif said.tool == "tool_search":
-        item = {"type": "tool_search_call", "execution": "client", "arguments": said.given}
-        item |= {"call_id": call["call_id"], "status": "completed"}
-    elif isinstance(said.given, str):
-        item = {"type": "custom_tool_call", "input": said.given, **call}
-    else:
-        item = {"type": "function_call", "arguments": json.dumps(said.given), **call}
-        item |= {"namespace": said.space} if said.space else {}
-    item["id"] = f"up_{number}"
-    response = {"id": "r", "status": "completed", "output": [item], "model": "m"}
-    return frames(
-        {"type": "response.created", "response": {**response, "output": []}},
-        {"type": "response.output_item.done", "output_index": 0, "item": item},
-        {"type": "response.completed", "response": response},
-    )
-
-
-DIALECTS: dict[str, Callable[[Said, int], str]] = {
-    "openai_chat": openai_chat,
-    "anthropic": anthropic,
-    "gemini": gemini,
-    "openai_responses": openai_responses,
-}
+CODEX_DIALECTS = ("openai_chat", "anthropic", "gemini", "openai_responses")
 
 
 def play(upstream: Upstream, dialect: str, script: list[Said]) -> None:
@@ -141,7 +78,7 @@ def play(upstream: Upstream, dialect: str, script: list[Said]) -> None:
     def choose(call: Call) -> Sequence[Step]:
         number = len(upstream.calls) - 1
         said = script[number] if number < len(script) else Said("Again?")
-        return [head(), send(DIALECTS[dialect](said, number))]
+        return [head(), send(speak(dialect, said, number))]
 
     upstream.choose = choose
 
@@ -180,7 +117,7 @@ def configure(folder: Path, upstream: Upstream, dialect: str) -> dict[str, str]:
     return {"SESERAGI_CONFIG": str(config)}
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", CODEX_DIALECTS)
 async def test_a_command_a_patch_and_a_resume(dialect: str, tmp_path: Path) -> None:
     file(PROGRAM, how="run npm ci --prefix tests/agents")
     async with serve_upstream() as upstream:
@@ -220,7 +157,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", CODEX_DIALECTS)
 async def test_a_tool_in_a_namespace_that_was_searched_for(dialect: str, tmp_path: Path) -> None:
     file(PROGRAM, how="run npm ci --prefix tests/agents")
     server = tmp_path / "weather.py"

@@ -3,37 +3,34 @@
 import asyncio
 import base64
 import contextlib
-import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from app.settings import load_settings
 from app.testing.upstream import Upstream, serve_upstream
 from tests.agents.agents import (
     AGENTS,
     CONTENT,
     FILE,
-    PAGE,
     SHOWN_MODEL,
-    SHOWN_URL,
     work,
     write_file,
 )
 from tests.agents.programs import Done
 from tests.agents.scripted import ANSWER, CUT_AFTER, DIALECTS, Picker, Task, call_id
+from tests.agents.test_codex import CODEX_DIALECTS as OF_CODEX
 from tests.agents.watched import Watch
 from tests.sdk.conversations import PNG
 from tests.serving import Relay, serve_relay
-from tests.test_docs import block
 
 pytestmark = pytest.mark.proving
 
 MODEL = "work"
 MATRIX = [
-    *((agent, dialect) for agent in ("claude", "codex", "pi") for dialect in DIALECTS),
+    *((agent, dialect) for agent in ("claude", "pi") for dialect in DIALECTS),
+    *(("codex", dialect) for dialect in DIALECTS if dialect not in OF_CODEX),  # see test_codex.py
     *((agent, "openai_chat") for agent in AGENTS if agent not in ("claude", "codex", "pi")),
 ]
 PAPER = (
@@ -128,23 +125,6 @@ async def test_agents_get_along_with_the_demo(tmp_path):
         assert done.output.strip(), (agent, done)
         # A call, its results, an answer, perhaps a title: it does not call for ever.
         assert 2 <= len(watches[agent].exchanges) <= 5, agent
-
-
-def test_settings_of_editors_lead_to_the_relay():
-    (provider,) = json.loads(block("vscode", PAGE))
-    (model,) = provider["models"]
-
-    assert f"{SHOWN_URL}/v1/chat/completions" == model["url"]
-    assert SHOWN_MODEL == model["id"]
-
-
-def test_routes_of_the_page_are_settings(tmp_path):
-    config = tmp_path / "seseragi.toml"
-    config.write_text(block("claude_routes", PAGE), encoding="utf-8")
-    keys = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GROQ_API_KEY")
-    settings = load_settings({"SESERAGI_CONFIG": str(config), **dict.fromkeys(keys, "sk-1234567")})
-
-    assert ["claude-sonnet-5", "claude-haiku-4-5"] == [route.name for route in settings.routes]
 
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "anthropic", "gemini", "openai_responses"])

@@ -46,7 +46,9 @@ def test_readers_of_a_dead_upstream_are_told(load, core):
 
 
 def test_nothing_stays_of_streams_that_are_over(load, core, capsys):
-    assert 0 == soak.run(load, core, streams=1200, batches=4), capsys.readouterr().out
+    status = soak.run(load, core, streams=1200, batches=4, retention_s=0.5)
+
+    assert 0 == status, capsys.readouterr().out
 
 
 def test_a_leak_is_named():

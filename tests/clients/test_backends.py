@@ -1,23 +1,17 @@
-"""The backends of docs/backends.md give a secret to who is signed in, and to nobody else.
+"""The backends of docs/backends.md in Node.js give secrets to signed-in users only.
 
-That of FastAPI and that of Express run in theirs. That of Next.js is a function of the web's own
-`Request` and `Response`: it is called as Next.js calls it, which is not here. That of Django is
-compiled only. The browser's side is run by tests/e2e/test_backends.py.
+Express runs the one written for it. That for Next.js is a function of the web's `Request` and
+`Response`, called as Next.js calls it. tests/clients/test_documents.py has those in Python, and
+tests/e2e/test_backends.py the browser's side.
 """
 
-import asyncio
 import json
-import os
-import re
-import subprocess
-from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from fastapi import FastAPI
 
+from tests.clients.programs import ROOT, run
 from tests.e2e.asking import Asking
 from tests.needs import file, program
 from tests.serving import serve_relay
@@ -25,11 +19,10 @@ from tests.test_docs import block
 
 pytestmark = pytest.mark.proving
 
-ROOT = Path(__file__).parents[2]
 DOCUMENT = "docs/backends.md"
 EXPRESS = ROOT / "tests" / "clients" / "backends"
 
-Ask = Callable[[str | None], Coroutine[Any, Any, tuple[int, str]]]
+BLOCKS = ("fastapi", "express", "next", "django", "secret", "seseragi", "usechat", "openai")
 
 
 def fastapi_app(snippet: str) -> FastAPI:
@@ -49,27 +42,6 @@ def fastapi_app(snippet: str) -> FastAPI:
 
     app.add_middleware(Sessions)
     return app
-
-
-async def test_fastapi(monkeypatch):
-    asking = Asking()
-    async with serve_relay(watch=asking) as relay:
-        monkeypatch.setenv("RELAY_URL", relay.url)
-        monkeypatch.setenv("RELAY_KEY", "ssk_backend")
-        transport = httpx2.ASGITransport(fastapi_app(block("fastapi", DOCUMENT)))
-        async with httpx2.AsyncClient(transport=transport, base_url="http://app.test") as client:
-            stranger = await client.post("/api/llm-secret")
-            reply = await client.post("/api/llm-secret", headers={"x-user": "1234"})
-            monkeypatch.setenv("RELAY_KEY", "ssk_revoked")
-            refused = httpx2.ASGITransport(fastapi_app(block("fastapi", DOCUMENT)))
-        async with httpx2.AsyncClient(transport=refused, base_url="http://app.test") as client:
-            failed = await client.post("/api/llm-secret", headers={"x-user": "1234"})
-
-    assert [401, 200, 502] == [stranger.status_code, reply.status_code, failed.status_code]
-    assert {"value": "ek_1", "expires_at": reply.json()["expires_at"]} == reply.json()
-    assert "no-store" == reply.headers["cache-control"]
-    assert ["1234"] == asking.users
-    assert "ssk_" not in failed.text
 
 
 IN_EXPRESS = """
@@ -120,18 +92,11 @@ def in_next() -> str:
 
 
 @pytest.mark.parametrize("program_of", [in_express, in_next])
-async def test_node(program_of):
+async def test_backend_in_node_gives_a_secret_to_who_is_signed_in_and_to_nobody_else(program_of):
     asking = Asking()
     async with serve_relay(watch=asking) as relay:
-        process = await asyncio.create_subprocess_exec(
-            *(program("node"), "--input-type=module", "--eval", program_of() + ASK),
-            cwd=EXPRESS,
-            env={"PATH": os.environ["PATH"], "RELAY_URL": relay.url},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        out, complaints = await asyncio.wait_for(process.communicate(), 60)
-    assert (0, "") == (process.returncode, complaints.decode())
+        node = (program("node"), "--input-type=module", "--eval", program_of() + ASK)
+        out = await run(*node, folder=EXPRESS, quiet=True, RELAY_URL=relay.url)
     stranger, given, failed = json.loads(out)
 
     assert [401, 200, 502] == [stranger[0], given[0], failed[0]]
@@ -139,23 +104,3 @@ async def test_node(program_of):
     assert "ek_1" == json.loads(given[2])["value"]
     assert ["1234"] == asking.users
     assert "ssk_" not in failed[2]
-
-
-def test_django_is_python():
-    compile(block("django", DOCUMENT), DOCUMENT, "exec")
-
-
-def test_every_code_block_of_the_backends_is_run():
-    text = (ROOT / DOCUMENT).read_text(encoding="utf-8")
-    found = set(re.findall(r"(?m)(?:^<!-- run: (\w+) -->\n)?^```(?:js|python)$", text))
-
-    assert {
-        "fastapi",
-        "express",
-        "next",
-        "django",
-        "secret",
-        "seseragi",
-        "usechat",
-        "openai",
-    } == found

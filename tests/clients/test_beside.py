@@ -1,17 +1,17 @@
 """The official Node clients beside their generations: vectors, counts, models, failures."""
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from tests.clients.programs import ROOT, run
 from tests.needs import file, program
 from tests.serving import serve_relay
 
 pytestmark = pytest.mark.proving
 
-ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
 
 
 async def test_the_node_clients_find_all_that_is_beside_an_answer() -> None:
@@ -19,15 +19,7 @@ async def test_the_node_clients_find_all_that_is_beside_an_answer() -> None:
     for package in ("openai", "@anthropic-ai/sdk"):
         file(ROOT / "node_modules" / package / "package.json", how="run npm ci")
     async with serve_relay(demo_pace=0) as relay:
-        process = await asyncio.create_subprocess_exec(
-            node,
-            str(ROOT / "tests" / "clients" / "beside.mjs"),
-            relay.url,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        out, _ = await asyncio.wait_for(process.communicate(), 60)
-    assert 0 == process.returncode
-    found = json.loads(out)
+        found = json.loads(await run(node, HERE / "beside.mjs", relay.url))
 
     assert [256, 256] == found["vectors"]
     assert 1 == pytest.approx(found["length"], abs=1e-5)

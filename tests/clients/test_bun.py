@@ -1,20 +1,18 @@
 """The package in Bun: client, store and testing kit, as in Node.js, and a real relay."""
 
-import asyncio
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.clients.programs import run
 from tests.needs import missing
 from tests.serving import serve_relay
 
 pytestmark = pytest.mark.proving
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 SUITES = ("client", "credential", "resume", "store", "testing")
 
 
@@ -32,13 +30,4 @@ async def test_package_does_in_bun_what_it_does_in_node(bun):
     async with serve_relay(demo_pace=0) as relay:
         asked = ("tests/clients/parts.mjs", relay.url, "demo", "demo-reasoning", "demo-tools")
         for words in (asked, ("test", "--timeout", "60000", *suites)):
-            running = await asyncio.create_subprocess_exec(
-                bun,
-                *words,
-                cwd=ROOT,
-                env={**os.environ, "PYTHON": sys.executable},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
-            said, _ = await running.communicate()
-            assert 0 == running.returncode, said.decode()
+            await run(bun, *words, timeout_s=240, PYTHON=sys.executable)

@@ -1,17 +1,15 @@
 """The npm package: packed from `static/`, installed from its tarball, used, typed and measured."""
 
-import asyncio
 import gzip
 import json
 import re
 import shutil
 import subprocess
-from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
 
-from app import __version__
+from tests.clients.programs import run
 from tests.clients.shown_code import CONVERSATION, write_code
 from tests.needs import file, program
 from tests.serving import serve_relay
@@ -80,11 +78,6 @@ def bundle(code: str, folder: Path) -> bytes:
     ).stdout
 
 
-def test_package_is_of_the_relays_version_and_licence():
-    assert __version__ == PACKAGE["version"]
-    assert (ROOT / "LICENSE").read_bytes() == (STATIC / "LICENSE").read_bytes()
-
-
 def test_tarball_has_the_modules_and_their_types_and_nothing_of_the_page(project):
     installed = project / "node_modules" / "seseragi"
     modules = {
@@ -149,12 +142,6 @@ def test_client_has_at_most_6_kb_and_the_hook_4_more(project):
     assert hook - client <= 4000
 
 
-def test_names_are_made_in_one_place():
-    made = [path.name for path in STATIC.rglob("*.js") if "getRandomValues" in path.read_text()]
-
-    assert ["ids.js"] == made
-
-
 def test_what_is_not_used_is_not_bundled(project):
     unused = "".join(f"import '{entry}';" for entry in ENTRIES)
     assert b"" == bundle(unused, project).strip()
@@ -173,20 +160,4 @@ async def test_parts_and_messages_are_those_that_the_relay_says():
     models = ("demo", "demo-reasoning", "demo-tools")
     async with serve_relay(demo_pace=0) as relay:
         script = Path(__file__).parent / "parts.mjs"
-        asked = await asyncio.create_subprocess_exec(
-            node, script, relay.url, *models, stdout=PIPE, stderr=PIPE
-        )
-        output, errors = await asked.communicate()
-
-    assert "the same\n" == output.decode(), errors.decode()
-
-
-async def test_relay_serves_the_modules_and_not_what_npm_reads():
-    async with serve_relay() as relay:
-        for entry in ENTRIES:
-            name = entry.removeprefix("seseragi/")
-            assert 200 == (await relay.client.get(f"/static/{name}.js")).status_code
-        for name in PARTS:
-            assert 200 == (await relay.client.get(f"/static/{name}")).status_code
-        for name in ("package.json", "README.md", "LICENSE"):
-            assert 404 == (await relay.client.get(f"/static/{name}")).status_code
+        assert "the same\n" == await run(node, script, relay.url, *models, quiet=True)

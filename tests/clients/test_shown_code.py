@@ -1,8 +1,5 @@
 """What the page shows as code runs as it stands, and asks what the page would."""
 
-import asyncio
-import os
-import subprocess
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,6 +8,7 @@ import pytest
 
 from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
 from tests.api.asking import serve_asked
+from tests.clients import programs
 from tests.clients.shown_code import CONVERSATION, write_code
 from tests.needs import file, program
 from tests.serving import serve_relay
@@ -42,17 +40,9 @@ async def run(name: str, code: str, folder: Path, key: str) -> str:
         code = EVENT_SOURCE + code
     if COMMANDS[name] is SCRIPT:
         code = code.replace("RELAY_KEY", key)
-    environ = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
-    process = await asyncio.create_subprocess_exec(
-        *(*COMMANDS[name], code),
-        cwd=folder,
-        env=environ | {"RELAY_KEY": key, "HOME": "/nonexistent"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+    return await programs.run(
+        *COMMANDS[name], code, folder=folder, RELAY_KEY=key, HOME="/nonexistent"
     )
-    out, complaints = await asyncio.wait_for(process.communicate(), 60)
-    assert 0 == process.returncode, complaints.decode()
-    return out.decode()
 
 
 @pytest.mark.parametrize(

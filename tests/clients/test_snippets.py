@@ -5,10 +5,7 @@ tests/test_docs.py and tests/e2e/test_page.py, those of frameworks.md by tests/c
 those of agents.md by tests/agents.
 """
 
-import asyncio
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.agents import BLOCKS
+from tests.clients.programs import run
 from tests.needs import file, program
 from tests.serving import Relay, chat, serve_relay, text_of
 from tests.test_docs import block
@@ -64,24 +62,10 @@ def node(snippet: str) -> list[str]:
 COMMANDS: dict[str, Callable[[str], list[str]]] = {"python": python, "node": node}
 
 
-async def run(command: list[str]) -> str:
-    environ = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=ROOT,
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    out, complaints = await asyncio.wait_for(process.communicate(), 60)
-    assert (0, "") == (process.returncode, complaints.decode())
-    return out.decode()
-
-
 @pytest.mark.parametrize(("document", "name"), SNIPPETS)
 async def test_snippet_writes_the_whole_answer(document, name):
     async with serve_relay(demo_pace=0) as relay:
-        written = await run(COMMANDS[name](code(document, name, relay)))
+        written = await run(*COMMANDS[name](code(document, name, relay)), quiet=True)
         answer = text_of(await chat(relay, messages=PROMPT, model="demo"))
 
     assert len(answer) > 100
@@ -92,14 +76,16 @@ async def test_environment_leads_anthropics_client_to_the_relay():
     async with serve_relay(demo_pace=0) as relay:
         ask = "import anthropic; print(*(it.id for it in anthropic.Anthropic().models.list()))"
         exports = code("anthropic.md", "environment", relay)
-        names = await run(["sh", "-c", f'{exports}exec "$0" -c "$1"', sys.executable, ask])
+        names = await run(
+            "sh", "-c", f'{exports}exec "$0" -c "$1"', sys.executable, ask, quiet=True
+        )
 
     assert "demo" in names.split()
 
 
 async def test_conversation_goes_on_from_a_stored_response():
     async with serve_relay(demo_pace=0) as relay:
-        written = await run(python(code("openai.md", "stored", relay)))
+        written = await run(*python(code("openai.md", "stored", relay)), quiet=True)
 
     assert ["user", "assistant", "user"] == written.split()
 
@@ -115,20 +101,7 @@ async def test_ai_sdk_with_the_openai_provider_answers():
         snippet = code("ai-sdk.md", "provider", relay)
         snippet = snippet.replace("@ai-sdk/openai", f"{package}/dist/index.js")
         ai = f"{package.with_name('ai7')}/dist/index.js"
-        node = [program("node"), "--input-type=module", "--eval", snippet + ask, ai]
-        written = await run(node)
+        node = (program("node"), "--input-type=module", "--eval", snippet + ask, ai)
+        written = await run(*node, quiet=True)
 
     assert int(written) > 100
-
-
-def test_every_code_block_of_the_clients_is_run():
-    found = {
-        (path.name, name)
-        for path in (ROOT / "docs" / "clients").glob("*.md")
-        if path.name != "frameworks.md"
-        for name in re.findall(
-            r"(?m)(?:^<!-- run: (\w+) -->\n)?^```\w+$", path.read_text(encoding="utf-8")
-        )
-    }
-
-    assert {*SNIPPETS, *ELSEWHERE} == found

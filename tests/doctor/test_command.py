@@ -14,6 +14,7 @@ from app.__main__ import main
 from app.identity.authenticator import Authenticator
 from app.identity.principal import Principal
 from app.settings import load_settings
+from app.testing import start_upstream
 from tests.doctor.exams import PACE
 from tests.identities import Table
 from tests.serving import serve_relay
@@ -38,13 +39,31 @@ async def start(*arguments: str, **environ: str) -> asyncio.subprocess.Process:
     )
 
 
-async def test_report_for_people_and_for_programs():
-    async with serve_relay(observers=(), demo_pace=PACE) as relay:
-        words, data = await asyncio.gather(
-            run(relay.url, "--idle", "0"), run(relay.url, "--idle", "0", "--json")
+def test_nobody_there_is_2(capsys):
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["doctor", "http://127.0.0.1:1", "--json"])
+    assert "not tried" == json.loads(capsys.readouterr().out)["status"]
+
+
+def test_what_is_no_relay_is_wrong_and_1(capsys):
+    with start_upstream() as other, pytest.raises(SystemExit, match=r"^1$"):
+        main(["doctor", other.base_url])
+    assert "WRONG  not_seseragi" in capsys.readouterr().out
+
+
+@pytest.mark.proving
+async def test_reports_for_people_and_for_programs_with_a_key_and_without():
+    known = Authenticator([Table({"key-me": Principal("t", "me", "k1")})])
+    async with serve_relay(observers=(), demo_pace=PACE, authenticator=known) as relay:
+        words, data, without, wrong, elsewhere = await asyncio.gather(
+            run(relay.url, "--idle", "0", SESERAGI_KEY="key-me"),
+            run(relay.url, "--idle", "0", "--json", SESERAGI_KEY="key-me"),
+            run(relay.url),
+            run(relay.url, SESERAGI_KEY="sk_wrong"),
+            run(f"{relay.url}/elsewhere", SESERAGI_KEY="key-me"),
         )
 
-    assert (0, 0) == (words[0], data[0])
+    assert (0, 0) == (words[0], data[0]), (words, data)
     assert "Nothing is wrong." in words[1]
     assert "measuring a stream" in words[2]
     report: dict[str, Any] = json.loads(data[1])
@@ -52,36 +71,10 @@ async def test_report_for_people_and_for_programs():
     assert {"busy"} >= {finding["code"] for finding in report["findings"]}
     assert report["measures"]["pace"]["tokens"] == 80
     assert "" == data[2]
-
-
-async def test_nobody_there_is_2():
-    status, out, _ = await run("http://127.0.0.1:1", "--json")
-
-    assert 2 == status
-    assert "not tried" == json.loads(out)["status"]
-
-
-async def test_what_is_wrong_is_1():
-    async with serve_relay(observers=(), demo_pace=PACE) as relay:
-        status, out, _ = await run(f"{relay.url}/elsewhere")
-
-    assert 1 == status
-    assert "WRONG  not_seseragi" in out
-
-
-async def test_relay_that_asks_who_it_is_is_told():
-    known = Authenticator([Table({"key-me": Principal("t", "me", "k1")})])
-    async with serve_relay(observers=(), demo_pace=PACE, authenticator=known) as relay:
-        without, wrong, right = await asyncio.gather(
-            run(relay.url),
-            run(relay.url, SESERAGI_KEY="sk_wrong"),
-            run(relay.url, "--idle", "0", SESERAGI_KEY="key-me"),
-        )
-
     assert (2, True) == (without[0], "--key" in without[1]), without
     assert (2, True) == (wrong[0], "refuses the credential" in wrong[1]), wrong
     assert "sk_wrong" not in wrong[1]
-    assert 0 == right[0], right
+    assert (1, True) == (elsewhere[0], "WRONG  not_seseragi" in elsewhere[1])
 
 
 STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
@@ -112,6 +105,7 @@ class StandsStill:
         self.doctor.send_signal(signal.SIGCONT)
 
 
+@pytest.mark.proving
 async def test_machine_that_stands_still_is_not_taken_for_a_proxy_that_holds_back():
     stands_still = StandsStill()
     async with serve_relay(observers=(), demo_pace=PACE, watch=stands_still) as relay:
@@ -127,6 +121,7 @@ def test_relay_on_the_machine_of_the_key_ignores_it():
     assert load_settings({}) == load_settings({"SESERAGI_KEY": "sk_1"})
 
 
+@pytest.mark.proving
 async def test_ctrl_c_ends_it_without_a_traceback():
     async with serve_relay(observers=(), demo_pace=PACE) as relay:
         process = await start(relay.url)

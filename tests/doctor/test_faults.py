@@ -27,6 +27,7 @@ from tests.doctor.exams import (
 from tests.doctor.tampering import Faults, page, replacing, tampering
 from tests.proxies.programs import Proxy
 from tests.serving import serve_relay
+from tests.waiting import until
 
 pytestmark = [pytest.mark.proving, pytest.mark.alone]
 
@@ -234,6 +235,7 @@ async def test_certificate_of_another_name_is_told_and_nothing_is_sent(tmp_path)
         exam = Exam(client, idle_s=0)
         seen = Seen(exam, await examine(exam))
 
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # the server's
     assert {"tls"} == seen.wrong
     assert "localhost" in seen.words
     assert [] == heard

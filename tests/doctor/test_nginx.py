@@ -7,34 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.doctor.exams import Case, Setup, examine_all, judge
-from tests.ports import free_port
-from tests.proxies.programs import Proxy, running
-from tests.proxies.programs import _nginx as nginx_command
+from tests.proxies.programs import Proxy, nginx_with
 from tests.proxies.programs import nginx as nginx_of_compose
 
 pytestmark = [pytest.mark.proving, pytest.mark.alone]
 
-CONFIGURATION = """
-pid {folder}/nginx.pid;
-events {{}}
-http {{
-    client_body_temp_path {folder}/client_body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    access_log off;
-    {http}
-    server {{
-        listen 127.0.0.1:{port};
-        location / {{
-            {lines}
-            proxy_set_header Host $http_host;
-            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-            {size}
-            proxy_pass http://{upstream};
-        }}
-    }}
+LOCATION = """
+location / {{
+    {lines}
+    proxy_set_header Host $http_host;
+    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    {size}
+    proxy_pass http://{upstream};
 }}
 """
 ONE_ONE = 'proxy_http_version 1.1; proxy_set_header Connection "";'
@@ -51,20 +35,17 @@ def nginx(
 ) -> Setup:
     @contextlib.asynccontextmanager
     async def run(folder: Path, relay: int) -> AsyncIterator[Proxy]:
-        port = free_port()
-        text = CONFIGURATION.format(
-            folder=folder,
-            port=port,
-            http=http.format(relay=relay),
-            lines=version + lines,
-            size=size,
-            upstream=upstream.format(relay=relay),
-        )
-        (folder / "nginx.conf").write_text(text)
-        async with running(nginx_command(folder), folder, port):
-            yield Proxy(f"http://127.0.0.1:{port}")
+        to = upstream.format(relay=relay)
+        location = LOCATION.format(lines=version + lines, size=size, upstream=to)
+        async with nginx_with(folder, location, http.format(relay=relay)) as proxy:
+            yield proxy
 
     return run
+
+
+def limiting(rate: str, *, says: str = "limit_req_status 429;") -> Setup:
+    zone = f"limit_req_zone $binary_remote_addr zone=a:1m rate={rate};"
+    return nginx(f"limit_req zone=a burst=5 nodelay; {says}", http=zone)
 
 
 BUFFERS = "proxy_ignore_headers X-Accel-Buffering; proxy_buffering on;"
@@ -101,30 +82,21 @@ CASES = {
     ),
     "adds a slash": Case(nginx("rewrite ^(/v1/chat)$ $1/ permanent;"), {"redirect"}, "301"),
     "limits requests": Case(
-        nginx(
-            "limit_req zone=a burst=5 nodelay; limit_req_status 429;",
-            http="limit_req_zone $binary_remote_addr zone=a:1m rate=5r/s;",
-        ),
+        limiting("5r/s"),
         {"rate_limit"},
         "429",
         options={"idle_s": 0},
     ),
     # What has to be asked for again comes late, and nobody has held it back.
     "limits requests to few": Case(
-        nginx(
-            "limit_req zone=a burst=5 nodelay; limit_req_status 429;",
-            http="limit_req_zone $binary_remote_addr zone=a:1m rate=1r/s;",
-        ),
+        limiting("1r/s"),
         {"rate_limit"},
         "429",
         options={"idle_s": 0},
     ),
     # By default it says what it says of too many connections: 503.
     "limits requests in its own words": Case(
-        nginx(
-            "limit_req zone=a burst=5 nodelay;",
-            http="limit_req_zone $binary_remote_addr zone=a:1m rate=2r/s;",
-        ),
+        limiting("2r/s", says=""),
         {"rate_limit"},
         "one after the other",
         options={"idle_s": 0},

@@ -12,15 +12,14 @@ import pytest
 from tests.doctor.exams import Case, Setup, examine_all, judge
 from tests.needs import missing, program
 from tests.ports import free_port
-from tests.proxies.programs import Proxy, certify, replace, running
+from tests.proxies import programs
+from tests.proxies.programs import Proxy, running
 from tests.proxies.test_others import caddy as documented_caddy
-from tests.test_docs import block
+from tests.proxies.test_others import haproxy as documented_haproxy
 
 pytestmark = [pytest.mark.proving, pytest.mark.alone]
 
 HAPROXY = """
-global
-    maxconn 100
 defaults
     mode http
     option forwardfor
@@ -59,9 +58,7 @@ def haproxy(
             backend=backend,
             server=server,
         )
-        (folder / "haproxy.cfg").write_text(text)
-        command = [program("haproxy", "/usr/sbin/haproxy"), "-f", "haproxy.cfg"]
-        async with running(command, folder, port):
+        async with programs.haproxy(folder, text, port):
             yield Proxy(f"http://127.0.0.1:{port}")
 
     return run
@@ -76,10 +73,7 @@ def caddy(lines: str = "", *, within: str = "") -> Setup:
             f"http://127.0.0.1:{port} {{\n{lines}\n"
             f"\treverse_proxy 127.0.0.1:{relay} {{\n{within}\n}}\n}}\n"
         )
-        (folder / "Caddyfile").write_text(text)
-        homes = [f"XDG_DATA_HOME={folder}", f"XDG_CONFIG_HOME={folder}"]
-        command = ["env", *homes, program("caddy"), "run", "--config", "Caddyfile"]
-        async with running([*command, "--adapter", "caddyfile"], folder, port):
+        async with programs.caddy(folder, text, port):
             yield Proxy(f"http://127.0.0.1:{port}")
 
     return run
@@ -134,14 +128,8 @@ def varnish(recv: str = "return (pass);", response: str = "", backend: str = "")
         port = free_port()
         text = VARNISH.format(relay=relay, recv=recv, response=response, backend=backend)
         (folder / "default.vcl").write_text(text)
-        command = [
-            program("varnishd", "/usr/sbin/varnishd"),
-            "-j",
-            "none",
-            "-F",
-            "-f",
-            str(folder / "default.vcl"),
-        ]
+        command = [program("varnishd", "/usr/sbin/varnishd"), "-j", "none", "-F"]
+        command += ["-f", str(folder / "default.vcl")]
         command += ["-a", f"127.0.0.1:{port}", "-n", str(folder / "v"), "-s", "malloc,10m"]
         async with running(command, folder, port):
             yield Proxy(f"http://127.0.0.1:{port}")
@@ -149,21 +137,11 @@ def varnish(recv: str = "return (pass);", response: str = "", backend: str = "")
     return run
 
 
-@contextlib.asynccontextmanager
-async def haproxy_as_documented(folder: Path, relay: int) -> AsyncIterator[Proxy]:
+def haproxy_as_documented(
+    folder: Path, relay: int
+) -> contextlib.AbstractAsyncContextManager[Proxy]:
     """As docs/proxies.md has it, before one relay under two names."""
-    port, tls = free_port(), folder / "tls"
-    authority = certify(tls)
-    pem = tls / "both.pem"
-    pem.write_bytes((tls / "fullchain.pem").read_bytes() + (tls / "privkey.pem").read_bytes())
-    text = replace(block("haproxy", "docs/proxies.md"), "bind :8443", f"bind 127.0.0.1:{port}")
-    text = replace(text, "/etc/haproxy/seseragi.pem", str(pem))
-    for name in ("relay-1", "relay-2"):
-        text = replace(text, f"{name}:8000", f"127.0.0.1:{relay}")
-    (folder / "haproxy.cfg").write_text(f"global\n    maxconn 100\n{text}")
-    command = [program("haproxy", "/usr/sbin/haproxy"), "-f", "haproxy.cfg"]
-    async with running(command, folder, port):
-        yield Proxy("", f"https://localhost:{port}", authority)
+    return documented_haproxy(folder, relay, before=relay)
 
 
 IMPATIENT: dict[str, Any] = {"heartbeat_s": 10}

@@ -1,15 +1,22 @@
 """A real Chromium, found by `$CHROMIUM` or on the path."""
 
+import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
+from app.testing.upstream import Upstream, serve_upstream
+from tests.e2e.engines import ENGINES, Engine
 from tests.needs import program
+from tests.serving import Relay, serve_relay
+
+HERE = Path(__file__).parent
 
 # What Playwright leaves out by a list that this one replaces, and the last two: the pages of
 # Chromium's own address bar, which no test sees, took half of the CPU of a page load.
@@ -46,10 +53,24 @@ EXPECTED = ("the server responded with a status", "Content Security Policy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run all tests with a page in one event loop, that of the browser they share."""
+    """Run all tests of this folder in one event loop, that of the browsers they share."""
     for item in items:
-        if "page" in getattr(item, "fixturenames", ()):
+        if item.path.parent == HERE and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def upstream() -> AsyncIterator[Upstream]:
+    """The provider that `relay` asks."""
+    async with serve_upstream() as upstream:
+        yield upstream
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def relay(upstream: Upstream) -> AsyncIterator[Relay]:
+    """A relay of the default settings."""
+    async with serve_relay(upstream) as relay:
+        yield relay
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -70,6 +91,28 @@ async def chromium() -> AsyncIterator[Callable[[Sequence[str]], Awaitable[Browse
         yield browser_with
         for browser in running.values():
             await browser.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def engines() -> AsyncIterator[Callable[[str], Awaitable[Engine]]]:
+    """Run one browser of each other engine, by its name, for all tests: each starts for seconds."""
+    running: dict[str, Engine] = {}
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def engine_of(name: str) -> Engine:
+            if name not in running:
+                running[name] = await stack.enter_async_context(ENGINES[name]())
+            return running[name]
+
+        yield engine_of
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def firefox(engines: Callable[[str], Awaitable[Engine]]) -> AsyncIterator[Engine]:
+    """Firefox; at the end it leaves the page of the test."""
+    engine = await engines("firefox")
+    yield engine
+    await engine.open("about:blank")
 
 
 def asked_too_late(message: ConsoleMessage) -> bool:

@@ -16,6 +16,7 @@ import aiohttp
 
 from tests.needs import program
 from tests.ports import free_port
+from tests.waiting import until
 
 START_S = 60
 
@@ -136,13 +137,14 @@ async def webkit() -> AsyncIterator[Engine]:
         stack.enter_context(unread(process))
         client = await stack.enter_async_context(aiohttp.ClientSession())
         engine = Classic(client, f"http://127.0.0.1:{port}")
-        async with asyncio.timeout(START_S):
-            while True:
-                try:
-                    await engine.start({"browserName": "MiniBrowser"})
-                    break
-                except aiohttp.ClientConnectionError:
-                    await asyncio.sleep(0.05)
+
+        async def starts() -> bool:
+            with contextlib.suppress(aiohttp.ClientConnectionError):
+                await engine.start({"browserName": "MiniBrowser"})
+                return True
+            return False
+
+        await until(starts, limit_s=START_S)
         yield engine
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from app.testing.upstream import DONE, FINISH, Step, Until, head, send, serve_upstream, text, wait
+from app.testing.upstream import Until, serve_upstream
 from tests.cutting import How, cutting_proxy
-from tests.e2e.engines import Engine, firefox
+from tests.e2e.engines import Engine
 from tests.e2e.react_page import build_with_package, serve_page
-from tests.e2e.test_page import go_offline
+from tests.e2e.talk import go_offline, paced
 from tests.serving import serve_relay
+from tests.waiting import until
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
@@ -22,11 +23,7 @@ EXPECTED_ERRORS = ("net::ERR_", "blocked by CORS policy")  # where a preflight i
 ADAPTERS = ("hook", "sdk", "agent")
 WORDS = [f"{number} せせらぎ🌊 " for number in range(60)]
 WHOLE = "".join(WORDS)
-PACED: list[Step] = [
-    head(),
-    *(step for word in WORDS for step in (send(text(word)), wait(0.05))),
-    send(FINISH + DONE),
-]
+PACED = paced(WORDS)
 UNTIL = """
   const until = Date.now() + 20000;
   while (!(%s)) {
@@ -99,10 +96,7 @@ async def go_through(engine: Engine, script: str, adapter: str) -> None:
             away = True
             await engine.run(TELL % "offline")
             gone.set()
-            until = asyncio.get_running_loop().time() + 20
-            while refused < 2:
-                assert asyncio.get_running_loop().time() < until
-                await asyncio.sleep(0.02)
+            await until(lambda: refused >= 2)
             away = False
             await engine.run(TELL % "online")
             back.set()
@@ -126,30 +120,28 @@ async def test_answer_comes_once_in_chromium(page, script, adapter):
     await go_through(Chromium(page), script, adapter)
 
 
-async def test_answer_comes_once_in_firefox(script):
-    async with firefox() as engine:
-        for adapter in ADAPTERS:
-            await go_through(engine, script, adapter)
+async def test_answer_comes_once_in_firefox(firefox, script):
+    for adapter in ADAPTERS:
+        await go_through(firefox, script, adapter)
 
 
-async def test_page_that_was_offline_goes_on_when_it_is_back(page, script):
-    async with serve_upstream() as upstream, serve_relay(upstream, retry_ms=500) as relay:
-        upstream.script = PACED
-        first: list[tuple[int, How]] = [(2600, "rst")]
-        cuts = iter(first)
-        async with (
-            cutting_proxy(relay.port, lambda: next(cuts, (0, "none"))) as proxy,
-            serve_page(script) as url,
-        ):
-            address = f"http://127.0.0.1:{proxy.port}"
-            await page.goto(f"{url}/#hook%20{address}")
-            await page.wait_for_selector("main[data-status=ready]")
-            await go_offline(page)
-            await page.click("text=Send")
-            await page.wait_for_selector("main[data-status=submitted]")
-            await page.context.set_offline(False)
-            await page.wait_for_selector(f".assistant:has-text('{WORDS[-1]}')")
-            await page.wait_for_selector("main[data-status=ready]")
+async def test_page_that_was_offline_goes_on_when_it_is_back(page, script, upstream):
+    upstream.script = PACED
+    first: list[tuple[int, How]] = [(2600, "rst")]
+    cuts = iter(first)
+    async with (
+        serve_relay(upstream, retry_ms=500) as relay,
+        cutting_proxy(relay.port, lambda: next(cuts, (0, "none"))) as proxy,
+        serve_page(script) as url,
+    ):
+        await page.goto(f"{url}/#hook%20http://127.0.0.1:{proxy.port}")
+        await page.wait_for_selector("main[data-status=ready]")
+        await go_offline(page)
+        await page.click("text=Send")
+        await page.wait_for_selector("main[data-status=submitted]")
+        await page.context.set_offline(False)
+        await page.wait_for_selector(f".assistant:has-text('{WORDS[-1]}')")
+        await page.wait_for_selector("main[data-status=ready]")
 
-            assert ["hello", WHOLE] == await page.locator("main > p").all_text_contents()
-            assert 1 == len(upstream.calls)
+        assert ["hello", WHOLE] == await page.locator("main > p").all_text_contents()
+        assert 1 == len(upstream.calls)

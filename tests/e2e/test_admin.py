@@ -1,6 +1,5 @@
 """The operator's page in a real Chromium."""
 
-import asyncio
 import json
 
 import pytest
@@ -11,7 +10,7 @@ from app.testing.upstream import DONE, Hold, event, head, send, serve_upstream, 
 from tests.api.asking import serve_asked
 from tests.e2e.admin_summary import MARKUP, summary
 from tests.e2e.axe import check_accessible
-from tests.e2e.test_keys import give_key, watch_policy
+from tests.e2e.talk import give_key, watch_policy
 from tests.serving import HELLO, Relay, read_messages, serve_relay
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
@@ -93,104 +92,100 @@ async def contents(page: Page, pane: int) -> list[str]:
     return await page.locator(f"#panes > :nth-child({pane}) code").all_inner_texts()
 
 
-async def test_a_stream_is_inspected_in_two_dialects(page: Page):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        call = {"index": 0, "id": "call_1", "function": {"name": "look", "arguments": ""}}
-        arguments = {"index": 0, "function": {"arguments": '{"trout":1}'}}
-        upstream.script = [
-            head(),
-            send(event({"reasoning_content": "heron"}) + text("kingfisher") + text(SECRETS[3])),
-            send(event({"tool_calls": [call]}) + event({"tool_calls": [arguments]})),
-            send(event(finish_reason="tool_calls") + DONE),
-        ]
-        stream = await start(relay)
-        url = f"/v1/streams/{stream}/events"
-        native = await frames_of(relay, url)
-        broken = await watch_policy(page)
-        await page.goto(f"{relay.url}/admin#stream={stream}")
+async def test_a_stream_is_inspected_in_two_dialects(page: Page, upstream, relay):
+    call = {"index": 0, "id": "call_1", "function": {"name": "look", "arguments": ""}}
+    arguments = {"index": 0, "function": {"arguments": '{"trout":1}'}}
+    upstream.script = [
+        head(),
+        send(event({"reasoning_content": "heron"}) + text("kingfisher") + text(SECRETS[3])),
+        send(event({"tool_calls": [call]}) + event({"tool_calls": [arguments]})),
+        send(event(finish_reason="tool_calls") + DONE),
+    ]
+    stream = await start(relay)
+    url = f"/v1/streams/{stream}/events"
+    native = await frames_of(relay, url)
+    broken = await watch_policy(page)
+    await page.goto(f"{relay.url}/admin#stream={stream}")
 
-        async def choose(dialect: str) -> list[str]:
-            """Choose what the second pane shows; returns its frames once all are listed."""
-            told = await frames_of(relay, f"{url}?format={dialect}")
-            await page.select_option("#panes > :nth-child(2) select", dialect)
-            await page.wait_for_selector(
-                f"#panes > :nth-child(2) :text('{len(told)} of {len(told)} frames')"
-            )
-            await page.wait_for_function(LISTED, arg=[len(native), len(told)])
-            return told
-
-        for dialect in DIALECTS:
-            told = await choose(dialect)
-            hidden = await page.content()
-            assert [] == [word for word in SECRETS if word in hidden], dialect
-            masked = await contents(page, 2)
-            assert any("•" * len("kingfisher") in shown for shown in masked), dialect
-            await page.check("#show-content")
-            assert native == await contents(page, 1)
-            assert told == await contents(page, 2)
-            await page.uncheck("#show-content")
-            assert masked == await contents(page, 2)
-            assert [] == [word for word in SECRETS if word in await page.content()], dialect
-
-        # Scrubbing: a frame is there as soon as the event is that it was made of.
-        await choose("openai_chat")
-        await page.check("#show-content")
-        await page.focus("#position")
-        await page.keyboard.press("Home")
-        seen = next(n for n, data in enumerate(native, 1) if "kingfisher" in data)
-        for _ in range(seen - 1):
-            await page.keyboard.press("ArrowRight")
-        await page.wait_for_selector(f"#where:has-text('event {seen - 1} of {len(native)}')")
-        assert "kingfisher" not in await page.content()
-        await page.keyboard.press("ArrowRight")
+    async def choose(dialect: str) -> list[str]:
+        """Choose what the second pane shows; returns its frames once all are listed."""
+        told = await frames_of(relay, f"{url}?format={dialect}")
+        await page.select_option("#panes > :nth-child(2) select", dialect)
         await page.wait_for_selector(
-            f"#where:has-text('event {seen} of {len(native)}: text.delta')"
+            f"#panes > :nth-child(2) :text('{len(told)} of {len(told)} frames')"
         )
-        assert native[:seen] == await contents(page, 1)
-        assert "kingfisher" in (await contents(page, 2))[-1]
-        await page.click("#play")
-        await page.wait_for_selector(f"#where:has-text('event {len(native)} of')")
-        assert len(native) == len(await contents(page, 1))
-        assert [] == broken
-        await check_accessible(page)
+        await page.wait_for_function(LISTED, arg=[len(native), len(told)])
+        return told
 
-        # By keyboard; a stream that is gone meanwhile is told of.
-        async with page.expect_download() as begun:
-            await page.focus("#save")
-            await page.keyboard.press("Enter")
-        saved = await (await begun.value).path()
-        cassette = await relay.client.post(f"/v1/streams/{stream}/cassette")
-        assert cassette.content == saved.read_bytes()
-        await page.wait_for_selector("#note:has-text('saved as')")
-        await relay.client.delete(f"/v1/streams/{stream}")
-        await page.click("#save")
-        await page.wait_for_selector("#note:has-text('not saved: ')")
+    for dialect in DIALECTS:
+        told = await choose(dialect)
+        hidden = await page.content()
+        assert [] == [word for word in SECRETS if word in hidden], dialect
+        masked = await contents(page, 2)
+        assert any("•" * len("kingfisher") in shown for shown in masked), dialect
+        await page.check("#show-content")
+        assert native == await contents(page, 1)
+        assert told == await contents(page, 2)
+        await page.uncheck("#show-content")
+        assert masked == await contents(page, 2)
+        assert [] == [word for word in SECRETS if word in await page.content()], dialect
 
-        # The next stream begins with its content hidden, and the way back leads to the overview.
-        await page.fill("#stream-id", "st_none")
+    # Scrubbing: a frame is there as soon as the event is that it was made of.
+    await choose("openai_chat")
+    await page.check("#show-content")
+    await page.focus("#position")
+    await page.keyboard.press("Home")
+    seen = next(n for n, data in enumerate(native, 1) if "kingfisher" in data)
+    for _ in range(seen - 1):
+        await page.keyboard.press("ArrowRight")
+    await page.wait_for_selector(f"#where:has-text('event {seen - 1} of {len(native)}')")
+    assert "kingfisher" not in await page.content()
+    await page.keyboard.press("ArrowRight")
+    await page.wait_for_selector(f"#where:has-text('event {seen} of {len(native)}: text.delta')")
+    assert native[:seen] == await contents(page, 1)
+    assert "kingfisher" in (await contents(page, 2))[-1]
+    await page.click("#play")
+    await page.wait_for_selector(f"#where:has-text('event {len(native)} of')")
+    assert len(native) == len(await contents(page, 1))
+    assert [] == broken
+    await check_accessible(page)
+
+    # By keyboard; a stream that is gone meanwhile is told of.
+    async with page.expect_download() as begun:
+        await page.focus("#save")
         await page.keyboard.press("Enter")
-        await page.wait_for_selector("#note:has-text('no stream')")
-        assert not await page.is_checked("#show-content")
-        assert 0 == len(await contents(page, 1))
-        await page.click("#to-overview")
-        await page.wait_for_selector("#overview:visible")
+    saved = await (await begun.value).path()
+    cassette = await relay.client.post(f"/v1/streams/{stream}/cassette")
+    assert cassette.content == saved.read_bytes()
+    await page.wait_for_selector("#note:has-text('saved as')")
+    await relay.client.delete(f"/v1/streams/{stream}")
+    await page.click("#save")
+    await page.wait_for_selector("#note:has-text('not saved: ')")
+
+    # The next stream begins with its content hidden, and the way back leads to the overview.
+    await page.fill("#stream-id", "st_none")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("#note:has-text('no stream')")
+    assert not await page.is_checked("#show-content")
+    assert 0 == len(await contents(page, 1))
+    await page.click("#to-overview")
+    await page.wait_for_selector("#overview:visible")
 
 
-async def test_a_running_stream_is_followed_and_left_alone(page: Page):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("a")), wait(1), send(text("b")), Hold()]
-        stream = await start(relay)
-        await page.goto(f"{relay.url}/admin")
-        await page.click(f"#live .body .row:has-text('{stream}') > :nth-child(3)")
-        await page.wait_for_selector("#where:has-text('event 5 of 5: text.delta')")
-        assert f"#stream={stream}" in page.url
-        (row,) = (await relay.client.get("/v1/admin/summary")).json()["live"]["streams"]
-        assert 0 == row["readers"]
-        await page.click("#stop")
-        await page.click("#dialog-yes")
-        await page.wait_for_selector("#note:has-text('cancelled')")
-        await page.go_back()
-        await page.wait_for_selector(f"#recent .row:has-text('{stream}')")
+async def test_a_running_stream_is_followed_and_left_alone(page: Page, upstream, relay):
+    upstream.script = [head(), send(text("a")), wait(1), send(text("b")), Hold()]
+    stream = await start(relay)
+    await page.goto(f"{relay.url}/admin")
+    await page.click(f"#live .body .row:has-text('{stream}') > :nth-child(3)")
+    await page.wait_for_selector("#where:has-text('event 5 of 5: text.delta')")
+    assert f"#stream={stream}" in page.url
+    (row,) = (await relay.client.get("/v1/admin/summary")).json()["live"]["streams"]
+    assert 0 == row["readers"]
+    await page.click("#stop")
+    await page.click("#dialog-yes")
+    await page.wait_for_selector("#note:has-text('cancelled')")
+    await page.go_back()
+    await page.wait_for_selector(f"#recent .row:has-text('{stream}')")
 
 
 async def test_targets_rest_and_wake(page: Page):
@@ -201,6 +196,7 @@ async def test_targets_rest_and_wake(page: Page):
         await page.select_option("#rest-for", "3600")
         await page.click("#dialog-yes")
         row = page.locator("#targets .body .row:has([aria-label='Wake demo/demo-slow'])")
+        await page.evaluate(ASK)
         await row.wait_for()
         assert "resting until" in await row.inner_text()
         refused = await relay.client.post("/v1/chat", json={**HELLO, "model": "demo-slow"})
@@ -209,6 +205,7 @@ async def test_targets_rest_and_wake(page: Page):
         await page.wait_for_selector("#last .row:has-text('upstream_unavailable')")
         await row.get_by_role("button").focus()
         await page.keyboard.press("Enter")
+        await page.evaluate(ASK)
         await page.wait_for_selector("#targets [aria-label='Rest… demo/demo-slow']")
         await page.wait_for_selector("#status:has-text('awake')")
 
@@ -247,10 +244,8 @@ async def test_a_busy_relay_is_shown_without_haste(page: Page):
         """Wait for one that was asked for from now on; give how many there were."""
         begun = told["step"]  # the last of them may be on its way
         await page.evaluate(ASK)
-        async with asyncio.timeout(30):
-            while (updates := len(await page.evaluate(UPDATES))) <= begun:  # noqa: ASYNC110  (it is a poll)
-                await asyncio.sleep(0.05)
-        return updates
+        await page.wait_for_function(f"(begun) => {UPDATES}.length > begun", arg=begun)
+        return len(await page.evaluate(UPDATES))
 
     async with serve_relay() as relay:
         await page.route("**/v1/admin/summary", tell)

@@ -5,12 +5,9 @@ import json
 
 import pytest
 
-from app.testing.upstream import DONE, Until, event, head, send, serve_upstream, text
-from tests.e2e.asking import Asking
-from tests.e2e.axe import check_accessible_everywhere
-from tests.e2e.test_keys import watch_policy
-from tests.e2e.test_page import IDLE, ask
-from tests.serving import serve_relay
+from app.testing.upstream import DONE, Until, event, head, send, text
+from tests.e2e.axe import check_accessible, check_accessible_everywhere
+from tests.e2e.talk import IDLE, ask, watch_policy
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
@@ -46,109 +43,90 @@ async def click_and_see(page, button: str, words: str) -> None:
         await page.evaluate("said_")
 
 
-async def test_an_answer_folds_and_tells_what_it_took(page):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        go_on = Until()
-        upstream.script = [
-            head(),
-            send(event({"reasoning_content": "let me think"})),
-            go_on,
-            send(text(ANSWER)),
-            send(event({"tool_calls": [CALL]}) + event({"tool_calls": [REST]})),
-            send(
-                event(finish_reason="tool_calls")
-                + f"data: {json.dumps({'choices': [], 'usage': USAGE})}\n\n"
-                + DONE
-            ),
-        ]
-        broken = await watch_policy(page)
-        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        await page.add_init_script(SHARE)
-        await page.goto(relay.url)
-        await ask(page, "hello")
+async def test_an_answer_folds_and_tells_what_it_took(page, upstream, relay):
+    go_on = Until()
+    upstream.script = [
+        head(),
+        send(event({"reasoning_content": "let me think"})),
+        go_on,
+        send(text(ANSWER)),
+        send(event({"tool_calls": [CALL]}) + event({"tool_calls": [REST]})),
+        send(
+            event(finish_reason="tool_calls")
+            + f"data: {json.dumps({'choices': [], 'usage': USAGE})}\n\n"
+            + DONE
+        ),
+    ]
+    broken = await watch_policy(page)
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.add_init_script(SHARE)
+    await page.goto(relay.url)
+    await ask(page, "hello")
 
-        # While it runs: unfolded, and with a link to watch along.
-        await page.wait_for_selector(f"{FOLDS}.reasoning[open] :text('let me think')")
-        await page.get_by_role("button", name="Watch along").click()
-        link = await page.locator(".shared input").input_value()
-        await page.click(".send-link")
-        await page.wait_for_function("() => window.shared_")
-        assert {"title": "Seseragi", "url": link} == await page.evaluate("shared_")
-        await click_and_see(page, ".copy-link", "Copied")
-        assert link == await page.evaluate("navigator.clipboard.readText()")
-        await check_accessible_everywhere(page)
-        go_on.told.set()
-        await page.wait_for_selector(f"{IDLE} .answer-foot")
+    # While it runs: unfolded, and with a link to watch along.
+    await page.wait_for_selector(f"{FOLDS}.reasoning[open] :text('let me think')")
+    await page.get_by_role("button", name="Watch along").click()
+    link = await page.locator(".shared input").input_value()
+    await page.click(".send-link")
+    await page.wait_for_function("() => window.shared_")
+    assert {"title": "Seseragi", "url": link} == await page.evaluate("shared_")
+    await click_and_see(page, ".copy-link", "Copied")
+    assert link == await page.evaluate("navigator.clipboard.readText()")
+    await check_accessible(page)
+    go_on.told.set()
+    await page.wait_for_selector(f"{IDLE} .answer-foot")
 
-        # After it: folded, unless the reader unfolds it.
-        assert 2 == await page.locator(FOLDS).count()
-        assert 0 == await page.locator(f"{FOLDS}[open]").count()
-        await page.locator(f"{FOLDS}.tool summary").focus()
-        await page.keyboard.press("Enter")
-        assert "京都" in await page.inner_text(f"{FOLDS}.tool pre")
-        told = await page.locator(".answer-foot .usage li").all_text_contents()
-        assert ["1,200 in (1,000 cached)", "201 out (50 reasoning)"] == told[:2]
-        assert "first token" in told[-2]
-        assert "tokens/s" in told[-1]
-        await check_accessible_everywhere(page)
-        await click_and_see(page, ".copy-answer", "Copied")
-        assert ANSWER == await page.evaluate("navigator.clipboard.readText()")
-        assert await page.get_by_role("button", name="Share").is_visible()
+    # After it: folded, unless the reader unfolds it.
+    assert 2 == await page.locator(FOLDS).count()
+    assert 0 == await page.locator(f"{FOLDS}[open]").count()
+    await page.locator(f"{FOLDS}.tool summary").focus()
+    await page.keyboard.press("Enter")
+    assert "京都" in await page.inner_text(f"{FOLDS}.tool pre")
+    told = await page.locator(".answer-foot .usage li").all_text_contents()
+    assert ["1,200 in (1,000 cached)", "201 out (50 reasoning)"] == told[:2]
+    assert "first token" in told[-2]
+    assert "tokens/s" in told[-1]
+    await check_accessible_everywhere(page)
+    await click_and_see(page, ".copy-answer", "Copied")
+    assert ANSWER == await page.evaluate("navigator.clipboard.readText()")
+    assert await page.get_by_role("button", name="Share").is_visible()
 
-        # What was seen here is still known after a reload.
-        await page.reload()
-        await page.wait_for_selector(".answer-foot")
-        assert told == await page.locator(".answer-foot .usage li").all_text_contents()
+    # What was seen here is still known after a reload.
+    await page.reload()
+    await page.wait_for_selector(".answer-foot")
+    assert told == await page.locator(".answer-foot .usage li").all_text_contents()
 
-        async with page.expect_download() as begun:
-            await click_and_see(page, ".save-cassette", "Saved")
-        saved = await (await begun.value).path()
-        stream = link.partition("#watch=")[2].partition("&")[0]
-        reply = await relay.client.post(f"/v1/streams/{stream}/cassette")
-        assert reply.content == saved.read_bytes()
-        assert (await begun.value).suggested_filename.endswith(".jsonl")
+    async with page.expect_download() as begun:
+        await click_and_see(page, ".save-cassette", "Saved")
+    saved = await (await begun.value).path()
+    stream = link.partition("#watch=")[2].partition("&")[0]
+    reply = await relay.client.post(f"/v1/streams/{stream}/cassette")
+    assert reply.content == saved.read_bytes()
+    assert (await begun.value).suggested_filename.endswith(".jsonl")
 
-        await relay.client.delete(f"/v1/streams/{stream}")
-        await page.click(".save-cassette")
-        refused = page.locator(".answer-foot .refused")
-        await refused.filter(has_text="Not saved: ").wait_for()
-        assert stream in (await refused.text_content() or "")
-        assert [] == broken
-
-
-async def test_what_the_reader_folds_stays_so(page):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        go_on = Until()
-        upstream.script = [
-            head(),
-            send(event({"reasoning_content": "first"})),
-            go_on,
-            send(event({"reasoning_content": " second"}) + text("done")),
-            send(event(finish_reason="stop") + DONE),
-        ]
-        await page.goto(relay.url)
-        await ask(page, "hello")
-        summary = page.locator(f"{FOLDS} summary")
-        await summary.click()
-        await summary.click()
-        go_on.told.set()
-        await page.wait_for_selector(IDLE)
-
-        assert await page.locator(f"{FOLDS}[open] :text('first second')").is_visible()
+    await relay.client.delete(f"/v1/streams/{stream}")
+    await page.click(".save-cassette")
+    refused = page.locator(".answer-foot .refused")
+    await refused.filter(has_text="Not saved: ").wait_for()
+    assert stream in (await refused.text_content() or "")
+    assert [] == broken
 
 
-async def test_a_guest_is_not_offered_what_the_relay_would_refuse(page):
-    async with serve_upstream() as upstream, serve_relay(upstream, watch=Asking()) as relay:
-        upstream.script = [head(), send(text("whole") + event(finish_reason="stop") + DONE)]
-        await page.goto(f"{relay.url}/#key=ssk_right")
-        await ask(page, "hello")
-        await page.wait_for_selector(".save-cassette")
-        await page.click(".actions button")
-        link = await page.locator(".shared input").input_value()
-        other = await page.context.browser.new_context()
-        guest = await other.new_page()
-        await guest.goto(link)
-        await guest.wait_for_selector(".copy-answer")
+async def test_what_the_reader_folds_stays_so(page, upstream, relay):
+    go_on = Until()
+    upstream.script = [
+        head(),
+        send(event({"reasoning_content": "first"})),
+        go_on,
+        send(event({"reasoning_content": " second"}) + text("done")),
+        send(event(finish_reason="stop") + DONE),
+    ]
+    await page.goto(relay.url)
+    await ask(page, "hello")
+    summary = page.locator(f"{FOLDS} summary")
+    await summary.click()
+    await summary.click()
+    go_on.told.set()
+    await page.wait_for_selector(IDLE)
 
-        assert not await guest.is_visible(".save-cassette")
-        await other.close()
+    assert await page.locator(f"{FOLDS}[open] :text('first second')").is_visible()

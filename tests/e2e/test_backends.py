@@ -17,6 +17,7 @@ from tests.e2e.asking import Asking
 from tests.needs import file, program
 from tests.serving import Relay, serve_relay
 from tests.test_docs import block
+from tests.waiting import until
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
@@ -105,8 +106,7 @@ async def test_a_page_without_a_key_is_answered(page, client, tmp_path, monkeypa
         await open_app(page, script)
         await page.wait_for_function(f"() => document.body.innerText.trim() === '{ANSWER}'")
         if version:  # and once more, by resuming
-            while ("GET", "ek_1") not in asking.kinds:
-                await page.wait_for_timeout(50)
+            await until(lambda: ("GET", "ek_1") in asking.kinds)
             await page.wait_for_function(f"() => document.body.innerText.trim() === '{ANSWER}'")
 
     assert ["1234"] == asking.users

@@ -4,10 +4,12 @@ import asyncio
 import json
 
 import pytest
+import pytest_asyncio
 
-from app.testing.upstream import DONE, FINISH, Hold, Reset, Until, head, send, serve_upstream, text
+from app.testing.upstream import Hold, Reset, Until, head, send, text
 from tests.e2e.asking import Asking
 from tests.e2e.engines import ENGINES, Classic, Engine
+from tests.e2e.talk import TRANSPORTS, rest, says
 from tests.serving import serve_relay
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
@@ -34,13 +36,15 @@ STOPPED_WITH_THE_PAGE = """
   addEventListener('pagehide', () => stream.cancel());
   for await (const { event } of stream) if (event.type === 'text.delta') return;
 """
+LAST_IS = "[...document.querySelectorAll('.text')].at(-1)?.textContent === '%s'"
 IDLE = "document.body.dataset.state === 'idle' && document.querySelector('.message.assistant')"
 
 
-@pytest.fixture(params=[*ENGINES])
-async def engine(request):
-    async with ENGINES[request.param]() as started:
-        yield started
+@pytest_asyncio.fixture(loop_scope="session", params=[*ENGINES])
+async def engine(request, engines):
+    engine = await engines(request.param)
+    yield engine
+    await engine.open("about:blank")
 
 
 async def send_prompt(engine: Engine, prompt: str, *, transport: str = "fetch") -> None:
@@ -61,64 +65,57 @@ async def shown(engine: Engine) -> tuple[str, str]:
     return status, words
 
 
-async def test_page_answers_is_cut_comes_back_and_stops(engine):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        await engine.open(relay.url)
-        for transport in ("fetch", "eventsource"):
-            upstream.script = [head(), *(send(text(c)) for c in ANSWER), send(FINISH + DONE)]
-            await send_prompt(engine, "こんにちは", transport=transport)
-            await until(engine, IDLE)
-
-            assert ("completed", "川せせらぎ🌊مرحبا \u2028 終わり") == await shown(engine)
-
-            cut = Until()
-            upstream.script = [head(), send(text("one ")), cut, send(text("two") + FINISH + DONE)]
-            await send_prompt(engine, "cut", transport=transport)
-            await until(
-                engine, "[...document.querySelectorAll('.text')].at(-1).textContent === 'one '"
-            )
-            await engine.run("document.querySelector('#cut').click()")
-            cut.told.set()
-            await until(engine, IDLE)
-
-            assert ("completed", "one two") == await shown(engine)
-            cuts = await engine.run(
-                "return document.querySelector('[data-stat=reconnects]').textContent"
-            )
-            assert "1" == cuts
-
-            upstream.script = [head(), send(text("half")), Hold()]
-            await send_prompt(engine, "stop", transport=transport)
-            await until(
-                engine, "[...document.querySelectorAll('.text')].at(-1).textContent === 'half'"
-            )
-            await engine.run("document.querySelector('#stop').click()")
-            await until(engine, IDLE)
-
-            assert ("cancelled", "half") == await shown(engine)
-
-
-async def test_page_reads_on_after_a_reload_and_shows_a_cut_as_a_cut(engine):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        again = Until()
-        upstream.script = [head(), send(text("before ")), again, send(text("after")), Reset()]
-        await engine.open(relay.url)
-        await send_prompt(engine, "reload")
-        await until(engine, "document.querySelector('.text')?.textContent === 'before '")
-        await engine.open(f"{relay.url}/?again")
-        again.told.set()
+async def test_page_answers_is_cut_comes_back_and_stops(engine, upstream, relay):
+    await engine.open(relay.url)
+    for transport in TRANSPORTS:
+        upstream.script = says(*ANSWER)
+        await send_prompt(engine, "こんにちは", transport=transport)
         await until(engine, IDLE)
 
-        assert ("failed", "before after") == await shown(engine)
-        assert 1 == len(upstream.calls)
-        error = await engine.run("return document.querySelector('.error').textContent")
-        assert "upstream_truncated" in error
+        assert ("completed", "川せせらぎ🌊مرحبا \u2028 終わり") == await shown(engine)
+
+        cut = Until()
+        upstream.script = [head(), send(text("one ")), cut, *rest("two")]
+        await send_prompt(engine, "cut", transport=transport)
+        await until(engine, LAST_IS % "one ")
+        await engine.run("document.querySelector('#cut').click()")
+        cut.told.set()
+        await until(engine, IDLE)
+
+        assert ("completed", "one two") == await shown(engine)
+        cuts = await engine.run(
+            "return document.querySelector('[data-stat=reconnects]').textContent"
+        )
+        assert "1" == cuts
+
+        upstream.script = [head(), send(text("half")), Hold()]
+        await send_prompt(engine, "stop", transport=transport)
+        await until(engine, LAST_IS % "half")
+        await engine.run("document.querySelector('#stop').click()")
+        await until(engine, IDLE)
+
+        assert ("cancelled", "half") == await shown(engine)
 
 
-async def test_key_is_asked_for_and_taken_from_the_address(engine):
-    asking = Asking()
-    async with serve_upstream() as upstream, serve_relay(upstream, watch=asking) as relay:
-        upstream.script = [head(), send(text("with a key") + FINISH + DONE)]
+async def test_page_reads_on_after_a_reload_and_shows_a_cut_as_a_cut(engine, upstream, relay):
+    again = Until()
+    upstream.script = [head(), send(text("before ")), again, send(text("after")), Reset()]
+    await engine.open(relay.url)
+    await send_prompt(engine, "reload")
+    await until(engine, "document.querySelector('.text')?.textContent === 'before '")
+    await engine.open(f"{relay.url}/?again")
+    again.told.set()
+    await until(engine, IDLE)
+
+    assert ("failed", "before after") == await shown(engine)
+    assert 1 == len(upstream.calls)
+    error = await engine.run("return document.querySelector('.error').textContent")
+    assert "upstream_truncated" in error
+
+
+async def test_key_is_asked_for_and_taken_from_the_address(engine, upstream):
+    async with serve_relay(upstream, watch=Asking()) as relay:
+        upstream.script = says("with a key")
         await engine.open(relay.url)
         await until(engine, "!document.querySelector('#key-form').hidden")
         focused = await engine.run("return document.activeElement.id")
@@ -132,14 +129,10 @@ async def test_key_is_asked_for_and_taken_from_the_address(engine):
         assert f"{relay.url}/" == await engine.run("return location.href")
 
 
-async def test_page_that_is_closed_stops_its_stream(engine):
+async def test_page_that_is_closed_stops_its_stream(engine, upstream):
     """At once, or, as WebKit on a busy machine drops what a page sends last, for want of a reader."""
-    asking = Asking()
     linger_s = 5 if isinstance(engine, Classic) else 600
-    async with (
-        serve_upstream() as upstream,
-        serve_relay(upstream, watch=asking, linger_s=linger_s) as relay,
-    ):
+    async with serve_relay(upstream, watch=Asking(), linger_s=linger_s) as relay:
         upstream.script = [head(), send(text("half")), Hold()]
         await engine.open(relay.url)
         await engine.run(STOPPED_WITH_THE_PAGE)

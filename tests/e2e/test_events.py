@@ -1,22 +1,22 @@
 """The list of events beside the chat: cuts are marked, and each answer has its own, also later."""
 
 import re
-import time
 
 import pytest
 
-from app.testing.upstream import DONE, FINISH, Until, head, send, serve_upstream, text
+from app.testing.upstream import Until, head, send, text
 from tests.e2e.axe import check_accessible
-from tests.e2e.test_page import IDLE, answer, ask
-from tests.e2e.test_surviving import BUSY, WORDS, kept_away, paced
+from tests.e2e.talk import BUSY, IDLE, answer, ask, paced, rest, says, status
+from tests.e2e.test_page import at_the_end
+from tests.e2e.test_surviving import WORDS, kept_away
 from tests.serving import serve_relay
+from tests.waiting import until
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_",)
 NUMBERS = """[...document.querySelectorAll('#events li')]
                .map((row) => row.querySelector('.n')?.textContent ?? row.textContent)"""
-SHORT = [head(), send(text("sho") + text("rt") + FINISH + DONE)]
 
 
 async def count(relay, page) -> int:
@@ -28,31 +28,37 @@ async def count(relay, page) -> int:
 
 async def listed(page, count: int) -> None:
     """Wait until the list has so many events, from the first on."""
-    deadline = time.monotonic() + 20
-    while (shown := await page.locator("#events .n").all_text_contents()) != [
-        str(number) for number in range(1, count + 1)
-    ]:
-        assert time.monotonic() < deadline, shown
-        await page.wait_for_timeout(50)
+    whole = [str(number) for number in range(1, count + 1)]
+
+    async def is_whole() -> bool:
+        return whole == await page.locator("#events .n").all_text_contents()
+
+    await until(is_whole)
 
 
 @pytest.mark.parametrize("transport", ["fetch", "eventsource"])
-async def test_a_cut_is_marked_where_it_was(page, transport):
-    async with serve_upstream() as upstream, serve_relay(upstream, retry_ms=500) as relay:
+async def test_a_connection_that_is_cut_comes_back_and_the_cut_is_marked_where_it_was(
+    page, upstream, transport
+):
+    async with serve_relay(upstream, retry_ms=500) as relay:
         go_on = Until()
-        upstream.script = paced(go_on)
+        upstream.script = paced(WORDS, go_on)
         await page.goto(relay.url)
         await ask(page, "count", transport=transport)
         await page.wait_for_selector(BUSY)
         async with kept_away(page):
             await page.click("#cut")
+            await page.wait_for_selector("body[data-ready=reconnecting]")
             await page.wait_for_selector("#events .cut[data-state=away]")
             assert re.fullmatch(r"lost at \d+", await page.text_content("#events .cut"))
         go_on.told.set()
-        await answer(page)
+        assert "".join(WORDS).strip() == (await answer(page)).strip()
+        assert "completed" == await status(page)
+        assert 1 == len(upstream.calls)
         await page.wait_for_selector("#events li[data-type='stream.end']")
-        rows = await page.evaluate(NUMBERS)
+        assert len(WORDS) == await page.locator("#events li[data-type='text.delta']").count()
 
+        rows = await page.evaluate(NUMBERS)
         at = next(n for n, row in enumerate(rows) if not row.isdigit())
         told = re.fullmatch(r"lost at (\d+), resumed at (\d+), away ([\d.]+) s", rows[at])
         assert told
@@ -65,76 +71,75 @@ async def test_a_cut_is_marked_where_it_was(page, transport):
         await check_accessible(page)
 
 
-async def test_each_answer_has_its_events_also_after_a_reload(page):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        go_on = Until()
-        upstream.script = paced(go_on)
-        await page.goto(relay.url)
-        await ask(page, "count")
-        await page.wait_for_selector(BUSY)
-        await page.reload()
-        go_on.told.set()
-        await answer(page)
-        whole = await count(relay, page)
-        first = (await page.get_attribute("#tab", "href")).partition("=")[2]
-        await listed(page, whole)
-        assert "reloaded at" in await page.text_content("#events .cut")
-        upstream.script = SHORT
-        await ask(page, "again")
-        await answer(page)
-        second = await count(relay, page)
-        await listed(page, second)
+async def test_each_answer_has_its_events_also_after_a_reload(page, upstream, relay):
+    go_on = Until()
+    upstream.script = paced(WORDS, go_on)
+    await page.goto(relay.url)
+    await ask(page, "count")
+    await page.wait_for_selector(BUSY)
+    await page.reload()
+    go_on.told.set()
+    await answer(page)
+    whole = await count(relay, page)
+    first = (await page.get_attribute("#tab", "href")).partition("=")[2]
+    await listed(page, whole)
+    assert "reloaded at" in await page.text_content("#events .cut")
+    upstream.script = says("sho", "rt")
+    await ask(page, "again")
+    await answer(page)
+    second = await count(relay, page)
+    await listed(page, second)
 
-        await page.focus("#events-of")
-        await page.keyboard.press("ArrowUp")
-        await listed(page, whole)
-        assert "1. count" == await page.locator("#events-of option:checked").text_content()
-        await page.locator(".message.assistant .text").last.click()
-        await listed(page, second)
+    await page.focus("#events-of")
+    await page.keyboard.press("ArrowUp")
+    await listed(page, whole)
+    assert "1. count" == await page.locator("#events-of option:checked").text_content()
+    await page.locator(".message.assistant .text").last.click()
+    await listed(page, second)
 
-        await page.reload()
-        await listed(page, second)
-        await page.select_option("#events-of", "0")
-        await listed(page, whole)
-        assert re.fullmatch(r"\+\d.*", await page.locator("#events .gap").last.text_content())
-        assert "reloaded at" in await page.text_content("#events .cut")
-        await check_accessible(page)
+    await page.reload()
+    await listed(page, second)
+    await page.select_option("#events-of", "0")
+    await listed(page, whole)
+    assert re.fullmatch(r"\+\d.*", await page.locator("#events .gap").last.text_content())
+    assert "reloaded at" in await page.text_content("#events .cut")
+    await check_accessible(page)
 
-        await relay.client.delete(f"/v1/streams/{first}")
-        await page.reload()
-        await listed(page, second)
-        await page.select_option("#events-of", "0")
-        await page.wait_for_selector("#events-note:has-text('does not keep')")
-        kept = await page.locator("#events li[data-type='text.delta']").all_text_contents()
-        assert len(kept) < 3
-        assert WORDS[3] in kept[0]
+    await relay.client.delete(f"/v1/streams/{first}")
+    await page.reload()
+    await listed(page, second)
+    await page.select_option("#events-of", "0")
+    await page.wait_for_selector("#events-note:has-text('does not keep')")
+    kept = await page.locator("#events li[data-type='text.delta']").all_text_contents()
+    assert len(kept) < 3
+    assert WORDS[3] in kept[0]
 
 
-async def test_a_burst_is_listed_over_some_frames(page):
+async def test_a_burst_is_listed_over_some_frames(page, upstream, relay):
     """However much comes at once, a frame makes few rows, and the list has few."""
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send("".join(text(f"{n} ") for n in range(2000)))]
-        upstream.script += [send(FINISH + DONE)]
-        await page.goto(relay.url)
-        await page.evaluate(
-            """() => {
-              const list = document.querySelector('#events');
-              window.most_ = [0, 0];
-              const { append } = list;
-              list.append = (rows) => {
-                most_[0] = Math.max(most_[0], rows.childElementCount);
-                append.call(list, rows);
-              };
-              new MutationObserver(() => { most_[1] = Math.max(most_[1], list.childElementCount); })
-                .observe(list, { childList: true });
-            }"""
-        )
-        await ask(page, "count")
-        await page.wait_for_selector(IDLE, timeout=60_000)
-        whole = await answer(page)
-        await page.wait_for_selector("#events li[data-type='stream.end']", timeout=60_000)
-        a_frame, at_all = await page.evaluate("most_")
+    burst = "".join(text(f"{n} ") for n in range(2000))
+    upstream.script = [head(), send(burst), *rest()]
+    await page.goto(relay.url)
+    await page.evaluate(
+        """() => {
+          const list = document.querySelector('#events');
+          window.most_ = [0, 0];
+          const { append } = list;
+          list.append = (rows) => {
+            most_[0] = Math.max(most_[0], rows.childElementCount);
+            append.call(list, rows);
+          };
+          new MutationObserver(() => { most_[1] = Math.max(most_[1], list.childElementCount); })
+            .observe(list, { childList: true });
+        }"""
+    )
+    await ask(page, "count")
+    await page.wait_for_selector(IDLE, timeout=60_000)
+    whole = await answer(page)
+    await page.wait_for_selector("#events li[data-type='stream.end']", timeout=60_000)
+    a_frame, at_all = await page.evaluate("most_")
 
-        assert [str(n) for n in range(2000)] == whole.split()
-        assert 0 < a_frame <= 64
-        assert 500 == at_all
+    assert [str(n) for n in range(2000)] == whole.split()
+    assert 0 < a_frame <= 64
+    assert 500 == at_all
+    await at_the_end(page, "#rows")

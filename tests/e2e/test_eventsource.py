@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app.testing.upstream import DONE, FINISH, Step, head, send, serve_upstream, text, wait
 from tests.cutting import cutting_proxy, randomly
 from tests.e2e.react_page import serve_page
+from tests.e2e.talk import paced
 from tests.needs import file, program
 from tests.serving import HELLO, Relay, serve_relay
 
@@ -22,13 +22,11 @@ pytestmark = [pytest.mark.proving, pytest.mark.browser]
 EXPECTED_ERRORS = ("net::ERR_",)
 
 ROOT = Path(__file__).parents[2]
-WORDS = [f"{number} せせらぎ🌊 " for number in range(30)]
-PACED: list[Step] = [
-    head(),
-    *(step for word in WORDS for step in (send(text(word)), wait(0.03))),
-    send(FINISH + DONE),
+WORDS = [f"{number} せせらぎ🌊 " for number in range(24)]
+TYPES = [
+    *("stream.start", "stream.target", "text.start", "text.delta", "text.end", "choice.end"),
+    "stream.end",
 ]
-
 READ = """
 url => new Promise((done) => {
   const seen = [], opened = [], lost = [];
@@ -38,10 +36,10 @@ url => new Promise((done) => {
     if (source.readyState === EventSource.CLOSED) done({seen, opened, lost});
     else lost.push(performance.now());
   };
-  for (const type of ['stream.start', 'stream.target', 'text.start', 'text.delta', 'text.end', 'choice.end', 'stream.end'])
+  for (const type of TYPES)
     source.addEventListener(type, (event) => seen.push([event.lastEventId, JSON.parse(event.data)]));
 })
-"""
+""".replace("TYPES", json.dumps(TYPES))
 
 
 async def start(relay: Relay) -> dict:
@@ -60,12 +58,12 @@ def check(stream: str, seen: list) -> None:
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
-async def test_browser_comes_back_by_itself_and_stops_at_the_end(page, how):
-    async with serve_upstream() as upstream, serve_relay(upstream, retry_ms=500) as relay:
-        upstream.script = PACED
+async def test_browser_comes_back_by_itself_and_stops_at_the_end(page, upstream, how):
+    async with serve_relay(upstream, retry_ms=500) as relay:
+        upstream.script = paced(WORDS)
         accepted = await start(relay)
         async with (
-            cutting_proxy(relay.port, randomly(7, least=1020, most=2500, hows=(how,))) as proxy,
+            cutting_proxy(relay.port, randomly(7, least=1020, most=2400, hows=(how,))) as proxy,
             serve_page("") as url,  # which has no policy of its own, as those of the relay have
         ):
             proxy.mercy = b"event: stream.end"  # or the head of the 204 may be cut
@@ -85,13 +83,13 @@ async def test_browser_comes_back_by_itself_and_stops_at_the_end(page, how):
         assert min(waits) >= 490, "came back before the server's retry"
 
 
-async def test_npm_client_comes_back_by_itself_and_stops_at_the_end(tmp_path):
+async def test_npm_client_comes_back_by_itself_and_stops_at_the_end(upstream, tmp_path):
     node = program("node")
     module = file(ROOT / "node_modules" / "eventsource" / "package.json", how="run npm ci").parent
-    async with serve_upstream() as upstream, serve_relay(upstream, retry_ms=500) as relay:
-        upstream.script = PACED
+    async with serve_relay(upstream, retry_ms=500) as relay:
+        upstream.script = paced(WORDS)
         accepted = await start(relay)
-        async with cutting_proxy(relay.port, randomly(3, least=1020, most=2500)) as proxy:
+        async with cutting_proxy(relay.port, randomly(3, least=1020, most=1900)) as proxy:
             proxy.mercy = b"event: stream.end"
             script = f"""
               const {{ EventSource }} = await import({json.dumps(str(module))} + '/dist/index.js');
@@ -103,7 +101,7 @@ async def test_npm_client_comes_back_by_itself_and_stops_at_the_end(tmp_path):
                 clearInterval(alive);
                 console.log(JSON.stringify(seen));
               }};
-              for (const type of ['stream.start', 'stream.target', 'text.start', 'text.delta', 'text.end', 'choice.end', 'stream.end'])
+              for (const type of {json.dumps(TYPES)})
                 source.addEventListener(type, (event) => seen.push([event.lastEventId, JSON.parse(event.data)]));
             """
             path = tmp_path / "read.mjs"

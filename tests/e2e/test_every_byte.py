@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from app.testing.upstream import answer, serve_upstream
-from tests.e2e.engines import Engine, firefox
+from tests.e2e.engines import Engine
 from tests.e2e.react_page import build_with_package, serve_page
 from tests.e2e.test_adapters import ADAPTERS, Chromium
 from tests.serving import serve_relay
@@ -155,6 +155,5 @@ async def test_answers_cut_at_any_byte_are_whole_in_chromium(page, script):
     await cut_everywhere(Chromium(page), script)
 
 
-async def test_answers_cut_at_any_byte_are_whole_in_firefox(script):
-    async with firefox() as engine:
-        await cut_everywhere(engine, script)
+async def test_answers_cut_at_any_byte_are_whole_in_firefox(firefox, script):
+    await cut_everywhere(firefox, script)

@@ -20,22 +20,13 @@ from playwright.async_api import Error, Page
 from app.identity.config import KeyConfig
 from app.identity.keys import digest, make_key
 from app.identity.keys_file import KeysFile, change_keys_file
-from app.testing.upstream import (
-    DONE,
-    FINISH,
-    Hold,
-    Until,
-    Upstream,
-    head,
-    reply,
-    send,
-    serve_upstream,
-    text,
-)
-from tests.e2e.engines import Engine, firefox, running
+from app.testing.upstream import Hold, Until, Upstream, head, reply, send, serve_upstream, text
+from tests.e2e.engines import Engine, running
+from tests.e2e.talk import rest
 from tests.needs import file, program
 from tests.ports import answers, free_port
 from tests.serving import Relay, serve_relay
+from tests.waiting import until
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
@@ -48,7 +39,6 @@ PLAIN = ("vanilla", "eventsource")
 BUILT = ("react", "vue", "next")
 APP_ROUTER = "app_router.config.js"
 RELAY = "http://127.0.0.1:8000"
-OWN_LINES = 80
 # Less than the 45 s of silence after which a client takes a connection for lost: it has to be told.
 LONGEST_MS = 40_000
 
@@ -83,12 +73,12 @@ class Scripted:
         self.first, self.second = Until(), Until()
         upstream.reset(
             *(head(), send(text("one ")), self.first, send(text("two ")), self.second),
-            send(text("three") + FINISH + DONE),
+            *rest("three"),
         )
 
 
 class Examples:
-    """Serves examples, each once it is asked for."""
+    """Serves examples."""
 
     def __init__(
         self,
@@ -96,33 +86,29 @@ class Examples:
         upstream: Upstream,
         relays: Mapping[str, Relay],
         key: str,
-        stack: contextlib.AsyncExitStack,
     ) -> None:
         self.folder = folder
         self.upstream = upstream
         self.key = key
         self._relays = relays
-        self._stack = stack
-        self._urls: dict[tuple[str, str], str] = {}
 
     def relay(self, name: str) -> Relay:
         """Return the relay of an example: that with the client secret has one that asks for them."""
         return self._relays["with keys" if name == "next" else "open"]
 
-    async def serve(self, name: str, *, script: str = "dev") -> str:
-        """Return the address at which an example is served."""
-        if (name, script) not in self._urls:
-            port = free_port()
-            if name in PLAIN:
-                words, environ = self._plain(name, port)
-            else:
-                words, environ = self._built(name, script, port)
-            command = f'cd "$0" && exec {shlex.join(words)}'
-            started = running("sh", "-c", command, str(self.folder / name), environment=environ)
-            process = await self._stack.enter_async_context(started)
+    @contextlib.asynccontextmanager
+    async def serve(self, name: str, *, script: str = "dev") -> AsyncIterator[str]:
+        """Serve an example, and yield its address."""
+        port = free_port()
+        words, environ = (
+            self._plain(name, port) if name in PLAIN else self._built(name, script, port)
+        )
+        command = f'cd "$0" && exec {shlex.join(words)}'
+        async with running(
+            "sh", "-c", command, str(self.folder / name), environment=environ
+        ) as process:
             await up(port, process)
-            self._urls[name, script] = f"http://localhost:{port}"
-        return self._urls[name, script]
+            yield f"http://localhost:{port}"
 
     def _plain(self, name: str, port: int) -> tuple[list[str], dict[str, str]]:
         """Serve a page by the command of its README."""
@@ -187,10 +173,11 @@ def unwritten(_: str, names: list[str]) -> set[str]:
 
 
 async def up(port: int, process: asyncio.subprocess.Process) -> None:
-    async with asyncio.timeout(60):
-        while not await answers(port, "localhost"):
-            assert process.returncode is None, (await process.stderr.read()).decode()  # type: ignore[union-attr]
-            await asyncio.sleep(0.05)
+    async def is_up() -> bool:
+        assert process.returncode is None, (await process.stderr.read()).decode()  # type: ignore[union-attr]
+        return await answers(port, "localhost")
+
+    await until(is_up, limit_s=60)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -203,9 +190,17 @@ async def examples(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ex
         serve_upstream() as upstream,
         serve_relay(upstream, retry_ms=500) as relay,
         serve_relay(upstream, retry_ms=500, keys_file=keys) as with_keys,
-        contextlib.AsyncExitStack() as stack,
     ):
-        yield Examples(folder, upstream, {"open": relay, "with keys": with_keys}, key, stack)
+        yield Examples(folder, upstream, {"open": relay, "with keys": with_keys}, key)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=[*PLAIN, *BUILT])
+async def site(
+    request: pytest.FixtureRequest, examples: Examples
+) -> AsyncIterator[tuple[str, str]]:
+    """The name of an example, and its address."""
+    async with examples.serve(request.param) as url:
+        yield request.param, url
 
 
 def cut(relay: Relay) -> None:
@@ -228,12 +223,11 @@ async def ask(page: Page, prompt: str) -> None:
     await page.click("form button:not([type=button])")
 
 
-@pytest.mark.parametrize("name", [*PLAIN, *BUILT])
-async def test_example_outlives_cuts_and_reloads_stops_and_tells_errors(examples, page, name):
+async def test_example_outlives_cuts_and_reloads_stops_and_tells_errors(examples, page, site):
+    name, url = site
     upstream, relay = examples.upstream, examples.relay(name)
     sent: list[dict[str, str]] = []
     page.on("request", lambda request: sent.append(request.headers))
-    url = await examples.serve(name)
     answer = Scripted(upstream)
     await page.goto(url, timeout=LONGEST_MS)
     await ask(page, "count")
@@ -278,47 +272,30 @@ async def wait_in(engine: Engine, condition: str, about: str = "") -> None:
     await engine.run(IN_FIREFOX % f"({condition})({json.dumps(about)})")
 
 
-@pytest.mark.asyncio(loop_scope="session")
-async def test_examples_answer_and_are_loaded_again_in_firefox(examples):
-    async with firefox() as engine:
-        for name in (*PLAIN, *BUILT):
-            url = await examples.serve(name, script="preview" if name == "react" else "dev")
-            answer = Scripted(examples.upstream)
-            await engine.open(url)
-            await wait_in(engine, "() => document.querySelector('form')")
-            await wait_in(engine, IDLE)
-            await engine.run(ASK_IN_FIREFOX)
-            await wait_in(engine, IS, "one ")
-            answer.first.told.set()
-            await wait_in(engine, IS, "one two ")
-            await engine.open(f"{url}/?again")
-            await wait_in(engine, IS, "one two ")
-            answer.second.told.set()
-            await wait_in(engine, IS, "one two three")
-            await wait_in(engine, IDLE)
+async def check_in_firefox(engine: Engine, upstream: Upstream, url: str) -> None:
+    answer = Scripted(upstream)
+    await engine.open(url)
+    await wait_in(engine, "() => document.querySelector('form')")
+    await wait_in(engine, IDLE)
+    await engine.run(ASK_IN_FIREFOX)
+    await wait_in(engine, IS, "one ")
+    answer.first.told.set()
+    await wait_in(engine, IS, "one two ")
+    await engine.open(f"{url}/?again")
+    await wait_in(engine, IS, "one two ")
+    answer.second.told.set()
+    await wait_in(engine, IS, "one two three")
+    await wait_in(engine, IDLE)
 
-            expected = {"user": ["count"], "assistant": ["one two three"]}
-            assert (name, expected) == (name, await engine.run(f"return ({SAID})()"))
-            assert 1 == len(examples.upstream.calls)
+    expected = {"user": ["count"], "assistant": ["one two three"]}
+    assert expected == await engine.run(f"return ({SAID})()")
+    assert 1 == len(upstream.calls)
 
 
-@pytest.mark.parametrize("name", [*PLAIN, *BUILT])
-def test_example_is_short_and_of_the_packages_that_are_tested(name):
-    own = [
-        path
-        for path in (EXAMPLES / name).rglob("*")
-        if path.is_file()
-        and not {"node_modules", ".next", "dist"} & {*path.parts}
-        and path.name not in ("package.json", "package-lock.json")
-    ]
-    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in own)
-
-    assert lines <= OWN_LINES
-    assert EXAMPLES / name / "README.md" in own
-    if name in BUILT:
-        said = json.loads((EXAMPLES / name / "package.json").read_text())
-        needs = {**said["dependencies"], **said.get("devDependencies", {})}
-        assert "file:../../static" == needs.pop("seseragi")
-        needs.pop("next", None)
-        tested = json.loads((MODULES.parent / "package.json").read_text())["dependencies"]
-        assert needs.items() <= tested.items()
+async def test_example_answers_and_is_loaded_again_in_firefox(examples, firefox, site):
+    name, url = site
+    if name == "react":  # as it is built
+        async with examples.serve(name, script="preview") as built:
+            await check_in_firefox(firefox, examples.upstream, built)
+    else:
+        await check_in_firefox(firefox, examples.upstream, url)

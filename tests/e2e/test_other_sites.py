@@ -8,9 +8,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from starlette.types import ASGIApp
 
-from app.testing.upstream import Hold, Upstream, head, send, serve_upstream, text
+from app.testing.upstream import Hold, Upstream, head, send, text
 from tests.serving import HELLO, Relay, serve_relay
+from tests.waiting import until
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
@@ -50,22 +52,22 @@ async def running(upstream: Upstream, relay: Relay) -> str:
     return stream
 
 
-def watch_cancel(relay: Relay) -> asyncio.Future[int]:
-    """Return the status that a cancel will be answered with: browsers show it to nobody."""
-    seen: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    served: Any = relay.server.config.loaded_app
+class Cancels:
+    """Notes the statuses that cancels are answered with: browsers show them to nobody."""
 
-    async def watched(scope: Any, receive: Any, send: Any) -> None:
-        async def note(message: Any) -> None:
-            begins = message["type"] == "http.response.start"
-            if begins and scope["path"].endswith("/cancel") and not seen.done():
-                seen.set_result(message["status"])
-            await send(message)
+    def __init__(self) -> None:
+        self.statuses: asyncio.Queue[int] = asyncio.Queue()
 
-        await served(scope, receive, note)
+    def __call__(self, app: ASGIApp) -> ASGIApp:
+        async def watched(scope: Any, receive: Any, send: Any) -> None:
+            async def note(message: Any) -> None:
+                if message["type"] == "http.response.start" and scope["path"].endswith("/cancel"):
+                    self.statuses.put_nowait(message["status"])
+                await send(message)
 
-    relay.server.config.loaded_app = watched
-    return seen
+            await app(scope, receive, note)
+
+        return watched
 
 
 async def status(relay: Relay, stream: str) -> str:
@@ -73,12 +75,11 @@ async def status(relay: Relay, stream: str) -> str:
     return found
 
 
-async def test_a_name_that_was_rebound_reads_and_spends_nothing(page):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        await open_page(page, f"http://evil.test:{relay.port}/")
-        read = await page.evaluate(READ, "/v1/models")
-        told = await page.evaluate(READ, "/readyz?verbose")
-        spent = await page.evaluate(SPEND, '{"messages": [{"role": "user", "content": "x"}]}')
+async def test_a_name_that_was_rebound_reads_and_spends_nothing(page, upstream, relay):
+    await open_page(page, f"http://evil.test:{relay.port}/")
+    read = await page.evaluate(READ, "/v1/models")
+    told = await page.evaluate(READ, "/readyz?verbose")
+    spent = await page.evaluate(SPEND, '{"messages": [{"role": "user", "content": "x"}]}')
 
     assert [403, 403, 403] == [read[0], told[0], spent[0]]
     assert "'evil.test:" in spent[1]
@@ -107,45 +108,43 @@ ATTACKS = {
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-async def test_another_site_cannot_stop_a_stream(page, attack):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+async def test_another_site_cannot_stop_a_stream(page, upstream):
+    cancels = Cancels()
+    async with serve_relay(upstream, watch=cancels) as relay:
         stream = await running(upstream, relay)
-        seen = watch_cancel(relay)
         await open_page(page, "http://other.test/")
-        await page.evaluate(attack, f"{relay.url}/v1/streams/{stream}/cancel")
+        for name, attack in ATTACKS.items():
+            await page.evaluate(attack, f"{relay.url}/v1/streams/{stream}/cancel")
 
-        assert 403 == await asyncio.wait_for(seen, 20)
-        assert "running" == await status(relay, stream)
-
-
-async def test_development_server_of_this_machine_may_start_and_stop(page):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        stream = await running(upstream, relay)
-        await open_page(page, "http://localhost:1/")
-        cancel = f"{relay.url}/v1/streams/{stream}/cancel"
-        await page.evaluate("url => { navigator.sendBeacon(url, 'x') }", cancel)
-        async with asyncio.timeout(20):
-            while await status(relay, stream) == "running":  # noqa: ASYNC110  (of the relay)
-                await asyncio.sleep(0.02)
+            assert (name, 403) == (name, await asyncio.wait_for(cancels.statuses.get(), 20))
+            assert (name, "running") == (name, await status(relay, stream))
 
 
-async def test_own_page_may_stop_what_it_started(page):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        stream = await running(upstream, relay)
-        await page.goto(relay.url.replace("127.0.0.1", "localhost"))
-        stop = "url => fetch(url, {method: 'POST'}).then(reply => reply.status)"
+async def test_development_server_of_this_machine_may_start_and_stop(page, upstream, relay):
+    stream = await running(upstream, relay)
+    await open_page(page, "http://localhost:1/")
+    cancel = f"{relay.url}/v1/streams/{stream}/cancel"
+    await page.evaluate("url => { navigator.sendBeacon(url, 'x') }", cancel)
 
-        assert 202 == await page.evaluate(stop, f"/v1/streams/{stream}/cancel")
+    async def is_stopped() -> bool:
+        return await status(relay, stream) != "running"
+
+    await until(is_stopped)
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/static/seseragi.js", "/none"])
-async def test_another_site_cannot_load_an_answer(page, path):
-    async with serve_relay() as relay:
-        await open_page(page, "http://other.test/")
-        load = "url => fetch(url, {mode: 'no-cors'}).then(() => 'loaded', () => 'refused')"
+async def test_own_page_may_stop_what_it_started(page, upstream, relay):
+    stream = await running(upstream, relay)
+    await page.goto(relay.url.replace("127.0.0.1", "localhost"))
+    stop = "url => fetch(url, {method: 'POST'}).then(reply => reply.status)"
 
-        assert "refused" == await page.evaluate(load, f"{relay.url}{path}")
+    assert 202 == await page.evaluate(stop, f"/v1/streams/{stream}/cancel")
+
+
+async def test_another_site_cannot_load_an_answer(page, relay):
+    await open_page(page, "http://other.test/")
+    load = "url => fetch(url, {mode: 'no-cors'}).then(() => 'loaded', () => 'refused')"
+    for path in ("/v1/models", "/static/seseragi.js", "/none"):
+        assert (path, "refused") == (path, await page.evaluate(load, f"{relay.url}{path}"))
 
 
 async def test_allowed_site_imports_the_client_and_reads(page):

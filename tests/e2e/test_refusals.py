@@ -9,13 +9,12 @@ from playwright.async_api import expect
 from app.ledger.limits import UsageLimits
 from tests.api.test_usage_limits import serve
 from tests.e2e.axe import check_accessible
-from tests.e2e.test_page import IDLE, answer, ask
+from tests.e2e.talk import IDLE, READY, answer, ask
 from tests.serving import serve_relay
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
 EXPECTED_ERRORS = ("net::ERR_",)
-READY = "#model option:nth-child(2)"
 
 
 async def test_a_budget_and_a_limit_say_when_there_is_room_again(page, tmp_path):

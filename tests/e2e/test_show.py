@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import re
-import time
 from collections.abc import Iterator
 from unittest.mock import patch
 
@@ -13,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.demo.transport import _DemoStream
 from tests.e2e.axe import check_accessible
 from tests.serving import serve_relay
+from tests.waiting import until
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
@@ -50,8 +50,11 @@ def standing_still(after: int) -> Iterator[asyncio.Event]:
     async def paused(stream: _DemoStream, seconds: float) -> None:
         nonlocal tokens
         tokens += 1
-        while tokens > after and not (go_on.is_set() or stream._closed.is_set()):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        if tokens > after:
+            waiting = [asyncio.ensure_future(one.wait()) for one in (go_on, stream._closed)]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for one in waiting:
+                one.cancel()
         await pause(stream, seconds)
 
     with patch.object(_DemoStream, "_pause", paused):
@@ -91,11 +94,12 @@ async def show_cuts_and_resume(page, go_on: asyncio.Event) -> None:
         (stream,) = calls.streams
         expected = [("POST", None), ("POST", None), ("GET", None), ("GET", f"{stream}.{lost}")]
         assert sorted(expected, key=str) == sorted(calls.seen, key=str)
-        deadline = time.monotonic() + 20
-        while not (asked := (await relay.client.get("/v1/usage")).json()["today"]["requests"]):
-            assert time.monotonic() < deadline
-            await page.wait_for_timeout(50)
-        assert 1 == asked
+
+        async def counted() -> int:
+            return (await relay.client.get("/v1/usage")).json()["today"]["requests"]
+
+        await until(counted)
+        assert 1 == await counted()
         told = (await relay.client.get(f"/v1/streams/{stream}")).json()
         assert f"{told['usage']['output_tokens']} " in sums[3]
         assert "same text" in await page.text_content(".show-told")

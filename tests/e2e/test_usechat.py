@@ -12,23 +12,12 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page
 
-from app.testing.upstream import (
-    DONE,
-    FINISH,
-    Hold,
-    Step,
-    Until,
-    head,
-    reply,
-    send,
-    serve_upstream,
-    text,
-    wait,
-)
+from app.testing.upstream import Hold, Step, Until, head, reply, send, text
 from tests.cutting import cutting_proxy
 from tests.e2e.react_page import HTML, MODULES, build, serve_page
+from tests.e2e.talk import paced, rest, says
 from tests.needs import file, program
-from tests.serving import serve_relay
+from tests.serving import Relay, serve_relay
 from tests.test_docs import block
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
@@ -39,11 +28,7 @@ VERSIONS = {6: ("ai-sdk-react6", "ai6"), 7: ("@ai-sdk/react", "ai")}
 BASE = "http://localhost:8000"
 WORDS = [f"{number} せせらぎ🌊 " for number in range(30)]
 WHOLE = "".join(WORDS)
-PACED: list[Step] = [
-    head(),
-    *(step for word in WORDS for step in (send(text(word)), wait(0.05))),
-    send(FINISH + DONE),
-]
+TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 READY = "main[data-status=ready]"
 FAILED = "main[data-status=error]"
 BEGUN = ".assistant:has-text('3 せせらぎ🌊 ')"
@@ -76,7 +61,7 @@ class WordByWord:
         self.script: list[Step] = [
             head(),
             *(step for word, seen in pairs for step in (send(text(word)), seen)),
-            send(FINISH + DONE),
+            *rest(),
         ]
 
     async def shown(self, page: Page, words: range) -> None:
@@ -107,7 +92,14 @@ def serve_chat(script: str, relay: str) -> AbstractAsyncContextManager[str]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def watched(page: Page) -> AsyncIterator[Page]:
+async def url(script: str, relay: Relay) -> AsyncIterator[str]:
+    """The address of the page that asks the relay."""
+    async with serve_chat(script, relay.url) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(page: Page) -> AsyncIterator[Page]:
     """The page; neither React nor the browser may warn, nor a policy be broken."""
     warned: list[str] = []
     page.on(
@@ -135,170 +127,154 @@ async def shown(page: Page) -> list[str]:
     return await page.locator("main > p[class]").all_text_contents()
 
 
-@pytest.mark.parametrize("mode", ["", "?strict"])
-async def test_answer_paints_as_it_comes(watched, script, mode):
-    page = watched
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        answer = WordByWord()
-        upstream.script = answer.script
-        async with serve_chat(script, relay.url) as url:
-            await page.goto(url + mode)
-            await page.wait_for_selector(READY)
-            await ask(page)
-            await page.wait_for_selector("main[data-status=streaming]")
-            await answer.shown(page, range(len(WORDS)))
-            await page.wait_for_selector(READY)
+async def reload_and_resume(page: Page) -> None:
+    """Load the page again; return when it has asked to resume, and all has been sent and drawn."""
+    async with page.expect_response(lambda response: response.url.endswith("/stream")):
+        await page.reload()
+    await page.wait_for_load_state("networkidle")
+    await page.evaluate(TWO_FRAMES)
 
-            assert ["hello", WHOLE] == await shown(page)
-            paints = await page.evaluate("paints")
-            assert len(paints) > 15
-            assert all(WHOLE.startswith(paint) for paint in paints)
+
+@pytest.mark.parametrize("mode", ["", "?strict"])
+async def test_answer_paints_as_it_comes(page, mode, upstream, url):
+    answer = WordByWord()
+    upstream.script = answer.script
+    await page.goto(url + mode)
+    await page.wait_for_selector(READY)
+    await ask(page)
+    await page.wait_for_selector("main[data-status=streaming]")
+    await answer.shown(page, range(len(WORDS)))
+    await page.wait_for_selector(READY)
+
+    assert ["hello", WHOLE] == await shown(page)
+    paints = await page.evaluate("paints")
+    assert len(paints) > 15
+    assert all(WHOLE.startswith(paint) for paint in paints)
 
 
 @pytest.mark.parametrize("mode", ["", "?strict"])
 @pytest.mark.parametrize("keeps", [True, False], ids=["keeps", "forgets"])
-async def test_page_that_is_loaded_again_goes_on_with_the_answer(watched, script, mode, keeps):
-    page = watched
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        answer = WordByWord()
-        upstream.script = answer.script
-        async with serve_chat(script, relay.url) as url:
-            await page.goto(url + mode)
-            await ask(page)
-            await answer.shown(page, range(9))
-            await page.wait_for_selector(f".assistant:has-text('{WORDS[9]}')")
-            if not keeps:
-                await page.add_init_script("delete sessionStorage.messages")
-            await page.reload()
-            await answer.shown(page, range(9, len(WORDS)))  # it is ready before it asks too
-            await page.wait_for_selector(READY)
+async def test_page_that_is_loaded_again_goes_on_with_the_answer(page, mode, keeps, upstream, url):
+    answer = WordByWord()
+    upstream.script = answer.script
+    await page.goto(url + mode)
+    await ask(page)
+    await answer.shown(page, range(9))
+    await page.wait_for_selector(f".assistant:has-text('{WORDS[9]}')")
+    if not keeps:
+        await page.add_init_script("delete sessionStorage.messages")
+    await page.reload()
+    await answer.shown(page, range(9, len(WORDS)))  # it is ready before it asks too
+    await page.wait_for_selector(READY)
 
-            assert [*(["hello"] if keeps else []), WHOLE] == await shown(page)
-            paints = await page.evaluate("paints")
-            assert len(paints) > 5
-            assert all(WHOLE.startswith(paint) for paint in paints)
-            # The answer has ended, and is sent again.
-            async with page.expect_response(lambda response: response.url.endswith("/stream")):
-                await page.reload()
-            await page.wait_for_timeout(300)
-            await page.wait_for_function(SHOWS, arg=WHOLE)
-            await page.wait_for_selector(READY)
+    assert [*(["hello"] if keeps else []), WHOLE] == await shown(page)
+    paints = await page.evaluate("paints")
+    assert len(paints) > 5
+    assert all(WHOLE.startswith(paint) for paint in paints)
+    # The answer has ended, and is sent again.
+    await reload_and_resume(page)
+    await page.wait_for_function(SHOWS, arg=WHOLE)
+    await page.wait_for_selector(READY)
 
-            assert [WHOLE] == await answers(page)
-            assert 1 == len(upstream.calls)
+    assert [WHOLE] == await answers(page)
+    assert 1 == len(upstream.calls)
 
 
-async def test_second_turn_goes_on_after_the_first(watched, script):
-    page = watched
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("first") + FINISH + DONE)]
-        async with serve_chat(script, relay.url) as url:
-            await page.goto(url)
-            await ask(page, "one")
-            await page.wait_for_selector(".assistant:has-text('first')")
-            await page.wait_for_selector(READY)
-            rest = Until()
-            begun = [send(text(word)) for word in WORDS[:9]]
-            left = [send(text(word)) for word in WORDS[9:]]
-            upstream.script = [head(), *begun, rest, *left, send(FINISH + DONE)]
-            await ask(page, "two")
-            await page.wait_for_selector(BEGUN)
-            await page.reload()
-            await page.wait_for_selector(".assistant + .user + .assistant")
-            rest.told.set()
-            await page.wait_for_function(SHOWS, arg=WHOLE)  # it is ready before it asks too
-            await page.wait_for_selector(READY)
+async def test_second_turn_goes_on_after_the_first(page, upstream, url):
+    upstream.script = says("first")
+    await page.goto(url)
+    await ask(page, "one")
+    await page.wait_for_selector(".assistant:has-text('first')")
+    await page.wait_for_selector(READY)
+    go_on = Until()
+    begun = [send(text(word)) for word in WORDS[:9]]
+    upstream.script = [head(), *begun, go_on, *rest(*WORDS[9:])]
+    await ask(page, "two")
+    await page.wait_for_selector(BEGUN)
+    await page.reload()
+    await page.wait_for_selector(".assistant + .user + .assistant")
+    go_on.told.set()
+    await page.wait_for_function(SHOWS, arg=WHOLE)  # it is ready before it asks too
+    await page.wait_for_selector(READY)
 
-            assert ["one", "first", "two", WHOLE] == await shown(page)
-            said = [message["content"] for message in upstream.calls[1].json["messages"]]
-            assert ["one", "first", "two"] == said
+    assert ["one", "first", "two", WHOLE] == await shown(page)
+    said = [message["content"] for message in upstream.calls[1].json["messages"]]
+    assert ["one", "first", "two"] == said
 
 
-async def test_stop_ends_the_answer_and_the_upstream(watched, script):
-    page = watched
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("half an ans")), Hold()]
-        async with serve_chat(script, relay.url) as url:
-            await page.goto(url)
-            await ask(page)
-            await page.wait_for_selector(".assistant:has-text('half an ans')")
-            await page.click("text=Stop")
-            await page.wait_for_selector(READY)
-            await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
+async def test_stop_ends_the_answer_and_the_upstream(page, upstream, url):
+    upstream.script = [head(), send(text("half an ans")), Hold()]
+    await page.goto(url)
+    await ask(page)
+    await page.wait_for_selector(".assistant:has-text('half an ans')")
+    await page.click("text=Stop")
+    await page.wait_for_selector(READY)
+    await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
-            assert ["hello", "half an ans"] == await shown(page)
+    assert ["hello", "half an ans"] == await shown(page)
 
 
-async def test_failure_within_the_answer_is_an_error_and_stays_one(watched, script):
-    page = watched
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("half an ans"))]
-        async with serve_chat(script, relay.url) as url:
-            await page.goto(url)
-            await ask(page)
-            await page.wait_for_selector(FAILED)
-            first = await page.text_content("[role=alert]")
-            await page.reload()
-            await page.wait_for_selector(FAILED)
-            await page.wait_for_timeout(1500)
+async def test_failure_within_the_answer_is_an_error_and_stays_one(page, upstream, url):
+    upstream.script = [head(), send(text("half an ans"))]
+    await page.goto(url)
+    await ask(page)
+    await page.wait_for_selector(FAILED)
+    first = await page.text_content("[role=alert]")
+    await reload_and_resume(page)
+    await page.wait_for_selector(FAILED)
+    await page.evaluate(TWO_FRAMES)
 
-            assert 1 == await page.locator(FAILED).count()
-            assert first
-            assert first == await page.text_content("[role=alert]")
-            assert ["hello", "half an ans"] == await shown(page)
-            assert 1 == len(upstream.calls)
+    assert 1 == await page.locator(FAILED).count()
+    assert first
+    assert first == await page.text_content("[role=alert]")
+    assert ["hello", "half an ans"] == await shown(page)
+    assert 1 == len(upstream.calls)
 
 
-async def test_failure_before_the_answer_is_an_error(watched, script):
-    page = watched
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("first") + FINISH + DONE)]
-        async with serve_chat(script, relay.url) as url:
-            await page.goto(url)
-            await ask(page, "one")
-            await page.wait_for_selector(".assistant")
-            await page.wait_for_selector(READY)
-            upstream.script = reply("503 Busy", "{}")
-            await ask(page, "two")
-            await page.wait_for_selector(FAILED)
+async def test_failure_before_the_answer_is_an_error(page, upstream, url):
+    upstream.script = says("first")
+    await page.goto(url)
+    await ask(page, "one")
+    await page.wait_for_selector(".assistant")
+    await page.wait_for_selector(READY)
+    upstream.script = reply("503 Busy", "{}")
+    await ask(page, "two")
+    await page.wait_for_selector(FAILED)
 
-            assert await page.text_content("[role=alert]")
-            assert ["one", "first", "two"] == await shown(page)
-            await page.reload()
-            await page.wait_for_selector(FAILED)
+    assert await page.text_content("[role=alert]")
+    assert ["one", "first", "two"] == await shown(page)
+    await page.reload()
+    await page.wait_for_selector(FAILED)
 
-            assert ["one", "first", "two"] == [text for text in await shown(page) if text]
-            upstream.script = [head(), send(text("third") + FINISH + DONE)]
-            await ask(page, "three")
-            await page.wait_for_selector(".assistant:has-text('third')")
-            await page.wait_for_selector(READY)
+    assert ["one", "first", "two"] == [text for text in await shown(page) if text]
+    upstream.script = says("third")
+    await ask(page, "three")
+    await page.wait_for_selector(".assistant:has-text('third')")
+    await page.wait_for_selector(READY)
 
-            assert 3 == len(upstream.calls)
+    assert 3 == len(upstream.calls)
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
-async def test_connection_that_broke_is_taken_up(watched, script, how):
-    page = watched
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = PACED
-        cuts = iter([3300, 4300])  # behind the head
-        async with (
-            cutting_proxy(relay.port, lambda: (next(cuts, 10**9), how)) as proxy,
-            serve_chat(script, f"http://127.0.0.1:{proxy.port}") as url,
-        ):
-            await page.goto(url)
-            await ask(page)
-            await page.wait_for_selector(f".assistant:has-text('{WORDS[-1]}')")
-            await page.wait_for_selector(READY)
+async def test_connection_that_broke_is_taken_up(page, script, how, upstream, relay):
+    upstream.script = paced(WORDS)
+    cuts = iter([3300, 4300])  # behind the head
+    async with (
+        cutting_proxy(relay.port, lambda: (next(cuts, 10**9), how)) as proxy,
+        serve_chat(script, f"http://127.0.0.1:{proxy.port}") as url,
+    ):
+        await page.goto(url)
+        await ask(page)
+        await page.wait_for_selector(f".assistant:has-text('{WORDS[-1]}')")
+        await page.wait_for_selector(READY)
 
-            assert "error" in await page.evaluate("statuses")
-            assert ["hello", WHOLE] == await shown(page)
-            assert 2 == proxy.cuts
-            assert 1 == len(upstream.calls)
+        assert "error" in await page.evaluate("statuses")
+        assert ["hello", WHOLE] == await shown(page)
+        assert 2 == proxy.cuts
+        assert 1 == len(upstream.calls)
 
 
-async def test_page_of_the_relay_works_under_its_own_policy(watched, script):
-    page = watched
+async def test_page_of_the_relay_works_under_its_own_policy(page, script):
     async with serve_relay() as relay:
         policy = (await relay.client.get("/")).headers["content-security-policy"]
 

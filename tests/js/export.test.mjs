@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { asJson, asMarkdown, fileName, fromJson, partsOf } from '../../static/chat/export.js';
+import { asJson, fromJson, partsOf } from '../../static/chat/export.js';
 
 const said = (text, block = 0) => [{ type: 'text.start', block }, { type: 'text.delta', block, text }, { type: 'text.end', block }];
 const EVENTS = [
@@ -25,10 +25,6 @@ const CONVERSATION = {
   turns: [turn(1, 0, 'first', EVENTS), turn(2, 1, 'left', said('unseen')), { ...turn(3, 1, 'second', said('cut')), stopped: true, files: [{ kind: 'image', name: 'a.png', size: 10, data: 'data:,', thumb: 'data:,' }] }],
 };
 
-test('an answer that went on is one text', () => {
-  assert.deepEqual(partsOf(EVENTS), PARTS);
-});
-
 test('what is saved as JSON comes back, with all versions and without files', () => {
   const json = asJson('A name', CONVERSATION);
   assert.ok(!json.includes('data:'));
@@ -42,13 +38,6 @@ test('what is saved as JSON comes back, with all versions and without files', ()
   assert.deepEqual(conversation.turns.map(({ events }) => events.at(-1).status), ['completed', 'interrupted', 'cancelled']);
   assert.deepEqual(conversation.turns[2].files, [{ kind: 'image', name: 'a.png', size: 10, data: '', thumb: '' }]);
   assert.equal(asJson('A name', conversation), json);
-});
-
-test('Markdown has what is shown', () => {
-  const written = asMarkdown('A name', CONVERSATION);
-
-  assert.equal(written, '# A name\n\n## System prompt\n\nBe brief.\n\n## You\n\nfirst\n\n## m\n\nReasoning\n\n> one\n> two\n\nHalf and ``` whole\n\n'
-    + 'Tool call `look`\n\n```json\n{}\n```\n\n- A: <https://a.example/>\n\n## You\n\n*a.png (10 B)*\n\nsecond\n\n## m\n\ncut\n');
 });
 
 test('of a file only texts and known words are taken', () => {
@@ -73,10 +62,4 @@ test('what is no conversation is refused', () => {
     assert.throws(() => fromJson(wrong), /no conversation/, wrong.slice(0, 80));
   }
   assert.equal(fromJson(one([q])).conversation.turns.length, 1);
-});
-
-test('a name for a file is one everywhere', () => {
-  assert.equal(fileName('../../a: "b"\u0000\n?.md', 'md'), 'a-b-md.md');
-  assert.equal(fileName('川の話 🏞️', 'json'), '川の話-🏞️.json');
-  assert.equal(fileName('...', 'md'), 'conversation.md');
 });

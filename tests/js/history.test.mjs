@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { History, ownerOf, titleOf } from '../../static/chat/history.js';
+import { History, ownerOf } from '../../static/chat/history.js';
 import { nextId, pathThrough, versionsOf } from '../../static/chat/tree.js';
 
 /** A Storage with room for so many characters. */
@@ -124,12 +124,6 @@ test('of a conversation that is too large its last turns are kept', () => {
   assert.deepEqual(history.read('a').turns.map(({ id }) => id), [3, 4, 5]);
 });
 
-test('a title is the first words, without what would break a line', () => {
-  assert.equal(titleOf([{ prompt: '' }, { prompt: ' one\n two ' }, { prompt: 'three' }]), 'one two');
-  assert.equal(titleOf([{ prompt: '🌊'.repeat(200) }]), `${'🌊'.repeat(79)}…`);
-  assert.equal(titleOf([]), '');
-});
-
 const tree = (...edges) => edges.map(([id, after]) => ({ kept: { id, after } }));
 const path = (all, at) => pathThrough(all, all[at]).map(({ kept }) => kept.id);
 
@@ -148,42 +142,4 @@ test('versions stand beside each other, each with what followed it', () => {
 test('a path ends also where what was kept names each other in a circle, or nobody', () => {
   assert.deepEqual(path(tree([1, 2], [2, 1]), 0).sort(), [1, 2]);
   assert.deepEqual(path(tree([3, 9], [4, 3]), 0), [3, 4]);
-});
-
-test('a name that somebody gave stays, also where another tab goes on', () => {
-  const shared = storage();
-  const [one, other] = [new History(shared, 'me'), new History(shared, 'me')];
-  const { revision } = one.write(talk('a', 1, 'first words'));
-  other.rename('a', '  my\n name ');
-  assert.deepEqual(one.list(), [{ id: 'a', title: 'my name', at: 1 }]);
-
-  assert.equal(one.write({ ...talk('a', 2, 'first words'), revision }).id, 'a'); // a name makes it no other conversation
-  assert.equal(one.list()[0].title, 'my name');
-  one.rename('a', ' ');
-  assert.equal(one.list()[0].title, 'first words');
-  one.rename('none', 'x');
-  assert.equal(shared.length, 1);
-});
-
-test('what was removed is put back as it was', () => {
-  const history = new History(storage(), 'me');
-  history.write(talk('a'));
-  const before = history.read('a');
-  const removed = history.remove('a');
-  assert.deepEqual([history.read('a'), history.remove('a')], [null, null]);
-
-  history.putBack(removed);
-  assert.deepEqual(history.read('a'), before);
-});
-
-test('conversations are found by what was said in them', () => {
-  const history = new History(storage(), 'me');
-  const said = [{ type: 'text.delta', text: 'A "kingfisher"\nflew' }, { type: 'stream.end', text: 'hidden' }];
-  history.write({ ...talk('a', 1), turns: [{ id: 1, after: 0, prompt: 'Birds?', events: said }] });
-  history.write(talk('b', 2, 'Fish?'));
-  const found = (query) => history.search(query).map(({ id }) => id);
-
-  assert.deepEqual(['', 'KINGFISHER birds', '"kingfisher"', 'fish', 'delta', 'hidden'].map(found), [['b', 'a'], ['a'], ['a'], ['b', 'a'], [], []]);
-  history.rename('b', 'Trout');
-  assert.deepEqual(found('trout'), ['b']);
 });

@@ -3,9 +3,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { dollars, figures, note } from '../../static/chat/figures.js';
-import { contentOf, decode, kindOf, problemOf, withoutData } from '../../static/chat/files.js';
-import { chats, readModels, search, short, takes } from '../../static/chat/models.js';
+import { figures, note } from '../../static/chat/figures.js';
+import { contentOf, decode, kindOf, problemOf } from '../../static/chat/files.js';
+import { readModels, search, takes } from '../../static/chat/models.js';
 
 const ROWS = [
   { id: 'demo', owned_by: 'demo' },
@@ -35,18 +35,6 @@ test('models are found by all words of a query, of names and of what they can', 
   assert.deepEqual(found('demo'), ['demo', 'demo-tools']);
   assert.deepEqual(found('200k'), ['lab/large']);
   assert.deepEqual(found('nothing like it'), []);
-});
-
-test('models that do not chat are told by what they give, else by their ids', () => {
-  const others = ['text-embedding-3-small', 'omni-moderation-latest', 'whisper-1', 'gpt-4o-mini-tts', 'demo-embedding', 'lab/nomic-embed-text:v1', 'jina-reranker-v2'];
-  assert.deepEqual(others.filter((id) => chats({ id })), []);
-  assert.ok(ROWS.every(chats));
-  assert.ok(!chats({ id: 'lab/vectors', architecture: { output_modalities: ['embeddings'] } }));
-  assert.ok(chats({ id: 'embedded-systems-expert' }) && chats({ id: 'lab/tts', architecture: { output_modalities: ['text', 'audio'] } }));
-});
-
-test('numbers of tokens are short', () => {
-  assert.deepEqual([999, 1000, 4096, 131_072, 999_999, 1_048_576, 10_000_000].map(short), ['999', '1K', '4.1K', '131K', '1M', '1M', '10M']);
 });
 
 test('files are told by their types, and text by reading it', () => {
@@ -81,10 +69,6 @@ test('a model that is known to take no images is told of, and an unknown one is 
   assert.equal(problemOf([TEXT], small), '');
 });
 
-test('a file that was kept by name alone says so to the model', () => {
-  assert.deepEqual(contentOf('', withoutData([IMAGE])), [{ type: 'text', text: '[a.png: not kept in the browser]' }]);
-});
-
 test('figures say what is known and nothing else', () => {
   const timing = { asked: 1000 };
   note(timing, { type: 'stream.start' }, 1100);
@@ -97,9 +81,4 @@ test('figures say what is known and nothing else', () => {
   assert.deepEqual(figures({}), []);
   assert.deepEqual(figures({ usage: { output_tokens: 3, estimated: true } }), [{ text: '3 out', about: 'Tokens of the answer, estimated by the relay' }]);
   assert.deepEqual(figures({ timing: { asked: 1 } }), []);
-});
-
-test('dollars have as many digits as say something', () => {
-  assert.deepEqual(['0', '0.00000012', '0.000135', '0.0100', '0.25', '12.3456', 'x'].map(dollars),
-    ['$0', '<$0.0001', '$0.00014', '$0.01', '$0.25', '$12.35', 'x USD']);
 });

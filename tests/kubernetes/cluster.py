@@ -12,11 +12,12 @@ What cannot be had is left out: containers, their network and its policies, node
 import asyncio
 import contextlib
 import json
+import math
 import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -30,6 +31,7 @@ from tests.kubernetes.manifests import (
 )
 from tests.ports import free_port
 from tests.test_command import environment
+from tests.waiting import until
 
 HOST = "127.0.0.1"
 
@@ -153,12 +155,14 @@ class Cluster:
 
     async def wait_until_rolled(self) -> None:
         """Do what `kubectl rollout status` does, and wait for the old pods' ends too."""
-        while not (
-            len(self.pods) == self.replicas
-            and all(pod.revision == self._revision and self._available(pod) for pod in self.pods)
-        ):
-            self._check()
-            await asyncio.sleep(0.02)
+        await self._until(
+            lambda: (
+                len(self.pods) == self.replicas
+                and all(
+                    pod.revision == self._revision and self._available(pod) for pod in self.pods
+                )
+            )
+        )
 
     async def roll(self) -> float:
         """Do what a new image does; return how long it took."""
@@ -381,6 +385,15 @@ class Cluster:
             # 2: it cannot start. A cluster would try it again for ever.
             assert 2 not in pod.codes, (self._folder / pod.name / "stderr").read_text()
 
+    async def _until(self, condition: Callable[[], object]) -> None:
+        """Wait for something of the cluster; how long is limited by who waits for the whole."""
+
+        def holds() -> bool:
+            self._check()
+            return bool(condition())
+
+        await until(holds, limit_s=math.inf)
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
         """Run it; what has failed in it fails here."""
@@ -398,18 +411,14 @@ class Cluster:
     async def wait_until_ready(self, count: int) -> float:
         """Wait until so many relays are in the service; return how long it took."""
         began = self._now()
-        while sum(pod.ready for pod in self.standing) != count:
-            self._check()
-            await asyncio.sleep(0.02)
+        await self._until(lambda: sum(pod.ready for pod in self.standing) == count)
         return self._now() - began
 
     async def kill(self, pod: Pod) -> None:
         """Do what the kernel does to a process that takes too much memory; wait until it is back."""
         assert pod.process is not None
         pod.process.kill()
-        while not pod.codes:
-            self._check()
-            await asyncio.sleep(0.02)
+        await self._until(lambda: pod.codes)
         await self.wait_until_rolled()
 
     def connections_of(self, pod: Pod) -> int:

@@ -31,6 +31,7 @@ from tests.kubernetes.manifests import (
     settings_file,
 )
 from tests.redis_server import RedisServer, redis_server
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
@@ -114,7 +115,7 @@ async def service(folder: Path, capsys: pytest.CaptureFixture[str]) -> AsyncIter
                 )
                 loading = asyncio.create_task(load.run())
                 try:
-                    await asyncio.sleep(1)
+                    await until(lambda: load.count.completed)
                     yield Service(cluster, load, upstream, redis)
                     await loading
                 finally:

@@ -13,6 +13,7 @@ import trustme
 
 from tests.needs import program
 from tests.ports import free_port
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = (ROOT / "deploy/nginx/nginx.conf").read_text()
@@ -26,18 +27,14 @@ http {{
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
     access_log off;
-    gzip on;
-    gzip_types *;
-    gzip_min_length 0;
+    {http}
     server {{
         listen 127.0.0.1:{port};
-        location / {{
-            proxy_pass http://127.0.0.1:{behind};
-        }}
+        {server}
     }}
 }}
 """
-"""An nginx that nobody has told of streams, and that compresses all it can."""
+"""An nginx that nobody has told of streams."""
 
 
 Up = Callable[[int], Awaitable[bool]]
@@ -62,9 +59,12 @@ async def running(
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)  # noqa: ASYNC220
     try:
         for port in ports:
-            while not await (is_up or _listens)(port):
+
+            async def is_there(port: int = port) -> bool:
                 assert process.poll() is None, log.read_text()
-                await asyncio.sleep(0.01)
+                return await (is_up or _listens)(port)
+
+            await until(is_there)
         yield
     finally:
         process.terminate()
@@ -100,13 +100,42 @@ async def nginx(
 
 
 @contextlib.asynccontextmanager
-async def plain_nginx(folder: Path, behind: int) -> AsyncIterator[Proxy]:
-    """Run an nginx with next to no configuration."""
+async def nginx_with(folder: Path, server: str, http: str = "") -> AsyncIterator[Proxy]:
+    """Run an nginx with these lines for its server, and for `http`, and no others."""
     port = free_port()
     folder.mkdir(exist_ok=True)
-    (folder / "nginx.conf").write_text(PLAIN.format(folder=folder, port=port, behind=behind))
+    text = PLAIN.format(folder=folder, port=port, server=server, http=http)
+    (folder / "nginx.conf").write_text(text)
     async with running(_nginx(folder), folder, port):
         yield Proxy(f"http://127.0.0.1:{port}")
+
+
+@contextlib.asynccontextmanager
+async def plain_nginx(folder: Path, behind: int) -> AsyncIterator[Proxy]:
+    """Run an nginx with next to no configuration, that compresses all it can."""
+    location = f"location / {{ proxy_pass http://127.0.0.1:{behind}; }}"
+    compresses = "gzip on; gzip_types *; gzip_min_length 0;"
+    async with nginx_with(folder, location, compresses) as proxy:
+        yield proxy
+
+
+@contextlib.asynccontextmanager
+async def caddy(folder: Path, text: str, port: int) -> AsyncIterator[None]:
+    """Run Caddy with a Caddyfile."""
+    (folder / "Caddyfile").write_text(text)
+    homes = [f"XDG_DATA_HOME={folder}", f"XDG_CONFIG_HOME={folder}"]
+    command = ["env", *homes, program("caddy"), "run", "--config", "Caddyfile"]
+    async with running([*command, "--adapter", "caddyfile"], folder, port):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def haproxy(folder: Path, text: str, port: int) -> AsyncIterator[None]:
+    """Run HAProxy with a configuration but for its `global` section."""
+    (folder / "haproxy.cfg").write_text(f"global\n    maxconn 100\n{text}")
+    command = [program("haproxy", "/usr/sbin/haproxy"), "-f", "haproxy.cfg"]
+    async with running(command, folder, port):
+        yield
 
 
 def adapt(

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
+from app.testing.upstream import answer, serve_upstream
 from tests.proxies.programs import nginx, plain_nginx
 from tests.proxies.test_others import haproxy
 from tests.serving import HELLO, serve_relay
@@ -42,9 +42,9 @@ def page(host: str, origin: str | None = None) -> dict[str, str]:
 
 @pytest.mark.parametrize("proxy", ["nginx", "haproxy"])
 async def test_page_of_an_allowed_name_is_answered_and_no_other(proxy, tmp_path):
-    settings: dict[str, Any] = {"host": "0.0.0.0", "allowed_hosts": NAME}  # noqa: S104  (only said, not bound)
+    settings: dict[str, Any] = {"host": "0.0.0.0", "allowed_hosts": NAME, "auth": "none"}  # noqa: S104  (only said, not bound)
     async with serve_upstream() as upstream, serve_relay(upstream, **settings) as relay:
-        upstream.script = [head(), send(text("fine") + FINISH + DONE)]
+        upstream.script = answer("fine")
         async with through(proxy, tmp_path, relay.port) as client:
             for headers, status in [
                 (page(NAME), 200),

@@ -64,11 +64,10 @@ async def way(name: str, folder: Path, relay: int) -> AsyncIterator[tuple[str, t
 
 
 @pytest.mark.parametrize("name", ["one", "two", "gzip", "behind a plain one", "http2"])
-async def test_each_token_comes_within_100_ms(name, tmp_path):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.choose = lambda call: Timed()
-        async with way(name, tmp_path, relay.port) as (url, options):
-            taken, head = await delays(tmp_path, url, *options)
+async def test_each_token_comes_within_100_ms(name, tmp_path, upstream, relay):
+    upstream.choose = lambda call: Timed()
+    async with way(name, tmp_path, relay.port) as (url, options):
+        taken, head = await delays(tmp_path, url, *options)
 
     assert TOKENS == len(taken)
     assert max(taken) < 0.1, taken
@@ -77,27 +76,25 @@ async def test_each_token_comes_within_100_ms(name, tmp_path):
 
 
 @pytest.mark.parametrize("protocol", ["--http1.1", "--http2"])
-async def test_client_that_leaves_is_seen_by_the_relay(protocol, tmp_path):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("one")), Hold()]
-        async with nginx(tmp_path, relay.port) as proxy:
-            options = (protocol, "--cacert", str(proxy.authority), *post(on_disconnect="cancel"))
-            async with curl(tmp_path, f"{proxy.https}/v1/chat", *options) as reply:
-                await reply.first("text.delta")
+async def test_client_that_leaves_is_seen_by_the_relay(protocol, tmp_path, upstream, relay):
+    upstream.script = [head(), send(text("one")), Hold()]
+    async with nginx(tmp_path, relay.port) as proxy:
+        options = (protocol, "--cacert", str(proxy.authority), *post(on_disconnect="cancel"))
+        async with curl(tmp_path, f"{proxy.https}/v1/chat", *options) as reply:
+            await reply.first("text.delta")
 
-            await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
-async def test_reading_goes_on_after_a_cut(tmp_path):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.choose = lambda call: Timed()
-        async with nginx(tmp_path, relay.port) as proxy:
-            async with curl(tmp_path, f"{proxy.http}/v1/chat", *post()) as reply:
-                seen = (await reply.first("text.delta")).id
-            stream, _, number = (seen or "").partition(".")
-            url = f"{proxy.http}/v1/streams/{stream}/events"
-            async with curl(tmp_path, url, "-H", f"Last-Event-ID: {seen}") as reply:
-                rest = [message async for message in reply.messages()]
+async def test_reading_goes_on_after_a_cut(tmp_path, upstream, relay):
+    upstream.choose = lambda call: Timed()
+    async with nginx(tmp_path, relay.port) as proxy:
+        async with curl(tmp_path, f"{proxy.http}/v1/chat", *post()) as reply:
+            seen = (await reply.first("text.delta")).id
+        stream, _, number = (seen or "").partition(".")
+        url = f"{proxy.http}/v1/streams/{stream}/events"
+        async with curl(tmp_path, url, "-H", f"Last-Event-ID: {seen}") as reply:
+            rest = [message async for message in reply.messages()]
 
     numbers = [int((message.id or "").rpartition(".")[2]) for message in rest]
     assert list(range(int(number) + 1, numbers[-1] + 1)) == numbers
@@ -119,11 +116,10 @@ async def test_cut_stream_does_not_look_whole(protocol, tmp_path):
     assert 0 != reply.process.returncode
 
 
-async def test_relay_that_is_gone_is_passed_over(tmp_path):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("fine") + FINISH + DONE)]
-        async with nginx(tmp_path, free_port(), relay.port) as proxy, client_of(proxy) as client:
-            replies = [await client.post("/v1/chat", json=HELLO) for _ in range(10)]
+async def test_relay_that_is_gone_is_passed_over(tmp_path, upstream, relay):
+    upstream.script = [head(), send(text("fine") + FINISH + DONE)]
+    async with nginx(tmp_path, free_port(), relay.port) as proxy, client_of(proxy) as client:
+        replies = [await client.post("/v1/chat", json=HELLO) for _ in range(10)]
 
     assert [200] * 10 == [reply.status_code for reply in replies]
 
@@ -202,25 +198,23 @@ async def test_request_that_is_too_large_is_refused_in_json(size, says, tmp_path
     assert says in reply.json()["detail"]
 
 
-async def test_errors_of_the_relay_stay_its_own(tmp_path):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head("500 Internal Server Error"), send("no")]
-        async with nginx(tmp_path, relay.port) as proxy, client_of(proxy) as client:
-            direct = await relay.client.post("/v1/chat", json=HELLO)
-            through = await client.post("/v1/chat", json=HELLO)
+async def test_errors_of_the_relay_stay_its_own(tmp_path, upstream, relay):
+    upstream.script = [head("500 Internal Server Error"), send("no")]
+    async with nginx(tmp_path, relay.port) as proxy, client_of(proxy) as client:
+        direct = await relay.client.post("/v1/chat", json=HELLO)
+        through = await client.post("/v1/chat", json=HELLO)
 
     assert 502 == direct.status_code == through.status_code
     assert "upstream_unavailable" == through.json()["code"]
 
 
-async def test_json_may_take_longer_than_a_stream_may_be_silent(tmp_path):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("fine")), wait(0.4), send(FINISH + DONE)]
-        async with (
-            nginx(tmp_path, relay.port, stream_timeout="200ms") as proxy,
-            client_of(proxy) as client,
-        ):
-            reply = await client.post("/v1/chat", json={**HELLO, "stream": False})
+async def test_json_may_take_longer_than_a_stream_may_be_silent(tmp_path, upstream, relay):
+    upstream.script = [head(), send(text("fine")), wait(0.4), send(FINISH + DONE)]
+    async with (
+        nginx(tmp_path, relay.port, stream_timeout="200ms") as proxy,
+        client_of(proxy) as client,
+    ):
+        reply = await client.post("/v1/chat", json={**HELLO, "stream": False})
 
     assert "completed" == reply.json()["status"]
 

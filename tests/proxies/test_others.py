@@ -9,12 +9,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
+from app.testing.upstream import Hold, answer, head, send, text
 from tests.needs import file, program
 from tests.ports import answers, free_port
+from tests.proxies import programs
 from tests.proxies.programs import Proxy, certify, replace, running
 from tests.proxies.reading import TOKENS, Timed, curl, delays, post
-from tests.serving import HELLO, serve_relay
+from tests.serving import HELLO
 from tests.test_docs import block
 
 pytestmark = pytest.mark.proving
@@ -26,9 +27,9 @@ CUT = (18, 56)
 """What curl ends with when an answer is cut off; 28 when its own time is over."""
 
 
-def relays(snippet: str, relay: int) -> str:
-    """Put the address of a relay into it, and before that one where there is none."""
-    snippet = snippet.replace("relay-1:8000", f"127.0.0.1:{free_port()}")
+def relays(snippet: str, relay: int, before: int | None = None) -> str:
+    """Put the address of a relay into it, and before that another, by default where there is none."""
+    snippet = snippet.replace("relay-1:8000", f"127.0.0.1:{before or free_port()}")
     return snippet.replace("relay-2:8000", f"127.0.0.1:{relay}")
 
 
@@ -38,15 +39,14 @@ async def caddy(folder: Path, relay: int) -> AsyncIterator[Proxy]:
     authority = certify(tls)
     site = f"localhost:{port} {{\n\ttls {tls}/fullchain.pem {tls}/privkey.pem"
     text = replace(block("caddy", "docs/proxies.md"), "chat.example.com {", site)
-    (folder / "Caddyfile").write_text(CADDY + relays(text, relay))
-    homes = [f"XDG_DATA_HOME={folder}", f"XDG_CONFIG_HOME={folder}"]
-    command = ["env", *homes, program("caddy"), "run", "--config", "Caddyfile"]
-    async with running([*command, "--adapter", "caddyfile"], folder, port):
+    async with programs.caddy(folder, CADDY + relays(text, relay), port):
         yield Proxy("", f"https://localhost:{port}", authority)
 
 
 @contextlib.asynccontextmanager
-async def haproxy(folder: Path, relay: int, *, check: str = "2s") -> AsyncIterator[Proxy]:
+async def haproxy(
+    folder: Path, relay: int, *, before: int | None = None, check: str = "2s"
+) -> AsyncIterator[Proxy]:
     port, tls = free_port(), folder / "tls"
     authority = certify(tls)
     pem = tls / "both.pem"
@@ -54,9 +54,7 @@ async def haproxy(folder: Path, relay: int, *, check: str = "2s") -> AsyncIterat
     text = replace(block("haproxy", "docs/proxies.md"), "bind :8443", f"bind 127.0.0.1:{port}")
     text = replace(text, "/etc/haproxy/seseragi.pem", str(pem))
     text = replace(text, "check inter 2s", f"check inter {check}")
-    (folder / "haproxy.cfg").write_text(f"global\n    maxconn 100\n{relays(text, relay)}")
-    command = [program("haproxy", "/usr/sbin/haproxy"), "-f", "haproxy.cfg"]
-    async with running(command, folder, port):
+    async with programs.haproxy(folder, relays(text, relay, before), port):
         yield Proxy("", f"https://localhost:{port}", authority)
 
 
@@ -82,12 +80,11 @@ Run = Callable[[Path, int], contextlib.AbstractAsyncContextManager[Proxy]]
 
 
 @PROXIES
-async def test_each_token_comes_within_100_ms(proxy: Run, tmp_path):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.choose = lambda call: Timed()
-        async with proxy(tmp_path, relay.port) as front:
-            options = ("--http2", "--compressed", "--cacert", str(front.authority))
-            taken, head = await delays(tmp_path, front.https, *options)
+async def test_each_token_comes_within_100_ms(proxy: Run, tmp_path, upstream, relay):
+    upstream.choose = lambda call: Timed()
+    async with proxy(tmp_path, relay.port) as front:
+        options = ("--http2", "--compressed", "--cacert", str(front.authority))
+        taken, head = await delays(tmp_path, front.https, *options)
 
     assert TOKENS == len(taken)
     assert max(taken) < 0.1, taken
@@ -96,26 +93,24 @@ async def test_each_token_comes_within_100_ms(proxy: Run, tmp_path):
 
 
 @PROXIES
-async def test_client_that_leaves_is_seen_by_the_relay(proxy: Run, tmp_path):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("one")), Hold()]
-        async with proxy(tmp_path, relay.port) as front:
-            options = ("--cacert", str(front.authority), *post(on_disconnect="cancel"))
-            async with curl(tmp_path, f"{front.https}/v1/chat", *options) as reply:
-                await reply.first("text.delta")
+async def test_client_that_leaves_is_seen_by_the_relay(proxy: Run, tmp_path, upstream, relay):
+    upstream.script = [head(), send(text("one")), Hold()]
+    async with proxy(tmp_path, relay.port) as front:
+        options = ("--cacert", str(front.authority), *post(on_disconnect="cancel"))
+        async with curl(tmp_path, f"{front.https}/v1/chat", *options) as reply:
+            await reply.first("text.delta")
 
-            await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
 @PROXIES
-async def test_relay_that_is_gone_is_passed_over(proxy: Run, tmp_path):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("fine") + FINISH + DONE)]
-        async with proxy(tmp_path, relay.port) as front:
-            trust = ssl.create_default_context(cafile=str(front.authority))
-            async with httpx2.AsyncClient(verify=trust, timeout=30, trust_env=False) as client:
-                url = f"{front.https}/v1/chat"
-                replies = [await client.post(url, json=HELLO) for _ in range(4)]
+async def test_relay_that_is_gone_is_passed_over(proxy: Run, tmp_path, upstream, relay):
+    upstream.script = answer("fine")
+    async with proxy(tmp_path, relay.port) as front:
+        trust = ssl.create_default_context(cafile=str(front.authority))
+        async with httpx2.AsyncClient(verify=trust, timeout=30, trust_env=False) as client:
+            url = f"{front.https}/v1/chat"
+            replies = [await client.post(url, json=HELLO) for _ in range(4)]
 
     assert [200] * 4 == [reply.status_code for reply in replies]
 
@@ -134,19 +129,18 @@ async def test_haproxy_sends_eventsource_back_when_no_relay_is_ready(tmp_path):
     assert b"retry: 2000\n\n" == out
 
 
-async def test_vite_passes_on_that_either_side_is_gone(tmp_path):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.choose = lambda _: [head(), send(text("one")), Hold()]
-        async with vite(tmp_path, relay.port) as front:
-            url = f"{front.http}/v1/chat"
-            async with curl(tmp_path, url, *post(on_disconnect="cancel")) as reply:
-                await reply.first("text.delta")
-            await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
+async def test_vite_passes_on_that_either_side_is_gone(tmp_path, upstream, relay):
+    upstream.choose = lambda _: [head(), send(text("one")), Hold()]
+    async with vite(tmp_path, relay.port) as front:
+        url = f"{front.http}/v1/chat"
+        async with curl(tmp_path, url, *post(on_disconnect="cancel")) as reply:
+            await reply.first("text.delta")
+        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
-            async with curl(tmp_path, url, *post()) as reply:
-                await reply.first("text.delta")
-                for connection in [*relay.server.server_state.connections]:
-                    connection.transport.abort()
-                await reply.process.communicate()
+        async with curl(tmp_path, url, *post()) as reply:
+            await reply.first("text.delta")
+            for connection in [*relay.server.server_state.connections]:
+                connection.transport.abort()
+            await reply.process.communicate()
 
     assert reply.process.returncode in CUT

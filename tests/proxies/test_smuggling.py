@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
+from app.testing.upstream import answer
 from tests.hostile import BODY, SMUGGLED, in_chunks, pieces, statuses, tell
 from tests.needs import missing, program
 from tests.ports import free_port
-from tests.proxies.programs import Proxy, _nginx, running
-from tests.serving import serve_relay
+from tests.proxies import programs
+from tests.proxies.programs import Proxy
 
 pytestmark = pytest.mark.proving
 
@@ -35,38 +35,17 @@ http://:{port} {{
 """
 
 NGINX = """
-pid {folder}/nginx.pid;
-events {{}}
-http {{
-    client_body_temp_path {folder}/client_body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    access_log off;
-    upstream relay {{
-        server 127.0.0.1:{relay};
-        keepalive 4;
-    }}
-    server {{
-        listen 127.0.0.1:{port};
-        location = {path} {{
-            proxy_pass http://relay;
-            proxy_http_version 1.1;
-            proxy_set_header Upgrade $http_upgrade;
-            proxy_set_header Connection "upgrade";
-            proxy_set_header Host $host;
-        }}
-        location / {{
-            return 403;
-        }}
-    }}
+location = {path} {{
+    proxy_pass http://relay;
+    proxy_http_version 1.1;
+    proxy_set_header Upgrade $http_upgrade;
+    proxy_set_header Connection "upgrade";
+    proxy_set_header Host $host;
 }}
+location / {{ return 403; }}
 """
 
 HAPROXY = """
-global
-    maxconn 100
 defaults
     mode http
     timeout connect 5s
@@ -85,28 +64,23 @@ backend relay
 @contextlib.asynccontextmanager
 async def caddy(folder: Path, relay: int, path: str) -> AsyncIterator[Proxy]:
     port = free_port()
-    (folder / "Caddyfile").write_text(CADDY.format(port=port, relay=relay, path=path))
-    homes = [f"XDG_DATA_HOME={folder}", f"XDG_CONFIG_HOME={folder}"]
-    command = ["env", *homes, program("caddy"), "run", "--config", "Caddyfile"]
-    async with running([*command, "--adapter", "caddyfile"], folder, port):
+    text = CADDY.format(port=port, relay=relay, path=path)
+    async with programs.caddy(folder, text, port):
         yield Proxy(f"http://127.0.0.1:{port}")
 
 
 @contextlib.asynccontextmanager
 async def nginx(folder: Path, relay: int, path: str) -> AsyncIterator[Proxy]:
-    port = free_port()
-    text = NGINX.format(folder=folder, port=port, relay=relay, path=path)
-    (folder / "nginx.conf").write_text(text)
-    async with running(_nginx(folder), folder, port):
-        yield Proxy(f"http://127.0.0.1:{port}")
+    upstream = f"upstream relay {{ server 127.0.0.1:{relay}; keepalive 4; }}"
+    async with programs.nginx_with(folder, NGINX.format(path=path), upstream) as proxy:
+        yield proxy
 
 
 @contextlib.asynccontextmanager
 async def haproxy(folder: Path, relay: int, path: str) -> AsyncIterator[Proxy]:
     port = free_port()
-    (folder / "haproxy.cfg").write_text(HAPROXY.format(port=port, relay=relay, path=path))
-    command = [program("haproxy", "/usr/sbin/haproxy"), "-f", "haproxy.cfg"]
-    async with running(command, folder, port):
+    text = HAPROXY.format(port=port, relay=relay, path=path)
+    async with programs.haproxy(folder, text, port):
         yield Proxy(f"http://127.0.0.1:{port}")
 
 
@@ -144,6 +118,9 @@ PACKED = {
 }
 
 
+AT_ONCE = 60
+
+
 async def attack(port: int, head: bytes, packed: bytes, pause_s: float) -> bytes:
     """Send a head and what is packed with it, in one or one after the other."""
     parts = [head + packed]
@@ -157,20 +134,21 @@ async def attack(port: int, head: bytes, packed: bytes, pause_s: float) -> bytes
 
 @PROXIES
 @pytest.mark.parametrize("method", [b"GET", b"POST", b"CONNECT"])
-async def test_what_the_proxy_did_not_let_through_is_not_run(proxy: Run, method, tmp_path):
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("fine") + FINISH + DONE)]
-        async with proxy(tmp_path, relay.port, "/healthz") as front:
-            port = int(front.http.rpartition(":")[2])
-            attacks = [
-                attack(port, ALLOWED % method + offer, packed, pause_s)
-                for offer in OFFERS.values()
-                for packed in PACKED.values()
-                for pause_s in (0, 0.05)
-            ]
-            for start in range(0, len(attacks), 27):
-                await asyncio.gather(*attacks[start : start + 27])
-            through = await tell(port, ALLOWED % b"GET" + b"connection: close\r\n\r\n")
+async def test_what_the_proxy_did_not_let_through_is_not_run(
+    proxy: Run, method, tmp_path, upstream, relay
+):
+    upstream.script = answer("fine")
+    async with proxy(tmp_path, relay.port, "/healthz") as front:
+        port = int(front.http.rpartition(":")[2])
+        attacks = [
+            attack(port, ALLOWED % method + offer, packed, pause_s)
+            for offer in OFFERS.values()
+            for packed in PACKED.values()
+            for pause_s in (0, 0.05)
+        ]
+        for start in range(0, len(attacks), AT_ONCE):
+            await asyncio.gather(*attacks[start : start + AT_ONCE])
+        through = await tell(port, ALLOWED % b"GET" + b"connection: close\r\n\r\n")
 
     assert b'"ok"' in through
     assert [] == upstream.calls
@@ -178,21 +156,22 @@ async def test_what_the_proxy_did_not_let_through_is_not_run(proxy: Run, method,
 
 @PROXIES
 @pytest.mark.parametrize("offer", OFFERS)
-async def test_chat_with_an_upgrade_runs_once_through_a_proxy(proxy: Run, offer, tmp_path):
+async def test_chat_with_an_upgrade_runs_once_through_a_proxy(
+    proxy: Run, offer, tmp_path, upstream, relay
+):
     headers = b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     asked = headers + OFFERS[offer] + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("fine") + FINISH + DONE)]
-        async with proxy(tmp_path, relay.port, "/v1/chat") as front:
-            port = int(front.http.rpartition(":")[2])
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            for part in pieces(asked, 100):
-                writer.write(part)
-                await asyncio.sleep(0.005)
-            try:
-                received = await asyncio.wait_for(reader.readuntil(b'"completed"'), 30)
-            finally:
-                writer.close()
+    upstream.script = answer("fine")
+    async with proxy(tmp_path, relay.port, "/v1/chat") as front:
+        port = int(front.http.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for part in pieces(asked, 100):
+            writer.write(part)
+            await asyncio.sleep(0.005)
+        try:
+            received = await asyncio.wait_for(reader.readuntil(b'"completed"'), 30)
+        finally:
+            writer.close()
 
     assert [200] == statuses(received)
     assert 1 == len(upstream.calls)
@@ -216,20 +195,19 @@ public class Ask {
 """
 
 
-async def test_javas_own_client_may_offer_http_2(tmp_path):
+async def test_javas_own_client_may_offer_http_2(tmp_path, upstream, relay):
     java = program("java")
     (tmp_path / "Ask.java").write_text(JAVA)
-    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
-        upstream.script = [head(), send(text("fine") + FINISH + DONE)]
-        ran = await asyncio.to_thread(
-            subprocess.run,
-            [java, "Ask.java", f"{relay.url}/v1/chat", BODY.decode()],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    upstream.script = answer("fine")
+    ran = await asyncio.to_thread(
+        subprocess.run,
+        [java, "Ask.java", f"{relay.url}/v1/chat", BODY.decode()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
     if "compiler" in ran.stderr:
         missing("no compiler beside java")

@@ -15,6 +15,7 @@ import httpx2
 import trustme
 
 from tests.ports import free_port
+from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
 APP = "app.main:app"
@@ -129,10 +130,11 @@ async def serve(name: str, folder: Path, *more: str, **settings: object) -> Asyn
 
 
 async def _await_answer(client: httpx2.AsyncClient, process: asyncio.subprocess.Process) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            with contextlib.suppress(httpx2.TransportError):
-                await client.get("/healthz")
-                return
-            assert process.returncode is None, (await process.communicate())[0].decode()
-            await asyncio.sleep(0.05)
+    async def answers() -> bool:
+        with contextlib.suppress(httpx2.TransportError):
+            await client.get("/healthz")
+            return True
+        assert process.returncode is None, (await process.communicate())[0].decode()
+        return False
+
+    await until(answers, limit_s=60)

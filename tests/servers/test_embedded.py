@@ -1,4 +1,4 @@
-"""The relay within another app, and without any server."""
+"""The relay inside another ASGI app, and without a server."""
 
 import contextlib
 import re
@@ -16,8 +16,8 @@ from app.main import App, create_app
 from app.settings import load_settings
 from tests.serving import HELLO
 
-SHORT = {**HELLO, "max_tokens": 20}
-"""The demo types as people read: a whole answer takes it five seconds."""
+SHORT = {**HELLO, "max_tokens": 3}
+"""The demo writes as fast as people read: a whole answer takes five seconds."""
 
 
 def relay(**settings: object) -> App:

@@ -18,6 +18,7 @@ import pytest
 from app.testing.upstream import Hold, Upstream, head, send, serve_upstream
 from tests.servers.programs import SERVERS, Served, serve
 from tests.serving import HELLO
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
@@ -44,8 +45,9 @@ def last_id(frames: bytes) -> str:
     return re.findall(rb"^id: (.*)$", frames, re.MULTILINE)[-1].decode()
 
 
-async def state_of(client: httpx2.AsyncClient, stream: str) -> dict[str, Any]:
-    return (await client.get(f"/v1/streams/{stream}")).json()
+async def is_cancelled(client: httpx2.AsyncClient, stream: str) -> bool:
+    found: dict[str, Any] = (await client.get(f"/v1/streams/{stream}")).json()
+    return found["status"] == "cancelled"
 
 
 @every_server
@@ -90,10 +92,11 @@ async def check_stream_is_resumed_stopped_and_looked_at(name: str, served: Serve
 
     # A stop, which the reader sees.
     async with client.stream("POST", "/v1/chat", json=LONG) as response:
-        stream = response.headers["stream-id"]
-        stopping = asyncio.create_task(_stop_soon(client, stream))
-        stopped = await read_frames(response)
-    assert 202 == await stopping
+        pieces = response.aiter_raw()
+        await anext(pieces)
+        cancel = f"/v1/streams/{response.headers['stream-id']}/cancel"
+        assert 202 == (await client.post(cancel)).status_code
+        stopped = b"".join([piece async for piece in pieces])
     assert b'"status":"cancelled"' in stopped
 
     # HEAD, an answer as JSON, an error.
@@ -104,11 +107,6 @@ async def check_stream_is_resumed_stopped_and_looked_at(name: str, served: Serve
     failed = await client.post("/v1/chat", json={**HELLO, "model": "demo-error"})
     assert 503 == failed.status_code
     assert "upstream_overloaded" == failed.json()["code"]
-
-
-async def _stop_soon(client: httpx2.AsyncClient, stream: str) -> int:
-    await asyncio.sleep(0.3)
-    return (await client.post(f"/v1/streams/{stream}/cancel")).status_code
 
 
 async def check_answer_before_the_body_leaves_the_connection(served: Served) -> None:
@@ -133,41 +131,42 @@ async def _slowly(body: bytes) -> AsyncIterator[bytes]:
 
 async def check_what_cannot_be_completed_is_cut_off(served: Served) -> None:
     async with served.client.stream("POST", "/v1/chat", json=LONG) as response:
+        pieces = response.aiter_raw()
+        read = await anext(pieces)
         stream = response.headers["stream-id"]
-        removing = asyncio.create_task(_delete_soon(served.client, stream))
-        read = b""
+        assert 204 == (await served.client.delete(f"/v1/streams/{stream}")).status_code
         with contextlib.suppress(httpx2.RemoteProtocolError):
-            async for piece in response.aiter_raw():
+            async for piece in pieces:
                 read += piece
             if b"stream.end" not in read:
                 pytest.fail("the answer ended as if it were whole")
-    assert 204 == await removing
     # The end of what was stopped may have been read before it was removed.
     assert b'"status":"completed"' not in read
 
 
-async def _delete_soon(client: httpx2.AsyncClient, stream: str) -> int:
-    await asyncio.sleep(0.3)
-    return (await client.delete(f"/v1/streams/{stream}")).status_code
-
-
 @every_server
-async def test_silent_stream_has_heartbeats_and_a_silent_client_is_cut_off(name, tmp_path):
+async def test_silence_is_filled_and_those_who_leave_or_are_left_are_told_the_truth(name, tmp_path):
     async with (
         serve_upstream() as upstream,
         serve(
             name,
             tmp_path,
             upstream=upstream.base_url,
-            heartbeat_s=0.2,
-            gate_s=0,
+            heartbeat_s=0.6,
+            gate_s=0.5,
             send_timeout_s=1,
             max_stream_bytes=10**8,
+            drain_s=0.5,
         ) as served,
     ):
         await check_heartbeats_are_lines_of_ours(upstream, served)
         if not SERVERS[name].http2:  # there the socket is its TLS layer's
             await check_client_that_takes_nothing_is_cut_off(upstream, served)
+        await check_client_that_leaves_is_noticed(served)
+        if SERVERS[name].waits:
+            await check_server_that_waits_lets_streams_run_to_their_ends(served)
+        else:
+            await check_shutdown_never_looks_like_an_end(name, served)
 
 
 async def check_heartbeats_are_lines_of_ours(upstream: Upstream, served: Served) -> None:
@@ -196,20 +195,9 @@ async def check_client_that_takes_nothing_is_cut_off(upstream: Upstream, served:
             b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             b"content-length: %d\r\n\r\n%b" % (len(body), body.encode())
         )
+        await until(lambda: len(upstream.calls) > before)
         async with asyncio.timeout(60):
-            while len(upstream.calls) == before:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
             await upstream.calls[before].closed.wait()
-
-
-@every_server
-async def test_client_that_leaves_is_noticed_and_shutdown_is_no_end(name, tmp_path):
-    async with serve(name, tmp_path, drain_s=0.5) as served:
-        await check_client_that_leaves_is_noticed(served)
-        if SERVERS[name].waits:
-            await check_server_that_waits_lets_streams_run_to_their_ends(served)
-        else:
-            await check_shutdown_never_looks_like_an_end(name, served)
 
 
 async def check_client_that_leaves_is_noticed(served: Served) -> None:
@@ -220,41 +208,32 @@ async def check_client_that_leaves_is_noticed(served: Served) -> None:
     ):
         stream = response.headers["stream-id"]
         await read_frames(response, most=3)
-    async with asyncio.timeout(20):
-        while (await state_of(served.client, stream))["status"] != "cancelled":  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await until(lambda: is_cancelled(served.client, stream))
 
     # Also one that waits for the whole, or for the first event.
     for fields in ({"stream": False}, {"stream": True, "model": "demo-slow"}):
         before = await started(served.client)
+        key = {"idempotency-key": "one"}
         async with served.connect() as leaving:
             asking = asyncio.create_task(
-                leaving.post(
-                    "/v1/chat",
-                    json={**request, **fields},
-                    headers={"idempotency-key": "one"},
-                )
+                leaving.post("/v1/chat", json={**request, **fields}, headers=key)
             )
-            async with asyncio.timeout(20):
-                while await started(served.client) == before:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
-            assert not asking.done()
+            while await started(served.client) == before:
+                assert not asking.done()
             asking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asking
         async with asyncio.timeout(20):
-            while True:
+            while True:  # until it is known by its key
                 again = await served.client.post(
                     "/v1/chat",
                     json={**request, **fields},
-                    headers={"idempotency-key": "one", "prefer": "respond-async"},
+                    headers={**key, "prefer": "respond-async"},
                 )
-                if "stream-id" in again.headers:
-                    found = await state_of(served.client, again.headers["stream-id"])
-                    if found["status"] == "cancelled":
-                        break
-                await asyncio.sleep(0.05)
-        await served.client.delete(f"/v1/streams/{again.headers['stream-id']}")
+                if stream := again.headers.get("stream-id"):
+                    break
+        await until(lambda stream=stream: is_cancelled(served.client, stream))
+        await served.client.delete(f"/v1/streams/{stream}")
 
 
 async def started(client: httpx2.AsyncClient) -> float:
@@ -266,11 +245,11 @@ async def started(client: httpx2.AsyncClient) -> float:
 
 async def check_shutdown_never_looks_like_an_end(name: str, served: Served) -> None:
     async with served.client.stream("POST", "/v1/chat", json=LONG) as response:
-        reading = asyncio.create_task(_read_to_loss(response))
-        await asyncio.sleep(0.3)
         began = time.monotonic()
-        await served.stop()
-        read, lost = await reading
+        stopping = asyncio.create_task(served.stop())
+        read, lost = await _read_to_loss(response)
+        await served.client.aclose()
+        await stopping
     assert time.monotonic() - began < 25
     assert b'"status":"completed"' not in read
     if SERVERS[name].drains:
@@ -280,7 +259,9 @@ async def check_shutdown_never_looks_like_an_end(name: str, served: Served) -> N
 
 
 async def check_server_that_waits_lets_streams_run_to_their_ends(served: Served) -> None:
-    async with served.client.stream("POST", "/v1/chat", json=HELLO) as response:
+    async with served.client.stream(
+        "POST", "/v1/chat", json={**LONG, "max_tokens": 300}
+    ) as response:
         stopping = asyncio.create_task(served.stop())
         read, _ = await _read_to_loss(response)
     await served.client.aclose()  # connections that are kept alive too

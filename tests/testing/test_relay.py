@@ -1,7 +1,8 @@
-"""What others test with: a relay in a process of its own, and the provider that it asks."""
+"""The test kit: a relay in a process of its own, and the scripted provider that it asks."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ from app.testing import (
     text,
 )
 from app.testing.relay import Log
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,14 +67,10 @@ def test_relay_answers_from_its_script_its_cassettes_and_no_provider(monkeypatch
         relay.upstream.script = [send(b"\x15\x03 garbage\r\n\r\n")]
         assert 502 == post(url, said("scripted/any"))[0]
         relay.upstream.choose = lambda call: answer(call.json["messages"][0]["content"])
-        stream = urllib.request.urlopen(
-            urllib.request.Request(
-                url, json.dumps(said("scripted/any")).encode(), {"content-type": "application/json"}
-            ),
-            timeout=20,
-        )
-        assert b'"text":"hi"' in stream.read()
-        path = f"{relay.url}/v1/streams/{stream.headers['stream-id']}/cassette"
+        status, whole = post(url, said("scripted/any"))
+        assert '"text":"hi"' in whole
+        stream = re.findall(r"^id: (\S+)\.\d+$", whole, re.MULTILINE)[0]
+        path = f"{relay.url}/v1/streams/{stream}/cassette"
         (folder / "one.jsonl").write_text(post(path, {})[1])
         assert '"text":"hi"' in post(url, said("cassette/one?speed=0"))[1]
 
@@ -83,6 +81,7 @@ def test_relay_answers_from_its_script_its_cassettes_and_no_provider(monkeypatch
         assert ["demo", "scripted"] == told["upstreams"]
 
 
+@pytest.mark.proving
 def test_relay_that_cannot_start_says_why():
     with (
         pytest.raises(RuntimeError, match=r"the relay has ended:\n.*SESERAGI_GATE_S: 'soon'"),
@@ -104,6 +103,7 @@ def test_fails(seseragi_relay):
 """
 
 
+@pytest.mark.proving
 def test_failed_test_shows_what_was_asked_and_logged_and_a_bad_setting_no_traceback(tmp_path):
     (tmp_path / "test_page.py").write_text(FAILS)
     plugins = ("-p", "app.testing.pytest_plugin", "-p", "no:cacheprovider")
@@ -135,6 +135,7 @@ def test_failed_test_shows_what_was_asked_and_logged_and_a_bad_setting_no_traceb
     assert "use one of off, new, replay, not 'x'" in run("-o", "seseragi_record=x")
 
 
+@pytest.mark.proving
 def test_report_waits_for_what_is_logged_after_an_answer(monkeypatch):
     add = Log.add
 
@@ -161,6 +162,7 @@ with start_relay() as one, start_relay(settings=two) as other:
 """
 
 
+@pytest.mark.proving
 def test_relay_ends_with_the_process_of_the_tests_however_that_ends(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", STARTED],
@@ -176,16 +178,16 @@ def test_relay_ends_with_the_process_of_the_tests_however_that_ends(tmp_path):
         urllib.request.urlopen(f"{url}/healthz", timeout=20).close()
     process.kill()
     process.wait()
-    until = time.monotonic() + 30
+
+    def is_away(url: str) -> bool:
+        try:
+            urllib.request.urlopen(f"{url}/healthz", timeout=20).close()
+        except OSError:
+            return True
+        return False
+
     for url in urls:
-        while time.monotonic() < until:
-            try:
-                urllib.request.urlopen(f"{url}/healthz", timeout=20).close()
-            except OSError:
-                break
-            time.sleep(0.05)
-        else:
-            pytest.fail(f"{url} still answers")
+        wait_until(lambda url=url: is_away(url), limit_s=30)
 
 
 def test_scripted_provider_in_a_thread_ends_with_its_test():
@@ -197,8 +199,6 @@ def test_scripted_provider_in_a_thread_ends_with_its_test():
 
 
 def test_what_is_public_is_documented():
-    page = (app.testing.__file__ or "").rsplit("/app/", 1)[0] + "/docs/testing.md"
-    with open(page, encoding="utf-8") as opened:
-        document = opened.read()
+    document = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
     for name in app.testing.__all__:
         assert f"`{name}" in document, name

@@ -32,22 +32,40 @@ def client(ask: Ask) -> Ask:
     return ask
 
 
+UNUSED: Any = {"api_key": "unused", "max_retries": 0}
+STREAMED: Any = {"messages": MESSAGES, "stream": True}
+
+
 def official(url: str) -> Any:
     from openai import AsyncOpenAI
 
-    return AsyncOpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0)
+    return AsyncOpenAI(base_url=f"{url}/v1", **UNUSED)
 
 
-@client
-async def openai_chat(url: str, model: str, text: list[str]) -> Any:
+async def read_chunks(chunks: Any, text: list[str]) -> Any:
+    """Read an answer of Chat Completions."""
     finish = None
-    async for chunk in await official(url).chat.completions.create(
-        model=model, messages=MESSAGES, stream=True
-    ):
+    async for chunk in chunks:
         for choice in chunk.choices:
             text.append(choice.delta.content or "")
             finish = choice.finish_reason or finish
     return finish
+
+
+async def read_responses(events: Any, text: list[str]) -> Any:
+    """Read an answer of Responses."""
+    finish = None
+    async for event in events:
+        if event.type == "response.output_text.delta":
+            text.append(event.delta)
+        finish = getattr(getattr(event, "response", None), "status", finish)
+    return finish
+
+
+@client
+async def openai_chat(url: str, model: str, text: list[str]) -> Any:
+    chunks = await official(url).chat.completions.create(model=model, **STREAMED)
+    return await read_chunks(chunks, text)
 
 
 @client
@@ -61,12 +79,8 @@ async def openai_chat_helper(url: str, model: str, text: list[str]) -> Any:
 
 @client
 async def openai_responses(url: str, model: str, text: list[str]) -> Any:
-    finish = None
-    async for event in await official(url).responses.create(model=model, input=PROMPT, stream=True):
-        if event.type == "response.output_text.delta":
-            text.append(event.delta)
-        finish = getattr(getattr(event, "response", None), "status", finish)
-    return finish
+    events = await official(url).responses.create(model=model, input=PROMPT, stream=True)
+    return await read_responses(events, text)
 
 
 @client
@@ -78,15 +92,16 @@ async def openai_responses_helper(url: str, model: str, text: list[str]) -> Any:
         return (await stream.get_final_response()).status
 
 
-@client
-async def anthropic(url: str, model: str, text: list[str]) -> Any:
+def anthropics(url: str) -> Any:
     from anthropic import AsyncAnthropic
 
-    sdk = AsyncAnthropic(base_url=url, api_key="unused", max_retries=0)
+    return AsyncAnthropic(base_url=url, **UNUSED).messages
+
+
+@client
+async def anthropic(url: str, model: str, text: list[str]) -> Any:
     finish = None
-    async for event in await sdk.messages.create(
-        model=model, max_tokens=100, messages=MESSAGES, stream=True
-    ):
+    async for event in await anthropics(url).create(model=model, max_tokens=100, **STREAMED):
         if event.type == "content_block_delta":
             text.append(event.delta.text)
         if event.type == "message_delta":
@@ -96,10 +111,8 @@ async def anthropic(url: str, model: str, text: list[str]) -> Any:
 
 @client
 async def anthropic_helper(url: str, model: str, text: list[str]) -> Any:
-    from anthropic import AsyncAnthropic
-
-    sdk = AsyncAnthropic(base_url=url, api_key="unused", max_retries=0)
-    async with sdk.messages.stream(model=model, max_tokens=100, messages=MESSAGES) as stream:
+    request: Any = {"model": model, "max_tokens": 100, "messages": MESSAGES}
+    async with anthropics(url).stream(**request) as stream:
         async for piece in stream.text_stream:
             text.append(piece)
         return (await stream.get_final_message()).stop_reason
@@ -116,29 +129,23 @@ async def langchain(model: Any, text: list[str]) -> Any:
 
 
 @client
-async def langchain_chat(url: str, model: str, text: list[str]) -> Any:
+async def langchain_chat(url: str, model: str, text: list[str], **options: Any) -> Any:
     from langchain_openai import ChatOpenAI
 
-    sdk = ChatOpenAI(base_url=f"{url}/v1", api_key="unused", model=model, max_retries=0)
+    sdk = ChatOpenAI(base_url=f"{url}/v1", model=model, **UNUSED, **options)
     return await langchain(sdk, text)
 
 
 @client
 async def langchain_responses(url: str, model: str, text: list[str]) -> Any:
-    from langchain_openai import ChatOpenAI
-
-    sdk = ChatOpenAI(
-        base_url=f"{url}/v1", api_key="unused", model=model, max_retries=0, use_responses_api=True
-    )
-    return await langchain(sdk, text)
+    return await langchain_chat(url, model, text, use_responses_api=True)
 
 
 @client
 async def langchain_anthropic(url: str, model: str, text: list[str]) -> Any:
     from langchain_anthropic import ChatAnthropic
 
-    sdk = ChatAnthropic(base_url=url, api_key="unused", model=model, max_retries=0)
-    return await langchain(sdk, text)
+    return await langchain(ChatAnthropic(base_url=url, model=model, **UNUSED), text)
 
 
 async def llama_index(model: Any, text: list[str]) -> Any:
@@ -155,9 +162,7 @@ async def llama_index(model: Any, text: list[str]) -> Any:
 async def llama_index_chat(url: str, model: str, text: list[str]) -> Any:
     from llama_index.llms.openai_like import OpenAILike
 
-    sdk = OpenAILike(
-        api_base=f"{url}/v1", api_key="unused", model=model, max_retries=0, is_chat_model=True
-    )
+    sdk = OpenAILike(api_base=f"{url}/v1", model=model, is_chat_model=True, **UNUSED)
     return await llama_index(sdk, text)
 
 
@@ -165,13 +170,7 @@ async def llama_index_chat(url: str, model: str, text: list[str]) -> Any:
 async def llama_index_responses(url: str, model: str, text: list[str]) -> Any:
     from llama_index.llms.openai import OpenAIResponses
 
-    sdk = OpenAIResponses(
-        api_base=f"{url}/v1",
-        api_key="unused",
-        model=model,
-        max_retries=0,
-        context_window=100_000,
-    )
+    sdk = OpenAIResponses(api_base=f"{url}/v1", model=model, context_window=100_000, **UNUSED)
     return await llama_index(sdk, text)
 
 
@@ -236,55 +235,26 @@ async def openai_agents_responses(url: str, model: str, text: list[str]) -> Any:
 async def litellm_chat(url: str, model: str, text: list[str]) -> Any:
     import litellm
 
-    finish = None
-    async for chunk in await litellm.acompletion(
-        model=f"openai/{model}",
-        api_base=f"{url}/v1",
-        api_key="unused",
-        messages=MESSAGES,
-        stream=True,
-        max_retries=0,
-    ):
-        text.append(chunk.choices[0].delta.content or "")
-        finish = chunk.choices[0].finish_reason or finish
-    return finish
+    request: Any = {"model": f"openai/{model}", "api_base": f"{url}/v1", **UNUSED, **STREAMED}
+    return await read_chunks(await litellm.acompletion(**request), text)
 
 
 @client
 async def litellm_responses(url: str, model: str, text: list[str]) -> Any:
     import litellm
 
-    finish = None
-    async for event in await litellm.aresponses(
-        model=f"openai/{model}",
-        api_base=f"{url}/v1",
-        api_key="unused",
-        input=PROMPT,
-        stream=True,
-        max_retries=0,
-    ):
-        if event.type == "response.output_text.delta":
-            text.append(event.delta)
-        finish = getattr(getattr(event, "response", None), "status", finish)
-    return finish
+    request: Any = {"model": f"openai/{model}", "api_base": f"{url}/v1", **UNUSED}
+    return await read_responses(
+        await litellm.aresponses(input=PROMPT, stream=True, **request), text
+    )
 
 
 @client
 async def litellm_anthropic(url: str, model: str, text: list[str]) -> Any:
     import litellm
 
-    finish = None
-    async for chunk in await litellm.acompletion(
-        model=f"anthropic/{model}",
-        api_base=url,
-        api_key="unused",
-        messages=MESSAGES,
-        stream=True,
-        max_retries=0,
-    ):
-        text.append(chunk.choices[0].delta.content or "")
-        finish = chunk.choices[0].finish_reason or finish
-    return finish
+    request: Any = {"model": f"anthropic/{model}", "api_base": url, **UNUSED, **STREAMED}
+    return await read_chunks(await litellm.acompletion(**request), text)
 
 
 async def haystack(generator: Any, text: list[str]) -> Any:

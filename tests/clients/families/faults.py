@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.connection import CONNECTION
-from app.identity.principal import ANYONE
+from app.eventlog.record import StreamRecord
+from app.telemetry.observer import Ended, Observer
 from app.testing.upstream import (
     DONE,
     FINISH,
@@ -49,31 +51,47 @@ WHOLE = [*BEGUN, send(text(SAYS[2]) + FINISH + USAGE + DONE)]
 ERROR = 'data: {"error":{"message":"the model broke","type":"server_error","code":500}}\n\n'
 
 
-async def _cancel(relay: Relay) -> None:
-    for stream in list(relay.hub._runs):
-        await (await relay.hub.streams_of(ANYONE).get(stream)).cancel()
+class Running(Observer):
+    """The ids of the streams that run."""
+
+    def __init__(self) -> None:
+        self.streams: set[str] = set()
+        self.all: list[str] = []
+        """With those that have ended."""
+
+    def started(self, record: StreamRecord) -> None:
+        self.streams.add(record.id)
+        self.all.append(record.id)
+
+    def ended(self, ended: Ended) -> None:
+        self.streams.discard(ended.record.id)
 
 
-async def _drain(relay: Relay) -> None:
+async def _cancel(relay: Relay, running: Running) -> None:
+    for stream in [*running.streams]:
+        await relay.client.post(f"/v1/streams/{stream}/cancel")
+
+
+async def _drain(relay: Relay, running: Running) -> None:
     await relay.hub.drain(0)
 
 
-async def _lose(relay: Relay) -> None:
+async def _lose(relay: Relay, running: Running) -> None:
     """Break the connection in mid-answer and forget the stream, as if the relay were killed."""
+    streams = [*running.streams]
     for connection in list(relay.server.server_state.connections):
-        cycle = getattr(
-            connection, "cycle", None
-        )  # an idle connection may be taken for the next request
+        # An idle connection may be taken for the next request.
+        cycle = getattr(connection, "cycle", None)
         if cycle is not None and not cycle.response_complete:
             connection.transport.abort()
-    for stream in list(relay.hub._runs):
-        await (await relay.hub.streams_of(ANYONE).get(stream)).delete()
+    for stream in streams:
+        await relay.client.delete(f"/v1/streams/{stream}")
 
 
 @dataclass(frozen=True)
 class Fault:
     script: Sequence[Step]
-    then: Callable[[Relay], Awaitable[None]] | None = None
+    then: Callable[[Relay, Running], Awaitable[None]] | None = None
     """What happens to the relay once the script has been played up to its `Hold`, and what was
     said has been written to the client."""
 
@@ -99,7 +117,7 @@ relay. What is done to a relay is done to all of its streams."""
 async def serve_faults(gate_s: float = GATE_S) -> AsyncIterator[Relay]:
     """Run a relay whose upstream fails as the model's name says, and answers to `whole`."""
     tasks = []
-    watch = _Watch()
+    watch, running = _Watch(), Running()
 
     async with (
         serve_upstream() as upstream,
@@ -109,18 +127,20 @@ async def serve_faults(gate_s: float = GATE_S) -> AsyncIterator[Relay]:
         def choose(call: Call) -> Sequence[Step]:
             fault = FAULTS.get(json.loads(call.body)["model"], Fault(WHOLE))
             if fault.then is not None:
-                tasks.append(asyncio.create_task(_then(fault.then, relay, watch.expect())))
+                doing = partial(fault.then, relay, running)
+                tasks.append(asyncio.create_task(_then(doing, watch.expect())))
             return fault.script
 
+        relay.hub.observe(running)
         upstream.choose = choose
         yield relay
         await asyncio.gather(*tasks)
 
 
-async def _then(do: Callable[[Relay], Awaitable[None]], relay: Relay, begun: asyncio.Event) -> None:
+async def _then(do: Callable[[], Awaitable[None]], begun: asyncio.Event) -> None:
     async with asyncio.timeout(60):
         await begun.wait()
-    await do(relay)
+    await do()
 
 
 class _Watch:

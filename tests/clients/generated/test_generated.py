@@ -1,17 +1,14 @@
 """Clients that are made from `/openapi.json`: typed strictly, and used as docs/openapi.md says."""
 
-import asyncio
 import json
-import os
 import re
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.clients.programs import run
 from tests.needs import file, program
 from tests.serving import Relay, serve_relay
 from tests.test_docs import block
@@ -36,20 +33,6 @@ STRICT = {
 }
 
 
-async def run(command: Sequence[str | Path], folder: Path, **environ: str) -> str:
-    """Return what a program says; what it complains of fails the test."""
-    done = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=folder,
-        env={**os.environ, **environ},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    said, complained = await done.communicate()
-    assert 0 == done.returncode, (said + complained).decode()
-    return said.decode()
-
-
 def use(name: str, relay: Relay) -> str:
     """Return a program of the page that asks this relay."""
     return block(name, PAGE).replace(SHOWN, relay.url)
@@ -64,10 +47,10 @@ async def test_typescript_client_is_strict_and_is_told_all(tmp_path):
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "tsconfig.json").write_text(json.dumps(STRICT))
     async with serve_relay(demo_pace=0) as relay:
-        await run((generate, f"{relay.url}/openapi.json", "--output", "relay.ts"), tmp_path)
+        await run(generate, f"{relay.url}/openapi.json", "--output", "relay.ts", folder=tmp_path)
         (tmp_path / "use.ts").write_text(use("openapi-typescript", relay))
-        await run((modules / ".bin" / "tsc", "-p", "."), tmp_path)
-        said = await run((node, "use.js"), tmp_path)
+        await run(modules / ".bin" / "tsc", "-p", ".", folder=tmp_path)
+        said = await run(node, "use.js", folder=tmp_path)
 
     assert_answered(said, "false")
 
@@ -81,12 +64,12 @@ async def test_python_client_is_strict_and_is_told_all(tmp_path):
     async with serve_relay(demo_pace=0) as relay:
         generate = words[2].replace(SHOWN, relay.url).split()
         command = (python, "-m", "openapi_python_client", *generate, "--fail-on-warning")
-        await run(command, tmp_path, PYTHONPATH=str(generator))
+        await run(*command, folder=tmp_path, PYTHONPATH=str(generator))
         (tmp_path / "use.py").write_text(use("openapi-python", relay))
         check = (sys.executable, "-m", "mypy", "--strict", "--python-executable", python)
         # The generator casts more than it needs; it does in its own examples.
-        await run((*check, "--no-warn-redundant-casts", "use.py", "relay_client"), tmp_path)
-        said = await run((python, "use.py"), tmp_path)
+        await run(*check, "--no-warn-redundant-casts", "use.py", "relay_client", folder=tmp_path)
+        said = await run(python, "use.py", folder=tmp_path)
         types = await by_type(relay)
 
     assert_answered(said, "False")
