@@ -306,6 +306,23 @@ def test_taken_port_is_named(tmp_path):
     assert "--port" in done.stderr
 
 
+def test_key_that_cannot_be_shown_is_told_of(tmp_path):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "key", "new", "app"],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+
+    assert 2 == done.returncode
+    assert "could not be shown: no space left on device; revoke 'app'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 GRACE_S = 60
 PATIENT = [
     *(sys.executable, "-c"),
