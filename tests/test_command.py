@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -33,6 +32,7 @@ from app.testing.upstream import (
     start_upstream,
     text,
 )
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "app"]
@@ -102,13 +102,18 @@ def ask(url: str, body: bytes) -> http.client.HTTPResponse:
     return reply
 
 
-def test_starts_serves_and_stops_cleanly(tmp_path):
+HELLO = b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
+STOPS = [pytest.param(signal.SIGTERM, marks=pytest.mark.proving), signal.SIGINT]
+
+
+@pytest.mark.parametrize("sent", STOPS)
+def test_starts_serves_and_stops_cleanly(tmp_path, sent):
     with running(cwd=tmp_path) as (process, url):
         with urllib.request.urlopen(f"{url}/healthz") as reply:
             assert {"status": "ok"} == json.load(reply)
         with urllib.request.urlopen(url) as reply:
             assert b"<html" in reply.read()
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(sent)
         out, err = process.communicate(timeout=60)
 
         assert 0 == process.returncode
@@ -116,12 +121,11 @@ def test_starts_serves_and_stops_cleanly(tmp_path):
         assert "Traceback" not in err
 
 
+@pytest.mark.proving
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_stop_ends_open_streams_honestly(tmp_path, sent):
     with running(cwd=tmp_path, SESERAGI_DRAIN_S="0.5") as (process, url):
-        with ask(
-            url, b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
-        ) as reply:
+        with ask(url, HELLO) as reply:
             first = reply.read(2000)
             process.send_signal(sent)
             body = first + reply.read()
@@ -136,6 +140,7 @@ def test_stop_ends_open_streams_honestly(tmp_path, sent):
         assert "without completing" not in err
 
 
+@pytest.mark.proving
 def test_draining_lets_streams_end(tmp_path):
     with running(cwd=tmp_path, SESERAGI_DRAIN_S="30") as (process, url):
         with ask(url, b'{"max_tokens":30,"messages":[{"role":"user","content":"hi"}]}') as reply:
@@ -148,6 +153,7 @@ def test_draining_lets_streams_end(tmp_path):
         assert 0 == process.returncode
 
 
+@pytest.mark.proving
 def test_readers_come_back_to_a_relay_that_drains_alone(tmp_path):
     with start_upstream() as upstream:
         over, loops = Until(), []
@@ -164,9 +170,7 @@ def test_readers_come_back_to_a_relay_that_drains_alone(tmp_path):
             ) as reply:
                 stream = reply.headers["stream-id"]
                 process.send_signal(signal.SIGTERM)
-                deadline = time.monotonic() + 20
-                while not draining(url) and time.monotonic() < deadline:
-                    time.sleep(0.02)
+                wait_until(lambda: draining(url))
                 with urllib.request.urlopen(f"{url}/v1/streams/{stream}/events") as again:
                     loops[0].call_soon_threadsafe(over.told.set)
                     assert b'"status":"completed"' in again.read()
@@ -181,11 +185,10 @@ def draining(url: str) -> bool:
     return False
 
 
+@pytest.mark.proving
 def test_second_signal_hastens(tmp_path):
     with running(cwd=tmp_path, SESERAGI_DRAIN_S="60") as (process, url):
-        with ask(
-            url, b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
-        ) as reply:
+        with ask(url, HELLO) as reply:
             reply.read(1000)
             process.send_signal(signal.SIGTERM)
             until_draining(process)
@@ -217,6 +220,7 @@ def start_with_files(folder: Path, soft: int, hard: int, **variables: str):
         process.communicate(timeout=60)
 
 
+@pytest.mark.proving
 def test_as_many_files_may_be_open_as_the_system_lets(tmp_path):
     limits, line = start_with_files(tmp_path, 100, 1000, SESERAGI_MAX_STREAMS="450")
 
@@ -224,6 +228,7 @@ def test_as_many_files_may_be_open_as_the_system_lets(tmp_path):
     assert "listening" == line["event"]
 
 
+@pytest.mark.proving
 def test_too_few_files_for_all_streams_are_told_at_the_start(tmp_path):
     _, line = start_with_files(tmp_path, 100, 1000)
 
@@ -235,6 +240,7 @@ LIMITED = "[limits.user]\nusd_per_day = 1\n[tenant.shop]\nstreams = 9\n[tenant.s
 KEY = '[[key]]\nname = "backend"\ntenant = "shop"\nsha256 = "{}"\n'
 
 
+@pytest.mark.proving
 @pytest.mark.parametrize(
     ("more", "tables"),
     [
@@ -252,7 +258,7 @@ def test_limits_that_hold_for_nobody_are_told_at_the_start(tmp_path, more, table
 
 
 def test_version_and_help():
-    version = subprocess.run([*COMMAND, "--version"], cwd=ROOT, capture_output=True, text=True)
+    version = run_here("--version", cwd=ROOT)
     shown = run_here("--help", cwd=ROOT)
 
     assert (0, "seseragi ") == (version.returncode, version.stdout[:9])
@@ -331,6 +337,7 @@ PATIENT = [
 """The command, with what it leaves to connections at its end so long that it cannot be missed."""
 
 
+@pytest.mark.proving
 def test_stop_does_not_wait_for_idle_connections(tmp_path):
     with running(cwd=tmp_path, command=PATIENT) as (process, url):
         client = http.client.HTTPConnection(url.removeprefix("http://"))
@@ -343,6 +350,7 @@ def test_stop_does_not_wait_for_idle_connections(tmp_path):
         client.close()
 
 
+@pytest.mark.proving
 def test_stop_does_not_wait_for_half_a_request(tmp_path):
     with running(cwd=tmp_path) as (process, url):
         port = int(url.rpartition(":")[2])
