@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import pytest
 
-from app.__main__ import main
+from app.__main__ import INTERRUPTED, main
 from app.testing.upstream import (
     DONE,
     FINISH,
@@ -119,6 +119,58 @@ def test_starts_serves_and_stops_cleanly(tmp_path, sent):
         assert 0 == process.returncode
         assert "" == out
         assert "Traceback" not in err
+
+
+WHILE_IT_IMPORTS = """
+import runpy, signal, sys
+
+class CtrlC:
+    def find_spec(self, name, *_):
+        if name == "app.relay":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, CtrlC())
+runpy.run_module("app", run_name="__main__")
+"""
+WHILE_IT_OPENS = """
+import asyncio, contextlib, signal
+from app import __main__
+
+@contextlib.asynccontextmanager
+async def opened(*_):
+    signal.raise_signal(signal.SIGINT)
+    yield await asyncio.sleep(60)
+
+__main__.opened = opened
+__main__.main(["--port", "0"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(WHILE_IT_IMPORTS, -signal.SIGINT), (WHILE_IT_OPENS, INTERRUPTED)]
+)
+def test_ctrl_c_before_it_serves_ends_it_without_a_traceback(code, status, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+
+    assert (status, "", "") == (done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("arguments", [(), ("check",), ("key", "list"), ("prices",)])
+def test_ctrl_c_ends_every_command_without_a_traceback(arguments, tmp_path):
+    with (
+        patch("app.__main__.load_settings", side_effect=KeyboardInterrupt),
+        patch("app.key_command.load_identity", side_effect=KeyboardInterrupt),
+    ):
+        done = run_here(*arguments, cwd=tmp_path)
+
+    assert (INTERRUPTED, "", "") == (done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.proving
