@@ -1,10 +1,8 @@
 """The documents say what is true: settings, events, codes, calls, and commands that run."""
 
-import asyncio
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import msgspec
@@ -21,8 +19,8 @@ from app.settings import load_settings
 from app.settings.routes import RouteTable, TargetTable
 from app.settings.tables import UpstreamTable
 from app.settings.values import SCALARS, Settings
-from tests.needs import program
-from tests.serving import serve_relay
+
+pytestmark = pytest.mark.pure
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -124,22 +122,6 @@ async def test_every_call_is_documented():
             if method != "HEAD":
                 assert f"`{method} {path}`" in PROTOCOL
     await hub.close()
-
-
-async def test_curl_of_the_readme_streams():
-    program("curl")
-    async with serve_relay() as relay:
-        command = block("curl").replace("localhost:8000", f"127.0.0.1:{relay.port}")
-        done = await run_in_shell(command.replace("curl -N", "curl -sN --max-time 20"))
-
-    assert b"event: stream.start\n" in done
-    assert b'"status":"completed"' in done
-
-
-async def run_in_shell(command: str) -> bytes:
-    process = await asyncio.create_subprocess_shell(command, stdout=subprocess.PIPE)
-    out, _ = await process.communicate()
-    return out
 
 
 def test_example_of_the_protocol_is_a_real_frame():

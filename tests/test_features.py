@@ -15,6 +15,8 @@ from app.requests import parse_chat_request
 from app.upstreams.request_builder import is_said
 from tests.sdk.conversations import CITY, NOW, PNG, TURNS, WEATHER, call
 
+pytestmark = pytest.mark.pure
+
 DOCUMENT = Path(__file__).parent.parent / "docs" / "features.md"
 ASK = {"role": "user", "content": "Hello"}
 HEAD = """# What each dialect can be asked
