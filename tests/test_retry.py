@@ -62,6 +62,7 @@ PLANS = [
     ("a target alone that took its time is not asked again", (2,), {"each_s": 10}, [(BUSY, 10, None)]),
     ("a silent target that another follows is asked once, the last one again", (5, 5), {}, [(SILENT, 10, Step(1, 0, 2)), (SILENT, 20, Step(1, PAUSE, 3))]),
     ("a target is not asked again in the second half of its time", (5, 5), {"each_s": 10}, [(BUSY, 4.5, Step(0, PAUSE, 2)), (BUSY, 5, Step(1, 0, 3))]),
+    ("a verdict of a content filter is not got round", (5, 5), {}, [(FILTERED, 0, None)]),
     ("targets are tried in the order that is given", (1, 1, 1), {"order": [2, 0, 1]}, [(AUTH, 0, Step(0, 0, 2)), (AUTH, 0, Step(1, 0, 3)), (AUTH, 0, None)]),
 ]  # fmt: skip
 
