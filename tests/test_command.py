@@ -13,9 +13,11 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import IO
 from unittest.mock import patch
 
 import pytest
@@ -64,26 +66,53 @@ def run_here(*arguments: str, cwd: Path, **variables: str) -> "subprocess.Comple
 
 
 @contextmanager
-def running(
-    *arguments: str, cwd: Path, command: Sequence[str] = tuple(COMMAND), **variables: str
-) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A running relay, with the address it says it listens on."""
-    process = subprocess.Popen(
+def started(
+    *arguments: str,
+    cwd: Path,
+    command: Sequence[str] = tuple(COMMAND),
+    prepare: Callable[[], None] | None = None,
+    **variables: str,
+) -> Iterator["subprocess.Popen[str]"]:
+    """The command as a process with logs in JSON, which calls `prepare` before it begins."""
+    with subprocess.Popen(
         [*command, "--port", "0", *arguments],
         cwd=cwd,
         env=environment(SESERAGI_LOG_FORMAT="json", **variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    try:
+        preexec_fn=prepare,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def running(
+    *arguments: str, cwd: Path, command: Sequence[str] = tuple(COMMAND), **variables: str
+) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A running relay, with the address it says it listens on."""
+    with started(*arguments, cwd=cwd, command=command, **variables) as process:
         assert process.stderr is not None
         lines = map(json.loads, process.stderr)
         yield process, next(line["url"] for line in lines if line["event"] == "listening")
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+
+
+def run(
+    *command: str, cwd: Path, stdout: int | IO[bytes] = subprocess.PIPE
+) -> "subprocess.CompletedProcess[str]":
+    """Run a process to its end."""
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=cwd,
+        env=environment(),
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=50,
+    )
 
 
 def until_draining(process: subprocess.Popen[str]) -> None:
@@ -150,14 +179,7 @@ __main__.main(["--port", "0"])
     ("code", "status"), [(WHILE_IT_IMPORTS, -signal.SIGINT), (WHILE_IT_OPENS, INTERRUPTED)]
 )
 def test_ctrl_c_before_it_serves_ends_it_without_a_traceback(code, status, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=50,
-    )
+    done = run("-c", code, cwd=tmp_path)
 
     assert (status, "", "") == (done.returncode, done.stdout, done.stderr)
 
@@ -255,21 +277,11 @@ def test_second_signal_hastens(tmp_path):
 
 def start_with_files(folder: Path, soft: int, hard: int, **variables: str):
     """Start a relay that may open so many files; give the limits it has then, and its first line."""
-    process = subprocess.Popen(
-        [*COMMAND, "--port", "0"],
-        cwd=folder,
-        env=environment(SESERAGI_LOG_FORMAT="json", **variables),
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),
-    )
-    try:
+    limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+    with started(cwd=folder, prepare=limit, **variables) as process:
         assert process.stderr is not None
         line = json.loads(process.stderr.readline())
         return resource.prlimit(process.pid, resource.RLIMIT_NOFILE), line
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
 
 
 @pytest.mark.proving
@@ -349,14 +361,7 @@ def test_taken_port_is_named(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [*COMMAND, "--port", str(port)],
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        done = run("-m", "app", "--port", str(port), cwd=tmp_path)
 
     assert (2, "") == (done.returncode, done.stdout)
     assert 1 == len(done.stderr.splitlines())
@@ -366,15 +371,7 @@ def test_taken_port_is_named(tmp_path):
 
 def test_key_that_cannot_be_shown_is_told_of(tmp_path):
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            [*COMMAND, "key", "new", "app"],
-            cwd=tmp_path,
-            env=environment(),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-        )
+        done = run("-m", "app", "key", "new", "app", cwd=tmp_path, stdout=full)
 
     assert 2 == done.returncode
     assert "could not be shown: no space left on device; revoke 'app'" in done.stderr

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from app.identity.keys import LOOK_EVERY_S
-from tests.test_command import COMMAND, environment, run_here
+from tests.test_command import run_here, started
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.proving
@@ -87,19 +87,8 @@ class Running:
 
 @contextmanager
 def running(folder: Path, **variables: str) -> Iterator[Running]:
-    process = subprocess.Popen(
-        [*COMMAND, "--port", "0"],
-        cwd=folder,
-        env=environment(SESERAGI_LOG_FORMAT="json", SESERAGI_LOG_LEVEL="debug", **variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            yield Running(process)
-        finally:
-            process.kill()
+    with started(cwd=folder, SESERAGI_LOG_LEVEL="debug", **variables) as process:
+        yield Running(process)
 
 
 def key(folder: Path, *arguments: str) -> str:
