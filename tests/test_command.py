@@ -13,7 +13,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -69,9 +69,9 @@ def run_here(*arguments: str, cwd: Path, **variables: str) -> "subprocess.Comple
 def started(
     *arguments: str,
     cwd: Path,
+    variables: Mapping[str, str],
     command: Sequence[str] = tuple(COMMAND),
     prepare: Callable[[], None] | None = None,
-    **variables: str,
 ) -> Iterator["subprocess.Popen[str]"]:
     """The command as a process with logs in JSON, which calls `prepare` before it begins."""
     with subprocess.Popen(
@@ -94,7 +94,7 @@ def running(
     *arguments: str, cwd: Path, command: Sequence[str] = tuple(COMMAND), **variables: str
 ) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """A running relay, with the address it says it listens on."""
-    with started(*arguments, cwd=cwd, command=command, **variables) as process:
+    with started(*arguments, cwd=cwd, variables=variables, command=command) as process:
         assert process.stderr is not None
         lines = map(json.loads, process.stderr)
         yield process, next(line["url"] for line in lines if line["event"] == "listening")
@@ -278,7 +278,7 @@ def test_second_signal_hastens(tmp_path):
 def start_with_files(folder: Path, soft: int, hard: int, **variables: str):
     """Start a relay that may open so many files; give the limits it has then, and its first line."""
     limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-    with started(cwd=folder, prepare=limit, **variables) as process:
+    with started(cwd=folder, variables=variables, prepare=limit) as process:
         assert process.stderr is not None
         line = json.loads(process.stderr.readline())
         return resource.prlimit(process.pid, resource.RLIMIT_NOFILE), line

@@ -75,11 +75,14 @@ class Running:
     def complaints(self) -> int:
         return "".join(self.told).count('"keys file unusable, keeping the keys that were known"')
 
-    def stop(self) -> str:
-        """Stop it, and return all that it has said on stderr; on stdout it says nothing."""
-        self.process.send_signal(signal.SIGTERM)
+    def end(self, sent: signal.Signals) -> None:
+        self.process.send_signal(sent)
         self.process.wait(60)
         self._reader.join(10)
+
+    def stop(self) -> str:
+        """Stop it, and return all that it has said on stderr; on stdout it says nothing."""
+        self.end(signal.SIGTERM)
         assert self.process.stdout is not None
         assert "" == self.process.stdout.read()
         return "".join(self.told)
@@ -87,8 +90,13 @@ class Running:
 
 @contextmanager
 def running(folder: Path, **variables: str) -> Iterator[Running]:
-    with started(cwd=folder, SESERAGI_LOG_LEVEL="debug", **variables) as process:
-        yield Running(process)
+    variables = {"SESERAGI_LOG_LEVEL": "debug", **variables}
+    with started(cwd=folder, variables=variables) as process:
+        relay = Running(process)
+        try:
+            yield relay
+        finally:
+            relay.end(signal.SIGKILL)
 
 
 def key(folder: Path, *arguments: str) -> str:
