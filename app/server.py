@@ -75,6 +75,7 @@ class Server(uvicorn.Server):
         self._drain = drain
         self._stop_now = stop_now
         self._signals = 0
+        self._hastened = False
         self._draining: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -94,13 +95,15 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # Without uvicorn's own record of the signal, which it would raise again after a
         # clean stop, so that the process would die of it instead of exiting with 0.
+        # Only counted: a handler may interrupt `Event.wait` between its look and its wait.
         self._signals += 1
-        if self._signals > 1:
-            self._stop_now()
 
     async def on_tick(self, counter: int) -> bool:
         if self._signals and self._draining is None:
             self._draining = asyncio.create_task(self._drain_all())
+        if self._signals > 1 and not self._hastened:
+            self._hastened = True
+            self._stop_now()
         return await super().on_tick(counter)
 
     async def _turn_away(self) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from app.eventlog.redis import address, link
 from tests.needs import program
 from tests.ports import free_port
 from tests.waiting import wait_until
@@ -185,6 +184,8 @@ async def wire_to(port: int) -> AsyncIterator[Wire]:
 
 def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have relays in this process wait for a Redis that is busy; others have the real times."""
+    from app.eventlog.redis import address, link  # to import redis takes 0.2 s
+
     monkeypatch.setattr(link, "REPLY_S", 20)
     monkeypatch.setattr(link, "CONNECT_S", 20)
     monkeypatch.setitem(address._OURS, "socket_connect_timeout", 20)

@@ -11,17 +11,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import IO
 from unittest.mock import patch
 
 import pytest
 
-from app.__main__ import main
+from app.__main__ import INTERRUPTED, main
 from app.testing.upstream import (
     DONE,
     FINISH,
@@ -33,6 +34,7 @@ from app.testing.upstream import (
     start_upstream,
     text,
 )
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "app"]
@@ -64,26 +66,53 @@ def run_here(*arguments: str, cwd: Path, **variables: str) -> "subprocess.Comple
 
 
 @contextmanager
-def running(
-    *arguments: str, cwd: Path, command: Sequence[str] = tuple(COMMAND), **variables: str
-) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A running relay, with the address it says it listens on."""
-    process = subprocess.Popen(
+def started(
+    *arguments: str,
+    cwd: Path,
+    variables: Mapping[str, str],
+    command: Sequence[str] = tuple(COMMAND),
+    prepare: Callable[[], None] | None = None,
+) -> Iterator["subprocess.Popen[str]"]:
+    """The command as a process with logs in JSON, which calls `prepare` before it begins."""
+    with subprocess.Popen(
         [*command, "--port", "0", *arguments],
         cwd=cwd,
         env=environment(SESERAGI_LOG_FORMAT="json", **variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    try:
+        preexec_fn=prepare,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def running(
+    *arguments: str, cwd: Path, command: Sequence[str] = tuple(COMMAND), **variables: str
+) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A running relay, with the address it says it listens on."""
+    with started(*arguments, cwd=cwd, variables=variables, command=command) as process:
         assert process.stderr is not None
         lines = map(json.loads, process.stderr)
         yield process, next(line["url"] for line in lines if line["event"] == "listening")
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+
+
+def run(
+    *command: str, cwd: Path, stdout: int | IO[bytes] = subprocess.PIPE
+) -> "subprocess.CompletedProcess[str]":
+    """Run a process to its end."""
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=cwd,
+        env=environment(),
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=50,
+    )
 
 
 def until_draining(process: subprocess.Popen[str]) -> None:
@@ -102,13 +131,18 @@ def ask(url: str, body: bytes) -> http.client.HTTPResponse:
     return reply
 
 
-def test_starts_serves_and_stops_cleanly(tmp_path):
+HELLO = b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
+STOPS = [pytest.param(signal.SIGTERM, marks=pytest.mark.proving), signal.SIGINT]
+
+
+@pytest.mark.parametrize("sent", STOPS)
+def test_starts_serves_and_stops_cleanly(tmp_path, sent):
     with running(cwd=tmp_path) as (process, url):
         with urllib.request.urlopen(f"{url}/healthz") as reply:
             assert {"status": "ok"} == json.load(reply)
         with urllib.request.urlopen(url) as reply:
             assert b"<html" in reply.read()
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(sent)
         out, err = process.communicate(timeout=60)
 
         assert 0 == process.returncode
@@ -116,12 +150,56 @@ def test_starts_serves_and_stops_cleanly(tmp_path):
         assert "Traceback" not in err
 
 
+WHILE_IT_IMPORTS = """
+import runpy, signal, sys
+
+class CtrlC:
+    def find_spec(self, name, *_):
+        if name == "app.relay":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, CtrlC())
+runpy.run_module("app", run_name="__main__")
+"""
+WHILE_IT_OPENS = """
+import asyncio, contextlib, signal
+from app import __main__
+
+@contextlib.asynccontextmanager
+async def opened(*_):
+    signal.raise_signal(signal.SIGINT)
+    yield await asyncio.sleep(60)
+
+__main__.opened = opened
+__main__.main(["--port", "0"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(WHILE_IT_IMPORTS, -signal.SIGINT), (WHILE_IT_OPENS, INTERRUPTED)]
+)
+def test_ctrl_c_before_it_serves_ends_it_without_a_traceback(code, status, tmp_path):
+    done = run("-c", code, cwd=tmp_path)
+
+    assert (status, "", "") == (done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("arguments", [(), ("check",), ("key", "list"), ("prices",)])
+def test_ctrl_c_ends_every_command_without_a_traceback(arguments, tmp_path):
+    with (
+        patch("app.__main__.load_settings", side_effect=KeyboardInterrupt),
+        patch("app.key_command.load_identity", side_effect=KeyboardInterrupt),
+    ):
+        done = run_here(*arguments, cwd=tmp_path)
+
+    assert (INTERRUPTED, "", "") == (done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.proving
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_stop_ends_open_streams_honestly(tmp_path, sent):
     with running(cwd=tmp_path, SESERAGI_DRAIN_S="0.5") as (process, url):
-        with ask(
-            url, b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
-        ) as reply:
+        with ask(url, HELLO) as reply:
             first = reply.read(2000)
             process.send_signal(sent)
             body = first + reply.read()
@@ -136,6 +214,7 @@ def test_stop_ends_open_streams_honestly(tmp_path, sent):
         assert "without completing" not in err
 
 
+@pytest.mark.proving
 def test_draining_lets_streams_end(tmp_path):
     with running(cwd=tmp_path, SESERAGI_DRAIN_S="30") as (process, url):
         with ask(url, b'{"max_tokens":30,"messages":[{"role":"user","content":"hi"}]}') as reply:
@@ -148,6 +227,7 @@ def test_draining_lets_streams_end(tmp_path):
         assert 0 == process.returncode
 
 
+@pytest.mark.proving
 def test_readers_come_back_to_a_relay_that_drains_alone(tmp_path):
     with start_upstream() as upstream:
         over, loops = Until(), []
@@ -164,9 +244,7 @@ def test_readers_come_back_to_a_relay_that_drains_alone(tmp_path):
             ) as reply:
                 stream = reply.headers["stream-id"]
                 process.send_signal(signal.SIGTERM)
-                deadline = time.monotonic() + 20
-                while not draining(url) and time.monotonic() < deadline:
-                    time.sleep(0.02)
+                wait_until(lambda: draining(url))
                 with urllib.request.urlopen(f"{url}/v1/streams/{stream}/events") as again:
                     loops[0].call_soon_threadsafe(over.told.set)
                     assert b'"status":"completed"' in again.read()
@@ -181,11 +259,10 @@ def draining(url: str) -> bool:
     return False
 
 
+@pytest.mark.proving
 def test_second_signal_hastens(tmp_path):
     with running(cwd=tmp_path, SESERAGI_DRAIN_S="60") as (process, url):
-        with ask(
-            url, b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
-        ) as reply:
+        with ask(url, HELLO) as reply:
             reply.read(1000)
             process.send_signal(signal.SIGTERM)
             until_draining(process)
@@ -200,23 +277,14 @@ def test_second_signal_hastens(tmp_path):
 
 def start_with_files(folder: Path, soft: int, hard: int, **variables: str):
     """Start a relay that may open so many files; give the limits it has then, and its first line."""
-    process = subprocess.Popen(
-        [*COMMAND, "--port", "0"],
-        cwd=folder,
-        env=environment(SESERAGI_LOG_FORMAT="json", **variables),
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),
-    )
-    try:
+    limit = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+    with started(cwd=folder, variables=variables, prepare=limit) as process:
         assert process.stderr is not None
         line = json.loads(process.stderr.readline())
         return resource.prlimit(process.pid, resource.RLIMIT_NOFILE), line
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
 
 
+@pytest.mark.proving
 def test_as_many_files_may_be_open_as_the_system_lets(tmp_path):
     limits, line = start_with_files(tmp_path, 100, 1000, SESERAGI_MAX_STREAMS="450")
 
@@ -224,6 +292,7 @@ def test_as_many_files_may_be_open_as_the_system_lets(tmp_path):
     assert "listening" == line["event"]
 
 
+@pytest.mark.proving
 def test_too_few_files_for_all_streams_are_told_at_the_start(tmp_path):
     _, line = start_with_files(tmp_path, 100, 1000)
 
@@ -235,6 +304,7 @@ LIMITED = "[limits.user]\nusd_per_day = 1\n[tenant.shop]\nstreams = 9\n[tenant.s
 KEY = '[[key]]\nname = "backend"\ntenant = "shop"\nsha256 = "{}"\n'
 
 
+@pytest.mark.proving
 @pytest.mark.parametrize(
     ("more", "tables"),
     [
@@ -252,7 +322,7 @@ def test_limits_that_hold_for_nobody_are_told_at_the_start(tmp_path, more, table
 
 
 def test_version_and_help():
-    version = subprocess.run([*COMMAND, "--version"], cwd=ROOT, capture_output=True, text=True)
+    version = run_here("--version", cwd=ROOT)
     shown = run_here("--help", cwd=ROOT)
 
     assert (0, "seseragi ") == (version.returncode, version.stdout[:9])
@@ -291,19 +361,21 @@ def test_taken_port_is_named(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [*COMMAND, "--port", str(port)],
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        done = run("-m", "app", "--port", str(port), cwd=tmp_path)
 
     assert (2, "") == (done.returncode, done.stdout)
     assert 1 == len(done.stderr.splitlines())
     assert f"port {port}" in done.stderr
     assert "--port" in done.stderr
+
+
+def test_key_that_cannot_be_shown_is_told_of(tmp_path):
+    with open("/dev/full", "wb") as full:
+        done = run("-m", "app", "key", "new", "app", cwd=tmp_path, stdout=full)
+
+    assert 2 == done.returncode
+    assert "could not be shown: no space left on device; revoke 'app'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 GRACE_S = 60
@@ -314,6 +386,7 @@ PATIENT = [
 """The command, with what it leaves to connections at its end so long that it cannot be missed."""
 
 
+@pytest.mark.proving
 def test_stop_does_not_wait_for_idle_connections(tmp_path):
     with running(cwd=tmp_path, command=PATIENT) as (process, url):
         client = http.client.HTTPConnection(url.removeprefix("http://"))
@@ -326,6 +399,7 @@ def test_stop_does_not_wait_for_idle_connections(tmp_path):
         client.close()
 
 
+@pytest.mark.proving
 def test_stop_does_not_wait_for_half_a_request(tmp_path):
     with running(cwd=tmp_path) as (process, url):
         port = int(url.rpartition(":")[2])

@@ -1,10 +1,8 @@
 """The documents say what is true: settings, events, codes, calls, and commands that run."""
 
-import asyncio
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import msgspec
@@ -21,8 +19,8 @@ from app.settings import load_settings
 from app.settings.routes import RouteTable, TargetTable
 from app.settings.tables import UpstreamTable
 from app.settings.values import SCALARS, Settings
-from tests.needs import program
-from tests.serving import serve_relay
+
+pytestmark = pytest.mark.pure
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -69,14 +67,13 @@ def test_no_setting_is_documented_that_is_not_there():
     assert set(SCALARS) == set(rows(section("Settings", CONFIGURATION)))
 
 
-def test_every_key_of_an_upstream_is_documented():
-    assert set(UpstreamTable.__struct_fields__) <= set(rows(section("Providers", CONFIGURATION)))
+@pytest.mark.parametrize(
+    ("title", "kinds"), [("Providers", [UpstreamTable]), ("Routes", [RouteTable, TargetTable])]
+)
+def test_every_key_of_a_table_is_documented(title, kinds):
+    keys = {name for kind in kinds for name in kind.__struct_fields__}
 
-
-def test_every_key_of_a_route_is_documented():
-    keys = {*RouteTable.__struct_fields__, *TargetTable.__struct_fields__}
-
-    assert keys <= set(rows(section("Routes", CONFIGURATION)))
+    assert keys <= set(rows(section(title, CONFIGURATION)))
 
 
 def test_every_key_of_identity_is_documented():
@@ -126,22 +123,6 @@ async def test_every_call_is_documented():
     await hub.close()
 
 
-async def test_curl_of_the_readme_streams():
-    program("curl")
-    async with serve_relay() as relay:
-        command = block("curl").replace("localhost:8000", f"127.0.0.1:{relay.port}")
-        done = await run_in_shell(command.replace("curl -N", "curl -sN --max-time 20"))
-
-    assert b"event: stream.start\n" in done
-    assert b'"status":"completed"' in done
-
-
-async def run_in_shell(command: str) -> bytes:
-    process = await asyncio.create_subprocess_shell(command, stdout=subprocess.PIPE)
-    out, _ = await process.communicate()
-    return out
-
-
 def test_example_of_the_protocol_is_a_real_frame():
     shown = re.search(r"((?:^    .+\n)+)", PROTOCOL.split("## Frames")[1], re.MULTILINE)
     assert shown is not None
@@ -175,11 +156,12 @@ def test_log_lines_to_watch_are_written_by_the_relay():
 
 
 def test_links_of_the_documents_lead_somewhere():
-    for path in [
-        *ROOT.glob("*.md"),
-        *ROOT.glob("docs/**/*.md"),
-        *ROOT.glob("examples/*/README.md"),
-    ]:
+    found = [
+        one
+        for pattern in ("*.md", "docs/**/*.md", "examples/*/README.md")
+        for one in ROOT.glob(pattern)
+    ]
+    for path in found:
         for link in re.findall(r"\]\((?!https?://|#)([^)]+)\)", path.read_text(encoding="utf-8")):
             file, _, anchor = link.partition("#")
             there = path.parent / file

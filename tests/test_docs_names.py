@@ -5,8 +5,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from app.settings.scalars import CLIENT_KEY, CONFIG, IDENTITY, PREFIX
 from app.settings.values import SCALARS
+
+pytestmark = pytest.mark.pure
 
 ROOT = Path(__file__).parent.parent
 TOP = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "PROTOCOL.md", "SECURITY.md")

@@ -15,6 +15,8 @@ from app.requests import parse_chat_request
 from app.upstreams.request_builder import is_said
 from tests.sdk.conversations import CITY, NOW, PNG, TURNS, WEATHER, call
 
+pytestmark = pytest.mark.pure
+
 DOCUMENT = Path(__file__).parent.parent / "docs" / "features.md"
 ASK = {"role": "user", "content": "Hello"}
 HEAD = """# What each dialect can be asked
@@ -49,6 +51,8 @@ def answered(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
 MARK = {"type": "ephemeral"}
 PROOF = "UFJPT0Y="
 IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+CALLS = {"role": "assistant", "tool_calls": [call("call_1", "now", "{}")]}
+CITY_SCHEMA = {"name": "city", "schema": CITY, "strict": True}
 SHOWN = {"role": "tool", "tool_call_id": "call_1", "content": [IMAGE]}
 FEATURES: dict[str, dict[str, Any]] = {
     "conversation, system message": TURNS["system-and-history"],
@@ -63,31 +67,14 @@ FEATURES: dict[str, dict[str, Any]] = {
     "`tool_choice`: none": asked(tools=[WEATHER], tool_choice="none"),
     "`parallel_tool_calls`: false": asked(tools=[WEATHER, NOW], parallel_tool_calls=False),
     "results of tools": TURNS["tool-results"],
-    "images in results": {
-        "messages": [
-            ASK,
-            {"role": "assistant", "tool_calls": [call("call_1", "now", "{}")]},
-            SHOWN,
-        ],
-        "tools": [NOW],
-    },
-    "calls without a result": {
-        "messages": [
-            ASK,
-            {"role": "assistant", "tool_calls": [call("call_1", "now", "{}")]},
-            ASK,
-        ],
-        "tools": [NOW],
-    },
+    "images in results": {"messages": [ASK, CALLS, SHOWN], "tools": [NOW]},
+    "calls without a result": {"messages": [ASK, CALLS, ASK], "tools": [NOW]},
     "an assistant's message last": {
         "messages": [ASK, {"role": "assistant", "content": "Once upon"}],
     },
     "`response_format`: JSON": TURNS["json-object"],
     "`response_format`: a schema": asked(
-        response_format={
-            "type": "json_schema",
-            "json_schema": {"name": "city", "schema": CITY, "strict": True},
-        }
+        response_format={"type": "json_schema", "json_schema": CITY_SCHEMA}
     ),
     "`reasoning_effort`": asked(reasoning_effort="low", max_tokens=4000),
     "`reasoning_effort`: max": asked(reasoning_effort="max", max_tokens=4000),

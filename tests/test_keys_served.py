@@ -9,14 +9,15 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from app.identity.keys import LOOK_EVERY_S
-from tests.test_command import COMMAND, environment, run_here
+from tests.test_command import run_here, started
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.proving
 
@@ -67,13 +68,6 @@ class Running:
         """Ask so often, on a connection each, that every worker is met."""
         return {self.ask(key) for _ in range(12)}
 
-    def until(self, true: Callable[[], bool]) -> None:
-        """Wait for what the next look of every process at the file brings."""
-        deadline = time.monotonic() + 30
-        while not true():
-            assert time.monotonic() < deadline, self.told[-20:]
-            time.sleep(0.05)
-
     def read_again(self, *, keys: int) -> int:
         """Count who has read the file again and found so many keys in it."""
         return "".join(self.told).count(f'"keys":{keys},"event":"keys read again"')
@@ -81,28 +75,28 @@ class Running:
     def complaints(self) -> int:
         return "".join(self.told).count('"keys file unusable, keeping the keys that were known"')
 
-    def stop(self) -> str:
-        self.process.send_signal(signal.SIGTERM)
+    def end(self, sent: signal.Signals) -> None:
+        self.process.send_signal(sent)
         self.process.wait(60)
         self._reader.join(10)
+
+    def stop(self) -> str:
+        """Stop it, and return all that it has said on stderr; on stdout it says nothing."""
+        self.end(signal.SIGTERM)
+        assert self.process.stdout is not None
+        assert "" == self.process.stdout.read()
         return "".join(self.told)
 
 
 @contextmanager
 def running(folder: Path, **variables: str) -> Iterator[Running]:
-    process = subprocess.Popen(
-        [*COMMAND, "--port", "0"],
-        cwd=folder,
-        env=environment(SESERAGI_LOG_FORMAT="json", SESERAGI_LOG_LEVEL="debug", **variables),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield Running(process)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(60)
+    variables = {"SESERAGI_LOG_LEVEL": "debug", **variables}
+    with started(cwd=folder, variables=variables) as process:
+        relay = Running(process)
+        try:
+            yield relay
+        finally:
+            relay.end(signal.SIGKILL)
 
 
 def key(folder: Path, *arguments: str) -> str:
@@ -112,15 +106,40 @@ def key(folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("more", [{}, WORKERS], ids=["one process", "workers"])
-def test_key_for_this_run_is_asked_for_and_taken_by_all(tmp_path, more):
+def test_key_for_this_run_is_told_once_and_taken_by_all(tmp_path, more):
     with running(tmp_path, **PAID, **more) as relay:
-        [told] = KEY.findall("".join(relay.told))
+        [key] = KEY.findall("".join(relay.told))
 
-        assert {200} == relay.asks(told)
+        assert {200} == relay.asks(key)
         assert {401} == relay.asks(None)
         assert {401} == relay.asks("ssk_" + "x" * 43)
         assert (200, 200) == (relay.ask(None, "/"), relay.ask(None, "/healthz"))
-        assert [told] == KEY.findall(relay.stop())
+        told = relay.stop()
+
+    assert f"    http://localhost:{relay.port}/#key={key}\n" in told
+    assert [key] == KEY.findall(told)  # so it stands in no log line
+    assert f'"url":"http://0.0.0.0:{relay.port}"' in told
+    assert '"auth":"a key for this run"' in told
+    assert "'openai' may cost money" in told
+    assert PAID["OPENAI_API_KEY"] not in told
+
+
+@pytest.mark.parametrize(
+    ("variables", "auth"),
+    [
+        ({**PAID, "SESERAGI_HOST": "127.0.0.1"}, "open"),
+        ({"SESERAGI_HOST": PAID["SESERAGI_HOST"]}, "open"),
+        ({**PAID, "SESERAGI_AUTH": "none"}, "none"),
+    ],
+)
+def test_where_no_key_is_needed_none_is_told(tmp_path, variables, auth):
+    with running(tmp_path, **variables) as relay:
+        assert 200 == relay.ask(None, "/")
+        told = relay.stop()
+
+    assert "may cost money" not in told
+    assert f'"auth":"{auth}"' in told
+    assert None is KEY.search(told)
 
 
 def test_body_that_comes_late_makes_no_secret_of_the_next_key(tmp_path):
@@ -130,12 +149,10 @@ def test_body_that_comes_late_makes_no_secret_of_the_next_key(tmp_path):
         with socket.create_connection(("127.0.0.1", relay.port), timeout=10) as connection:
             connection.sendall(f"{head}connection: close\r\n".encode())
             connection.sendall(b"content-type: application/json\r\ncontent-length: 2\r\n\r\n")
-            time.sleep(0.2)  # it is known who asks
+            assert 200 == relay.ask(stolen)  # so it is known who asks before
             key(tmp_path, "revoke", "backend")
             key(tmp_path, "new", "backend", "--role", "client_secrets")
-            deadline = time.monotonic() + 30
-            while relay.ask(stolen) == 200:
-                assert time.monotonic() < deadline
+            wait_until(lambda: relay.ask(stolen) != 200)
             connection.sendall(b"{}")
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
         assert answer.startswith(b"HTTP/1.1 401 ")
@@ -150,7 +167,7 @@ def test_running_relay_follows_the_keys_file(tmp_path, more):
         second = key(tmp_path, "new", "second")
         key(tmp_path, "revoke", "first")
         # What is asked may be answered by some of them alone.
-        relay.until(
+        wait_until(
             lambda: (
                 ({401}, {200}) == (relay.asks(first), relay.asks(second))
                 and relay.read_again(keys=1) == processes
@@ -159,13 +176,13 @@ def test_running_relay_follows_the_keys_file(tmp_path, more):
 
         whole = (tmp_path / "keys.json").read_bytes()
         (tmp_path / "keys.json").write_bytes(whole[:50])
-        relay.until(lambda: relay.asks(second) == {200} and relay.complaints() == processes)
+        wait_until(lambda: relay.asks(second) == {200} and relay.complaints() == processes)
         assert {401} == relay.asks(first)
         time.sleep(LOOK_EVERY_S)
         assert {200} == relay.asks(second)  # at this they look again, and say nothing
         (tmp_path / "keys.json").unlink()
         third = key(tmp_path, "new", "third")
-        relay.until(lambda: ({401}, {200}) == (relay.asks(second), relay.asks(third)))
+        wait_until(lambda: ({401}, {200}) == (relay.asks(second), relay.asks(third)))
         told = relay.stop()
 
     assert processes == relay.complaints()

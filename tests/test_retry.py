@@ -50,22 +50,38 @@ def test_every_fault_and_final_code_is_a_code():
     assert FAULTS | FINAL <= CODES.keys()
 
 
-def test_a_failure_that_may_pass_is_tried_again_and_then_elsewhere():
-    tried = plan(2, 2)
+PLANS = [
+    ("a failure that may pass: again and then elsewhere", (2, 2), {}, [(BUSY, 0, Step(0, PAUSE, 2)), (BUSY, 0, Step(1, 0, 3)), (BUSY, 0, Step(1, PAUSE, 4)), (BUSY, 0, None)]),
+    ("a failure that will not pass: the next target at once", (5, 1), {}, [(AUTH, 0, Step(1, 0, 2)), (AUTH, 0, None)]),
+    ("a wait that is asked for is kept", (2,), {}, [(LIMIT, 0, Step(0, 2, 2))]),
+    ("a longer wait is left to the next target or the client", (2, 2), {}, [(LONG_LIMIT, 0, Step(1, 0, 2)), (LONG_LIMIT, 0, None)]),
+    ("no attempt begins after the budget", (9,), {"deadline": 10}, [(BUSY, 10 - PAUSE, None)]),
+    ("an attempt begins just before the end of the budget", (9,), {"deadline": 10}, [(BUSY, 9.9 - PAUSE, Step(0, PAUSE, 2))]),
+    ("a pause that is longer than the budget is not made but elsewhere", (2, 2), {"deadline": 1}, [(LIMIT, 0.5, Step(1, 0, 2)), (BUSY, 1, None)]),
+    ("a target that took its time leaves the rest to the next", (2, 2), {"each_s": 10}, [(BUSY, 10, Step(1, 0, 2)), (BUSY, 11, Step(1, PAUSE, 3)), (BUSY, 12, None)]),
+    ("a target alone that took its time is not asked again", (2,), {"each_s": 10}, [(BUSY, 10, None)]),
+    ("a silent target that another follows is asked once, the last one again", (5, 5), {}, [(SILENT, 10, Step(1, 0, 2)), (SILENT, 20, Step(1, PAUSE, 3))]),
+    ("a target is not asked again in the second half of its time", (5, 5), {"each_s": 10}, [(BUSY, 4.5, Step(0, PAUSE, 2)), (BUSY, 5, Step(1, 0, 3))]),
+    ("a verdict of a content filter is not got round", (5, 5), {}, [(FILTERED, 0, None)]),
+    ("targets are tried in the order that is given", (1, 1, 1), {"order": [2, 0, 1]}, [(AUTH, 0, Step(0, 0, 2)), (AUTH, 0, Step(1, 0, 3)), (AUTH, 0, None)]),
+]  # fmt: skip
 
-    assert Step(0, 0, 1) == tried.first()
-    assert Step(0, PAUSE, 2) == tried.next(BUSY, 0)
-    assert Step(1, 0, 3) == tried.next(BUSY, 0)
-    assert Step(1, PAUSE, 4) == tried.next(BUSY, 0)
-    assert tried.next(BUSY, 0) is None
+
+@pytest.mark.parametrize(("attempts", "options", "failures"), [row[1:] for row in PLANS], ids=[row[0] for row in PLANS])  # fmt: skip
+def test_attempt_that_follows_a_failure_at_a_time(attempts, options, failures):
+    tried = plan(*attempts, **options)
+
+    assert Step(options.get("order", [0])[0], 0, 1) == tried.first()
+    for error, now, following in failures:
+        assert following == tried.next(error, now)
 
 
-def test_a_failure_that_will_not_pass_goes_to_the_next_target_at_once():
-    tried = plan(5, 1)
+def test_a_target_that_is_to_be_left_is_left_if_there_is_another():
+    tried = plan(5, 5)
     tried.first()
 
-    assert Step(1, 0, 2) == tried.next(AUTH, 0)
-    assert tried.next(AUTH, 0) is None
+    assert Step(1, 0, 2) == tried.next(BUSY, 0, again=False)
+    assert Step(1, PAUSE, 3) == tried.next(BUSY, 0, again=False)
 
 
 @pytest.mark.parametrize("code", sorted(FINAL))
@@ -78,69 +94,13 @@ def test_a_final_failure_is_the_end(code):
     assert error is tried.verdict("m", error)
 
 
-def test_a_wait_that_is_asked_for_is_kept():
-    tried = plan(2)
-    tried.first()
-
-    assert Step(0, 2, 2) == tried.next(LIMIT, 0)
-
-
-def test_a_longer_wait_is_left_to_the_next_target_or_the_client():
+def test_the_wait_that_is_asked_for_is_told_to_the_client():
     tried = plan(2, 2)
     tried.first()
+    tried.next(LONG_LIMIT, 0)
+    tried.next(LONG_LIMIT, 0)
 
-    assert Step(1, 0, 2) == tried.next(LONG_LIMIT, 0)
-    assert tried.next(LONG_LIMIT, 0) is None
     assert 60 == tried.verdict("m", LONG_LIMIT).retry_after_s
-
-
-def test_no_attempt_begins_after_the_budget():
-    tried = plan(9, deadline=10)
-    tried.first()
-
-    assert tried.next(BUSY, 10 - PAUSE) is None
-    tried = plan(9, deadline=10)
-    tried.first()
-    assert tried.next(BUSY, 9.9 - PAUSE) is not None
-
-
-def test_a_pause_that_is_longer_than_the_budget_is_not_made_but_elsewhere():
-    tried = plan(2, 2, deadline=1)
-    tried.first()
-
-    assert tried.next(LIMIT, 0.5) == Step(1, 0, 2)
-    assert tried.next(BUSY, 1) is None
-
-
-def test_a_target_that_took_its_time_leaves_the_rest_to_the_next():
-    tried = plan(2, 2, each_s=10)
-    tried.first()
-
-    assert Step(1, 0, 2) == tried.next(BUSY, 10)
-    assert Step(1, PAUSE, 3) == tried.next(BUSY, 11)
-    assert tried.next(BUSY, 12) is None
-
-
-def test_a_target_alone_that_took_its_time_is_not_asked_again():
-    tried = plan(2, each_s=10)
-    tried.first()
-
-    assert tried.next(BUSY, 10) is None
-
-
-def test_a_silent_target_that_another_follows_is_asked_once():
-    tried = plan(5, 5)
-    tried.first()
-
-    assert Step(1, 0, 2) == tried.next(SILENT, 10)
-    assert Step(1, PAUSE, 3) == tried.next(SILENT, 20)  # there is nobody else
-
-
-def test_a_target_is_not_asked_again_in_the_second_half_of_its_time():
-    tried = plan(5, 5, each_s=10)
-    tried.first()
-    assert Step(0, PAUSE, 2) == tried.next(BUSY, 4.5)
-    assert Step(1, 0, 3) == tried.next(BUSY, 5)
 
 
 def test_all_attempts_at_a_target_share_its_time():
@@ -159,13 +119,6 @@ def test_a_trial_leaves_half_of_the_time_to_others():
     assert 6 == tried.silence_s(0, trial=True)
     tried.next(SILENT, 6)
     assert 10 == tried.silence_s(6, trial=True)  # there is nobody else
-
-
-def test_targets_are_tried_in_the_order_that_is_given():
-    tried = plan(1, 1, 1, order=[2, 0, 1])
-
-    assert 2 == tried.first().target
-    assert [0, 1] == [step.target for _ in range(2) if (step := tried.next(AUTH, 0))]
 
 
 def test_pauses_double_up_to_the_longest():
@@ -213,14 +166,6 @@ def opened(now: float = 0) -> Breaker:
         breaker.failed(f"o{number}", BUSY, now)
         breaker.end(f"o{number}")
     return breaker
-
-
-def test_a_target_that_is_to_be_left_is_left_if_there_is_another():
-    tried = plan(5, 5)
-    tried.first()
-
-    assert Step(1, 0, 2) == tried.next(BUSY, 0, again=False)
-    assert Step(1, PAUSE, 3) == tried.next(BUSY, 0, again=False)
 
 
 def test_failures_of_several_streams_open_the_breaker():
@@ -294,9 +239,9 @@ def test_what_was_longer_ago_than_the_window_is_forgotten():
 def test_what_is_remembered_is_bounded():
     breaker = Breaker()
     for number in range(10 * OUTCOMES):
-        breaker.answered(f"a{number}", 0)
+        breaker.failed(f"a{number}", BUSY, 0)
 
-    assert OUTCOMES == len(breaker._outcomes)
+    assert OUTCOMES == breaker.failures(0)
 
 
 @pytest.mark.parametrize("code", sorted(CODES.keys() - FAULTS))

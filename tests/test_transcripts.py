@@ -9,7 +9,7 @@ import pytest
 from app.demo.wire import _TEMPOS, Tempo
 from tests.needs import program
 from tests.serving import Relay, serve_relay
-from tests.test_docs import PROTOCOL
+from tests.test_docs import PROTOCOL, block
 
 pytestmark = pytest.mark.proving
 
@@ -58,6 +58,14 @@ def stream_of(shown: str) -> str:
 @pytest.fixture(autouse=True)
 def _curl() -> None:
     program("curl")
+
+
+async def test_curl_of_the_readme_streams():
+    async with serve_relay() as relay:
+        shown = await show(relay, block("curl"))
+
+    assert "event: stream.start\n" in shown
+    assert '"status":"completed"' in shown
 
 
 async def test_transcript_of_a_stream():

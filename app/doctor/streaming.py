@@ -1,7 +1,6 @@
 """One stream of known pace, from its first byte to its end."""
 
 import asyncio
-import contextlib
 import importlib.util
 import time
 from dataclasses import dataclass
@@ -149,8 +148,8 @@ async def _read_watched(exam: Exam) -> tuple[Stream, str]:
         seen = await _read_stream(exam, PLAIN)
     finally:
         asking.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asking
+        # A `suppress(CancelledError)` here would swallow a Ctrl-C of this very moment too.
+        await asyncio.wait([asking])
     return seen, why_not_calm(exam.lag.worst(began), answers)
 
 

@@ -15,9 +15,10 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 
 @pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let relays wait for a Redis that is busy."""
-    be_patient(monkeypatch)
+    if not request.node.get_closest_marker("pure"):
+        be_patient(monkeypatch)
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=pytest.mark.proving)])

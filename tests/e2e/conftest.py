@@ -1,15 +1,17 @@
 """A real Chromium, found by `$CHROMIUM` or on the path."""
 
+from __future__ import annotations  # to import Playwright takes 0.1 s
+
 import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from app.testing.upstream import Upstream, serve_upstream
 from tests.e2e.engines import ENGINES, Engine
@@ -17,6 +19,9 @@ from tests.needs import program
 from tests.serving import Relay, serve_relay
 
 HERE = Path(__file__).parent
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, ConsoleMessage, Page
 
 # What Playwright leaves out by a list that this one replaces, and the last two: the pages of
 # Chromium's own address bar, which no test sees, took half of the CPU of a page load.
@@ -76,6 +81,8 @@ async def relay(upstream: Upstream) -> AsyncIterator[Relay]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[Callable[[Sequence[str]], Awaitable[Browser]]]:
     """Run one Chromium for all tests with the same flags: to start one takes a second of work."""
+    from playwright.async_api import async_playwright
+
     executable = program("chromium", "chromium-browser", variable="CHROMIUM")
     running: dict[tuple[str, ...], Browser] = {}
     async with async_playwright() as playwright:

@@ -32,8 +32,6 @@ from app.events import (
 from tests.dialects.anthropic.messages_protocol import payloads_of
 from tests.needs import file
 
-pytestmark = pytest.mark.pure
-
 ROOT = Path(__file__).parents[3]
 TYPES = ROOT / "node_modules" / "@anthropic-ai" / "sdk" / "resources"
 FOUND = [

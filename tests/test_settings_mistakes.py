@@ -1,0 +1,190 @@
+"""What cannot be used of the settings is named in one line, with its place and a cure."""
+
+import pytest
+
+from app.settings import SettingsError, load_settings
+
+pytestmark = pytest.mark.pure
+
+KEY = "sk-0123456789abcdef"
+X = '[upstream.x]\nbase_url = "https://a.example"\n'
+ALL = [
+    ("unknown key", "prot = 1", {}, "seseragi.toml: unknown key 'prot'; did you mean 'port'?"),
+    ("bad type", 'port = "x"', {}, "seseragi.toml: port: 'x' cannot be used: give a whole number"),
+    ("out of range", "port = 99999", {}, "port: 99999 cannot be used: give a whole number, 65535 or less"),
+    ("negative time", "gate_s = -1", {}, "gate_s: -1 cannot be used: give a number, 0 or more"),
+    ("retry below its floor", "retry_ms = 100", {}, "retry_ms: 100 cannot be used: give a whole number, 500 or more"),
+    ("proxy by name", 'trusted_proxies = ["caddy"]', {}, "trusted_proxies: 'caddy' cannot be used: give the address of a proxy, or a network such as '10.0.0.0/8'"),
+    ("log of another kind", 'log = "amqp://x"', {}, "log: 'amqp://x' cannot be used: use 'memory', 'sqlite:///PATH' or 'redis://HOST/DB'"),
+    ("log with a password", 'log = "amqp://:secret@x"', {}, "log: it cannot be used: use 'memory', 'sqlite:///PATH' or 'redis://HOST/DB'"),
+    ("log in memory by another name", 'log = "sqlite:///:memory:"', {}, "use 'memory', 'sqlite:///PATH' or 'redis://HOST/DB'"),
+    ("not TOML", "port = ", {}, "seseragi.toml: it is not valid TOML"),
+    ("upstream without URL", "[upstream.x]", {}, "upstream.x: base_url is missing"),
+    ("upstream with a bad URL", '[upstream.x]\nbase_url = "localhost:1"', {}, "upstream.x.base_url: it has to start with http"),
+    ("upstream with a key in the URL", '[upstream.x]\nbase_url = "http://a:b@c"', {}, "upstream.x.base_url: put the key into key_env"),
+    ("upstream's unknown key", "[upstream.x]\nurl = 1", {}, "upstream.x: unknown key 'url'"),
+    ("upstream's preset", '[upstream.x]\npreset = "y"', {}, "unknown preset 'y'; presets: openai"),
+    ("upstream's dialect", '[upstream.x]\nbase_url = "http://a"\ndialect = "y"', {}, "unknown dialect 'y'"),
+    ("key variable that is not set", '[upstream.x]\nbase_url = "http://a"\nkey_env = "NO_SUCH"', {}, "the environment variable NO_SUCH is not set"),
+    ("key file that is not there", '[upstream.x]\nbase_url = "http://a"\nkey_file = "no"', {}, "upstream.x.key_file: it cannot be read"),
+    ("upstream called demo", '[upstream.demo]\nbase_url = "http://a"', {}, "is not 'demo'"),
+    ("a time of nothing", "heartbeat_s = 0", {}, "heartbeat_s: 0 cannot be used: give a number, more than 0"),
+    ("no truth", "", {"SESERAGI_DEMO": "maybe"}, "SESERAGI_DEMO: 'maybe' cannot be used: give true or false"),
+    ("a list of another kind", "cors_origins = 3", {}, "cors_origins: 3 cannot be used: give a list"),
+    ("unknown variable", "", {"SESERAGI_GATE": "1"}, "SESERAGI_GATE is unknown; did you mean 'SESERAGI_GATE_S'?"),
+    ("bad variable", "", {"SESERAGI_PORT": "web"}, "the environment variable SESERAGI_PORT: 'web' cannot be used"),
+    ("key that is none", "", {"OPENAI_API_KEY": "sk-\u3042"}, "OPENAI_API_KEY: a key has visible ASCII characters only"),
+    ("bad base URL", "", {"OPENAI_BASE_URL": "localhost"}, "OPENAI_BASE_URL: it has to start with http"),
+    ("base URL that is none", "", {"OPENAI_BASE_URL": "http://[::1/v1"}, "OPENAI_BASE_URL: it is no URL"),
+    ("base URL with a bad port", "", {"OPENAI_BASE_URL": "http://127.0.0.1:abc/v1"}, "OPENAI_BASE_URL: it is no URL"),
+    ("base URL with a high port", "", {"OPENAI_BASE_URL": "http://127.0.0.1:99999/v1"}, "OPENAI_BASE_URL: it is no URL"),
+    ("base URL with an empty label", "", {"OPENAI_BASE_URL": "http://a..b/v1"}, "OPENAI_BASE_URL: it is no URL"),
+    ("base URL with control characters", "", {"OPENAI_BASE_URL": "http://a/\x01v1"}, "OPENAI_BASE_URL: it "),
+    ("base URL with a space", "", {"OPENAI_BASE_URL": "http://a b/v1"}, "OPENAI_BASE_URL: it "),
+    ("base URL with a query", "", {"OPENAI_BASE_URL": "http://h/v1?a=b"}, "it must have no query"),
+    ("base URL with a fragment", "", {"OPENAI_BASE_URL": "http://h/v1#f"}, "it must have no query"),
+    ("header with a line end", '[upstream.x]\nbase_url = "http://a"\nheaders = { a = "x\\r\\ny: z" }', {}, "upstream.x.headers.a: a header has visible ASCII"),
+    ("number of many digits", "gate_s = " + "9" * 5000, {}, "seseragi.toml: it is not valid TOML"),
+    ("deep nesting", "gate_s = " + "[" * 3000, {}, "seseragi.toml: it is nested too deeply"),
+    ("unknown level", "", {"SESERAGI_LOG_LEVEL": "LOUD"}, "use 'debug' or 'info' or 'warning' or 'error'"),
+    ("missing file", "", {"SESERAGI_CONFIG": "no.toml"}, "no.toml: there is no such file"),
+]  # fmt: skip
+
+UPSTREAMS = [
+    ("unknown key", X + 'base_ur = "x"', {}, "upstream.x: unknown key 'base_ur'; did you mean 'base_url'?"),
+    ("wrong type", X + "models = 1", {}, "upstream.x.models: give a list"),
+    ("wrong type inside", X + "models = [1]", {}, "upstream.x.models[0]: give a text"),
+    ("wrong type of the table", "[upstream]\nx = 1", {}, "upstream.x: give a table"),
+    ("tables that are a list", "[[upstream]]", {}, "upstream: write tables such as [upstream.openai]"),
+    ("unknown preset", X + 'preset = "openia"', {}, "unknown preset 'openia'; did you mean 'openai'?; presets: openai"),
+    ("unknown dialect", X + 'dialect = "antropic"', {}, "unknown dialect 'antropic'; did you mean 'anthropic'?; dialects:"),
+    ("unknown auth", X + 'auth = "basic"', {}, "upstream.x.auth: use 'bearer', 'api-key'"),
+    ("unknown quirk", X + "quirks = { stream_option = false }", {}, "upstream.x.quirks: unknown key 'stream_option'; did you mean 'stream_options'?"),
+    ("quirk of a wrong type", X + "quirks = { stream_options = 1 }", {}, "upstream.x.quirks.stream_options: give true or false"),
+    ("quirk of a wrong value", X + 'quirks = { max_tokens_field = "x" }', {}, "upstream.x.quirks.max_tokens_field: invalid enum value"),
+    ("quirks of another dialect", X + 'dialect = "anthropic"\nquirks = { stream_options = true }', {}, "unknown key 'stream_options'"),
+    ("both keys", X + 'key_env = "A"\nkey_file = "b"', {"A": KEY}, "upstream.x: key_env and key_file are both given; keep one"),
+    ("variable that is not set", X + 'key_env = "NO_SUCH"', {}, "upstream.x.key_env: the environment variable NO_SUCH is not set"),
+    ("variable without a name", X + 'key_env = ""', {}, "upstream.x.key_env: give a text that is not empty"),
+    ("model without a name", X + 'models = [""]', {}, "upstream.x.models[0]: give a text that is not empty"),
+    ("header that frames a request", X + 'headers = { Content-Length = "3" }', {}, "upstream.x.headers.Content-Length: the relay sets this header itself"),
+    ("auth without a key", X + 'auth = "api-key"', {}, "upstream.x.auth: there is no key; give key_env or key_file"),
+    ("key beside Amazon's", X + 'auth = "aws"\nkey_env = "A"', {"A": KEY}, "upstream.x: auth = 'aws' takes no key"),
+    ("key beside none", X + 'auth = "none"\nkey_file = "a"', {}, "upstream.x: auth = 'none' takes no key"),
+    ("provider without a key", "[upstream.groq]", {}, "upstream.groq: there is no key; set GROQ_API_KEY, or give key_env or key_file"),
+    ("provider of several names without a key", "[upstream.cohere]", {}, "there is no key; set CO_API_KEY or COHERE_API_KEY"),
+    ("no region", "[upstream.bedrock]", {}, "upstream.bedrock: region is missing; give it, or set AWS_REGION or AWS_DEFAULT_REGION"),
+    ("no region by variables alone", "", {"AWS_BEARER_TOKEN_BEDROCK": KEY}, "upstream 'bedrock': region is missing"),
+    ("no region to sign for", X + 'auth = "aws"', {}, "upstream.x: region is missing"),
+    ("no project", "[upstream.vertex]", {}, "upstream.vertex: project is missing; give it, or set GOOGLE_CLOUD_PROJECT"),
+    ("no resource", "[upstream.azure]", {"AZURE_OPENAI_API_KEY": KEY}, "resource is missing; give it, or set AZURE_RESOURCE_NAME"),
+    ("no account", "[upstream.snowflake]", {"SNOWFLAKE_PAT": KEY}, "account is missing; give it, or set SNOWFLAKE_ACCOUNT"),
+    ("no host", "[upstream.databricks]", {"DATABRICKS_TOKEN": KEY}, "base_url is missing; give the URL the API is under, or set DATABRICKS_HOST"),
+    ("place that leads elsewhere", '[upstream.bedrock]\nregion = "evil.example/"', {}, "upstream.bedrock: region cannot be used"),
+    ("place in a variable that leads elsewhere", "[upstream.vertex]", {"GOOGLE_CLOUD_PROJECT": "p/../q"}, "project cannot be used"),
+    ("unknown place", '[upstream.x]\nbase_url = "https://{zone}.example"', {}, "what may stand in braces is {model}, {region}"),
+    ("brace alone", '[upstream.x]\nbase_url = "https://a.example/{"', {}, "what may stand in braces is"),
+    ("model that leads elsewhere", '[upstream.x]\nbase_url = "https://{model}.example"', {}, "upstream.x.base_url: {model} may stand in the path only"),
+    ("header that is there twice", X + 'headers = { X-A = "1", x-a = "2" }', {}, "upstream.x.headers: 'x-a' is there twice"),
+    ("certificates that are not there", "", {"SSL_CERT_FILE": "/no/such.pem"}, "SSL_CERT_FILE: '/no/such.pem' is no file of certificates"),
+    ("proxy that is none", "", {"HTTPS_PROXY": "ftp://me:secret@a"}, "the environment variable HTTPS_PROXY: it is no URL of a proxy"),
+    ("proxy that is no URL", "", {"all_proxy": "http://[::1"}, "the environment variable all_proxy: it is no URL of a proxy"),
+]  # fmt: skip
+
+TWO_UPSTREAMS = """
+[upstream.a]
+base_url = "http://a.example/v1"
+[upstream.b]
+base_url = "http://b.example/v1"
+"""
+ROUTES = [
+    ("route = 1", "route: write tables such as [[route]]"),
+    ("[route]\nname = 'r'", "route: write tables such as [[route]]"),
+    ("[[route]]\ntargets = ['a/x']", "route 1: object missing required field `name`"),
+    ("[[route]]\nname = 'r'", "route 1 ('r'): object missing required field `targets`"),
+    ("[[route]]\nname = 'r'\ntargets = []", "route 1 ('r').targets: give a list that is not empty"),
+    ("[[route]]\nname = 'r'\nattempts = 11\ntargets = ['a/x']", "route 1 ('r').attempts: give a whole number, 10 or less"),
+    ("[[route]]\nname = 'r'\ntargets = [{ model = 'a/x', attempts = 11 }]", "route 1 ('r').targets[0].attempts: give a whole number, 10 or less"),
+    ("[[route]]\nname = 'a b'\ntargets = ['a/x']", "route's name is 1 to 200 visible ASCII"),
+    ("[[route]]\nname = 'r'\ntargets = ['x']", "route 'r': targets[0]: 'x' is no upstream/model"),
+    ("[[route]]\nname = 'r'\ntargets = ['a/']", "targets[0]: 'a/' is no upstream/model"),
+    ("[[route]]\nname = 'r'\ntargets = ['a']", "'a' is no upstream/model; upstreams: a, b, demo"),
+    ("[[route]]\nname = 'r'\ntargets = ['bb/x']", "the upstream of 'bb/x' is not there; upstreams: a, b, demo; did you mean 'b'?"),
+    ("[[route]]\nname = 'r'\ntargets = ['groq/x/y']", "the upstream of 'groq/x/y' is not there; set GROQ_API_KEY, or write [upstream.groq]"),
+    ("[[route]]\nname = 'r'\ntargets = ['azure/x']", "set AZURE_OPENAI_API_KEY and AZURE_OPENAI_ENDPOINT, or write [upstream.azure]"),
+    ("[[route]]\nname = 'r'\ntargets = ['ollama/x']", "set OLLAMA_HOST, or write [upstream.ollama]"),
+    ("[[route]]\nname = 'r'\ntargets = ['vertex/x']", "is not there; write [upstream.vertex]"),
+    ("[[route]]\nname = 'r'\ntargets = [{ modell = 'a/x' }]", "route 1 ('r').targets[0]: unknown key 'modell'; did you mean 'model'?"),
+    ("[[route]]\nname = 'r'\ntargets = [{ model = 'a/x', order = 0 }]", "targets[0].order: "),
+    ("[[route]]\nname = 'r'\ntargets = [{ model = 'a/x', weight = -1 }]", "targets[0].weight: "),
+    ("[[route]]\nname = 'r'\nbudget_s = 0\ntargets = ['a/x']", "route 1 ('r').budget_s: "),
+    ("[[route]]\nname = 'r'\ntarget = ['a/x']", "route 1 ('r'): unknown key 'target'; did you mean 'targets'?"),
+    ("route = [1]", "route 1: give a table"),
+    ("[[route]]\nname = 'r'\ntargets = 1", "route 1 ('r').targets: give a list"),
+    ("[[route]]\nname = 'r'\ntargets = [1]", "route 1 ('r').targets[0]: expected `str | object`"),
+    ("[[route]]\nname='r'\ntargets=['a/x']\n[[route]]\nname='r'\ntargets=['a/x']\n", "route 'r': there are two of this name"),
+]  # fmt: skip
+
+PRICE = '[[price]]\ntarget = "a/b"\n'
+PRICES = [
+    ("price = 3", "seseragi.toml: price: write tables such as [[price]]"),
+    ("[price]\na = 1", "seseragi.toml: price: write tables such as [[price]]"),
+    ("price = [3]", "seseragi.toml: price[1]: give a table"),
+    ("[[price]]\ninput = 1\noutput = 1", "price[1]: object missing required field `target`"),
+    ('[[price]]\ntarget = "a/b"', "price[1] ('a/b'): object missing required field `input`"),
+    (PRICE + "input = 1\noutput = 1\ncached = 1", "price[1] ('a/b'): unknown key 'cached'"),
+    (PRICE + "input = -1\noutput = 1", "price[1] ('a/b').input: give a number, 0 or more"),
+    (PRICE + "input = nan\noutput = 1", "price[1] ('a/b').input: give a number, 0 or more"),
+    (PRICE + "input = inf\noutput = 1", "price[1] ('a/b').input: give a number, 1000000 or less"),
+    (PRICE + 'input = "1"\noutput = 1', "price[1] ('a/b').input: give a number"),
+    ('[[price]]\ntarget = "gpt-5"\ninput = 1\noutput = 1', "price[1] ('gpt-5').target: 'gpt-5' matches nothing: write 'upstream/model'"),
+    (PRICE + 'input = 1\noutput = 1\nversion = ""', "price[1] ('a/b').version: give 1 to 40 visible ASCII characters"),
+    (PRICE + "input = 1\noutput = 1\ntiers = [{above = 1, inputs = 2}]", "price[1] ('a/b').tiers[1]: unknown key 'inputs'; did you mean 'input'?"),
+    (PRICE + "input = 1\noutput = 1\ntiers = [{above = 9, input = 2, output = 2}, {above = 9, input = 3, output = 3}]", "price[1] ('a/b').tiers: two are above the same length"),
+]  # fmt: skip
+
+A_KEY = f"[[key]]\nname = 'a'\nsha256 = '{'0' * 64}'\n"
+LIMITS = [
+    ("[limits]\nusd_per_dya = 1", "limits: unknown key 'usd_per_dya'; did you mean 'usd_per_day'?"),
+    ("[limits]\nrequests_per_minute = 1.5", "limits.requests_per_minute: give a whole number"),
+    ("[limits]\nusd_per_day = -1", "limits.usd_per_day: give a number, 0 or more"),
+    ("[limits]\nusd_per_day = nan", "limits.usd_per_day: give a number, 0 or more"),
+    ("[limits]\nusd_per_day = inf", "limits.usd_per_day: give a number, 1000000 or less"),
+    ("[limits]\nusd_per_day = '5'", "limits.usd_per_day: give a number"),
+    ("[limits]\nstreams = true", "limits.streams: give a whole number"),
+    ("[limits]\nmax_output_tokens = 0", "limits.max_output_tokens: give a whole number, 1 or more"),
+    ("[limits.user]\nmax_output_tokens = 5", "limits.user: unknown key 'max_output_tokens'"),
+    ("[limits.users]\nstreams = 5", "limits: unknown key 'users'; did you mean 'user'?"),
+    ("[limits]\nuser = 5", "limits.user: give a table"),
+    ("limits = 5", "limits: write a table, [limits]"),
+    ("tenant = 'acme'", "tenant: write a table, [tenant.NAME]"),
+    ("[tenant]\nacme = 5", "tenant.acme: give a table"),
+    ("[tenant.acme]\nusd = 5", "tenant.acme: unknown key 'usd'"),
+    ("[tenant.acme]\nstreams = -5", "tenant.acme.streams: give a whole number, 0 or more"),
+    ('[tenant."a\\u200b"]\nstreams = 5', "can be the name of no tenant"),
+    (A_KEY + "limits = { usd = 1 }", "key[1].limits: unknown key 'usd'"),
+    (A_KEY + "limits = { streams = -1 }", "key[1].limits.streams: give a whole number, 0 or more"),
+    ("[[issuer]]\nissuer = 'https://a.example'\naudience = 'b'\nlimits = { day = 1 }", "issuer[1].limits: unknown key 'day'"),
+]  # fmt: skip
+
+MISTAKES = [
+    *(pytest.param(*row, "", id=name) for name, *row in (*ALL, *UPSTREAMS)),
+    *((file, {}, told, "") for file, told in (*PRICES, *LIMITS)),
+    *((f"{file}\n{TWO_UPSTREAMS}", {}, told, "seseragi.toml: route") for file, told in ROUTES),
+]
+
+
+@pytest.mark.parametrize(("file", "environ", "told", "place"), MISTAKES)
+def test_mistake_is_told_in_one_line_that_begins_with_its_place(
+    file, environ, told, place, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    if file:
+        (tmp_path / "seseragi.toml").write_text(file)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(environ)
+
+    assert str(caught.value).startswith(place)
+    assert told in str(caught.value)
+    for unsaid in ("\n", KEY, "secret", "\u3042"):
+        assert unsaid not in str(caught.value)
