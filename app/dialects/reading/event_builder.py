@@ -11,7 +11,8 @@ and choice ends in `end`, so that nothing follows the end of its choice, whateve
 upstream sends after its finish reason.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import msgspec
@@ -41,6 +42,7 @@ from .bounds import (
     ENTRY,
     MAX_BLOCKS,
     MAX_CALLS,
+    MAX_EVENTS,
     MAX_HELD,
     MAX_ID,
     MAX_SOURCES,
@@ -53,6 +55,15 @@ from .finish_reasons import parse_finish
 from .json_values import clean, size
 from .surrogates import well_formed
 from .tool_calls import Call
+
+
+class _FewEvents(list[Event]):
+    """The events of one message, which may be `MAX_EVENTS` at most."""
+
+    def append(self, event: Event) -> None:
+        if len(self) >= MAX_EVENTS:
+            raise Excess(MAX_EVENTS, "pieces of an answer", where="one event")
+        super().append(event)
 
 
 class EventBuilder:
@@ -80,6 +91,15 @@ class EventBuilder:
         """Return the events since the last call."""
         events, self._events = self._events, []
         return events
+
+    @contextmanager
+    def few_events(self) -> Iterator[None]:
+        """Bound the events that are added within; others are too few for a check of each."""
+        self._events = _FewEvents(self._events)
+        try:
+            yield
+        finally:
+            self._events = list(self._events)
 
     @property
     def seen(self) -> int:
