@@ -238,6 +238,9 @@ class EventBuilder:
             self._begin_call(choice, state, call)
             piece = call.arguments
         assert call.block is not None  # noqa: S101  (for mypy)
+        if piece and not call.sent:
+            piece = "" if call.may_be_null else call.arguments
+            call.sent = bool(piece)
         if piece:
             self._events.append(ToolCallDelta(call.block, piece, choice))
         calls.note(call, call.block)
@@ -462,9 +465,15 @@ class EventBuilder:
         call.ended = True
         if half := call.halves.close():
             call.pieces.append(half)
-            self._events.append(ToolCallDelta(call.block, half, choice))
-        # A call that was cut before its arguments must not look like one without any.
-        arguments = call.arguments or ("{}" if whole else "")
+            if call.sent:
+                self._events.append(ToolCallDelta(call.block, half, choice))
+        arguments = call.arguments
+        nothing = not arguments or (whole and arguments.strip() == "null" and not call.free)
+        if not (call.sent or nothing):
+            self._events.append(ToolCallDelta(call.block, arguments, choice))
+        elif nothing:
+            # A call that was cut before its arguments must not look like one without any.
+            arguments = "{}" if whole else ""
         self._events.append(ToolCallEnd(call.block, arguments, choice))
 
 
