@@ -26,7 +26,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     fallback_after_s: float = 60
     """Until the first event of a target that another one follows."""
     event_gap_timeout_s: float = 300
-    idle_timeout_s: float = 60
+    idle_timeout_s: float = 300
     total_timeout_s: float = 1800
 
 

@@ -77,12 +77,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     first_event_timeout_s: Seconds = 300
     fallback_after_s: Seconds = 60
     event_gap_timeout_s: Seconds = 300
-    idle_timeout_s: Seconds = 60
+    idle_timeout_s: Seconds = 300
     total_timeout_s: Seconds = 1800
     attempts: Attempts = 2
     breaker_window_s: Seconds = 60
     breaker_pause_s: Seconds = 15
-    breaker_longest_pause_s: Seconds = 30
+    breaker_longest_pause_s: Seconds = 15
     passthrough: bool = True
     url_schemes: tuple[Annotated[str, Meta(pattern=SCHEME)], ...] = ("https", "data")
 

@@ -151,7 +151,7 @@ _TEXTS: Final = tuple(
             r"|input is too long for requested model"  # Bedrock
             r"|exceed context limit"  # Anthropic, of input and max_tokens together
             r"|maximum prompt length is"  # xAI
-            r"|exceeds the available context size"  # llama.cpp, older
+            r"|exceeds the available context size|context size has been exceeded"  # llama.cpp
             r"|greater than the context length|context the overflows"  # LM Studio
             r"|exceeds? (the|max) (context|model) length|exceeded max context length"  # Ollama
             r"|exceeded model token limit"  # Kimi

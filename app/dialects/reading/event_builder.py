@@ -130,6 +130,10 @@ class EventBuilder:
         state = self._choice(choice)
         return bool(state.open or state.texts or state.calls.all)
 
+    def is_torn(self, choice: int) -> bool:
+        """Whether the arguments of a tool call of the choice are a part of JSON only."""
+        return self._choice(choice).calls.torn
+
     def hold(self, size: int) -> None:
         """Note that so many bytes more are kept and in no event yet, until `release`."""
         self._held += size

@@ -163,10 +163,10 @@ class Payloads:
                 piece = {"type": "input_json_delta", "partial_json": event.arguments}
                 self._delta(event.block, piece)
             case TextStart():
-                self._start(event.block, {"type": "text", "text": "", "citations": None})
+                self._start(event.block, {"type": "text", "text": ""})
             case RefusalStart():
                 self._refused = True
-                self._start(event.block, {"type": "text", "text": "", "citations": None})
+                self._start(event.block, {"type": "text", "text": ""})
             case ReasoningStart():
                 self._start(event.block, {"type": "thinking", "thinking": "", "signature": ""})
             case ToolCallStart():
