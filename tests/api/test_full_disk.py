@@ -7,12 +7,11 @@ from app.eventlog.sqlite.log import SqliteLog
 from tests.eventlog.test_sqlite import empty_disk, fill_disk
 from tests.serving import HELLO, serve_relay
 
-
 PATHS = ("/v1/chat", "/v1/chat/completions", "/v1/messages")
 
 
 async def test_full_disk_is_503_and_may_be_tried_again(tmp_path: Path):
-    body = {**HELLO, "stream": False, "max_tokens": 200}
+    body = {**HELLO, "model": "demo", "stream": False, "max_tokens": 200}
     async with serve_relay(log=f"sqlite:///{tmp_path}/streams.db") as relay:
         log = cast(SqliteLog, relay.log)
         assert 200 == (await relay.client.post(PATHS[0], json=body)).status_code
