@@ -117,7 +117,7 @@ class Connection(ResponseHandler):
         """Return whether the answer ends where a read does: what follows would be the next's."""
         if self._heads > 1:
             return False
-        pieces = self._last._buffer if isinstance(self._last, aiohttp.StreamReader) else ()
+        pieces = getattr(self._last, "_buffer", ())  # an empty body has none
         if self._chunked or not pieces:
             return data.endswith(HEAD_END) or (bool(data) and HEAD_END.endswith(data))
         return data.endswith(pieces[-1])

@@ -49,3 +49,13 @@ async def test_a_long_head_is_the_same_in_pieces():
         upstream.script = [send(CONTINUE), head(**filler), send(text("Hello") + FINISH + DONE)]
 
         assert "Hello" == text_of(await chat(relay))
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+async def test_an_answer_without_a_body_is_explained(status: str, caplog: pytest.LogCaptureFixture):
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        upstream.script = [send(f"HTTP/1.1 {status}\r\n\r\n")]
+        reply = await relay.client.post("/v1/chat", json={**HELLO, "stream": False})
+
+        assert (502, "upstream_invalid_response") == (reply.status_code, reply.json()["code"])
+        assert [] == [r.message for r in caplog.records if r.name == "asyncio"]
