@@ -399,7 +399,7 @@ async def test_error_comes_before_the_last_event_and_is_numbered(ending):
 async def test_client_that_leaves_can_come_back():
     async with serve() as (upstream, _, client):
         upstream.script = PACED
-        stream = await client.responses.create(**ASK, stream=True)
+        stream = await client.responses.create(**ASK, stream=True, background=True)
         seen: list[Any] = []
         async for one in stream:
             seen.append(one)
