@@ -57,7 +57,7 @@ def test_text_that_was_cut_has_no_stop():
 
 
 def test_answer_that_is_whole_stops_every_block():
-    end = [ChoiceEnd("tool_calls"), StreamEnd("completed", "tool_calls")]
+    end: list[Event] = [ChoiceEnd("tool_calls"), StreamEnd("completed", "tool_calls")]
     told = kinds([*HEAD, *TEXT, *WHOLE, *end])
 
     assert [
