@@ -277,10 +277,10 @@ COMPLETE: list[tuple[str, list[dict[str, Any]], list[Event]]] = [
             COMPLETED,
         ],
         stopped(
-            text("a"),
             [Opaque("openai.phase", "commentary")],
-            text("b", block=1),
+            text("a"),
             [Opaque("openai.phase", "final_answer")],
+            text("b", block=1),
         ),
     ),
     (

@@ -316,8 +316,16 @@ A = {"role": "assistant", "content": "a"}
             [{"type": "compaction", "encrypted_content": "E"}, A],
         ),
         (
-            [part("text", "b"), part("opaque", format="openai.phase", data="commentary")],
-            [{"role": "assistant", "content": "b", "phase": "commentary"}, A],
+            [part("opaque", format="openai.phase", data="commentary"), part("text", "b")],
+            [
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "output_text", "text": text, "annotations": []} for text in "ba"
+                    ],
+                    "phase": "commentary",
+                }
+            ],
         ),
         (
             [part("text", "b"), part("reasoning", encrypted="E")],
