@@ -71,6 +71,11 @@ def check_texts(texts: Collection[str], *, place: str) -> None:
             raise RequestError("invalid_request", f"{place}, with those before them, {reason}")
 
 
+def has_more_values(text: bytes, most: int) -> bool:
+    """Return whether JSON has more values than that, before it is decoded."""
+    return len(text) > most and _measure(text, most=most)[0] > most
+
+
 class Budget:
     """How many values may still be read from the JSON texts of one request."""
 

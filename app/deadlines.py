@@ -26,15 +26,15 @@ class Timeouts(msgspec.Struct, frozen=True):
     fallback_after_s: float = 60
     """Until the first event of a target that another one follows."""
     event_gap_timeout_s: float = 300
-    idle_timeout_s: float = 60
+    idle_timeout_s: float = 300
     total_timeout_s: float = 1800
 
 
 class Limits(Timeouts, frozen=True):
     """Timeouts in seconds and the sizes, in bytes, of what one upstream may send."""
 
-    max_line: int = 16 * 2**20
-    max_event: int = 16 * 2**20
+    max_line: int = 8 * 2**20
+    max_event: int = 8 * 2**20
 
 
 class Deadlines:

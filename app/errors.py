@@ -67,16 +67,27 @@ MAX_MESSAGE = 2000
 class RelayError(Exception):
     """A failure with a code of `CODES` and a message that is safe to show.
 
-    `retry_after_s` is the wait that the other side asked for, in seconds.
+    `retry_after_s` is the wait that the other side asked for, in seconds; `provider_code` and
+    `param` are what a provider calls a request that it refuses, and the field at fault.
     """
 
-    def __init__(self, code: str, message: str, *, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        provider_code: str | None = None,
+        param: str | None = None,
+    ) -> None:
         if len(message) > MAX_MESSAGE:
             message = f"{message[: MAX_MESSAGE - 1]}…"
         super().__init__(message)
         self.code = code
         self.message = message
         self.retry_after_s = retry_after_s
+        self.provider_code = provider_code
+        self.param = param
 
     @property
     def status(self) -> int:
@@ -92,12 +103,25 @@ class RelayError(Exception):
 
     def info(self) -> ErrorInfo:
         """The same failure as the `error` of a `stream.end`."""
-        return ErrorInfo(self.code, self.message, self.retryable, self.retry_after_s)
+        return ErrorInfo(
+            self.code,
+            self.message,
+            self.retryable,
+            self.retry_after_s,
+            self.provider_code,
+            self.param,
+        )
 
     @classmethod
     def of(cls, info: ErrorInfo) -> "RelayError":
         """The failure that a `stream.end` tells of."""
-        return cls(info.code, info.message, retry_after_s=info.retry_after_s)
+        return cls(
+            info.code,
+            info.message,
+            retry_after_s=info.retry_after_s,
+            provider_code=info.provider_code,
+            param=info.param,
+        )
 
 
 class RequestError(RelayError):

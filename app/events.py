@@ -70,6 +70,9 @@ class ErrorInfo(Value, frozen=True):
     message: str
     retryable: bool
     retry_after_s: float | None = None
+    provider_code: str | None = None
+    param: str | None = None
+    """The code that the provider itself gives a request that it refuses, and the field at fault."""
 
 
 class StreamStart(TaggedEvent, frozen=True, tag="stream.start"):

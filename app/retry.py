@@ -63,7 +63,7 @@ class Rules(msgspec.Struct, frozen=True):
     """How long the outcome of a stream counts."""
     pause_s: float = 15
     """How long it is passed over; each time that it fails again, twice as long."""
-    longest_pause_s: float = 30
+    longest_pause_s: float = 15
 
 
 def pause(failures: int, *, chance: float) -> float:

@@ -74,7 +74,9 @@ class Workers:
         self._on_end = on_end
         self._stop_s = stop_s
         self._waits = True
-        """Whether some worker has not served yet: until then none may fail."""
+        """Whether some worker has not served yet."""
+        self._can_serve = False
+        """Whether one has: until then what is wrong for the first is wrong for all."""
         self._stop_by: float | None = None
         self._stopping_now = False
         self._wakeup, self._waker = socket.socketpair()
@@ -168,14 +170,14 @@ class Workers:
             said = b""
         if said != SERVES:
             return self._note_end(worker)
-        worker.serves = True
+        worker.serves = self._can_serve = True
         if self._waits and all(worker.serves for worker in self._workers):
             self._waits = False
             self._on_serving()
         return 0
 
     def _note_end(self, worker: _Worker) -> int:
-        """Note the end of a worker; give its exit code if it could not start at the first time."""
+        """Note the end of a worker; return its exit code if no worker could start."""
         assert worker.link is not None  # noqa: S101  (for mypy)
         worker.link.close()
         worker.link = None
@@ -184,7 +186,7 @@ class Workers:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if self._stop_by is not None:
             return 0
-        if self._waits and not worker.serves:
+        if not self._can_serve:
             return code if code > 0 else 1
         now = time.monotonic()
         if now - worker.started_at >= STABLE_S:

@@ -34,6 +34,11 @@ MAX_ORIGIN = MAX_HOST + len("https://")
 REMEMBERED = 256
 """How many verdicts are remembered, of each kind."""
 
+_ESCAPED_UNRESERVED = re.compile(
+    rb"%(?:2[de]|3[0-9]|[46][1-9a-f]|5[0-9af]|7[0-9ae])", re.IGNORECASE
+)
+"""Of RFC 3986, 2.3: proxies compare paths as they are written, and would let `/%6detrics` pass."""
+
 _ORIGIN = re.compile(rb"(https?)://([^/]+)")
 _DEFAULT_PORTS = {b"http": 80, b"https": 443}
 
@@ -64,6 +69,11 @@ class Guard:
 
     def _check(self, scope: Scope) -> RequestError | None:
         """Return why a request is refused; None if it is not."""
+        if b"%" in scope.get("raw_path", b"") and _ESCAPED_UNRESERVED.search(scope["raw_path"]):
+            return RequestError(
+                "invalid_request",
+                "path: letters, digits, '-', '.', '_' and '~' must not be percent-encoded",
+            )
         host = origin = None
         for name, value in scope["headers"]:
             if name == b"host":

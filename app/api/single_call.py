@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ..admission import RequestMemory, address_of
 from ..dialects.client_format import ClientFormat
-from ..errors import RelayError
+from ..errors import RelayError, RequestError
 from ..generation.hub import Hub
 from ..generation.origin import Origin
 from ..generation.single_call import Asking
@@ -54,6 +54,12 @@ class SingleCall:
 
     async def _answer(self, request: Request, parse: Callable[[bytes], Work]) -> Response:
         hub, policy = self._hub, self._policy
+        if "idempotency-key" in request.headers:
+            raise RequestError(
+                "invalid_request",
+                "Idempotency-Key: calls without a stream keep no answer to give again, and a "
+                "second one is billed again; leave the header out",
+            )
         address = address_of(request.scope.get("client"))
         passed = parse_passed(request.headers)
         await streams_of(hub, request).admit(address, key=None, relays=passed.relays)

@@ -18,6 +18,7 @@ import msgspec
 
 from ..errors import RelayError, RequestError
 from ..events import Event
+from ..framing.lines import escape_line_ends
 from ..requests import ChatRequest, check_chat
 
 
@@ -86,7 +87,8 @@ class NumberedWriter:
             return b""
         retry, self._retry = self._retry, b""
         name = b"event: %b\n" % frame.event.encode() if frame.event else b""
-        return b"%b%bdata: %b%b%d\n\n" % (retry, name, frame.data, self._id, number)
+        data = frame.data if frame.data.isascii() else escape_line_ends(frame.data)
+        return b"%b%bdata: %b%b%d\n\n" % (retry, name, data, self._id, number)
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):

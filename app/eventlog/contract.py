@@ -9,7 +9,7 @@ for the one before an `Ending`.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from ..errors import RequestError
+from ..errors import RequestError, ServiceError
 from ..events import Event, StreamEnd
 from ..ledger.accounts import AccountState, Grant, Settlement
 from .lost import Close, OnEnded
@@ -76,6 +76,13 @@ class StreamExpired(RequestError):
         super().__init__("stream_expired", message)
         self.owner = owner
         """Whose it was, as far as that is remembered."""
+
+
+class StreamTooLong(ServiceError):
+    """The stream has as much as the log takes of one; its end can still be appended."""
+
+    def __init__(self, limit: str) -> None:
+        super().__init__("overloaded", f"the answer is longer than the limit of {limit}")
 
 
 class LogState(NamedTuple):

@@ -21,7 +21,7 @@ from ..events import (
     ToolCallDelta,
     encode,
 )
-from .contract import Follower, LogSize, LogState, StreamExpired
+from .contract import Follower, LogSize, LogState, StreamExpired, StreamTooLong
 from .lost import LostStream, Passing
 from .record import StreamRecord
 
@@ -230,9 +230,9 @@ class Entries:
         if events and isinstance(events[-1], StreamEnd):
             return size
         if len(entry.events) + len(events) > self._max_stream_events:
-            raise _too_long(f"{self._max_stream_events} events")
+            raise StreamTooLong(f"{self._max_stream_events} events")
         if entry.size + size > self._max_stream_bytes:
-            raise _too_long(f"{self._max_stream_bytes} bytes")
+            raise StreamTooLong(f"{self._max_stream_bytes} bytes")
         return size
 
     def add(
@@ -321,10 +321,6 @@ def expired(stream: str, retention_s: float, *, owner: str) -> StreamExpired:
         f"stream {stream} is gone: it was deleted, or made room, or its {retention_s:g} s are over",
         owner=owner,
     )
-
-
-def _too_long(limit: str) -> ServiceError:
-    return ServiceError("overloaded", f"the answer is longer than the limit of {limit}")
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -10,7 +10,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..dialects.writing.token_estimate import estimate_output, estimate_tokens, tokens_of
+from ..dialects.writing.token_estimate import (
+    estimate_output,
+    estimate_tokens,
+    has_unsized,
+    tokens_of,
+)
 from ..errors import RequestError
 from ..eventlog.lost import Closing, LostStream
 from ..eventlog.record import StreamRecord
@@ -29,8 +34,8 @@ from .token_usage import count_usage
 LEAST_OUTPUT = 16
 """Tokens below which an answer is refused instead of cut, if more was asked for."""
 
-MOST_OUTPUT = 10**7
-"""The longest answer that is reserved for, whatever is asked for."""
+UNKNOWN_CONTEXT = 200_000
+"""The tokens that a model is taken to have room for where nobody knows."""
 
 SAMPLED = 100_000
 """How many events of an answer are looked at to estimate its length: 10 ms."""
@@ -110,8 +115,11 @@ class Accounting:
         accounts = self.accounts_of(principal)
         input_tokens = estimate_tokens(chat)
         asked = chat.limit
-        output = self._longest(route) if asked is None else min(asked, MOST_OUTPUT)
-        ceiling = self._ceiling(route, input_tokens, accounts, service_tier=chat.tier)
+        output = self._longest(route) if asked is None else min(asked, self._most(route))
+        longest = input_tokens
+        if any(account.limits_money for account in accounts) and has_unsized(chat):
+            longest = max(input_tokens, self._context(route))
+        ceiling = self._ceiling(route, longest, accounts, service_tier=chat.tier)
         return ReservationRequest(
             accounts,
             self.wall() if now is None else now,
@@ -135,6 +143,21 @@ class Accounting:
         for target in route.targets:
             longest = max(longest, target.upstream.max_output_tokens or default)
         return min(default, longest or default)
+
+    def _most(self, route: Route) -> int:
+        """Return how long an answer may be, whatever the request asks for."""
+        limits = [target.upstream.max_output_tokens for target in route.targets]
+        known = [limit for limit in limits if limit is not None]
+        return max(known) if len(known) == len(limits) > 0 else self._context(route)
+
+    def _context(self, route: Route) -> int:
+        """Return how many tokens the largest model of a route takes."""
+        largest = 0
+        for target in route.targets:
+            price = self._prices.price_of(target.name)
+            known = None if price is None else price.context_length
+            largest = max(largest, known or UNKNOWN_CONTEXT)
+        return largest or UNKNOWN_CONTEXT
 
     def _ceiling(
         self,

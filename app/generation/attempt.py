@@ -312,7 +312,12 @@ def redact_all(value: Any, redact: Callable[[str], str]) -> Any:
         case dict():
             return {redact(str(k)): redact_all(v, redact) for k, v in value.items()}
         case ErrorInfo():
-            return msgspec.structs.replace(value, message=redact(value.message))
+            return msgspec.structs.replace(
+                value,
+                message=redact(value.message),
+                provider_code=value.provider_code and redact(value.provider_code),
+                param=value.param and redact(value.param),
+            )
         case _:
             return value
 

@@ -20,7 +20,7 @@ import structlog
 from ..admission import RequestMemory
 from ..deadlines import Deadlines, Limits
 from ..errors import RelayError, ServiceError, UpstreamError
-from ..eventlog import EventLog, read_all
+from ..eventlog import EventLog, StreamTooLong, read_all
 from ..eventlog.record import StreamRecord
 from ..eventlog.recovery import closing_events
 from ..events import (
@@ -337,10 +337,8 @@ class Relay:
     async def _append(self, events: Sequence[Event]) -> None:
         try:
             await self._write(events)
-        except RelayError as error:
-            if error.code == "overloaded":
-                await self._fill(events, error)
-            raise
+        except StreamTooLong as error:
+            await self._fill(events, error)
 
     async def _fill(self, events: Sequence[Event], full: RelayError) -> NoReturn:
         """Append as many of the events as the log takes, then fail as too long."""

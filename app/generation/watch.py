@@ -4,6 +4,13 @@ import asyncio
 
 from ..deadlines import Deadlines
 
+LATE_S = 0.25
+"""A timer that is later than this fired in a process that stood still."""
+
+READ_S = 0.1
+"""How long such a process reads what has come before it calls an upstream silent: uvloop runs
+timers before it looks at sockets."""
+
 
 class Watch:
     """Ends the wait for an upstream: expires `patience` when `deadlines` say so.
@@ -17,6 +24,7 @@ class Watch:
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._stood_still = False
 
     def __enter__(self) -> "Watch":
         self._check()
@@ -28,14 +36,18 @@ class Watch:
 
     def saw(self, *, events: bool, finished: bool) -> None:
         """Note that bytes came, and whether they held events."""
+        self._stood_still = False
         if self._deadlines.on_bytes(self._loop.time(), events=events, finished=finished):
             if self._timer is not None:
                 self._timer.cancel()
             self._check()
 
     def _check(self) -> None:
-        when = self._deadlines.next()
-        if when <= self._loop.time():
-            self._patience.reschedule(when)
-        else:
+        when, now = self._deadlines.next(), self._loop.time()
+        if when > now:
             self._timer = self._loop.call_at(when, self._check)
+        elif now - when > LATE_S and not self._stood_still:
+            self._stood_still = True
+            self._timer = self._loop.call_later(READ_S, self._check)
+        else:
+            self._patience.reschedule(when)

@@ -5,9 +5,11 @@ A stream takes from several accounts at once: the relay's, its tenant's, its key
 in the place of what was held for it. Each log does both in one step with the stream's own
 beginning and end, so that neither happens twice and nothing stays held.
 
-A stream counts in the day and the month (UTC) in which it began. A minute is the last twelve
-spans of five seconds and the one that runs: never less than 60 seconds, so that a limit is
-never passed in any 60 seconds, and at most 65.
+A stream counts in the day and the month (UTC) in which it began, by the clock of the event log
+where that has one of its own. A period that lies in the future, because a clock was ahead, becomes
+the current one and keeps what was used in it: a wrong clock never frees a budget. A minute is the
+last twelve spans of five seconds and the one that runs: never less than 60 seconds, so that a
+limit is never passed in any 60 seconds, and at most 65.
 """
 
 import math
@@ -25,6 +27,9 @@ SPANS: Final = 13
 """How many spans, the running one included, make a minute."""
 
 DAY_S: Final = 86_400
+
+SKEW_S: Final = 60
+"""How far clocks may differ: what lies further in the future was counted by a wrong clock."""
 
 STREAMS_RETRY_S: Final = 2.0
 """What is told to wait until another stream may have ended."""
@@ -187,6 +192,10 @@ class Period(msgspec.Struct, array_like=True):
             self.requests = self.input_tokens = self.output_tokens = 0
             self.nano_usd = self.unpriced = self.held_nano_usd = 0
 
+    def repair(self, number: int) -> None:
+        """Return from a period that lies in the future; what was used in it stays used."""
+        self.number = number
+
     def hold(self, number: int, held: Reservation) -> None:
         """Hold what a stream may cost; one of a past period, by another clock, is not counted."""
         if number == self.number:
@@ -194,7 +203,7 @@ class Period(msgspec.Struct, array_like=True):
 
     def settle(self, number: int, held: Reservation, settlement: Settlement) -> None:
         """Put what a stream has cost in the place of what was held for it."""
-        if number != self.number:
+        if number < self.number:
             return
         self.requests += settlement.streams
         self.input_tokens += settlement.input_tokens
@@ -222,12 +231,18 @@ class AccountState(msgspec.Struct):
         """Come to a day, a month and a span."""
         if day != self.day.number:
             self.day.turn(day)
+            if self.day.number * DAY_S > span * SPAN_S + SKEW_S:
+                self.day.repair(day)
         if month != self.month.number:
             self.month.turn(month)
+            if month_starts_at(self.month.number) > span * SPAN_S + SKEW_S:
+                self.month.repair(month)
         if self.spans:
-            oldest = span - SPANS
-            for old in [kept for kept in self.spans if kept <= oldest]:
-                del self.spans[old]
+            oldest, newest = span - SPANS, span + SKEW_S // SPAN_S
+            for wrong in [kept for kept in self.spans if not oldest < kept <= newest]:
+                requests, tokens = self.spans.pop(wrong)
+                if wrong > newest:
+                    self.add(span, requests, tokens)
 
     def add(self, span: int, requests: int, tokens: int) -> None:
         """Count in a span."""

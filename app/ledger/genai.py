@@ -131,6 +131,7 @@ class GenaiPrice:
     ) -> None:
         self.version = version
         self.model = model.id
+        self.context_length = model.context_window
         self._model = model
         self._now = now
         whens = [variant.when for variant in (model.price_variants or ()) if tiered]

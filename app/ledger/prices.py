@@ -34,6 +34,10 @@ class Price(Protocol):
     def tariff(self) -> Tariff:
         """What it is made of now."""
 
+    @property
+    def context_length(self) -> int | None:
+        """How many tokens the model takes and returns at most, where that is known."""
+
     def cost(self, counts: TokenCounts) -> int:
         """Return what so many tokens cost, in nano-USD; an unknown count is 0."""
 
@@ -50,6 +54,8 @@ class Catalog(Protocol):
 
 class OwnPrice:
     """A price of the settings."""
+
+    context_length: int | None = None
 
     def __init__(self, config: PriceConfig) -> None:
         self.version = config.version or f"own {_digest(config)}"

@@ -44,15 +44,14 @@ class Rates(NamedTuple):
         """Return what so many tokens cost, in millionths of a nano-USD.
 
         In each dialect the input has what a cache gave and took, and the output the reasoning.
-        A provider whose parts are more than the whole has counted them beside it.
+        Where a provider says that a part is more than the whole, no more of it is billed than that.
         """
-        cached = counts.cached_input_tokens or 0
-        written = counts.cache_write_tokens or 0
+        plain, cached, written = _input_parts(counts)
         longer = min(written, counts.cache_write_1h_tokens or 0)
-        plain = _without(counts.input_tokens or 0, cached + written)
         heard = min(plain, counts.audio_input_tokens or 0)
-        thought = counts.reasoning_tokens or 0
-        said = _without(counts.output_tokens or 0, thought)
+        output = counts.output_tokens or 0
+        thought = min(output, counts.reasoning_tokens or 0)
+        said = output - thought
         spoken = min(said, counts.audio_output_tokens or 0)
         return (
             self.input * (plain - heard)
@@ -160,9 +159,13 @@ def tariff(steps: Iterable[Step], *, request: Usd = 0) -> Tariff:
 
 def _input_of(counts: TokenCounts) -> int:
     """Return how long an input was, with what is billed less than it."""
-    parts = (counts.cached_input_tokens or 0) + (counts.cache_write_tokens or 0)
-    return _without(counts.input_tokens or 0, parts) + parts
+    return sum(_input_parts(counts))
 
 
-def _without(whole: int, parts: int) -> int:
-    return whole - parts if parts <= whole else whole
+def _input_parts(counts: TokenCounts) -> tuple[int, int, int]:
+    """Return the input that no cache had, what a cache gave, and what it took."""
+    whole = counts.input_tokens or 0
+    cached, written = counts.cached_input_tokens or 0, counts.cache_write_tokens or 0
+    cached = min(cached, whole)
+    written = min(written, whole - cached)
+    return whole - cached - written, cached, written

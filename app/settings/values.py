@@ -77,19 +77,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     first_event_timeout_s: Seconds = 300
     fallback_after_s: Seconds = 60
     event_gap_timeout_s: Seconds = 300
-    idle_timeout_s: Seconds = 60
+    idle_timeout_s: Seconds = 300
     total_timeout_s: Seconds = 1800
     attempts: Attempts = 2
     breaker_window_s: Seconds = 60
     breaker_pause_s: Seconds = 15
-    breaker_longest_pause_s: Seconds = 30
+    breaker_longest_pause_s: Seconds = 15
     passthrough: bool = True
     url_schemes: tuple[Annotated[str, Meta(pattern=SCHEME)], ...] = ("https", "data")
 
     max_request_bytes: Bytes = 4 * 2**20
     max_requests_bytes: Bytes = 256 * 2**20
-    max_line_bytes: Bytes = 16 * 2**20
-    max_event_bytes: Bytes = 16 * 2**20
+    max_line_bytes: Bytes = 8 * 2**20
+    max_event_bytes: Bytes = 8 * 2**20
     max_log_bytes: Bytes = 512 * 2**20
     max_stream_bytes: Bytes = 64 * 2**20
     max_stream_events: Count = 1_000_000

@@ -16,6 +16,7 @@ import aiohttp
 import httpx2
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import RawResponseMessage
+from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from httpx_aiohttp.httpx2 import AiohttpTransport
 from httpx_aiohttp.httpx2.transport import map_aiohttp_exceptions
@@ -34,6 +35,12 @@ to others after each. libuv would read and push 8 MiB of one before it looks at 
 
 HEAD_END = b"\r\n\r\n"
 """How a head ends, and a body in chunks."""
+
+INTERIM_HEADS = 16
+"""How many interim responses (RFC 9110, 15.2) may come before the response to a call."""
+
+HEAD_PIECE = 1024
+"""Bytes that are parsed at once until the head of the response has come: 40 interim heads."""
 
 ByteSink = Callable[[bytes], bool]
 """Takes a piece of a body within the read that brought it; False: it wants to be asked first."""
@@ -56,6 +63,8 @@ class Connection(ResponseHandler):
     """Whether the request has its whole answer, and no other was sent since."""
     _heads = 0
     """How many answers the last request has got."""
+    _interim = 0
+    """How many interim ones came before them."""
     _last: StreamReader
     """The body of the last answer."""
     _chunked = False
@@ -63,7 +72,7 @@ class Connection(ResponseHandler):
     def set_response_params(self, **settings: Any) -> None:
         reused.set(self._served)
         self._served = True
-        self._answered, self._heads = False, 0
+        self._answered, self._heads, self._interim = False, 0, 0
         super().set_response_params(**settings)
 
     def data_received(self, data: bytes) -> None:
@@ -71,7 +80,10 @@ class Connection(ResponseHandler):
             if data:  # nobody has asked for this
                 self._drop()
             return
-        super().data_received(data)
+        if self._heads or len(data) <= HEAD_PIECE:
+            super().data_received(data)
+        else:
+            self._parse_head(data)
         if self._answered and not self._ends(data):
             self._drop()
         if self.body is not None:
@@ -85,6 +97,19 @@ class Connection(ResponseHandler):
             self._heads += 1
             self._chunked = message.chunked
             self._last.on_eof(self._end)
+        else:
+            self._interim += 1
+            if self._interim > INTERIM_HEADS:
+                self.set_exception(BadHttpMessage(f"more than {INTERIM_HEADS} interim responses"))
+                self._drop()
+
+    def _parse_head(self, data: bytes) -> None:
+        """Parse in pieces until the head has come: 256 KiB of interim heads take a second."""
+        at = 0
+        while at < len(data) and self._interim <= INTERIM_HEADS:
+            end = len(data) if self._heads else at + HEAD_PIECE
+            super().data_received(data[at:end])
+            at = end
 
     def _end(self) -> None:
         self._answered = True
@@ -93,7 +118,7 @@ class Connection(ResponseHandler):
         """Return whether the answer ends where a read does: what follows would be the next's."""
         if self._heads > 1:
             return False
-        pieces = self._last._buffer if isinstance(self._last, aiohttp.StreamReader) else ()
+        pieces = getattr(self._last, "_buffer", ())  # an empty body has none
         if self._chunked or not pieces:
             return data.endswith(HEAD_END) or (bool(data) and HEAD_END.endswith(data))
         return data.endswith(pieces[-1])

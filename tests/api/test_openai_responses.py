@@ -376,7 +376,7 @@ async def test_client_that_leaves_can_come_back():
     async with serve() as (upstream, _, client):
         rest = Until()
         upstream.script = [*PACED[:20], rest, *PACED[20:]]
-        stream = await client.responses.create(**ASK, stream=True)
+        stream = await client.responses.create(**ASK, stream=True, background=True)
         seen: list[Any] = []
         async for one in stream:
             seen.append(one)

@@ -52,7 +52,7 @@ PRICE = OwnPrice(
         ),
         pytest.param(
             chat,
-            {"prompt_tokens": 26, "completion_tokens": 11_395, "total_tokens": 11_421, "reasoning_tokens": 19_001},
+            {"prompt_tokens": 26, "completion_tokens": 11_395, "total_tokens": 11_421, "reasoning_tokens": 19_001, "num_search_queries": 30},
             26 * 1.0 + (11_395 + 19_001) * 10,
             id="perplexity, reasoning beside the answer and not in the total",
         ),

@@ -21,7 +21,9 @@ STEADY_S = 6
 
 @asynccontextmanager
 async def opened(url: str, *, lease_s: float = 15, **arguments: Any):
-    event_log = RedisLog(Address(f"{url}?lease_s={lease_s}"), **{**LIMITS, **arguments})
+    event_log = RedisLog(
+        Address(f"{url}?lease_s={lease_s}"), **{**LIMITS, "redis_time": False, **arguments}
+    )
     await event_log.open()
     try:
         yield event_log

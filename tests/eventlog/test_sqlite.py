@@ -559,7 +559,7 @@ async def test_full_disk_fails_the_stream_and_not_its_readers(path):
         await fill_disk(event_log)
         with pytest.raises(ServiceError, match="could not be written") as caught:
             await event_log.append("st_1", LARGE)
-        assert "internal" == caught.value.code
+        assert ("overloaded", True) == (caught.value.code, caught.value.retryable)
         assert 2 == (await event_log.state("st_1")).last
         await empty_disk(event_log)
         ending = closing_events(head, status="failed", error=caught.value.info())

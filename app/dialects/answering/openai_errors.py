@@ -38,7 +38,7 @@ def error_object(error: ErrorInfo) -> dict[str, Any]:
         "message": error.message,
         "type": _type_of(error.code),
         "param": _param_of(error),
-        "code": _OWN_CODES.get(error.code, error.code),
+        "code": _code_of(error),
     }
 
 
@@ -58,7 +58,15 @@ def _type_of(code: str) -> str:
             return "invalid_request_error"
 
 
+def _code_of(error: ErrorInfo) -> str:
+    if error.provider_code is not None and error.code == "upstream_invalid_request":
+        return error.provider_code
+    return _OWN_CODES.get(error.code, error.code)
+
+
 def _param_of(error: ErrorInfo) -> str | None:
+    if error.param is not None:
+        return error.param
     if error.code == "model_not_found":
         return "model"
     if error.code == "previous_response_not_found":

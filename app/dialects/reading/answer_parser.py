@@ -8,10 +8,11 @@ Whatever ends otherwise is a truncation. What follows the end is ignored.
 from collections.abc import Collection
 from typing import Any
 
+from ...bounds import has_more_values
 from ...errors import RelayError, UpstreamError
 from ...events import Event, Status, TokenCounts
 from ...framing.sse import Message
-from .bounds import Excess
+from .bounds import LARGE, MAX_VALUES, Excess
 from .errors import parse_error, parse_finish_error
 from .event_builder import EventBuilder
 from .json_values import decode
@@ -69,10 +70,23 @@ class AnswerParser:
         self._fed = True
         if not self._builder.ended:
             try:
-                self._message(message)
+                if len(message.data) > LARGE:
+                    self._take_large(message)
+                else:
+                    self._message(message)
             except Excess as excess:
                 self._fail("upstream_invalid_response", str(excess))
         return self._builder.take()
+
+    def _take_large(self, message: Message) -> None:
+        """Take a message that could hold up the event loop, or be of too many objects."""
+        self._check_values(message)
+        with self._builder.few_events():
+            self._message(message)
+
+    def _check_values(self, message: Message) -> None:
+        if has_more_values(message.data.encode(errors="surrogatepass"), MAX_VALUES):
+            raise Excess(MAX_VALUES, "values", where="one event")
 
     def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
         """Take the end of input, and `tail`, the message that it left unterminated.
@@ -82,6 +96,8 @@ class AnswerParser:
         """
         if tail is not None and not self._builder.ended:
             try:
+                if len(tail.data) > LARGE:
+                    self._check_values(tail)
                 self._tail(tail)
             except Excess as excess:
                 self._fail("upstream_invalid_response", str(excess))

@@ -22,8 +22,17 @@ ENTRY: Final = 200
 """About what one more entry in a parser's tables takes, in bytes."""
 
 
+LARGE: Final = 65_536
+"""Characters beyond which a message is looked through before it is decoded."""
+MAX_VALUES: Final = 500_000
+"""Values in one message, which are some 50 MB of objects: log probabilities of a whole answer,
+twenty for each of its tokens, are 200 a token."""
+MAX_EVENTS: Final = 20_000
+"""Events of one message: 0.2 s in which nothing else is served."""
+
+
 class Excess(Exception):
     """An answer goes beyond a bound. The text follows the upstream's name, and may be shown."""
 
-    def __init__(self, most: int, what: str) -> None:
-        super().__init__(f"sent more than {most} {what} in one answer")
+    def __init__(self, most: int, what: str, *, where: str = "one answer") -> None:
+        super().__init__(f"sent more than {most} {what} in {where}")

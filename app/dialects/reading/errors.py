@@ -151,7 +151,7 @@ _TEXTS: Final = tuple(
             r"|input is too long for requested model"  # Bedrock
             r"|exceed context limit"  # Anthropic, of input and max_tokens together
             r"|maximum prompt length is"  # xAI
-            r"|exceeds the available context size"  # llama.cpp, older
+            r"|exceeds the available context size|context size has been exceeded"  # llama.cpp
             r"|greater than the context length|context the overflows"  # LM Studio
             r"|exceeds? (the|max) (context|model) length|exceeded max context length"  # Ollama
             r"|exceeded model token limit"  # Kimi
@@ -190,6 +190,8 @@ _STATUSES: Final = {
     **dict.fromkeys((408, 504, 522, 524), "upstream_timeout"),
     **dict.fromkeys((409, 424, 425, 499), "upstream_unavailable"),
 }
+
+_NAME: Final = re.compile(r"[A-Za-z_][\w.\[\]-]{0,99}", re.ASCII)
 
 _SECRETS: Final = re.compile(
     r"(?<=//)[^/\s@]+@"  # credentials in a URL
@@ -259,7 +261,10 @@ def _error(code: str, upstream: str, document: object, *, wait: float | None) ->
     text = _scrub(_text(document)) if code in _TELLING else ""
     if text:
         message = f"{message}: {text}"
-    return UpstreamError(code, message, retry_after_s=wait)
+    if code not in _TELLING:
+        return UpstreamError(code, message, retry_after_s=wait)
+    own, param = _named(document, "code"), _named(document, "param")
+    return UpstreamError(code, message, retry_after_s=wait, provider_code=own, param=param)
 
 
 def _classify(document: object, *, status: int | None, words: list[str]) -> str:
@@ -309,6 +314,13 @@ def _words(document: object) -> Iterator[str]:
             value = error.get(key)
             if isinstance(value, str | int):
                 yield str(value)
+
+
+def _named(document: object, key: str) -> str | None:
+    """Return the first name that an error has under a key: of a code, or of a field."""
+    values = (error.get(key) for error in _errors(document))
+    names = (v for v in values if isinstance(v, str) and _NAME.fullmatch(v))
+    return next((name for name in names if not _SECRETS.search(name)), None)
 
 
 def _text(document: object) -> str:

@@ -11,7 +11,8 @@ and choice ends in `end`, so that nothing follows the end of its choice, whateve
 upstream sends after its finish reason.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import msgspec
@@ -41,6 +42,7 @@ from .bounds import (
     ENTRY,
     MAX_BLOCKS,
     MAX_CALLS,
+    MAX_EVENTS,
     MAX_HELD,
     MAX_ID,
     MAX_SOURCES,
@@ -53,6 +55,15 @@ from .finish_reasons import parse_finish
 from .json_values import clean, size
 from .surrogates import well_formed
 from .tool_calls import Call
+
+
+class _FewEvents(list[Event]):
+    """The events of one message, which may be `MAX_EVENTS` at most."""
+
+    def append(self, event: Event) -> None:
+        if len(self) >= MAX_EVENTS:
+            raise Excess(MAX_EVENTS, "pieces of an answer", where="one event")
+        super().append(event)
 
 
 class EventBuilder:
@@ -80,6 +91,15 @@ class EventBuilder:
         """Return the events since the last call."""
         events, self._events = self._events, []
         return events
+
+    @contextmanager
+    def few_events(self) -> Iterator[None]:
+        """Bound the events that are added within; others are too few for a check of each."""
+        self._events = _FewEvents(self._events)
+        try:
+            yield
+        finally:
+            self._events = list(self._events)
 
     @property
     def seen(self) -> int:
@@ -109,6 +129,10 @@ class EventBuilder:
         """Whether the choice has text, reasoning, a refusal or a tool call."""
         state = self._choice(choice)
         return bool(state.open or state.texts or state.calls.all)
+
+    def is_torn(self, choice: int) -> bool:
+        """Whether the arguments of a tool call of the choice are a part of JSON only."""
+        return self._choice(choice).calls.torn
 
     def hold(self, size: int) -> None:
         """Note that so many bytes more are kept and in no event yet, until `release`."""
@@ -218,6 +242,9 @@ class EventBuilder:
             self._begin_call(choice, state, call)
             piece = call.arguments
         assert call.block is not None  # noqa: S101  (for mypy)
+        if piece and not call.sent:
+            piece = "" if call.may_be_null else call.arguments
+            call.sent = bool(piece)
         if piece:
             self._events.append(ToolCallDelta(call.block, piece, choice))
         calls.note(call, call.block)
@@ -442,9 +469,15 @@ class EventBuilder:
         call.ended = True
         if half := call.halves.close():
             call.pieces.append(half)
-            self._events.append(ToolCallDelta(call.block, half, choice))
-        # A call that was cut before its arguments must not look like one without any.
-        arguments = call.arguments or ("{}" if whole else "")
+            if call.sent:
+                self._events.append(ToolCallDelta(call.block, half, choice))
+        arguments = call.arguments
+        nothing = not arguments or (whole and arguments.strip() == "null" and not call.free)
+        if not (call.sent or nothing):
+            self._events.append(ToolCallDelta(call.block, arguments, choice))
+        elif nothing:
+            # A call that was cut before its arguments must not look like one without any.
+            arguments = "{}" if whole else ""
         self._events.append(ToolCallEnd(call.block, arguments, choice))
 
 

@@ -23,6 +23,8 @@ class Call:
     """Whether the arguments are any text, as a custom tool takes it, and not JSON."""
     ended: bool = False
     """Whether its end was told."""
+    sent: bool = False
+    """Whether a piece of its arguments was sent."""
     pieces: list[str] = field(default_factory=list)
     halves: Halves = field(default_factory=Halves)
     held: int = 0
@@ -36,6 +38,14 @@ class Call:
     def is_whole(self) -> bool:
         """Whether the arguments are JSON as they stand."""
         return self.growing.is_whole(self.pieces)
+
+    @property
+    def may_be_null(self) -> bool:
+        """Whether the arguments so far are `null`, or the start of it.
+
+        Groq and Llama send that for a tool without parameters; it stands for {}.
+        """
+        return not self.free and "null".startswith(self.arguments.strip())
 
     @property
     def torn(self) -> bool:

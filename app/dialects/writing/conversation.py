@@ -84,12 +84,12 @@ def join_text(content: str | Sequence[object] | None) -> str:
 
 
 def parse_arguments(call: FunctionCall, *, place: str) -> dict[str, Any]:
-    """Read a call's arguments for formats that want an object; no text is {}.
+    """Read a call's arguments for formats that want an object; no text, and null, are {}.
 
     Raises:
         RequestError: they are no JSON object.
     """
-    if not call.arguments.strip():
+    if call.arguments.strip() in ("", "null"):
         return {}
     arguments = parse_object(call.arguments)
     if arguments is None:

@@ -142,6 +142,16 @@ def weigh_event(event: Event) -> int:
             return 0
 
 
+def has_unsized(chat: ChatRequest) -> bool:
+    """Return whether a request names a file that only its provider has, however large."""
+    return any(
+        isinstance(part, FilePart) and not (part.file.file_data or "").startswith("data:")
+        for message in chat.messages
+        if isinstance(message.content, list)
+        for part in message.content
+    )
+
+
 def tokens_of(weight: int) -> int:
     """Return how many tokens so many quarters are, rounded up."""
     return -(-weight // 4)

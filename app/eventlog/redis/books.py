@@ -47,17 +47,20 @@ class Hold(NamedTuple):
 # What scripts are given
 
 
-def pack_request(record: StreamRecord, *, given: int | None = None) -> bytes:
+def pack_request(
+    record: StreamRecord, *, given: int | None = None, redis_time: bool = True
+) -> bytes:
     """Return what CREATE reserves for a stream; nothing where nothing is counted.
 
-    One that has been given a length before is given it again, whatever is left.
+    One that has been given a length before is given it again, whatever is left. Its day, month
+    and minute are those of Redis's clock; without `redis_time` those of the request.
     """
     request = record.reserve
     if request is None:
         return b""
     return _encode(
         (
-            *(request.day, request.month, request.span),
+            -1 if redis_time else int(request.at * 1000),
             *(request.input_tokens, request.output_tokens, request.least_output_tokens),
             *(request.choices, request.input_nano_usd, request.output_nano_usd),
             -1 if given is None else given,
@@ -89,20 +92,22 @@ def pack_settlement(spent: Settlement) -> bytes:
 
 def grant_from(reply: Sequence[int], request: ReservationRequest) -> Grant:
     """Return what CREATE has reserved."""
+    request = msgspec.structs.replace(request, at=reply[1] / 1000)
     grant = Grant(reply[0])
-    for at in range(1, len(reply), 4):
+    for at in range(2, len(reply), 4):
         number, requests, tokens, last = reply[at : at + 4]
         state = AccountState(spans={last: (requests, tokens)})
         grant = with_standing(grant, request.accounts[number - 1], state, request)
     return grant
 
 
-def refuse(looked: Sequence[bytes], request: ReservationRequest) -> NoReturn:
-    """Raise what CREATE has refused a stream for, which has looked at these accounts.
+def refuse(looked: Sequence[bytes], at_ms: int, request: ReservationRequest) -> NoReturn:
+    """Raise what CREATE has refused a stream for, which has looked at these accounts then.
 
     Raises:
         LimitReached: as `reserve` says it.
     """
+    request = msgspec.structs.replace(request, at=at_ms / 1000)
     found = zip(request.accounts, looked, strict=False)
     states = {account.name: state_from(packed) for account, packed in found}
     reserve(fresh_states(states, request.accounts), request)

@@ -17,6 +17,8 @@ here, which are exact up to 2**53: nine million USD.
 
 from hashlib import sha256
 
+from ...ledger.accounts import SKEW_S
+
 PREFIX = "seseragi:"
 
 HELD = f"{PREFIX}held"
@@ -64,8 +66,28 @@ end
 
 RESERVE = (
     _ACCOUNTS
-    + f"local LOOKS = {LOOKS}"
+    + f"local LOOKS, SKEW_S = {LOOKS}, {SKEW_S}"
     + """
+-- The month of a day since 1970, in months since the year 0, and the second in which a month
+-- begins: `month_of` and `month_starts_at` of `app.ledger.accounts`.
+local function month_of(day)
+  local z = day + 719468
+  local era = math.floor(z / 146097)
+  local doe = z - era * 146097
+  local yoe = math.floor((doe - math.floor(doe / 1460) + math.floor(doe / 36524)
+    - math.floor(doe / 146096)) / 365)
+  local doy = doe - (365 * yoe + math.floor(yoe / 4) - math.floor(yoe / 100))
+  local mp = math.floor((5 * doy + 2) / 153)
+  local month = mp < 10 and mp + 3 or mp - 9
+  return (yoe + era * 400 + (month <= 2 and 1 or 0)) * 12 + month - 1
+end
+local function month_starts(month)
+  local year, mp = math.floor((month - 2) / 12), (month - 2) % 12
+  local era, yoe = math.floor(year / 400), year % 400
+  return (era * 146097 + yoe * 365 + math.floor(yoe / 4) - math.floor(yoe / 100)
+    + math.floor((153 * mp + 2) / 5) - 719468) * 86400
+end
+
 -- Comes to the time of a request: of the spans those of the last minute are left. Gives what was
 -- used in them, requests and tokens, the last one or -1, and where that of the request is, or is
 -- to be.
@@ -73,15 +95,23 @@ local function turn(state, day, month, span)
   if day > state[2] then
     state[2] = day
     for i = 3, 8 do state[i] = 0 end
+  elseif state[2] * 86400 > span * 5 + SKEW_S then
+    state[2] = day
   end
   if month > state[9] then
     state[9] = month
     for i = 10, 15 do state[i] = 0 end
+  elseif month_starts(state[9]) > span * 5 + SKEW_S then
+    state[9] = month
   end
   local requests, tokens, last, own, n = 0, 0, -1, nil, 15
   for i = 16, #state, 3 do
     local at, of_span, used = state[i], state[i + 1], state[i + 2]
-    if at > span - 13 then
+    if at > span + SKEW_S / 5 then at = span end
+    if own and at == span then
+      state[own + 1], state[own + 2] = state[own + 1] + of_span, state[own + 2] + used
+      requests, tokens = requests + of_span, tokens + used
+    elseif at > span - 13 then
       if at == span then own = n + 1 end
       state[n + 1], state[n + 2], state[n + 3] = at, of_span, used
       n = n + 3
@@ -95,7 +125,7 @@ end
 
 -- The least of `most` and what one account leaves room for; nothing if that is not enough.
 local function room(request, account, state, requests, tokens, most)
-  local _, _, _, input, _, least, choices, input_nano, output_nano = unpack(request)
+  local _, input, _, least, choices, input_nano, output_nano = unpack(request)
   local _, per_minute, tokens_per_minute, streams, per_day, per_month = unpack(account)
   if streams >= 0 and state[1] >= streams then return nil end
   if per_minute >= 0 and requests >= per_minute then return nil end
@@ -118,13 +148,16 @@ local function room(request, account, state, requests, tokens, most)
 end
 
 -- Takes from all accounts of a request or from none; writes nothing where it refuses. Gives first
--- whether it could, then what there is to say: the accounts that were looked at; or the longest
--- answer, and of each account with limits of a minute its number, requests, tokens and last span.
+-- whether it could, then what there is to say: the accounts that were looked at, and the time; or
+-- the longest answer, the time, and of each account with limits of a minute its number, requests,
+-- tokens and last span.
 -- Whoever was given his length before, `given`, is not refused.
 local function reserve(stream, owner, lease, packed, record)
   local request = cmsgpack.unpack(packed)
-  local day, month, span, input, most, _, choices, input_nano, output_nano, given,
-    accounts = unpack(request)
+  local at, input, most, _, choices, input_nano, output_nano, given, accounts = unpack(request)
+  if at < 0 then at = now end
+  local day, span = math.floor(at / 86400000), math.floor(at / 5000)
+  local month = month_of(day)
   local looked, found = {}, {}
   for i, account in ipairs(accounts) do
     local known = redis.call('GET', account[1])
@@ -134,14 +167,14 @@ local function reserve(stream, owner, lease, packed, record)
     local requests, tokens, last, own = turn(state, day, month, span)
     if given < 0 then
       most = room(request, account, state, requests, tokens, most)
-      if not most then return false, looked end
+      if not most then return false, {looked, at} end
     end
     found[i] = {state, anew or not known, requests, tokens, last, own}
   end
   if given >= 0 then most = given end
   local output = most * choices
   local held, nano = input + output, input_nano + output * output_nano
-  local numbers, reply = {}, {most}
+  local numbers, reply = {}, {most, at}
   for i, account in ipairs(accounts) do
     local state, anew, requests, tokens, last, own = unpack(found[i])
     state[1] = state[1] + 1
@@ -168,7 +201,7 @@ local function reserve(stream, owner, lease, packed, record)
 end
 """
 )
-"""Needs `now`. What it is given of a request is what `books.pack_request` makes."""
+"""Needs `now`, by which periods begin. Its request is what `books.pack_request` returns."""
 
 SETTLE = (
     _ACCOUNTS
@@ -210,7 +243,7 @@ local function settle(stream, spent)
       local state = numbers_of(known)
       state[1] = math.max(0, state[1] - 1)
       for j = 2, 9, 7 do
-        if state[j] == numbers[i + (j == 2 and 1 or 2)] then
+        if state[j] <= numbers[i + (j == 2 and 1 or 2)] then
           state[j + 1], state[j + 2] = state[j + 1] + streams, state[j + 2] + input
           state[j + 3], state[j + 4] = state[j + 3] + output, state[j + 4] + nano
           state[j + 5], state[j + 6] = state[j + 5] + unpriced, math.max(0, state[j + 6] - held)

@@ -80,7 +80,9 @@ class RedisLog:
     those that are produced here, one of which may have `max_stream_bytes` and
     `max_stream_events`; how much Redis holds is for its own `maxmemory` to say. A stream is
     ended for a process that has not said for the time of its lease that it lives, and so long
-    readers of others' streams wait for a Redis that is away. `wall` tells unix seconds.
+    readers of others' streams wait for a Redis that is away. `wall` returns unix seconds.
+    Days, months and minutes of accounts go by the clock of Redis; without `redis_time` by that of
+    requests.
     """
 
     def __init__(
@@ -92,10 +94,12 @@ class RedisLog:
         max_stream_bytes: int = 64 * 2**20,
         max_stream_events: int = 1_000_000,
         wall: Callable[[], float] = time.time,
+        redis_time: bool = True,
     ) -> None:
         self._address = address
         self._retention_s = retention_s
         self._wall = wall
+        self._redis_time = redis_time
         self._stop: Callable[[str], None] = lambda _: None
         self._on_ended: OnEnded = lambda stream, lost: None
         self._close: Close = close_free
@@ -136,6 +140,7 @@ class RedisLog:
             self._entries,
             lease=self._lease,
             wall=self._wall,
+            redis_time=self._redis_time,
             on_stop=lambda stream: self._stop(stream),
             on_ended=lambda stream: self._on_ended(stream, None),
         )

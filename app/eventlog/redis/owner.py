@@ -99,6 +99,7 @@ class Owner:
         *,
         lease: Lease,
         wall: Callable[[], float],
+        redis_time: bool,
         on_stop: Callable[[str], None],
         on_ended: Callable[[str], None],
     ) -> None:
@@ -109,6 +110,7 @@ class Owner:
         self._entries = entries
         self._lease = lease
         self._wall = wall
+        self._redis_time = redis_time
         self._on_stop = on_stop
         self._on_ended = on_ended
         self._abandoned: OrderedDict[str, Run] = OrderedDict()
@@ -194,7 +196,7 @@ class Owner:
                 raise Refused(f"there is a stream {stream!r} already")
             if isinstance(found, list) and record.reserve is not None:
                 if found[0] == -1:
-                    refuse(found[1], record.reserve)
+                    refuse(found[1], found[2], record.reserve)
                 run.grant = grant_from(found, record.reserve)
         except (Away, Broken, asyncio.CancelledError):  # which the script may survive
             self.abandon(run)
@@ -216,7 +218,7 @@ class Owner:
         started = repr(run.entry.started_at)
         parts: list[Part] = [lease.owner, EPOCH, started, lease.ms, lease.running_ms]
         given = None if run.grant is None else run.grant.output_tokens
-        reserve = pack_request(record, given=given)
+        reserve = pack_request(record, given=given, redis_time=self._redis_time)
         kept = pack_record(record.without_request()) if reserve and record.request else b""
         parts += [lease.running_log_ms, pack_record(record), record.owner, reserve, kept, *claim]
         return self._link.run(CREATE, [meta_key(run.stream), log_key(run.stream), *keys], *parts)

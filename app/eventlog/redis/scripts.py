@@ -107,9 +107,9 @@ CREATE = _script(
 -- ttl ms of a log that runs, its record, whose it is or '', what is to be reserved or '', the
 -- record without what it keeps of the request, or '' if that is nothing; the claim's value; the
 -- value it replaces, ttl ms of the mark that is left of that stream.
--- 1, or a list of what was reserved, if it is ours now, and the claim with it; {-1, a list} where
--- there is not enough left to reserve; what the claim says if that leads to a stream that may be
--- kept; 0 if there was such a stream, or is.
+-- 1, or a list of what was reserved, if it is ours now, and the claim with it; {-1, a list, the
+-- time} where there is not enough left to reserve; what the claim says if that leads to a stream
+-- that may be kept; 0 if there was such a stream, or is.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'gone')
 if is[2] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
 local bound, forgotten = KEYS[3] and redis.call('GET', KEYS[3]), false
@@ -123,13 +123,13 @@ local reply, stream = 1, id_of(KEYS[1])
 if ARGV[9] and ARGV[9] ~= '' then
   local packed = redis.call('HMGET', HELD, stream)[1]
   if packed then  -- this was sent before
-    reply = {cmsgpack.unpack(packed)[2]}
+    reply = {cmsgpack.unpack(packed)[2], now}
   elseif is[1] then
     reply = 0
   else
     local done, told = reserve(stream, ARGV[1], ARGV[4], ARGV[9],
       ARGV[10] == '' and ARGV[7] or ARGV[10])
-    if not done then return {-1, told} end
+    if not done then return {-1, told[1], told[2]} end
     reply = told
   end
 end

@@ -38,6 +38,9 @@ KEEP_S = 10
 SWEEP_S = 30
 """How often what has been kept for its time is taken out of the file."""
 
+FULL_RETRY_S = 10
+"""When to try again once the disk is full."""
+
 FILED_EVENTS = 1_000
 FILED_BYTES = 2**16
 """How much a running stream gathers before it is filed."""
@@ -593,4 +596,10 @@ class SqliteLog(NoPeers):
 def explain(error: BaseException | None) -> ServiceError:
     """Return what a failed write means for its stream."""
     log.error("the event log cannot be written", error=repr(error))
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+        return ServiceError(
+            "overloaded",
+            "the event log could not be written: the disk is full; try again when there is room",
+            retry_after_s=FULL_RETRY_S,
+        )
     return ServiceError("internal", "the event log could not be written")

@@ -240,7 +240,7 @@ def test_proofs_are_encrypted_content():
 
 
 def test_phase_is_the_messages():
-    (message,) = check(whole(*TEXT, e.Opaque("openai.phase", "commentary", 0)))["output"]
+    (message,) = check(whole(e.Opaque("openai.phase", "commentary"), *TEXT))["output"]
 
     assert "commentary" == message["phase"]
 

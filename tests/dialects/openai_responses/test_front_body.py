@@ -126,8 +126,8 @@ def test_items_become_turns():
             "role": "assistant",
             "content": [
                 {"type": "reasoning", "text": "Hm."},
-                {"type": "text", "text": "Wait."},
                 {"type": "opaque", "format": "openai.phase", "data": "commentary"},
+                {"type": "text", "text": "Wait."},
             ],
             "tool_calls": [
                 {"id": "c1", "type": "function", "function": {"name": "now", "arguments": "{}"}},

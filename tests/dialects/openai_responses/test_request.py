@@ -179,8 +179,16 @@ A = {"role": "assistant", "content": "a"}
             [{"type": "compaction", "encrypted_content": "E"}, A],
         ),
         (
-            [said("b"), part("opaque", format="openai.phase", data="commentary")],
-            [{"role": "assistant", "content": "b", "phase": "commentary"}, A],
+            [part("opaque", format="openai.phase", data="commentary"), said("b")],
+            [
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "output_text", "text": text, "annotations": []} for text in "ba"
+                    ],
+                    "phase": "commentary",
+                }
+            ],
         ),
         (
             [said("b"), part("reasoning", encrypted="E")],

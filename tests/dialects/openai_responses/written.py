@@ -209,10 +209,10 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             COMPLETED,
         ],
         stopped(
-            text("a"),
             Opaque("openai.phase", "commentary"),
-            text("b", block=1),
+            text("a"),
             Opaque("openai.phase", "final_answer"),
+            text("b", block=1),
         ),
     ),
     "a-message-that-says-nothing": (

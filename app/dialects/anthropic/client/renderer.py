@@ -135,8 +135,9 @@ class Payloads:
             case StreamStart():
                 yield {"type": "message_start", "message": self._message(event)}
             case StreamEnd():
-                yield from self._flush()
-                yield from self._end(event)
+                failed = self.failed(event)
+                yield from self._flush(whole=failed is None)
+                yield from self._end(event, failed)
             case ChoiceEnd():
                 self._choice = event
             case _:
@@ -163,10 +164,10 @@ class Payloads:
                 piece = {"type": "input_json_delta", "partial_json": event.arguments}
                 self._delta(event.block, piece)
             case TextStart():
-                self._start(event.block, {"type": "text", "text": "", "citations": None})
+                self._start(event.block, {"type": "text", "text": ""})
             case RefusalStart():
                 self._refused = True
-                self._start(event.block, {"type": "text", "text": "", "citations": None})
+                self._start(event.block, {"type": "text", "text": ""})
             case ReasoningStart():
                 self._start(event.block, {"type": "thinking", "thinking": "", "signature": ""})
             case ToolCallStart():
@@ -207,8 +208,7 @@ class Payloads:
             "usage": _OF_USAGE | {"input_tokens": 0, "output_tokens": 0},
         }
 
-    def _end(self, end: StreamEnd) -> Iterator[Payload]:
-        failed = self.failed(end)
+    def _end(self, end: StreamEnd, failed: RelayError | None) -> Iterator[Payload]:
         if failed is not None:
             yield render_error(failed)
             return
@@ -256,13 +256,17 @@ class Payloads:
         block.ended = True
         return block
 
-    def _flush(self) -> Iterator[Payload]:
-        """Yield what waits of the first open block, and of the next ones once it has ended."""
+    def _flush(self, *, whole: bool = False) -> Iterator[Payload]:
+        """Yield what waits of the first open block, and of the next ones once it has ended.
+
+        The last block is not stopped before another one begins, or the answer ends well: clients
+        take a tool call that is stopped for a whole one.
+        """
         while self._queue:
             block = self._queue[0]
             yield from block.waiting
             block.waiting = []
-            if not block.ended:
+            if not block.ended or (len(self._queue) == 1 and not whole):
                 return
             yield {"type": "content_block_stop", "index": block.index}
             self._queue.popleft()

@@ -53,8 +53,7 @@ def _extend(block: Payload, delta: Payload, pieces: list[str]) -> None:
         case "signature_delta":
             block["signature"] = delta["signature"]
         case "citations_delta":
-            block["citations"] = block["citations"] or []
-            block["citations"].append(delta["citation"])
+            block.setdefault("citations", []).append(delta["citation"])
         case _:
             pieces.append(delta["partial_json"])
 

@@ -8,9 +8,11 @@ become the errors that Anthropic would send. A frame that was cut is not told: w
 import json
 from base64 import b64decode
 
+from ....bounds import has_more_values
 from ....framing import eventstream
 from ....framing.eventstream import TRUNCATED
 from ....framing.sse import Message
+from ...reading.bounds import LARGE, MAX_VALUES
 from ...reading.json_values import decode, mapping, string
 
 
@@ -50,7 +52,10 @@ def _unwrap(frame: Message) -> Message | None:
         return None
     wrapped = string(payload.get("bytes")) or frame.data
     try:
-        data = b64decode(wrapped).decode(errors="replace")
+        raw = b64decode(wrapped)
+        data = raw.decode(errors="replace")
+        if len(raw) > LARGE and has_more_values(raw, MAX_VALUES):
+            return Message("message", data)  # the parser refuses it
         event = string(mapping(decode(data)).get("type"))
     except ValueError:
         return Message("message", wrapped)  # which is no JSON object

@@ -37,6 +37,7 @@ from ....events import (
     encode,
     type_of,
 )
+from ....framing.lines import escape_line_ends
 from ....requests import AssistantMessage
 from ...answering.assistant_message import TextBlock, ToolCallBlock, render_message
 from ...client_format import Frame
@@ -73,7 +74,10 @@ class Writer:
         if self._retry:
             return self.frame(self._number + 1, event)
         self._number += 1  # what `frame` does, without a call
-        return b"%b%b%b%d\n\n" % (LINES[type(event)], encode(event), self._id, self._number)
+        data = encode(event)
+        if not data.isascii():
+            data = escape_line_ends(data)
+        return b"%b%b%b%d\n\n" % (LINES[type(event)], data, self._id, self._number)
 
     def skip(self, count: int) -> None:
         """Leave out so many numbers: those of events that were lost."""
@@ -83,7 +87,8 @@ class Writer:
         """Return the frame of a later event, leaving out those between."""
         self._number = number
         retry, self._retry = self._retry, b""
-        return b"%b%b%b%b%d\n\n" % (retry, LINES[type(event)], encode(event), self._id, number)
+        data = escape_line_ends(encode(event))
+        return b"%b%b%b%b%d\n\n" % (retry, LINES[type(event)], data, self._id, number)
 
 
 def event_id(stream: str, number: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from ...proof_formats import GOOGLE_SIGNATURE
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
+from ...reading.finish_reasons import parse_finish
 from ...reading.json_values import count, decode, mapping, mappings, string, text_or_none
 from .request import LITELLM, LITELLM_REDACTED
 from .text_chunk import Chunk
@@ -112,6 +113,9 @@ class Deltas:
             builder.content_filter(index, "completion", mapping(verdict))
         reason = choice.get("finish_reason")
         if reason and isinstance(reason, str):
+            native = string(choice.get("native_finish_reason"))
+            if native and parse_finish(native) == "length" and builder.is_torn(index):
+                reason = native  # OpenRouter calls a call that was cut off `tool_calls`
             # vLLM names the stop string in `stop_reason`, or a token's number.
             builder.finish(index, reason, stop_sequence=text_or_none(choice.get("stop_reason")))
         if "usage" in choice:

@@ -9,7 +9,7 @@ lost instead, this holds for every choice that was asked for. Any other end is a
 What follows the end is ignored.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from ....events import TokenCounts
 from ....framing.sse import Message
@@ -110,6 +110,10 @@ class Parser(AnswerParser):
             self._fail("upstream_invalid_response", "answered with JSON that is no completion")
 
 
+_PERPLEXITYS: Final = frozenset(("citation_tokens", "num_search_queries", "search_context_size"))
+"""Members of `usage` that Perplexity alone has."""
+
+
 def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCounts:
     """Read a `usage` object; details count as parts of the totals, except where xAI says so."""
     input_details = mapping(usage.get("prompt_tokens_details"))
@@ -121,6 +125,9 @@ def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCoun
     if output_tokens is not None and reasoning:
         # xAI counts reasoning beside the completion: 432 + 68 + 136 = 636 [xai/tools-parallel].
         beside = total_tokens == (input_tokens or 0) + output_tokens + reasoning
+        if reasoning > output_tokens and not _PERPLEXITYS.isdisjoint(usage):
+            # Perplexity counts what deep research thinks beside the completion and the total.
+            beside, total_tokens = True, (total_tokens or 0) + reasoning
         output_tokens += reasoning if beside else 0
     return TokenCounts(
         input_tokens=input_tokens,

@@ -14,6 +14,7 @@ CLIENT_FORMAT = ClientFormat(
     renderer=Renderer,
     render_result=render_result,
     render_failure=render_failure,
+    lingers=False,  # as at OpenAI, unless `background` is asked for
     request_type=Request,
     name_of=lambda stream: name_of(response_id(stream)),
 )

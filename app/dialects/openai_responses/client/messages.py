@@ -270,9 +270,9 @@ class Conversation:
     def _take_message(self, item: MessageItem, *, place: str) -> None:
         content, where = item.content, f"{place}.content"
         if item.role == "assistant":
-            self._parts += self._read_answer(content, place=where)
             if item.phase:
                 self._parts.append(OpaquePart(OPENAI_PHASE, item.phase))
+            self._parts += self._read_answer(content, place=where)
             return
         given = content if isinstance(content, str) else self._show(content, place=where)
         if item.role == "user":

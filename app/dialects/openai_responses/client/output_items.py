@@ -84,6 +84,8 @@ class Output:
         self._stream = stream
         self._token = item_token(stream)
         self._message: _Item | None = None
+        self._phase = ""
+        """Of the message that is next."""
         self._reasoning: _Item | None = None
         self._calls: dict[int, _Item] = {}
         """By block; those that are done are taken out, but for their ids."""
@@ -180,7 +182,9 @@ class Output:
         yield from self._close_calls("completed")
         yield from self._close_reasoning("completed")
         if self._message is None:
-            fields = {"status": "in_progress", "role": "assistant", "content": []}
+            fields: dict[str, Any] = {"status": "in_progress", "role": "assistant", "content": []}
+            if self._phase:
+                fields["phase"], self._phase = self._phase, ""
             self._message, told = self._begin("message", "msg", **fields)
             yield told
         else:
@@ -321,8 +325,8 @@ class Output:
     def _opaque(self, event: Opaque) -> Iterable[OutputEvent]:
         match event.format:
             case name if name == OPENAI_PHASE:
-                if self._message is not None:
-                    self._message.item["phase"] = event.data
+                yield from self._close_text("completed")
+                self._phase = event.data
                 return
             case name if name in _OF_CALLS and event.block in self._calls:
                 if self._describe_call(self._calls[event.block], event):

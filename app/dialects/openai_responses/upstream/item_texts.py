@@ -35,6 +35,8 @@ class Item:
     type: str
     call_id: str = ""
     name: str = ""
+    phase: str = ""
+    """What is to be told of a message before its text."""
     namespace: str = ""
     hosted: bool = False
     """Whether it is a tool that the provider runs itself."""

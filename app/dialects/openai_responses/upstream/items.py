@@ -83,6 +83,7 @@ class Items:
         item = self._find(event, given, new=True)
         self._latest = self._place(event)
         self._elsewhere.pop(self._latest, None)
+        item.phase = item.phase or string(given.get("phase"))
         # Perplexity so announces a search of its own, which is another item when it is done.
         self._announce_call(item, given, begin=given.get("status") != "completed")
 
@@ -262,14 +263,14 @@ class Items:
         item.done = True
 
     def _message(self, item: Item, given: dict[str, Any]) -> None:
+        if not (item.told("text") or item.told("refusal")):
+            item.phase = item.phase or string(given.get("phase"))
         parts = list(enumerate(mappings(given.get("content"))))
         for kind in ("text", "refusal"):
             self._match_all(item, kind, {i: p for i, p in parts if read_part(p)[0] == kind})
         for index, part in parts:
             self._cite_all(item, index, part)
         self._close(item)
-        if item.told("text") or item.told("refusal"):
-            self._builder.opaque(0, OPENAI_PHASE, string(given.get("phase")))
 
     def _reasoning(self, item: Item, given: dict[str, Any]) -> None:
         content = [string(part.get("text")) for part in mappings(given.get("content"))]
@@ -341,6 +342,10 @@ class Items:
         text = self._text(item, kind, index)
         if text is not self._writing:
             self._builder.end_text(0)
+            if item.phase and item.type == "message":
+                # After the text it would be a part of its own to clients of other dialects.
+                self._builder.opaque(0, OPENAI_PHASE, item.phase)
+                item.phase = ""
             self._writing = text
             self._latest_of_kind[kind] = item
             item.loose.setdefault(kind, {})[index] = text

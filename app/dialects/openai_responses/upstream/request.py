@@ -292,6 +292,8 @@ class _AssistantRenderer:
         self._quirks = quirks
         self._items = items
         self._said: list[dict[str, Any]] = []
+        self._phase: str | None = None
+        """Of the texts that follow."""
         self._thought: list[str] = []
 
     def render(self, message: AssistantMessage) -> list[dict[str, Any]]:
@@ -304,16 +306,17 @@ class _AssistantRenderer:
                 yield from self._end_thought(None)
                 self._say(part)
             case ReasoningPart():
-                yield from self._end_said(None)
+                yield from self._end_said()
                 yield from self._think(part)
             case _:
                 yield from self._take_opaque(part)
 
     def _take_opaque(self, part: OpaquePart) -> Iterator[dict[str, Any]]:
         if part.format == OPENAI_PHASE:
-            yield from self._end_said(part.data)
+            yield from self._end_said()
+            self._phase = part.data
         elif part.format in (OPENAI_REASONING, OPENAI_ENCRYPTED):
-            yield from self._end_said(None)
+            yield from self._end_said()
             yield from self._end_thought(part.data)
         elif part.format == OPENAI_ITEM:
             if part.data in self._items:
@@ -324,7 +327,7 @@ class _AssistantRenderer:
             yield {"type": "compaction", "encrypted_content": part.data}
 
     def _rest(self) -> list[dict[str, Any]]:
-        return [*self._end_said(None), *self._end_thought(None)]
+        return [*self._end_said(), *self._end_thought(None)]
 
     def _say(self, part: TextPart | RefusalPart) -> None:
         if isinstance(part, RefusalPart):
@@ -332,10 +335,11 @@ class _AssistantRenderer:
         elif part.text:
             self._said.append({"type": "output_text", "text": part.text, "annotations": []})
 
-    def _end_said(self, phase: str | None) -> Iterator[dict[str, Any]]:
+    def _end_said(self) -> Iterator[dict[str, Any]]:
         said, self._said = self._said, []
         if not said:
             return
+        phase, self._phase = self._phase, None
         # One text alone goes in the short form, which every host takes.
         plain = len(said) == 1 and "text" in said[0]
         item = {"role": "assistant", "content": said[0]["text"] if plain else said}
