@@ -73,7 +73,7 @@ def check_texts(texts: Collection[str], *, place: str) -> None:
 
 def has_more_values(text: bytes, most: int) -> bool:
     """Return whether JSON has more values than that, before it is decoded."""
-    return len(text) > most and _measure(text, most=most)[0] > most
+    return len(text) > most and measure(text, most=most)[0] > most
 
 
 class Budget:

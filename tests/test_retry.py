@@ -32,7 +32,7 @@ LIMIT = UpstreamError("upstream_rate_limited", "a is at its limit", retry_after_
 LONG_LIMIT = UpstreamError("upstream_rate_limited", "a is at its limit", retry_after_s=60)
 FILTERED = UpstreamError("content_filtered", "a will not")
 PAUSE = FIRST_PAUSE_S / 2
-RULES = Rules()
+RULES = Rules(longest_pause_s=30)
 COOLDOWN_S = RULES.pause_s
 
 

@@ -340,7 +340,7 @@ async def test_the_settings_of_an_upstream_hold_for_what_is_sent_on(tmp_path: Pa
             headers={"anthropic-beta": "a-1"},
         )
 
-    assert reply.json()["content"] == [{"type": "text", "text": "Hi", "citations": None}]
+    assert reply.json()["content"] == [{"type": "text", "text": "Hi"}]
     kept = {name: value for name, value in RICH.items() if name != "temperature"}
     assert claude.calls[0].json == {**kept, "model": "c", "stream": True, "top_k": 3}
     assert claude.calls[0].headers["anthropic-beta"] == "own-1,a-1"

@@ -111,7 +111,7 @@ def _extend(
         case "signature_delta":
             block["signature"] = delta["signature"]
         case "citations_delta":
-            block["citations"] = [*(block["citations"] or ()), delta["citation"]]
+            block["citations"] = [*block.get("citations", ()), delta["citation"]]
         case kind:
             field = kind.removesuffix("_delta")
             block[field] += delta[field]

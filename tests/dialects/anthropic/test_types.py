@@ -65,6 +65,7 @@ EVENTS: list[Event] = [
 ]
 # What may be left out, though pydantic does not tell it from what may be null.
 OPTIONAL = {
+    "citations",  # Anthropic's own answers have no such key, and AI SDK refuses null
     "input_transformations",  # of a beta; TypeScript's type has a question mark
     "toolset_name",
 }
