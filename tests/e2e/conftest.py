@@ -1,20 +1,15 @@
 """A real Chromium, found by `$CHROMIUM` or on the path."""
 
-from __future__ import annotations  # to import Playwright takes 0.1 s
-
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from tests.needs import program
-
-if TYPE_CHECKING:
-    from playwright.async_api import Browser, ConsoleMessage, Page
 
 # What Playwright leaves out by a list that this one replaces, and the last two: the pages of
 # Chromium's own address bar, which no test sees, took half of the CPU of a page load.
@@ -60,8 +55,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[Callable[[Sequence[str]], Awaitable[Browser]]]:
     """Run one Chromium for all tests with the same flags: to start one takes a second of work."""
-    from playwright.async_api import async_playwright
-
     executable = program("chromium", "chromium-browser", variable="CHROMIUM")
     running: dict[tuple[str, ...], Browser] = {}
     async with async_playwright() as playwright:

@@ -4,26 +4,24 @@ from collections.abc import Callable
 
 import pytest
 
+from app.eventlog.redis import link
+
+GRACE_S = link.GRACE_S
+
 
 @pytest.fixture(autouse=True)
-def _steady_redis(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
-    """Wait for a Redis that has no turn for a while: it is not away. Return the usual time."""
-    if request.node.get_closest_marker("pure"):
-        return 0.0  # it has no Redis, and to import the client takes 0.2 s
-    from app.eventlog.redis import link
-
-    usual = link.GRACE_S
+def _steady_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a Redis that has no turn for a while: it is not away."""
     monkeypatch.setattr(link, "GRACE_S", 20)
-    return usual
 
 
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send nothing twice, as a slow answer has it: the second answer does not tell what is left."""
-    monkeypatch.setattr("app.eventlog.redis.link.REPLY_S", 20)
+    monkeypatch.setattr(link, "REPLY_S", 20)
 
 
 @pytest.fixture
-def impatient(_steady_redis: float, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Return what has logs take a Redis for away as soon as in a relay, from then on."""
-    return lambda: monkeypatch.setattr("app.eventlog.redis.link.GRACE_S", _steady_redis)
+    return lambda: monkeypatch.setattr(link, "GRACE_S", GRACE_S)
