@@ -23,15 +23,25 @@ LAYER = re.compile(r"^pytestmark = .*\bpytest\.mark\.(pure|proving)\b", re.MULTI
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import the modules of other layers: that would take longer than `pytest -m pure`.
 
-    The layer of a module is its `pytestmark`.
+    The layer of a module is its `pytestmark`. Nor is the conftest.py of a folder imported that has
+    no pure test, for the sake of browsers and databases.
     """
     wanted = config.option.markexpr
+    if wanted == "pure" and collection_path.is_dir():
+        patterns = ("test_*.py", "*/test_*.py")  # no deeper, where packages of npm are
+        modules = (module for pattern in patterns for module in collection_path.glob(pattern))
+        return None if any(_layer(module) == "pure" for module in modules) else True
     if wanted not in ("pure", "not proving") or collection_path.suffix != ".py":
         return None
-    layer = LAYER.search(collection_path.read_text(encoding="utf-8"))
+    layer = _layer(collection_path)
     if wanted == "pure":
-        return None if layer is not None and layer[1] == "pure" else True
-    return True if layer is not None and layer[1] == "proving" else None
+        return None if layer == "pure" else True
+    return True if layer == "proving" else None
+
+
+def _layer(module: Path) -> str:
+    layer = LAYER.search(module.read_text(encoding="utf-8"))
+    return layer[1] if layer is not None else ""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,18 +1,14 @@
 """Databases for the records: a SQLite file and a real PostgreSQL."""
 
-from __future__ import annotations  # to import SQLAlchemy takes 0.2 s
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from app.records.address import Address
+from app.records.database import Database
 from tests.postgres_server import PostgresServer, postgres_server
-
-if TYPE_CHECKING:
-    from app.records.database import Database
 
 
 @pytest.fixture(scope="session")
@@ -34,9 +30,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 async def database(url: str) -> AsyncIterator[Database]:
     """A database with its tables."""
-    from app.records.address import Address
-    from app.records.database import Database
-
     database = Database(Address(url))
     await database.migrate()
     yield database
