@@ -9,36 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from app import events as e
 from app.dialects.client_formats import CLIENT_FORMATS
-from app.events import (
-    ChoiceEnd,
-    ContentFilter,
-    ErrorInfo,
-    Event,
-    LogProbs,
-    Media,
-    Notice,
-    Opaque,
-    ProviderTool,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    RefusalDelta,
-    RefusalEnd,
-    RefusalStart,
-    Source,
-    StreamEnd,
-    StreamStart,
-    StreamTarget,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    TokenCounts,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-    Usage,
-)
 
 pytestmark = pytest.mark.pure
 
@@ -49,85 +21,96 @@ NUMBER = 471_147
 BEGIN, END = "<!-- carried: begin -->", "<!-- carried: end -->"
 
 
-def said(*events: Event, usage: TokenCounts | None = None, model: str = "m") -> list[Event]:
+def said(*events: e.Event, usage: e.TokenCounts | None = None, model: str = "m") -> list[e.Event]:
     """A whole stream around some events."""
-    counts = [Usage(*(getattr(usage, f) for f in TokenCounts.__struct_fields__))] if usage else []
+    counts = (
+        [e.Usage(*(getattr(usage, f) for f in e.TokenCounts.__struct_fields__))] if usage else []
+    )
     return [
-        StreamStart(STREAM, "route", 1_700_000_000, {"usage": "1"}),
-        StreamTarget("u", model, 1),
+        e.StreamStart(STREAM, "route", 1_700_000_000, {"usage": "1"}),
+        e.StreamTarget("u", model, 1),
         *events,
-        ChoiceEnd("stop", "stop"),
+        e.ChoiceEnd("stop", "stop"),
         *counts,
-        StreamEnd("completed", "stop", usage),
+        e.StreamEnd("completed", "stop", usage),
     ]
 
 
-TEXT: list[Event] = [TextStart(0), TextDelta(0, "a"), TextEnd(0)]
+TEXT: list[e.Event] = [e.TextStart(0), e.TextDelta(0, "a"), e.TextEnd(0)]
 
 
-def call(arguments: str, name: str = "f", id: str = "i") -> list[Event]:
-    return [ToolCallStart(0, id, name), ToolCallDelta(0, arguments), ToolCallEnd(0, arguments)]
+def call(arguments: str, name: str = "f", id: str = "i") -> list[e.Event]:
+    return [
+        e.ToolCallStart(0, id, name),
+        e.ToolCallDelta(0, arguments),
+        e.ToolCallEnd(0, arguments),
+    ]
 
 
-def thought(*inner: Event, **end: str) -> list[Event]:
-    proof = ReasoningEnd(0, **end)  # type: ignore[arg-type]  # a table of strings
-    return [ReasoningStart(0), ReasoningDelta(0, "r"), *inner, proof]
+def thought(*inner: e.Event, **end: str) -> list[e.Event]:
+    proof = e.ReasoningEnd(0, **end)  # type: ignore[arg-type]  # a table of strings
+    return [e.ReasoningStart(0), e.ReasoningDelta(0, "r"), *inner, proof]
 
 
-CARRIED: dict[str, list[Event]] = {
-    "text": said(TextStart(0), TextDelta(0, MARK), TextEnd(0)),
-    "reasoning": said(ReasoningStart(0), ReasoningDelta(0, MARK), ReasoningEnd(0)),
+CARRIED: dict[str, list[e.Event]] = {
+    "text": said(e.TextStart(0), e.TextDelta(0, MARK), e.TextEnd(0)),
+    "reasoning": said(e.ReasoningStart(0), e.ReasoningDelta(0, MARK), e.ReasoningEnd(0)),
     "signature of reasoning": said(*thought(signature=MARK, format="anthropic"), *TEXT[:0]),
     "encrypted reasoning": said(*thought(encrypted=MARK, format="openai")),
-    "refusal": said(RefusalStart(0), RefusalDelta(0, MARK), RefusalEnd(0)),
+    "refusal": said(e.RefusalStart(0), e.RefusalDelta(0, MARK), e.RefusalEnd(0)),
     "tool call: name": said(*call("{}", name=MARK)),
     "tool call: id": said(*call("{}", id=MARK)),
     "tool call: arguments": said(*call(f'{{"a": "{MARK}"}}')),
     "`opaque` of a call": said(
-        ToolCallStart(0, "i", "f"),
-        Opaque("google.thought_signature", MARK, 0),
-        ToolCallEnd(0, "{}"),
+        e.ToolCallStart(0, "i", "f"),
+        e.Opaque("google.thought_signature", MARK, 0),
+        e.ToolCallEnd(0, "{}"),
     ),
-    "`opaque` of the answer": said(*TEXT, Opaque("gemini.thought_signature", MARK)),
-    "source": said(*TEXT[:2], Source(url=f"https://a.example/{MARK}", title="t", block=0), TEXT[2]),
+    "`opaque` of the answer": said(*TEXT, e.Opaque("gemini.thought_signature", MARK)),
+    "source": said(
+        *TEXT[:2], e.Source(url=f"https://a.example/{MARK}", title="t", block=0), TEXT[2]
+    ),
     "place of a source": said(
-        TextStart(0),
-        TextDelta(0, "a" * 20),
-        Source(url="https://a.example/", title="t", start=13, end=17, block=0),
-        TextEnd(0),
+        e.TextStart(0),
+        e.TextDelta(0, "a" * 20),
+        e.Source(url="https://a.example/", title="t", start=13, end=17, block=0),
+        e.TextEnd(0),
     ),
-    "media": said(Media(0, "image/png", data=MARK)),
+    "media": said(e.Media(0, "image/png", data=MARK)),
     "logprobs": said(
-        TextStart(0),
-        TextDelta(0, "a"),
-        LogProbs(0, [{"token": MARK, "logprob": -0.1, "bytes": None, "top_logprobs": []}]),
-        TextEnd(0),
+        e.TextStart(0),
+        e.TextDelta(0, "a"),
+        e.LogProbs(0, [{"token": MARK, "logprob": -0.1, "bytes": None, "top_logprobs": []}]),
+        e.TextEnd(0),
     ),
-    "verdicts of filters": said(ContentFilter("prompt", {MARK: {"filtered": False}}, False), *TEXT),
+    "verdicts of filters": said(
+        e.ContentFilter("prompt", {MARK: {"filtered": False}}, False), *TEXT
+    ),
     "tools that the provider ran": said(
-        ProviderTool(0, "web_search", input={"q": MARK}), ProviderTool(0, "web_search", output=1)
+        e.ProviderTool(0, "web_search", input={"q": MARK}),
+        e.ProviderTool(0, "web_search", output=1),
     ),
-    "notices": said(Notice("retry", MARK), *TEXT),
+    "notices": said(e.Notice("retry", MARK), *TEXT),
     "the model that answers": said(*TEXT, model=MARK),
-    "input tokens": said(*TEXT, usage=TokenCounts(input_tokens=NUMBER, output_tokens=1)),
-    "output tokens": said(*TEXT, usage=TokenCounts(input_tokens=1, output_tokens=NUMBER)),
+    "input tokens": said(*TEXT, usage=e.TokenCounts(input_tokens=NUMBER, output_tokens=1)),
+    "output tokens": said(*TEXT, usage=e.TokenCounts(input_tokens=1, output_tokens=NUMBER)),
     "cached input tokens": said(
         *TEXT,
-        usage=TokenCounts(input_tokens=NUMBER + 9, output_tokens=1, cached_input_tokens=NUMBER),
+        usage=e.TokenCounts(input_tokens=NUMBER + 9, output_tokens=1, cached_input_tokens=NUMBER),
     ),
     "reasoning tokens": said(
         *TEXT,
-        usage=TokenCounts(input_tokens=1, output_tokens=NUMBER + 9, reasoning_tokens=NUMBER),
+        usage=e.TokenCounts(input_tokens=1, output_tokens=NUMBER + 9, reasoning_tokens=NUMBER),
     ),
-    "a second choice": said(*TEXT, TextStart(1, 1), TextDelta(1, MARK, 1), TextEnd(1, 1)),
+    "a second choice": said(*TEXT, e.TextStart(1, 1), e.TextDelta(1, MARK, 1), e.TextEnd(1, 1)),
     "what failed": [
         *said(*TEXT)[:-2],
-        StreamEnd("failed", "error", None, ErrorInfo("upstream_truncated", MARK, True)),
+        e.StreamEnd("failed", "error", None, e.ErrorInfo("upstream_truncated", MARK, True)),
     ],
 }
 
 
-def carries(client_format: str, events: Sequence[Event]) -> bool:
+def carries(client_format: str, events: Sequence[e.Event]) -> bool:
     """Return whether the mark of a stream stands in its frames."""
     writer = CLIENT_FORMATS[client_format].writer(STREAM, after=0, retry_ms=2000)
     body = b"".join(writer.feed(event) for event in events).decode()

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from app import events as e
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.native.client.renderer import compact
 from app.dialects.reading import bounds
 from app.dialects.reading.bounds import MAX_CALLS
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RelayError, UpstreamError
-from app.events import Event, StreamEnd, StreamStart, StreamTarget, ToolCallEnd, ToolCallStart
 from app.framing.sse import FramingError
 from tests.dialects.shapes import ANSWERS, LINES, SHAPES
 from tests.dialects.streams import check
@@ -30,7 +30,7 @@ SIZE = int(os.environ.get("SHAPE_BYTES", 2**18))
 EVENTS = SIZE // 96
 READ = 16 * 1024
 STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
-HEAD: list[Event] = [StreamStart(STREAM, "m", 1700000000), StreamTarget("u", "m", 1)]
+HEAD: list[e.Event] = [e.StreamStart(STREAM, "m", 1700000000), e.StreamTarget("u", "m", 1)]
 TRIES = 5
 
 
@@ -38,12 +38,12 @@ def pieces(body: bytes, size: int = READ) -> Iterator[bytes]:
     return (body[at : at + size] for at in range(0, len(body), size))
 
 
-def play(dialect: str, body: bytes, *, read: int = READ) -> list[Event]:
+def play(dialect: str, body: bytes, *, read: int = READ) -> list[e.Event]:
     """Return the events of a body as an attempt takes them, with all that it asks on the way."""
     spoken = UPSTREAM_FORMATS[dialect]
     decoder = spoken.decoder(max_line=2**24, max_event=2**24)
     parser = spoken.parser(upstream="u")
-    found: list[Event] = []
+    found: list[e.Event] = []
     try:
         for piece in pieces(body, read):
             for message in decoder.feed(piece):
@@ -100,7 +100,7 @@ def test_one_long_message_in_many_small_reads_is_linear(dialect: str) -> None:
 @pytest.mark.parametrize("name", ANSWERS)
 @pytest.mark.parametrize("client_format", CLIENT_FORMATS)
 def test_frames_are_linear(client_format: str, name: str) -> None:
-    def write(events: list[Event]) -> None:
+    def write(events: list[e.Event]) -> None:
         writer = CLIENT_FORMATS[client_format].writer(STREAM, after=0, retry_ms=2000)
         for event in events:
             writer.feed(event)
@@ -111,7 +111,7 @@ def test_frames_are_linear(client_format: str, name: str) -> None:
 @pytest.mark.parametrize("name", ANSWERS)
 @pytest.mark.parametrize("client_format", CLIENT_FORMATS)
 def test_a_whole_answer_is_linear(client_format: str, name: str) -> None:
-    def render(events: list[Event]) -> None:
+    def render(events: list[e.Event]) -> None:
         with contextlib.suppress(RelayError):
             CLIENT_FORMATS[client_format].render_result(STREAM, events)
 
@@ -123,8 +123,8 @@ def test_a_snapshot_is_linear(name: str) -> None:
     check_linear(compact, lambda size: HEAD + ANSWERS[name](size), EVENTS)
 
 
-def end_of(events: list[Event]) -> StreamEnd:
-    assert isinstance(events[-1], StreamEnd)
+def end_of(events: list[e.Event]) -> e.StreamEnd:
+    assert isinstance(events[-1], e.StreamEnd)
     return events[-1]
 
 
@@ -169,7 +169,7 @@ def test_what_nobody_can_tell_yet_is_bounded(
 def test_what_came_before_a_bound_is_kept() -> None:
     found = play("openai_chat", SHAPES["openai_chat"]["calls"](2 * 2**20))
 
-    starts = [event for event in found if isinstance(event, ToolCallStart)]
-    ends = [event for event in found if isinstance(event, ToolCallEnd)]
+    starts = [event for event in found if isinstance(event, e.ToolCallStart)]
+    ends = [event for event in found if isinstance(event, e.ToolCallEnd)]
     assert MAX_CALLS == len(starts) == len(ends)
     assert end_of(found).status == "failed"

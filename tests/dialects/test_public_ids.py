@@ -9,60 +9,40 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from app import events as e
 from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import ClientFormat
 from app.dialects.client_formats import CLIENT_FORMATS
-from app.events import (
-    ChoiceEnd,
-    Event,
-    Media,
-    Opaque,
-    ProviderTool,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    Source,
-    StreamEnd,
-    StreamStart,
-    StreamTarget,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-    encode,
-)
 
 pytestmark = pytest.mark.pure
 
 SECRET = "4fJ9qXw0V1cT8mYbR2nZkQ"  # noqa: S105  (of a stream that is none)
 OTHERS = [client_format for client_format in CLIENT_FORMATS.values() if client_format.letter]
-EVENTS: list[Event] = [
-    StreamStart(f"st_{SECRET}", "m", 1700000000),
-    StreamTarget("u", "m", 1),
-    ReasoningStart(0),
-    ReasoningDelta(0, "Hm."),
-    ReasoningEnd(0, signature="sig", format="anthropic.thinking"),
-    TextStart(1),
-    TextDelta(1, "Hi"),
-    Source("https://a.example", title="A", block=1),
-    TextEnd(1),
-    TextStart(2),
-    TextEnd(2),
-    ProviderTool(3, "web_search", {"query": "q"}),
-    ProviderTool(3, "web_search", output=[{"type": "web_search_result"}]),
-    Opaque("x", "y"),
-    Media(4, "image/png", data="aaaa"),
-    Media(5, "audio/wav", data="aaaa"),
-    ToolCallStart(6, "seseragi_6", "f"),
-    ToolCallDelta(6, "{}"),
-    ToolCallEnd(6, "{}"),
-    Opaque("x", "y", block=6),
-    ToolCallStart(7, "seseragi_7", "g"),
-    ToolCallEnd(7, "{}"),
-    ChoiceEnd("tool_calls", "tool_calls"),
-    StreamEnd("completed", "tool_calls"),
+EVENTS: list[e.Event] = [
+    e.StreamStart(f"st_{SECRET}", "m", 1700000000),
+    e.StreamTarget("u", "m", 1),
+    e.ReasoningStart(0),
+    e.ReasoningDelta(0, "Hm."),
+    e.ReasoningEnd(0, signature="sig", format="anthropic.thinking"),
+    e.TextStart(1),
+    e.TextDelta(1, "Hi"),
+    e.Source("https://a.example", title="A", block=1),
+    e.TextEnd(1),
+    e.TextStart(2),
+    e.TextEnd(2),
+    e.ProviderTool(3, "web_search", {"query": "q"}),
+    e.ProviderTool(3, "web_search", output=[{"type": "web_search_result"}]),
+    e.Opaque("x", "y"),
+    e.Media(4, "image/png", data="aaaa"),
+    e.Media(5, "audio/wav", data="aaaa"),
+    e.ToolCallStart(6, "seseragi_6", "f"),
+    e.ToolCallDelta(6, "{}"),
+    e.ToolCallEnd(6, "{}"),
+    e.Opaque("x", "y", block=6),
+    e.ToolCallStart(7, "seseragi_7", "g"),
+    e.ToolCallEnd(7, "{}"),
+    e.ChoiceEnd("tool_calls", "tool_calls"),
+    e.StreamEnd("completed", "tool_calls"),
 ]
 
 
@@ -78,7 +58,7 @@ def shown(client_format: ClientFormat, stream: str) -> Iterator[bytes]:
 @pytest.mark.parametrize("client_format", OTHERS, ids=lambda client_format: client_format.name)
 def test_no_dialect_tells_the_id_that_reads_and_stops(client_format: ClientFormat) -> None:
     # A page that uses `useChat` learns the id of its own stream by the relay's own event.
-    own = encode(EVENTS[0])
+    own = e.encode(EVENTS[0])
     for said in shown(client_format, f"st_{SECRET}"):
         assert SECRET.encode() not in said.replace(own, b"")
 

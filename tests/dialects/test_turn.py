@@ -6,26 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from app import events as e
 from app.dialects.answering.assistant_message import ToolCallBlock
 from app.dialects.native.client.renderer import render_result
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
-from app.events import (
-    ChoiceEnd,
-    Event,
-    Opaque,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    RefusalDelta,
-    RefusalEnd,
-    RefusalStart,
-    StreamEnd,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolCallEnd,
-    ToolCallStart,
-)
 from app.requests import parse_chat_request
 from tests.dialects.streams import STREAMS, absent, play
 
@@ -34,34 +18,34 @@ pytestmark = pytest.mark.pure
 ASK = {"role": "user", "content": "Weather?"}
 
 
-def message_of(events: list[Event]) -> Any:
+def message_of(events: list[e.Event]) -> Any:
     result = json.loads(msgspec.json.encode(render_result("st_x", events)))
     return result.get("message")
 
 
-def text(block: int, *pieces: str) -> list[Event]:
-    return [TextStart(block), *(TextDelta(block, piece) for piece in pieces), TextEnd(block)]
+def text(block: int, *pieces: str) -> list[e.Event]:
+    return [e.TextStart(block), *(e.TextDelta(block, piece) for piece in pieces), e.TextEnd(block)]
 
 
 def test_text_alone_is_a_string():
-    events = [*text(0, "a", "b"), StreamEnd("completed", "stop")]
+    events = [*text(0, "a", "b"), e.StreamEnd("completed", "stop")]
 
     assert {"role": "assistant", "content": "ab"} == message_of(events)
 
 
 def test_everything_has_its_place():
     events = [
-        *(ReasoningStart(0), ReasoningDelta(0, "r")),
-        ReasoningEnd(0, signature="S", format="f"),
-        Opaque("g", "free"),
+        *(e.ReasoningStart(0), e.ReasoningDelta(0, "r")),
+        e.ReasoningEnd(0, signature="S", format="f"),
+        e.Opaque("g", "free"),
         *text(1, "a"),
-        *(RefusalStart(2), RefusalDelta(2, "no"), RefusalEnd(2)),
-        *(ToolCallStart(3, "i", "f"), Opaque("h", "P", 3), ToolCallEnd(3, "{}")),
-        ToolCallStart(4, "j", "g"),
-        ToolCallEnd(4, '{"a": 1}'),
-        *(TextStart(5, 1), TextDelta(5, "of another choice", 1), TextEnd(5, 1)),
-        ChoiceEnd("tool_calls"),
-        StreamEnd("completed", "tool_calls"),
+        *(e.RefusalStart(2), e.RefusalDelta(2, "no"), e.RefusalEnd(2)),
+        *(e.ToolCallStart(3, "i", "f"), e.Opaque("h", "P", 3), e.ToolCallEnd(3, "{}")),
+        e.ToolCallStart(4, "j", "g"),
+        e.ToolCallEnd(4, '{"a": 1}'),
+        *(e.TextStart(5, 1), e.TextDelta(5, "of another choice", 1), e.TextEnd(5, 1)),
+        e.ChoiceEnd("tool_calls"),
+        e.StreamEnd("completed", "tool_calls"),
     ]
     message = message_of(events)
 
@@ -89,9 +73,9 @@ def test_everything_has_its_place():
 def test_calls_of_a_cut_answer_are_not_sent_back():
     events = [
         *text(0, "a"),
-        ToolCallStart(1, "i", "f"),
-        ToolCallEnd(1, '{"a'),
-        StreamEnd("failed", "error"),
+        e.ToolCallStart(1, "i", "f"),
+        e.ToolCallEnd(1, '{"a'),
+        e.StreamEnd("failed", "error"),
     ]
 
     assert {"role": "assistant", "content": "a"} == message_of(events)

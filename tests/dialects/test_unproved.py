@@ -5,35 +5,23 @@ from typing import Any
 
 import pytest
 
+from app import events as e
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.openai_chat.upstream.request import Quirks, render_request
-from app.events import (
-    ChoiceEnd,
-    Event,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    StreamEnd,
-    StreamStart,
-    StreamTarget,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
 
 pytestmark = pytest.mark.pure
 
-EVENTS: list[Event] = [
-    StreamStart("st_1", "m", 1),
-    StreamTarget("u", "m", 1),
-    ReasoningStart(0),
-    ReasoningDelta(0, "Hm"),
-    ReasoningEnd(0),
-    ToolCallStart(1, "call_1", "f"),
-    ToolCallDelta(1, "{}"),
-    ToolCallEnd(1, "{}"),
-    ChoiceEnd("tool_calls"),
-    StreamEnd("completed", "tool_calls"),
+EVENTS: list[e.Event] = [
+    e.StreamStart("st_1", "m", 1),
+    e.StreamTarget("u", "m", 1),
+    e.ReasoningStart(0),
+    e.ReasoningDelta(0, "Hm"),
+    e.ReasoningEnd(0),
+    e.ToolCallStart(1, "call_1", "f"),
+    e.ToolCallDelta(1, "{}"),
+    e.ToolCallEnd(1, "{}"),
+    e.ChoiceEnd("tool_calls"),
+    e.StreamEnd("completed", "tool_calls"),
 ]
 
 

@@ -53,12 +53,18 @@ class Body(NamedTuple):
         return [piece for piece in re.split(end, self.data) if piece]
 
 
+def kept() -> list[Body]:
+    """Return what is recorded in the repository."""
+    return [
+        Body(_dialect_of(path), f"{path.parent.name}/{path.name}", path.read_bytes())
+        for path in sorted(RECORDINGS.glob("*/*"))
+        if path.suffix in (".sse", ".ndjson", ".jsonarray", ".eventstream")
+    ]
+
+
 def corpus() -> list[Body]:
     """Return what is recorded in the repository, and beside it where that is there."""
-    found = []
-    for path in sorted(RECORDINGS.glob("*/*")):
-        if path.suffix in (".sse", ".ndjson", ".jsonarray", ".eventstream"):
-            found.append(Body(_dialect_of(path), path.name, path.read_bytes()))
+    found = kept()
     for row in (index("index.json") or {"streams": []})["streams"]:
         if row["format"] in DIALECT_OF:
             data = (STREAMS / row["file"]).read_bytes()

@@ -7,54 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app import events as e
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.packed_proofs import UNPROVED, PackedProof, is_packed, pack, unpack
 from app.dialects.answering.public_ids import public_token
 from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.result import render_result
-from app.dialects.client_format import NumberedWriter
 from app.errors import CODES, RelayError, RequestError, UpstreamError
-from app.events import (
-    ChoiceEnd,
-    ErrorInfo,
-    Event,
-    LogProbs,
-    Media,
-    Notice,
-    Opaque,
-    ProviderTool,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    RefusalDelta,
-    RefusalEnd,
-    RefusalStart,
-    Source,
-    StreamEnd,
-    StreamStart,
-    StreamTarget,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    TokenCounts,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-    Usage,
-)
 from tests.dialects.anthropic.messages_protocol import (
     accumulate,
-    frames_of,
     payloads_of,
     without_unknown,
 )
-from tests.dialects.streams import DIALECT_OF, body_of, joined, play, recordings, tool_calls
 
 pytestmark = pytest.mark.pure
 
-START = StreamStart("st_T", "m", 1700000000)
+START = e.StreamStart("st_T", "m", 1700000000)
 SERVER_TOOL = f"srvtoolu_{public_token('st_T', 'anthropic.tools').replace('-', '_')}_0"
-HI: list[Event] = [TextStart(0), TextDelta(0, "Hi"), TextEnd(0)]
+HI: list[e.Event] = [e.TextStart(0), e.TextDelta(0, "Hi"), e.TextEnd(0)]
 SEARCH = [{"type": "web_search_result", "url": "https://a.example", "encrypted_content": "e"}]
 
 
@@ -65,28 +35,30 @@ COUNTS = (
 TERMS = ("cache_creation", "inference_geo", "service_tier", "speed")
 
 
-def ended(*events: Event, reason: Any = "stop", raw: str | None = None, **end: Any) -> list[Event]:
+def ended(
+    *events: e.Event, reason: Any = "stop", raw: str | None = None, **end: Any
+) -> list[e.Event]:
     stop = end.pop("stop_sequence", None)
-    return [START, *events, ChoiceEnd(reason, raw, stop), StreamEnd("completed", reason, **end)]
+    return [START, *events, e.ChoiceEnd(reason, raw, stop), e.StreamEnd("completed", reason, **end)]
 
 
-def message(*events: Event, **end: Any) -> dict[str, Any]:
+def message(*events: e.Event, **end: Any) -> dict[str, Any]:
     return accumulate(payloads_of(ended(*events, **end)))
 
 
-def call(block: int, *pieces: str, id: str = "call_a") -> list[Event]:
+def call(block: int, *pieces: str, id: str = "call_a") -> list[e.Event]:
     return [
-        ToolCallStart(block, id, "f"),
-        *(ToolCallDelta(block, piece) for piece in pieces),
-        ToolCallEnd(block, "".join(pieces) or "{}"),
+        e.ToolCallStart(block, id, "f"),
+        *(e.ToolCallDelta(block, piece) for piece in pieces),
+        e.ToolCallEnd(block, "".join(pieces) or "{}"),
     ]
 
 
 def test_a_text_is_said_in_anthropics_events() -> None:
-    counts = TokenCounts(input_tokens=10, output_tokens=2, cached_input_tokens=4)
+    counts = e.TokenCounts(input_tokens=10, output_tokens=2, cached_input_tokens=4)
 
     assert payloads_of(
-        ended(StreamTarget("u", "m-1", 1), *HI, Usage(10, 2), usage=counts), "st_aB-_9"
+        ended(e.StreamTarget("u", "m-1", 1), *HI, e.Usage(10, 2), usage=counts), "st_aB-_9"
     ) == [
         {
             "type": "message_start",
@@ -156,8 +128,8 @@ def redacted(data: str) -> dict[str, Any]:
     return {"type": "redacted_thinking", "data": data}
 
 
-def thought(**proof: Any) -> list[Event]:
-    return [ReasoningStart(0), ReasoningDelta(0, "Hm"), ReasoningEnd(0, **proof)]
+def thought(**proof: Any) -> list[e.Event]:
+    return [e.ReasoningStart(0), e.ReasoningDelta(0, "Hm"), e.ReasoningEnd(0, **proof)]
 
 
 PAGE = {
@@ -168,7 +140,7 @@ PAGE = {
     "encrypted_index": "",
 }
 
-CONTENTS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
+CONTENTS: dict[str, tuple[list[e.Event], list[dict[str, Any]]]] = {
     "signed thinking": (
         thought(signature="sig", format="anthropic"),
         [thinking("Hm", "sig")],
@@ -182,25 +154,25 @@ CONTENTS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
         thought(signature="sig"),
         [thinking("Hm", pack(PackedProof(signature="sig")))],
     ),
-    "thinking whose text is hidden": ([Opaque("anthropic", "sig")], [thinking("", "sig")]),
-    "redacted thinking": ([Opaque("anthropic.redacted_thinking", "x")], [redacted("x")]),
+    "thinking whose text is hidden": ([e.Opaque("anthropic", "sig")], [thinking("", "sig")]),
+    "redacted thinking": ([e.Opaque("anthropic.redacted_thinking", "x")], [redacted("x")]),
     "what another provider wants back": (
-        [Opaque("gemini", "x")],
+        [e.Opaque("gemini", "x")],
         [redacted(pack(PackedProof("gemini", data="x")))],
     ),
     "what belongs to a call": (
-        [ToolCallStart(0, "a", "f"), Opaque("gemini", "x", block=0), ToolCallEnd(0, "{}")],
+        [e.ToolCallStart(0, "a", "f"), e.Opaque("gemini", "x", block=0), e.ToolCallEnd(0, "{}")],
         [use("a"), redacted(pack(PackedProof("gemini", data="x", call="a")))],
     ),
     "a compaction": (
-        [Opaque("anthropic.compaction", '{"type":"compaction","content":"c"}')],
+        [e.Opaque("anthropic.compaction", '{"type":"compaction","content":"c"}')],
         [{"type": "compaction", "content": "c"}],
     ),
     "a compaction that is none": (
-        [Opaque("anthropic.compaction", "[")],
+        [e.Opaque("anthropic.compaction", "[")],
         [redacted(pack(PackedProof("anthropic.compaction", data="[")))],
     ),
-    "a refusal": ([RefusalStart(0), RefusalDelta(0, "No"), RefusalEnd(0)], [text("No")]),
+    "a refusal": ([e.RefusalStart(0), e.RefusalDelta(0, "No"), e.RefusalEnd(0)], [text("No")]),
     "a call": (call(0, '{"a"', ":1}"), [use("call_a", '{"a":1}')]),
     "a call without arguments": (call(0), [use("call_a")]),
     "an id with other letters": (call(0, id="functions.f:0"), [use("seseragi-ZnVuY3Rpb25zLmY6MA")]),
@@ -210,21 +182,26 @@ CONTENTS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
     ),
     "a text that cites a page": (
         [
-            TextStart(0),
-            TextDelta(0, "Hi"),
-            Source("https://a.example", title="A", block=0),
+            e.TextStart(0),
+            e.TextDelta(0, "Hi"),
+            e.Source("https://a.example", title="A", block=0),
             *HI[2:],
         ],
         [text("Hi", citations=[PAGE])],
     ),
     "sources that have no form": (
-        [*HI, Source(document="d", block=0), Source("https://a.example"), Source("x:", block=0)],
+        [
+            *HI,
+            e.Source(document="d", block=0),
+            e.Source("https://a.example"),
+            e.Source("x:", block=0),
+        ],
         [text("Hi")],
     ),
     "a tool of Anthropic's": (
         [
-            ProviderTool(0, "web_search", {"query": "q"}),
-            ProviderTool(0, "web_search", output=SEARCH),
+            e.ProviderTool(0, "web_search", {"query": "q"}),
+            e.ProviderTool(0, "web_search", output=SEARCH),
         ],
         [
             {
@@ -238,17 +215,17 @@ CONTENTS: dict[str, tuple[list[Event], list[dict[str, Any]]]] = {
     ),
     "tools of others": (
         [
-            ProviderTool(0, "google_search", {"q": "q"}),
-            ProviderTool(1, "web_search", "q", "found"),
-            ProviderTool(2, "web_search", output=SEARCH),
+            e.ProviderTool(0, "google_search", {"q": "q"}),
+            e.ProviderTool(1, "web_search", "q", "found"),
+            e.ProviderTool(2, "web_search", output=SEARCH),
         ],
         [],
     ),
     "what has no form": (
-        [Media(0, "image/png", "https://a.example"), LogProbs(0, []), Notice("a", "b")],
+        [e.Media(0, "image/png", "https://a.example"), e.LogProbs(0, []), e.Notice("a", "b")],
         [],
     ),
-    "other choices": ([TextStart(0, 1), TextDelta(0, "x", 1), TextEnd(0, 1)], []),
+    "other choices": ([e.TextStart(0, 1), e.TextDelta(0, "x", 1), e.TextEnd(0, 1)], []),
 }
 
 
@@ -260,16 +237,16 @@ def test_every_block_has_its_form(name: str) -> None:
 
 
 def test_blocks_that_interleave_are_told_one_after_another() -> None:
-    events: list[Event] = [
+    events: list[e.Event] = [
         START,
-        ToolCallStart(0, "a", "f"),
-        ToolCallDelta(0, '{"a'),
-        ToolCallStart(1, "b", "f"),
-        ToolCallDelta(1, "{"),
-        ToolCallDelta(0, '":1}'),
-        ToolCallDelta(1, "}"),
-        ToolCallEnd(1, "{}"),
-        ToolCallEnd(0, '{"a":1}'),
+        e.ToolCallStart(0, "a", "f"),
+        e.ToolCallDelta(0, '{"a'),
+        e.ToolCallStart(1, "b", "f"),
+        e.ToolCallDelta(1, "{"),
+        e.ToolCallDelta(0, '":1}'),
+        e.ToolCallDelta(1, "}"),
+        e.ToolCallEnd(1, "{}"),
+        e.ToolCallEnd(0, '{"a":1}'),
     ]
     told = [(p["type"][14:], p.get("index")) for p in payloads_of(events)[1:]]
 
@@ -303,14 +280,14 @@ def test_the_first_block_is_told_while_it_comes() -> None:
         (call(0), {"reason": "tool_calls"}, "tool_use"),
         (HI, {"reason": "content_filter"}, "refusal"),
         (HI, {"reason": "refusal"}, "refusal"),
-        ([RefusalStart(0), RefusalEnd(0)], {}, "refusal"),
+        ([e.RefusalStart(0), e.RefusalEnd(0)], {}, "refusal"),
         (HI, {"reason": "pause"}, "pause_turn"),
         (HI, {"reason": "unknown"}, "end_turn"),
         (call(0), {"reason": "unknown"}, "tool_use"),
     ],
 )
 def test_the_stop_reason_is_anthropics(
-    events: list[Event], end: dict[str, Any], reason: str
+    events: list[e.Event], end: dict[str, Any], reason: str
 ) -> None:
     found = message(*events, **end)
 
@@ -322,7 +299,7 @@ def test_counts_that_are_unknown_are_zero_where_clients_need_them() -> None:
 
 
 def test_all_counts_are_told() -> None:
-    counts = TokenCounts(20, 5, 25, 4, 6, 3)
+    counts = e.TokenCounts(20, 5, 25, 4, 6, 3)
 
     assert message(*HI, usage=counts)["usage"] == {
         "input_tokens": 10,
@@ -334,9 +311,9 @@ def test_all_counts_are_told() -> None:
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", "interrupted"])
-@pytest.mark.parametrize("error", [ErrorInfo("upstream_overloaded", "busy", True), None])
-def test_what_did_not_complete_ends_with_an_error(status: Any, error: ErrorInfo | None) -> None:
-    events = [START, *HI, StreamEnd(status, "error", error=error)]
+@pytest.mark.parametrize("error", [e.ErrorInfo("upstream_overloaded", "busy", True), None])
+def test_what_did_not_complete_ends_with_an_error(status: Any, error: e.ErrorInfo | None) -> None:
+    events = [START, *HI, e.StreamEnd(status, "error", error=error)]
     found = accumulate(payloads_of(events))
 
     assert found["content"] == [text("Hi")]
@@ -408,84 +385,13 @@ def test_what_is_no_proof_is_none(junk: str) -> None:
     assert unpack(f"seseragi.{junk}") in (None, PackedProof())
 
 
-def events_of(row: dict[str, Any]) -> list[Event]:
-    choices = len(row["truth"]["choices"]) or 1
-    return [START, *play([body_of(row)], dialect=DIALECT_OF[row["format"]], choices=choices)]
-
-
-@pytest.mark.parametrize("row", recordings())
-def test_every_recording_is_a_stream_of_anthropics(row: dict[str, Any]) -> None:
-    events = events_of(row)
-    found = accumulate(payloads_of(events))
-    end = events[-1]
-    assert isinstance(end, StreamEnd)
-
-    assert ("error" in found) == (end.status != "completed")
-    said = "".join(block["text"] for block in found["content"] if block["type"] == "text")
-    refused = joined(events, RefusalDelta)
-    assert sorted(said) == sorted(joined(events, TextDelta) + refused)
-    thoughts = [b["thinking"] for b in found["content"] if b["type"] == "thinking"]
-    assert "".join(thoughts) == joined(events, ReasoningDelta)
-    called = [c["arguments"] for c in tool_calls(events) if c["choice"] == 0]
-    inputs = [b["input"] or "{}" for b in found["content"] if b["type"] == "tool_use"]
-    assert [c or "{}" for c in called] == inputs
-
-
-@pytest.mark.parametrize("row", recordings())
-def test_a_result_is_the_message_of_every_recording(row: dict[str, Any]) -> None:
-    events = events_of(row)
-    streamed = accumulate(payloads_of(events))
-    if "error" in streamed:
-        return
-    whole = without_unknown(render_result("st_T", events))
-    for block in streamed["content"]:
-        if block["type"] == "tool_use" and isinstance(block["input"], str):
-            block["input"] = json.loads(block["input"])
-
-    assert whole == streamed
-
-
-@pytest.mark.parametrize("row", recordings("anthropic"))
-def test_anthropics_own_answers_are_told_in_its_own_events(row: dict[str, Any]) -> None:
-    """What is rendered parses to the same events again."""
-    events = events_of(row)
-    if not isinstance(events[-1], StreamEnd) or events[-1].status != "completed":
-        return
-    body = b"".join(
-        b"event: %b\ndata: %b\n\n" % ((frame.event or "").encode(), frame.data)
-        for frame in frames_of(events)
-    )
-    again = play([body], dialect="anthropic")
-
-    assert [e for e in again if not _is_lossy(e)] == [e for e in events[1:] if not _is_lossy(e)]
-
-
-def _is_lossy(event: Event) -> bool:
-    """Whether an event says what Anthropic's stream has no, or less, room for."""
-    return isinstance(event, Notice | Source | ProviderTool | Usage | StreamEnd | ChoiceEnd)
-
-
 RESUMED = ended(
     *thought(signature="s", format="anthropic"),
-    ToolCallStart(1, "a", "f"),
-    ToolCallStart(2, "b", "f"),
-    ToolCallDelta(2, "{}"),
-    ToolCallDelta(1, "{}"),
-    ToolCallEnd(2, "{}"),
-    ToolCallEnd(1, "{}"),
+    e.ToolCallStart(1, "a", "f"),
+    e.ToolCallStart(2, "b", "f"),
+    e.ToolCallDelta(2, "{}"),
+    e.ToolCallDelta(1, "{}"),
+    e.ToolCallEnd(2, "{}"),
+    e.ToolCallEnd(1, "{}"),
     reason="tool_calls",
 )
-
-
-def test_frames_after_any_cursor_are_the_rest() -> None:
-    def write(after: int) -> bytes:
-        writer = CLIENT_FORMAT.writer("st_T", after=after, retry_ms=1)
-        assert isinstance(writer, NumberedWriter)
-        return b"".join(map(writer.feed, RESUMED)).replace(b"retry: 1\n", b"")
-
-    whole = write(0)
-    frames = whole.split(b"\n\n")[:-1]
-    assert frames[2].startswith(b"event: content_block_delta\ndata: ")
-    assert frames[2].endswith(b"}\nid: st_T.a3")
-    for after in range(len(frames) + 1):
-        assert b"".join(frame + b"\n\n" for frame in frames[after:]) == write(after)

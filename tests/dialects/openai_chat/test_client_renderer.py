@@ -4,68 +4,48 @@ import base64
 import json
 from typing import Any
 
+import msgspec
 import pytest
-from openai.lib.streaming.chat import ChatCompletionStreamState
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletion
 
-from app.dialects.answering.call_ids import show_call
+from app import events as e
 from app.dialects.answering.public_ids import public_token
-from app.dialects.client_format import Frame, NumberedWriter
+from app.dialects.client_format import Frame
 from app.dialects.openai_chat.client.renderer import Renderer
 from app.dialects.openai_chat.client.result import render_result
 from app.errors import RelayError
-from app.events import (
-    ChoiceEnd,
-    ContentFilter,
-    ErrorInfo,
-    Event,
-    LogProbs,
-    Media,
-    Notice,
-    Opaque,
-    ProviderTool,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    RefusalDelta,
-    RefusalEnd,
-    RefusalStart,
-    Source,
-    StreamEnd,
-    StreamStart,
-    StreamTarget,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    TokenCounts,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-    Usage,
-)
-from tests.dialects.streams import DIALECT_OF, body_of, end_of, joined, play, recordings, tool_calls
+from tests.dialects import clients
+from tests.dialects.clients import STREAM
+from tests.dialects.openai_chat import verify
 
 pytestmark = pytest.mark.pure
 
-STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
 TOKEN = public_token(STREAM, "openai_chat")
-START: list[Event] = [
-    StreamStart(STREAM, "fast", 1700000000, {"usage": "1"}),
-    Notice("retry", "again"),
-    StreamTarget("up", "m-1", 1, "up-1"),
+START: list[e.Event] = [
+    e.StreamStart(STREAM, "fast", 1700000000, {"usage": "1"}),
+    e.Notice("retry", "again"),
+    e.StreamTarget("up", "m-1", 1, "up-1"),
 ]
-COUNTS = TokenCounts(3, 2, 5, cached_input_tokens=1, reasoning_tokens=0)
-DONE: list[Event] = [StreamEnd("completed", "stop", COUNTS)]
+COUNTS = e.TokenCounts(3, 2, 5, cached_input_tokens=1, reasoning_tokens=0)
+DONE: list[e.Event] = [e.StreamEnd("completed", "stop", COUNTS)]
 
 
-def frames(events: list[Event]) -> list[Frame]:
-    renderer = Renderer(STREAM)
-    return [frame for event in events for frame in renderer.feed(event)]
+def frames(events: list[e.Event]) -> list[Frame]:
+    return clients.frames("openai_chat", events)
 
 
-def deltas(*events: Event, reason: Any = "stop") -> list[tuple[int, dict[str, Any]]]:
+def check(events: list[e.Event]) -> Any:
+    """Have the judge check a stream; return what the client's helper makes of it."""
+    end = events[-1]
+    assert isinstance(end, e.StreamEnd)
+    return verify.check(frames(events), completed=end.status == "completed")
+
+
+def deltas(*events: e.Event, reason: Any = "stop") -> list[tuple[int, dict[str, Any]]]:
     """What the chunks say of an answer that was completed, but for finish and usage."""
-    end = [ChoiceEnd(reason), *DONE]
+    end = [e.ChoiceEnd(reason), *DONE]
     payloads = [json.loads(frame.data) for frame in frames([*START, *events, *end])[:-1]]
     found = [(c["index"], c["delta"]) for p in payloads for c in p["choices"]]
     return found[:-1]
@@ -75,62 +55,29 @@ def role(content: str | None = None) -> tuple[int, dict[str, Any]]:
     return (0, {"role": "assistant", "content": content})
 
 
-def check(found: list[Frame], *, events: list[Event]) -> Any:
-    """Assert what holds of every stream; give what the client's helper makes of it."""
-    end = events[-1]
-    assert isinstance(end, StreamEnd)
-    done = [frame.data == b"[DONE]" for frame in found]
-    assert done.count(True) == (end.status == "completed")
-    assert all(frame.event is None and b"\n" not in frame.data for frame in found)
-    if end.status == "completed":
-        assert done[-1]
-        found = found[:-1]
-    payloads = [json.loads(frame.data) for frame in found]
-    if end.status != "completed":
-        assert {"message", "type", "param", "code"} == payloads[-1]["error"].keys()
-        payloads.pop()
-    state: ChatCompletionStreamState = ChatCompletionStreamState()
-    roles: set[int] = set()
-    finished: set[int] = set()
-    ids = set()
-    for payload in payloads:
-        chunk = ChatCompletionChunk.model_validate(payload, strict=True)
-        ids.add((chunk.id, chunk.created, chunk.model))
-        for choice in chunk.choices:
-            assert choice.index not in finished
-            assert (choice.delta.role == "assistant") == (choice.index not in roles)
-            roles.add(choice.index)
-            if choice.finish_reason:
-                finished.add(choice.index)
-        state.handle_chunk(chunk)
-    assert len(ids) <= 1
-    assert finished == (roles if end.status == "completed" else set())
-    return state.current_completion_snapshot if end.status == "completed" else None
+THOUGHT: list[e.Event] = [e.ReasoningStart(0), e.ReasoningDelta(0, "Hm"), e.ReasoningDelta(0, ".")]
 
-
-THOUGHT: list[Event] = [ReasoningStart(0), ReasoningDelta(0, "Hm"), ReasoningDelta(0, ".")]
-
-TABLE: dict[str, tuple[list[Event], list[Any]]] = {
+TABLE: dict[str, tuple[list[e.Event], list[Any]]] = {
     "text": (
-        [TextStart(0), TextDelta(0, "Hi"), TextDelta(0, " 🌊"), TextEnd(0)],
+        [e.TextStart(0), e.TextDelta(0, "Hi"), e.TextDelta(0, " 🌊"), e.TextEnd(0)],
         [role(""), (0, {"content": "Hi"}), (0, {"content": " 🌊"})],
     ),
     "an empty answer": ([], [role()]),
     "a refusal": (
-        [RefusalStart(0), RefusalDelta(0, "No."), RefusalEnd(0)],
+        [e.RefusalStart(0), e.RefusalDelta(0, "No."), e.RefusalEnd(0)],
         [role(), (0, {"refusal": "No."})],
     ),
     "reasoning without proof": (
-        [*THOUGHT, ReasoningEnd(0)],
+        [*THOUGHT, e.ReasoningEnd(0)],
         [role(), (0, {"reasoning_content": "Hm"}), (0, {"reasoning_content": "."})],
     ),
     "signed reasoning": (
         [
             *THOUGHT,
-            ReasoningEnd(0, signature="sig", format="anthropic"),
-            Opaque("a.b", "xx", 0),
-            ReasoningStart(1),
-            ReasoningEnd(1, signature="bare"),
+            e.ReasoningEnd(0, signature="sig", format="anthropic"),
+            e.Opaque("a.b", "xx", 0),
+            e.ReasoningStart(1),
+            e.ReasoningEnd(1, signature="bare"),
         ],
         [
             role(),
@@ -166,14 +113,14 @@ TABLE: dict[str, tuple[list[Event], list[Any]]] = {
     ),
     "calls that interleave": (
         [
-            ToolCallStart(0, "c1", "now"),
-            ToolCallStart(1, "c2", "then"),
-            ToolCallDelta(0, '{"a"'),
-            ToolCallDelta(0, ":1}"),
-            Opaque("gemini.thought_signature", "sig", 0),
-            Opaque("openai.custom_tool_call", "c2", 1),
-            ToolCallEnd(0, '{"a":1}'),
-            ToolCallEnd(1, "{}"),
+            e.ToolCallStart(0, "c1", "now"),
+            e.ToolCallStart(1, "c2", "then"),
+            e.ToolCallDelta(0, '{"a"'),
+            e.ToolCallDelta(0, ":1}"),
+            e.Opaque("gemini.thought_signature", "sig", 0),
+            e.Opaque("openai.custom_tool_call", "c2", 1),
+            e.ToolCallEnd(0, '{"a":1}'),
+            e.ToolCallEnd(1, "{}"),
         ],
         [
             role(),
@@ -211,15 +158,15 @@ TABLE: dict[str, tuple[list[Event], list[Any]]] = {
     ),
     "sources count in the whole content": (
         [
-            TextStart(0),
-            TextDelta(0, "🌊ab"),
-            TextEnd(0),
-            TextStart(1),
-            TextDelta(1, "cd"),
-            Source(url="https://a.example/", title="A", start=0, end=2, block=1),
-            Source(url="https://b.example/"),
-            Source(document="only.pdf"),
-            TextEnd(1),
+            e.TextStart(0),
+            e.TextDelta(0, "🌊ab"),
+            e.TextEnd(0),
+            e.TextStart(1),
+            e.TextDelta(1, "cd"),
+            e.Source(url="https://a.example/", title="A", start=0, end=2, block=1),
+            e.Source(url="https://b.example/"),
+            e.Source(document="only.pdf"),
+            e.TextEnd(1),
         ],
         [
             role(""),
@@ -255,7 +202,7 @@ TABLE: dict[str, tuple[list[Event], list[Any]]] = {
         ],
     ),
     "images and sounds": (
-        [Media(0, "image/png", data="aa=="), Media(1, "audio/pcm", data="bb==")],
+        [e.Media(0, "image/png", data="aa=="), e.Media(1, "audio/pcm", data="bb==")],
         [
             role(),
             (0, {"audio": {"id": f"audio_{TOKEN}_0", "data": "bb=="}}),
@@ -274,7 +221,13 @@ TABLE: dict[str, tuple[list[Event], list[Any]]] = {
         ],
     ),
     "a second choice that comes first": (
-        [TextStart(0, 1), TextDelta(0, "b", 1), TextEnd(0, 1), TextStart(1), TextDelta(1, "a")],
+        [
+            e.TextStart(0, 1),
+            e.TextDelta(0, "b", 1),
+            e.TextEnd(0, 1),
+            e.TextStart(1),
+            e.TextDelta(1, "a"),
+        ],
         [
             role(),
             (1, {"role": "assistant", "content": ""}),
@@ -284,7 +237,7 @@ TABLE: dict[str, tuple[list[Event], list[Any]]] = {
         ],
     ),
     "what has no place": (
-        [ContentFilter("prompt", {}, False), ProviderTool(0, "search"), Notice("retry", "x")],
+        [e.ContentFilter("prompt", {}, False), e.ProviderTool(0, "search"), e.Notice("retry", "x")],
         [role()],
     ),
 }
@@ -295,23 +248,19 @@ def test_events_make_these_deltas(name):
     events, expected = TABLE[name]
 
     assert expected == deltas(*events)
-    whole = [*START, *events, ChoiceEnd("stop"), *DONE]
-    assert check(frames(whole), events=whole) is not None
+    whole = [*START, *events, e.ChoiceEnd("stop"), *DONE]
+    assert check(whole) is not None
 
 
 @pytest.mark.parametrize("name", TABLE)
 def test_whole_answer_is_the_sum_of_its_deltas(name):
-    events = [*START, *TABLE[name][0], ChoiceEnd("stop"), *DONE]
-    summed = check(frames(events), events=events)
+    events = [*START, *TABLE[name][0], e.ChoiceEnd("stop"), *DONE]
+    summed = check(events)
     assert summed is not None
     result = ChatCompletion.model_validate(render_result(STREAM, events), strict=True)
 
     ours, theirs = result.choices[0].message, summed.choices[0].message
-    assert (ours.content or None, ours.refusal) == (theirs.content or None, theirs.refusal)
-    assert [(c.id, c.function.name, c.function.arguments) for c in ours.tool_calls or ()] == [  # type: ignore[union-attr]
-        (c.id, c.function.name, c.function.arguments) for c in theirs.tool_calls or ()
-    ]
-    assert {**(ours.model_extra or {})} == {**(theirs.model_extra or {})}
+    assert verify.summary(ours) == verify.summary(theirs)
     assert result.usage is not None
     assert (3, 2, 5) == (
         result.usage.prompt_tokens,
@@ -322,7 +271,7 @@ def test_whole_answer_is_the_sum_of_its_deltas(name):
 
 def test_whole_sound_is_joined_from_pieces_with_padding():
     data = [base64.b64encode(piece).decode() for piece in (b"a", b"bc")]
-    events = [*START, *(Media(0, "audio/pcm", data=d) for d in data), ChoiceEnd("stop"), *DONE]
+    events = [*START, *(e.Media(0, "audio/pcm", data=d) for d in data), e.ChoiceEnd("stop"), *DONE]
     message = ChatCompletion.model_validate(render_result(STREAM, events)).choices[0].message
 
     assert message.audio is not None
@@ -330,7 +279,7 @@ def test_whole_sound_is_joined_from_pieces_with_padding():
 
 
 def test_sound_that_is_no_base64_is_handed_on_as_it_is():
-    events = [*START, Media(0, "audio/pcm", data="?"), ChoiceEnd("stop"), *DONE]
+    events = [*START, e.Media(0, "audio/pcm", data="?"), e.ChoiceEnd("stop"), *DONE]
 
     assert "?" == render_result(STREAM, events)["choices"][0]["message"]["audio"]["data"]
 
@@ -338,18 +287,18 @@ def test_sound_that_is_no_base64_is_handed_on_as_it_is():
 def test_log_probabilities_stand_where_they_belong():
     token = {"token": "Hi", "logprob": -0.1, "bytes": [72, 105], "top_logprobs": []}
     bare = {"token": "No", "logprob": -1}
-    events: list[Event] = [
+    events: list[e.Event] = [
         *START,
-        TextStart(0),
-        LogProbs(0, [token, {"junk": 1}]),
-        TextEnd(0),
-        RefusalStart(1),
-        LogProbs(1, [bare]),
-        RefusalEnd(1),
-        ChoiceEnd("stop"),
+        e.TextStart(0),
+        e.LogProbs(0, [token, {"junk": 1}]),
+        e.TextEnd(0),
+        e.RefusalStart(1),
+        e.LogProbs(1, [bare]),
+        e.RefusalEnd(1),
+        e.ChoiceEnd("stop"),
         *DONE,
     ]
-    check(frames(events), events=events)
+    check(events)
     logprobs = render_result(STREAM, events)["choices"][0]["logprobs"]
 
     full = {"token": "No", "logprob": -1, "bytes": None, "top_logprobs": []}
@@ -357,7 +306,7 @@ def test_log_probabilities_stand_where_they_belong():
 
 
 def test_model_is_what_answers_and_the_rest_is_the_streams():
-    payload = json.loads(frames([*START, TextStart(0)])[0].data)
+    payload = json.loads(frames([*START, e.TextStart(0)])[0].data)
 
     assert ("m-1", 1700000000, f"chatcmpl-{TOKEN}") == (
         payload["model"],
@@ -375,15 +324,15 @@ def test_model_is_what_answers_and_the_rest_is_the_streams():
     ],
 )
 def test_finish_reasons_are_those_of_the_format(reason, expected):
-    events: list[Event] = [*START, TextStart(0), TextEnd(0), ChoiceEnd(reason), *DONE]
+    events: list[e.Event] = [*START, e.TextStart(0), e.TextEnd(0), e.ChoiceEnd(reason), *DONE]
 
     assert expected == render_result(STREAM, events)["choices"][0]["finish_reason"]
 
 
 def test_usage_comes_only_if_asked_for_and_known():
-    asked = [*START, ChoiceEnd("stop"), *DONE]
-    unasked: list[Event] = [StreamStart(STREAM, "fast", 1), *asked[1:]]
-    unknown: list[Event] = [*asked[:-1], StreamEnd("completed", "stop")]
+    asked = [*START, e.ChoiceEnd("stop"), *DONE]
+    unasked: list[e.Event] = [e.StreamStart(STREAM, "fast", 1), *asked[1:]]
+    unknown: list[e.Event] = [*asked[:-1], e.StreamEnd("completed", "stop")]
 
     assert {
         "prompt_tokens": 3,
@@ -398,7 +347,11 @@ def test_usage_comes_only_if_asked_for_and_known():
 
 
 def test_counts_that_are_not_known_are_numbers_all_the_same():
-    events = [*START, Usage(output_tokens=4), StreamEnd("completed", "stop", TokenCounts(None, 4))]
+    events = [
+        *START,
+        e.Usage(output_tokens=4),
+        e.StreamEnd("completed", "stop", e.TokenCounts(None, 4)),
+    ]
 
     assert {"prompt_tokens": 0, "completion_tokens": 4, "total_tokens": 4} == (
         render_result(STREAM, events)["usage"]
@@ -406,17 +359,17 @@ def test_counts_that_are_not_known_are_numbers_all_the_same():
 
 
 def test_failed_stream_has_an_error_and_no_finish_reason():
-    error = ErrorInfo("upstream_truncated", "cut off", True)
-    events: list[Event] = [
+    error = e.ErrorInfo("upstream_truncated", "cut off", True)
+    events: list[e.Event] = [
         *START,
-        TextStart(0),
-        TextDelta(0, "Hi"),
-        TextEnd(0),
-        ChoiceEnd("stop"),
-        StreamEnd("failed", "stop", COUNTS, error),
+        e.TextStart(0),
+        e.TextDelta(0, "Hi"),
+        e.TextEnd(0),
+        e.ChoiceEnd("stop"),
+        e.StreamEnd("failed", "stop", COUNTS, error),
     ]
     found = frames(events)
-    check(found, events=events)
+    check(events)
 
     assert {
         "error": {
@@ -430,15 +383,15 @@ def test_failed_stream_has_an_error_and_no_finish_reason():
 
 @pytest.mark.parametrize("status", ["cancelled", "interrupted"])
 def test_stopped_stream_has_an_error_and_no_finish_reason(status):
-    events: list[Event] = [
+    events: list[e.Event] = [
         *START,
-        TextStart(0),
-        TextDelta(0, "Hi"),
-        TextEnd(0),
-        StreamEnd(status, "cancelled", COUNTS),
+        e.TextStart(0),
+        e.TextDelta(0, "Hi"),
+        e.TextEnd(0),
+        e.StreamEnd(status, "cancelled", COUNTS),
     ]
     found = frames(events)
-    check(found, events=events)
+    check(events)
 
     code = "cancelled" if status == "cancelled" else "producer_lost"
     assert code == json.loads(found[-1].data)["error"]["code"]
@@ -448,48 +401,24 @@ def test_stopped_stream_has_an_error_and_no_finish_reason(status):
 
 
 def test_stream_that_ended_before_anything_still_ends_in_the_format():
-    events: list[Event] = [START[0], StreamEnd("completed", "unknown")]
+    events: list[e.Event] = [START[0], e.StreamEnd("completed", "unknown")]
 
-    assert check(frames(events), events=events) is not None
-
-
-@pytest.mark.parametrize("row", recordings())
-def test_recorded_streams_come_out_as_their_truth_says(row):
-    dialect, truth = DIALECT_OF[row["format"]], row["truth"]
-    played = play([body_of(row)], dialect=dialect, choices=len(truth["choices"]) or 1)
-    events = [START[0], StreamTarget("u", "m-1", 1), *played]
-    final = check(frames(events), events=events)
-    if end_of(played).error is not None:
-        return
-    assert final is not None
-    result = ChatCompletion.model_validate(render_result(STREAM, events), strict=True)
-    for choice in truth["choices"]:
-        index = choice["index"]
-        for message in (final.choices[index].message, result.choices[index].message):
-            assert choice["text"] == (message.content or "")
-            assert choice["refusal"] == (message.refusal or "")
-            assert choice["reasoning"] == (message.model_extra or {}).get("reasoning_content", "")
-            assert [
-                (show_call(STREAM, call["id"]), call["name"], call["arguments"])
-                for call in tool_calls(played)
-                if call["choice"] == index
-            ] == [
-                (call.id, call.function.name, call.function.arguments)
-                for call in message.tool_calls or ()
-            ]
-        assert joined(played, TextDelta, index) == choice["text"]
+    assert check(events) is not None
 
 
-@pytest.mark.parametrize("row", recordings())
-def test_frames_after_any_cursor_are_the_rest(row):
-    dialect = DIALECT_OF[row["format"]]
-    events = [START[0], *play([body_of(row)], dialect=dialect)]
+@given(st.text(), st.integers(0, 3), st.text(max_size=4))
+def test_text_is_written_as_any_piece(text: str, choice: int, model: str) -> None:
+    """The short way of a text's chunk writes what the long one does, byte for byte."""
+    renderer = Renderer(STREAM)
+    for event in (
+        e.StreamStart(STREAM, model, 1),
+        e.StreamTarget("u", model, 1),
+        *(e.TextStart(0, choice), e.RefusalStart(1, choice)),
+    ):
+        renderer.feed(event)
 
-    def written(after: int) -> list[bytes]:
-        writer = NumberedWriter(Renderer(STREAM), STREAM, letter="c", after=after, retry_ms=1)
-        raw = b"".join(map(writer.feed, events)).removeprefix(b"retry: 1\n")
-        return raw.split(b"\n\n")[:-1]
-
-    whole = written(0)
-    for after in range(0, len(whole) + 1, max(1, len(whole) // 20)):
-        assert whole[after:] == written(after)
+    (short,) = renderer.feed(e.TextDelta(0, text, choice))
+    (long,) = renderer.feed(e.RefusalDelta(1, text, choice))
+    chunk = json.loads(long.data)
+    chunk["choices"][0]["delta"] = {"content": text}
+    assert msgspec.json.encode(chunk) == short.data

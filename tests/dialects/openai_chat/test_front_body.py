@@ -10,25 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
+from app import events as e
 from app.dialects.answering.openai_errors import render_failure
 from app.dialects.openai_chat.client.request import EXTRAS, parse_request
 from app.dialects.openai_chat.client.result import render_result
 from app.errors import CODES, RelayError, RequestError
-from app.events import (
-    ChoiceEnd,
-    Event,
-    Opaque,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    StreamEnd,
-    StreamStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolCallEnd,
-    ToolCallStart,
-)
 from app.requests import ChatRequest, parse_chat_request
 
 pytestmark = pytest.mark.pure
@@ -134,24 +120,24 @@ def test_every_code_has_a_status_that_clients_do_not_repeat_in_vain(code):
     assert openais.get(code, code) == json.loads(failure.body)["error"]["code"]
 
 
-PROVED: list[Event] = [
-    StreamStart("st_1", "m", 1),
-    ReasoningStart(0),
-    ReasoningDelta(0, "Hm."),
-    ReasoningEnd(0, signature="sig", format="anthropic"),
-    ReasoningStart(1),
-    ReasoningDelta(1, "So."),
-    ReasoningEnd(1, encrypted="enc", format="openai"),
-    Opaque("anthropic.redacted_thinking", "red", None),
-    TextStart(2),
-    TextDelta(2, "Yes."),
-    TextEnd(2),
-    ToolCallStart(3, "c1", "now"),
-    Opaque("google.thought_signature", "goo", 3),
-    Opaque("openai.custom_tool_call", "c1", 3),
-    ToolCallEnd(3, "{}"),
-    ChoiceEnd("tool_calls"),
-    StreamEnd("completed", "tool_calls"),
+PROVED: list[e.Event] = [
+    e.StreamStart("st_1", "m", 1),
+    e.ReasoningStart(0),
+    e.ReasoningDelta(0, "Hm."),
+    e.ReasoningEnd(0, signature="sig", format="anthropic"),
+    e.ReasoningStart(1),
+    e.ReasoningDelta(1, "So."),
+    e.ReasoningEnd(1, encrypted="enc", format="openai"),
+    e.Opaque("anthropic.redacted_thinking", "red", None),
+    e.TextStart(2),
+    e.TextDelta(2, "Yes."),
+    e.TextEnd(2),
+    e.ToolCallStart(3, "c1", "now"),
+    e.Opaque("google.thought_signature", "goo", 3),
+    e.Opaque("openai.custom_tool_call", "c1", 3),
+    e.ToolCallEnd(3, "{}"),
+    e.ChoiceEnd("tool_calls"),
+    e.StreamEnd("completed", "tool_calls"),
 ]
 
 

@@ -4,141 +4,50 @@ import json
 from typing import Any
 
 import pytest
-from openai import omit
-from openai.lib.streaming.responses._responses import ResponseStreamState
-from openai.types.responses import Response, ResponseStreamEvent
-from pydantic import TypeAdapter
 
-from app.dialects.answering.call_ids import show_call
+from app import events as e
 from app.dialects.answering.public_ids import public_token
-from app.dialects.client_format import Frame, NumberedWriter
-from app.dialects.openai_responses.client.renderer import Renderer
 from app.dialects.openai_responses.client.result import is_response_id, render_result, response_id
 from app.errors import CODES
-from app.events import (
-    ChoiceEnd,
-    ContentFilter,
-    ErrorInfo,
-    Event,
-    LogProbs,
-    Media,
-    Notice,
-    Opaque,
-    ProviderTool,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    RefusalDelta,
-    RefusalEnd,
-    RefusalStart,
-    Source,
-    StreamEnd,
-    StreamStart,
-    StreamTarget,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    TokenCounts,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
-from tests.dialects.streams import DIALECT_OF, body_of, end_of, play, recordings, tool_calls
+from tests.dialects.clients import STREAM, frames
+from tests.dialects.openai_responses import verify
 
 pytestmark = pytest.mark.pure
 
-STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
 NAME = public_token(STREAM, "openai_responses")
 ITEMS = public_token(STREAM, "openai_responses.items")
-START: list[Event] = [
-    StreamStart(STREAM, "fast", 1700000000, {"response": '{"metadata":{"a":"b"}}'}),
-    Notice("retry", "again"),
-    StreamTarget("up", "m-1", 1, "up-1"),
+START: list[e.Event] = [
+    e.StreamStart(STREAM, "fast", 1700000000, {"response": '{"metadata":{"a":"b"}}'}),
+    e.Notice("retry", "again"),
+    e.StreamTarget("up", "m-1", 1, "up-1"),
 ]
-COUNTS = TokenCounts(3, 2, 5, cached_input_tokens=1, reasoning_tokens=0)
-ADAPTER: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-LAST = ("response.completed", "response.incomplete", "response.failed")
-PAIRS = {
-    "response.output_item.added": "response.output_item.done",
-    "response.content_part.added": "response.content_part.done",
-    "response.reasoning_summary_part.added": "response.reasoning_summary_part.done",
-}
+COUNTS = e.TokenCounts(3, 2, 5, cached_input_tokens=1, reasoning_tokens=0)
 
 
-def frames(events: list[Event]) -> list[Frame]:
-    renderer = Renderer(STREAM)
-    return [frame for event in events for frame in renderer.feed(event)]
+def payloads(events: list[e.Event]) -> list[dict[str, Any]]:
+    return [json.loads(frame.data) for frame in frames("openai_responses", events)]
 
 
-def payloads(events: list[Event]) -> list[dict[str, Any]]:
-    return [json.loads(frame.data) for frame in frames(events)]
-
-
-def whole(*events: Event, reason: Any = "stop") -> list[Event]:
-    return [*START, *events, ChoiceEnd(reason), StreamEnd("completed", reason, COUNTS)]
-
-
-def check(events: list[Event]) -> dict[str, Any]:
-    """Assert what holds of every stream; give the last response object."""
-    found = frames(events)
-    said = [json.loads(frame.data) for frame in found]
-    assert [*range(len(said))] == [payload["sequence_number"] for payload in said]
-    assert [payload["type"] for payload in said] == [frame.event for frame in found]
-    kinds = [payload["type"] for payload in said]
-    assert kinds[0] == "response.created"
-    assert [kind for kind in kinds if kind in LAST] == [kinds[-1]]
-    state: Any = ResponseStreamState(input_tools=omit, text_format=omit)
-    open_parts: dict[Any, str] = {}
-    texts: dict[Any, str] = {}
-    items: list[Any] = []
-    for payload in said:
-        event = ADAPTER.validate_python(payload, strict=True)
-        state.handle_event(event)
-        kind = payload["type"]
-        place = tuple(payload.get(n) for n in ("output_index", "content_index", "summary_index"))
-        if kind in PAIRS:
-            assert (kind, place) not in open_parts
-            if kind == "response.output_item.added":
-                assert payload["output_index"] == len(items)
-                items.append(payload["item"])
-            open_parts[kind, place] = kind
-        elif kind in PAIRS.values():
-            opened = next(added for added, done in PAIRS.items() if done == kind)
-            del open_parts[opened, place]
-            if kind == "response.output_item.done":
-                items[payload["output_index"]] = payload["item"]
-        elif kind.endswith(".delta"):
-            assert payload["delta"]
-            assert payload["item_id"] == items[payload["output_index"]]["id"]
-            key = (kind.removesuffix(".delta"), *place)
-            texts[key] = texts.get(key, "") + payload["delta"]
-        elif kind.endswith(".done"):
-            key = (kind.removesuffix(".done"), *place)
-            value = next(
-                payload[n] for n in ("text", "refusal", "arguments", "input") if n in payload
-            )
-            assert texts.pop(key, "") == value
-    response: dict[str, Any] = said[-1]["response"]
-    Response.model_validate({**response, "created_at": float(response["created_at"])}, strict=True)
-    if kinds[-1] != "response.failed":
-        assert not open_parts
-        assert items == response["output"]
+def check(events: list[e.Event]) -> dict[str, Any]:
+    """Have the judge check a stream; return the last response object, which is the result too."""
+    response = verify.check(frames("openai_responses", events))
     assert render_result(STREAM, events) == response
-    assert response["status"] in ("completed", "incomplete", "cancelled", "failed")
-    raising = response["status"] in ("cancelled", "failed")
-    assert [len(kinds) - 2] * raising == [n for n, kind in enumerate(kinds) if kind == "error"]
     return response
 
 
-def brief(events: list[Event]) -> list[Any]:
+def whole(*events: e.Event, reason: Any = "stop") -> list[e.Event]:
+    return [*START, *events, e.ChoiceEnd(reason), e.StreamEnd("completed", reason, COUNTS)]
+
+
+def brief(events: list[e.Event]) -> list[Any]:
     """The types between the first two and the last, without what they share."""
     return [payload["type"].removeprefix("response.") for payload in payloads(events)[2:-1]]
 
 
-TEXT: list[Event] = [TextStart(0), TextDelta(0, "Hi"), TextDelta(0, " 🌊"), TextEnd(0)]
-THOUGHT: list[Event] = [ReasoningStart(0), ReasoningDelta(0, "Hm."), ReasoningEnd(0)]
-TOOLS: list[Event] = [
-    StreamStart(
+TEXT: list[e.Event] = [e.TextStart(0), e.TextDelta(0, "Hi"), e.TextDelta(0, " 🌊"), e.TextEnd(0)]
+THOUGHT: list[e.Event] = [e.ReasoningStart(0), e.ReasoningDelta(0, "Hm."), e.ReasoningEnd(0)]
+TOOLS: list[e.Event] = [
+    e.StreamStart(
         STREAM,
         "fast",
         1700000000,
@@ -153,33 +62,33 @@ TOOLS: list[Event] = [
             )
         },
     ),
-    StreamTarget("up", "m-1", 1, "up-1"),
+    e.StreamTarget("up", "m-1", 1, "up-1"),
 ]
-CALL: list[Event] = [
-    ToolCallStart(0, "c1", "now"),
-    ToolCallDelta(0, '{"a":'),
-    ToolCallDelta(0, "1}"),
-    ToolCallEnd(0, '{"a":1}'),
+CALL: list[e.Event] = [
+    e.ToolCallStart(0, "c1", "now"),
+    e.ToolCallDelta(0, '{"a":'),
+    e.ToolCallDelta(0, "1}"),
+    e.ToolCallEnd(0, '{"a":1}'),
 ]
 MESSAGE = ["output_item.added", "content_part.added"]
 MESSAGE_END = ["output_text.done", "content_part.done", "output_item.done"]
 
-TYPES: dict[str, tuple[list[Event], list[str]]] = {
+TYPES: dict[str, tuple[list[e.Event], list[str]]] = {
     "nothing": ([], []),
     "text": (TEXT, [*MESSAGE, *["output_text.delta"] * 2, *MESSAGE_END]),
     "two texts are two parts": (
-        [*TEXT, TextStart(1), TextDelta(1, "x"), TextEnd(1)],
+        [*TEXT, e.TextStart(1), e.TextDelta(1, "x"), e.TextEnd(1)],
         [
             *(*MESSAGE, *["output_text.delta"] * 2, *MESSAGE_END[:2]),
             *("content_part.added", "output_text.delta", *MESSAGE_END),
         ],
     ),
     "a refusal": (
-        [RefusalStart(0), RefusalDelta(0, "No."), RefusalEnd(0)],
+        [e.RefusalStart(0), e.RefusalDelta(0, "No."), e.RefusalEnd(0)],
         [*MESSAGE, "refusal.delta", "refusal.done", "content_part.done", "output_item.done"],
     ),
     "reasoning, then text": (
-        [*THOUGHT, TextStart(1), TextDelta(1, "x"), TextEnd(1)],
+        [*THOUGHT, e.TextStart(1), e.TextDelta(1, "x"), e.TextEnd(1)],
         [
             *("output_item.added", "reasoning_summary_part.added"),
             *("reasoning_summary_text.delta", "reasoning_summary_text.done"),
@@ -195,14 +104,14 @@ TYPES: dict[str, tuple[list[Event], list[str]]] = {
         ],
     ),
     "a call without pieces": (
-        [ToolCallStart(0, "c1", "now"), ToolCallEnd(0, "{}")],
+        [e.ToolCallStart(0, "c1", "now"), e.ToolCallEnd(0, "{}")],
         [
             *("output_item.added", "function_call_arguments.delta"),
             *("function_call_arguments.done", "output_item.done"),
         ],
     ),
     "a call is done when something follows it": (
-        [*CALL, ToolCallStart(1, "c2", "then"), ToolCallEnd(1, "{}")],
+        [*CALL, e.ToolCallStart(1, "c2", "then"), e.ToolCallEnd(1, "{}")],
         [
             *("output_item.added", *["function_call_arguments.delta"] * 2),
             *("function_call_arguments.done", "output_item.done"),
@@ -212,12 +121,12 @@ TYPES: dict[str, tuple[list[Event], list[str]]] = {
     ),
     "calls that interleave": (
         [
-            ToolCallStart(0, "c1", "now"),
-            ToolCallStart(1, "c2", "then"),
-            ToolCallDelta(1, "{}"),
-            ToolCallDelta(0, "{}"),
-            ToolCallEnd(0, "{}"),
-            ToolCallEnd(1, "{}"),
+            e.ToolCallStart(0, "c1", "now"),
+            e.ToolCallStart(1, "c2", "then"),
+            e.ToolCallDelta(1, "{}"),
+            e.ToolCallDelta(0, "{}"),
+            e.ToolCallEnd(0, "{}"),
+            e.ToolCallEnd(1, "{}"),
         ],
         [
             *("output_item.added", "output_item.added"),
@@ -225,19 +134,19 @@ TYPES: dict[str, tuple[list[Event], list[str]]] = {
             *["function_call_arguments.done", "output_item.done"] * 2,
         ],
     ),
-    "an image": ([Media(0, "image/png", data="aa==")], ["output_item.added", "output_item.done"]),
-    "a proof alone": ([Opaque("a.b", "xx")], ["output_item.added", "output_item.done"]),
+    "an image": ([e.Media(0, "image/png", data="aa==")], ["output_item.added", "output_item.done"]),
+    "a proof alone": ([e.Opaque("a.b", "xx")], ["output_item.added", "output_item.done"]),
     "what has no place": (
         [
-            ContentFilter("prompt", {}, False),
-            ProviderTool(0, "search"),
-            Media(1, "audio/pcm", data="aa=="),
-            Source(url="https://a.example/"),
-            Opaque("openai.phase", "commentary"),
-            LogProbs(0, [{"token": "x", "logprob": -1}]),
-            TextStart(2, 1),
-            TextDelta(2, "another choice", 1),
-            TextEnd(2, 1),
+            e.ContentFilter("prompt", {}, False),
+            e.ProviderTool(0, "search"),
+            e.Media(1, "audio/pcm", data="aa=="),
+            e.Source(url="https://a.example/"),
+            e.Opaque("openai.phase", "commentary"),
+            e.LogProbs(0, [{"token": "x", "logprob": -1}]),
+            e.TextStart(2, 1),
+            e.TextDelta(2, "another choice", 1),
+            e.TextEnd(2, 1),
         ],
         [],
     ),
@@ -289,8 +198,8 @@ def test_model_is_the_route_until_it_is_known_what_answers():
 
 
 def test_one_in_the_background_is_queued_until_it_is_known_what_answers():
-    start = StreamStart(STREAM, "fast", 1, {"background": "1"})
-    said = payloads([start, *START[1:], StreamEnd("completed", "stop")])
+    start = e.StreamStart(STREAM, "fast", 1, {"background": "1"})
+    said = payloads([start, *START[1:], e.StreamEnd("completed", "stop")])
 
     assert ["created", "queued", "in_progress", "completed"] == [
         payload["type"].removeprefix("response.") for payload in said
@@ -317,8 +226,8 @@ def test_finish_reasons_are_those_of_the_format(reason, status, details):
 
 
 def test_call_of_an_answer_that_was_cut_is_never_done():
-    error = ErrorInfo("upstream_truncated", "cut off", True)
-    events: list[Event] = [*START, *CALL, StreamEnd("failed", "error", None, error)]
+    error = e.ErrorInfo("upstream_truncated", "cut off", True)
+    events: list[e.Event] = [*START, *CALL, e.StreamEnd("failed", "error", None, error)]
     response = check(events)
 
     assert "response.function_call_arguments.done" not in {p["type"] for p in payloads(events)}
@@ -332,7 +241,7 @@ def test_call_of_an_answer_that_was_cut_is_never_done():
 
 @pytest.mark.parametrize("code", CODES)
 def test_every_code_is_an_error_of_the_format(code):
-    events = [*START, StreamEnd("failed", "error", None, ErrorInfo(code, "x", False))]
+    events = [*START, e.StreamEnd("failed", "error", None, e.ErrorInfo(code, "x", False))]
 
     error = check(events)["error"]
     told = payloads(events)[-2]
@@ -345,7 +254,7 @@ def test_every_code_is_an_error_of_the_format(code):
 
 
 def test_stopped_answer_keeps_its_text_and_is_cancelled():
-    events: list[Event] = [*START, *TEXT, StreamEnd("cancelled", "cancelled")]
+    events: list[e.Event] = [*START, *TEXT, e.StreamEnd("cancelled", "cancelled")]
     response = check(events)
 
     assert "response.incomplete" == payloads(events)[-1]["type"]
@@ -357,16 +266,16 @@ def test_stopped_answer_keeps_its_text_and_is_cancelled():
 
 
 def test_result_of_a_running_stream_has_what_there_is():
-    events: list[Event] = [
+    events: list[e.Event] = [
         *START,
-        ReasoningStart(0),
-        ReasoningDelta(0, "Hm."),
-        ReasoningEnd(0),
+        e.ReasoningStart(0),
+        e.ReasoningDelta(0, "Hm."),
+        e.ReasoningEnd(0),
         *CALL[:0],
-        ToolCallStart(1, "c1", "now"),
-        ToolCallDelta(1, '{"a"'),
-        TextStart(2),
-        TextDelta(2, "Hi"),
+        e.ToolCallStart(1, "c1", "now"),
+        e.ToolCallDelta(1, '{"a"'),
+        e.TextStart(2),
+        e.TextDelta(2, "Hi"),
     ]
     result = render_result(STREAM, events)
 
@@ -379,17 +288,17 @@ def test_result_of_a_running_stream_has_what_there_is():
 
 def test_proofs_are_encrypted_content():
     events = whole(
-        ReasoningStart(0),
-        ReasoningDelta(0, "one"),
-        ReasoningEnd(0),
-        ReasoningStart(1),
-        ReasoningDelta(1, "two"),
-        ReasoningEnd(1, encrypted="enc", format="openai"),
-        ReasoningStart(2),
-        ReasoningDelta(2, "three"),
-        ReasoningEnd(2, signature="sig", format="anthropic"),
-        Opaque("openai.reasoning", "raw"),
-        Opaque("openai.compaction", "short"),
+        e.ReasoningStart(0),
+        e.ReasoningDelta(0, "one"),
+        e.ReasoningEnd(0),
+        e.ReasoningStart(1),
+        e.ReasoningDelta(1, "two"),
+        e.ReasoningEnd(1, encrypted="enc", format="openai"),
+        e.ReasoningStart(2),
+        e.ReasoningDelta(2, "three"),
+        e.ReasoningEnd(2, signature="sig", format="anthropic"),
+        e.Opaque("openai.reasoning", "raw"),
+        e.Opaque("openai.compaction", "short"),
     )
     first, second, third, fourth = check(events)["output"]
 
@@ -403,7 +312,7 @@ def test_proofs_are_encrypted_content():
 
 
 def test_phase_is_the_messages():
-    (message,) = check(whole(*TEXT, Opaque("openai.phase", "commentary", 0)))["output"]
+    (message,) = check(whole(*TEXT, e.Opaque("openai.phase", "commentary", 0)))["output"]
 
     assert "commentary" == message["phase"]
 
@@ -411,10 +320,10 @@ def test_phase_is_the_messages():
 def test_sources_are_annotations_of_the_open_text():
     events = whole(
         *TEXT[:3],
-        Source(url="https://a.example/", title="A", start=0, end=2, block=0),
-        Source(document="a.pdf", title="A paper", block=0),
-        TextEnd(0),
-        Source(url="https://b.example/"),
+        e.Source(url="https://a.example/", title="A", start=0, end=2, block=0),
+        e.Source(document="a.pdf", title="A paper", block=0),
+        e.TextEnd(0),
+        e.Source(url="https://b.example/"),
     )
     (message,) = check(events)["output"]
 
@@ -440,7 +349,7 @@ def test_sources_are_annotations_of_the_open_text():
 
 def test_log_probabilities_come_with_the_whole_text():
     row = {"token": "Hi", "logprob": -0.5, "top_logprobs": [{"token": "Hi", "logprob": -0.5}]}
-    events = whole(*TEXT[:2], LogProbs(0, [row, {"junk": 1}]), TextEnd(0))
+    events = whole(*TEXT[:2], e.LogProbs(0, [row, {"junk": 1}]), e.TextEnd(0))
     (message,) = check(events)["output"]
 
     top = {"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": []}
@@ -449,11 +358,11 @@ def test_log_probabilities_come_with_the_whole_text():
 
 def test_refusals_have_no_annotations_and_no_log_probabilities():
     events = whole(
-        RefusalStart(0),
-        RefusalDelta(0, "No."),
-        LogProbs(0, [{"token": "No.", "logprob": -1}]),
-        Source(url="https://a.example/", block=0),
-        RefusalEnd(0),
+        e.RefusalStart(0),
+        e.RefusalDelta(0, "No."),
+        e.LogProbs(0, [{"token": "No.", "logprob": -1}]),
+        e.Source(url="https://a.example/", block=0),
+        e.RefusalEnd(0),
     )
     (message,) = check(events)["output"]
 
@@ -461,7 +370,7 @@ def test_refusals_have_no_annotations_and_no_log_probabilities():
 
 
 def test_call_of_an_answer_that_was_too_long_is_incomplete():
-    events = whole(*CALL[:-1], ToolCallEnd(0, '{"a":1}'), reason="length")
+    events = whole(*CALL[:-1], e.ToolCallEnd(0, '{"a":1}'), reason="length")
     (call,) = check(events)["output"]
 
     assert "incomplete" == call["status"]
@@ -474,60 +383,20 @@ def test_id_of_a_response_is_in_no_other_id():
     assert NAME not in ITEMS
 
 
-@pytest.mark.parametrize("row", recordings())
-def test_recorded_streams_come_out_as_their_truth_says(row):
-    dialect, truth = DIALECT_OF[row["format"]], row["truth"]
-    played = play([body_of(row)], dialect=dialect, choices=len(truth["choices"]) or 1)
-    response = check([START[0], StreamTarget("u", "m-1", 1), *played])
-    if end_of(played).error is not None or not truth["choices"]:
-        return
-    choice = truth["choices"][0]
-    output = response["output"]
-    parts = [p for item in output if item["type"] == "message" for p in item["content"]]
-    assert choice["text"] == "".join(p["text"] for p in parts if p["type"] == "output_text")
-    assert choice["refusal"] == "".join(p["refusal"] for p in parts if p["type"] == "refusal")
-    assert choice["reasoning"] == "".join(
-        part["text"] for item in output if item["type"] == "reasoning" for part in item["summary"]
-    )
-    assert [
-        (show_call(STREAM, call["id"]), call["name"], call["arguments"])
-        for call in tool_calls(played)
-        if call["choice"] == 0
-    ] == [
-        (item["call_id"], item["name"], item["arguments"])
-        for item in output
-        if item["type"] == "function_call"
-    ]
-
-
-@pytest.mark.parametrize("row", recordings())
-def test_frames_after_any_cursor_are_the_rest(row):
-    events = [START[0], *play([body_of(row)], dialect=DIALECT_OF[row["format"]])]
-
-    def written(after: int) -> list[bytes]:
-        writer = NumberedWriter(Renderer(STREAM), STREAM, letter="r", after=after, retry_ms=1)
-        raw = b"".join(map(writer.feed, events)).removeprefix(b"retry: 1\n")
-        return raw.split(b"\n\n")[:-1]
-
-    everything = written(0)
-    for after in range(0, len(everything) + 1, max(1, len(everything) // 20)):
-        assert everything[after:] == written(after)
-
-
-def tool(name: str, *pieces: str, **opaque: str) -> list[Event]:
+def tool(name: str, *pieces: str, **opaque: str) -> list[e.Event]:
     """Return an answer that is the call of a tool, of which a provider said something more."""
     return [
         *TOOLS,
-        ToolCallStart(0, "c1", name),
-        *(Opaque(f"openai.{kind}", data, 0) for kind, data in opaque.items()),
-        *(ToolCallDelta(0, piece) for piece in pieces),
-        ToolCallEnd(0, "".join(pieces) or "{}"),
-        ChoiceEnd("tool_calls"),
-        StreamEnd("completed", "tool_calls", COUNTS),
+        e.ToolCallStart(0, "c1", name),
+        *(e.Opaque(f"openai.{kind}", data, 0) for kind, data in opaque.items()),
+        *(e.ToolCallDelta(0, piece) for piece in pieces),
+        e.ToolCallEnd(0, "".join(pieces) or "{}"),
+        e.ChoiceEnd("tool_calls"),
+        e.StreamEnd("completed", "tool_calls", COUNTS),
     ]
 
 
-def shown(events: list[Event]) -> dict[str, Any]:
+def shown(events: list[e.Event]) -> dict[str, Any]:
     (item,) = check(events)["output"]
     return {name: value for name, value in item.items() if name not in ("id", "status")}
 
@@ -561,7 +430,7 @@ def test_a_custom_call_of_a_provider_that_has_them_is_as_it_was(pieces, text):
 
 def test_arguments_that_come_whole_are_read_too():
     events = tool("apply_patch")
-    events[events.index(ToolCallEnd(0, "{}"))] = ToolCallEnd(0, '{"input": "a"}')
+    events[events.index(e.ToolCallEnd(0, "{}"))] = e.ToolCallEnd(0, '{"input": "a"}')
 
     assert {**CUSTOM_CALL, "input": "a"} == shown(events)
 
@@ -590,10 +459,10 @@ def test_a_search_for_tools_and_the_clients_shell_are_called_in_their_own_form()
 def test_a_custom_call_that_was_cut_is_not_complete(end):
     events = tool("apply_patch", '{"input": "a')[:-3]
     if end == "length":
-        events += [ChoiceEnd("length"), StreamEnd("completed", "length")]
+        events += [e.ChoiceEnd("length"), e.StreamEnd("completed", "length")]
     else:
-        error = ErrorInfo("upstream_timeout", "cut", retryable=True)
-        events += [StreamEnd("failed", "error", error=error)]
+        error = e.ErrorInfo("upstream_timeout", "cut", retryable=True)
+        events += [e.StreamEnd("failed", "error", error=error)]
     (item,) = check(events)["output"]
 
     assert ("incomplete", "a") == (item["status"], item["input"])
@@ -608,7 +477,7 @@ def test_what_a_provider_asks_of_the_client_is_an_item_of_its_own():
     }
     given["action"] = {"type": "exec", "command": ["ls"], "env": {}}
 
-    events = [*START, *TEXT, Opaque("openai.item", json.dumps(given), 1)]
-    events += [ChoiceEnd("tool_calls"), StreamEnd("completed", "tool_calls")]
+    events = [*START, *TEXT, e.Opaque("openai.item", json.dumps(given), 1)]
+    events += [e.ChoiceEnd("tool_calls"), e.StreamEnd("completed", "tool_calls")]
 
     assert given == check(events)["output"][1]

@@ -10,29 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
+from app import events as e
 from app.dialects.answering.openai_errors import render_failure
 from app.dialects.openai_responses.client.request import REFUSED, Request, parse_request
 from app.dialects.openai_responses.client.result import render_result
 from app.errors import RequestError
-from app.events import (
-    ChoiceEnd,
-    Event,
-    Media,
-    Opaque,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    RefusalDelta,
-    RefusalEnd,
-    RefusalStart,
-    StreamEnd,
-    StreamStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolCallEnd,
-    ToolCallStart,
-)
 
 pytestmark = pytest.mark.pure
 
@@ -302,31 +284,31 @@ def test_what_cannot_be_taken_is_refused_by_its_name(fields, param, words):
     assert (400, param) == (failure.status, json.loads(failure.body)["error"]["param"])
 
 
-PROVED: list[Event] = [
-    StreamStart("st_1", "m", 1),
-    ReasoningStart(0),
-    ReasoningDelta(0, "Hm."),
-    ReasoningEnd(0, signature="sig", format="anthropic"),
-    ReasoningStart(1),
-    ReasoningDelta(1, "So."),
-    ReasoningEnd(1),
-    ReasoningStart(2),
-    ReasoningDelta(2, "Then."),
-    ReasoningEnd(2, encrypted="enc", format="openai"),
-    Opaque("anthropic.redacted_thinking", "red"),
-    TextStart(3),
-    TextDelta(3, "Yes."),
-    TextEnd(3),
-    RefusalStart(4),
-    RefusalDelta(4, "No."),
-    RefusalEnd(4),
-    Media(5, "image/png", data="aa=="),
-    ToolCallStart(6, "c1", "now"),
-    Opaque("google.thought_signature", "goo", 6),
-    ToolCallEnd(6, "{}"),
-    Opaque("openai.compaction", "short"),
-    ChoiceEnd("tool_calls"),
-    StreamEnd("completed", "tool_calls"),
+PROVED: list[e.Event] = [
+    e.StreamStart("st_1", "m", 1),
+    e.ReasoningStart(0),
+    e.ReasoningDelta(0, "Hm."),
+    e.ReasoningEnd(0, signature="sig", format="anthropic"),
+    e.ReasoningStart(1),
+    e.ReasoningDelta(1, "So."),
+    e.ReasoningEnd(1),
+    e.ReasoningStart(2),
+    e.ReasoningDelta(2, "Then."),
+    e.ReasoningEnd(2, encrypted="enc", format="openai"),
+    e.Opaque("anthropic.redacted_thinking", "red"),
+    e.TextStart(3),
+    e.TextDelta(3, "Yes."),
+    e.TextEnd(3),
+    e.RefusalStart(4),
+    e.RefusalDelta(4, "No."),
+    e.RefusalEnd(4),
+    e.Media(5, "image/png", data="aa=="),
+    e.ToolCallStart(6, "c1", "now"),
+    e.Opaque("google.thought_signature", "goo", 6),
+    e.ToolCallEnd(6, "{}"),
+    e.Opaque("openai.compaction", "short"),
+    e.ChoiceEnd("tool_calls"),
+    e.StreamEnd("completed", "tool_calls"),
 ]
 
 

@@ -7,42 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from app import events as e
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
-from app.dialects.client_format import NumberedWriter
 from app.dialects.ui.client.format import CLIENT_FORMAT, render_result
 from app.dialects.ui.client.renderer import Renderer
 from app.dialects.ui.client.request import parse_request
 from app.errors import RequestError
-from app.events import (
-    ChoiceEnd,
-    ContentFilter,
-    ErrorInfo,
-    Event,
-    LogProbs,
-    Media,
-    Notice,
-    Opaque,
-    ProviderTool,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    RefusalDelta,
-    RefusalEnd,
-    RefusalStart,
-    Source,
-    StreamEnd,
-    StreamStart,
-    StreamTarget,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    TokenCounts,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-    Usage,
-)
 from app.requests import (
     AssistantMessage,
     OpaquePart,
@@ -50,32 +21,31 @@ from app.requests import (
     TextPart,
     ToolMessage,
 )
-from tests.dialects.streams import DIALECT_OF, body_of, end_of, joined, play, recordings, tool_calls
 from tests.dialects.ui.verify import chunks_of, read_message
 
 pytestmark = pytest.mark.pure
 
 STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
 TOKEN = public_token(STREAM, "ui")
-START: list[Event] = [StreamStart(STREAM, "fast", 1700000000), StreamTarget("up", "m-1", 1)]
-COUNTS = TokenCounts(3, 2, 5, cached_input_tokens=1, reasoning_tokens=0)
-DONE = StreamEnd("completed", "stop", COUNTS)
-TEXT: list[Event] = [TextStart(0), TextDelta(0, "Hi 🌊"), TextEnd(0)]
+START: list[e.Event] = [e.StreamStart(STREAM, "fast", 1700000000), e.StreamTarget("up", "m-1", 1)]
+COUNTS = e.TokenCounts(3, 2, 5, cached_input_tokens=1, reasoning_tokens=0)
+DONE = e.StreamEnd("completed", "stop", COUNTS)
+TEXT: list[e.Event] = [e.TextStart(0), e.TextDelta(0, "Hi 🌊"), e.TextEnd(0)]
 
 
-def chunks(events: list[Event]) -> list[dict[str, Any]]:
+def chunks(events: list[e.Event]) -> list[dict[str, Any]]:
     renderer = Renderer(STREAM)
     return chunks_of([frame for event in events for frame in renderer.feed(event)])
 
 
-def between(*events: Event, end: StreamEnd = DONE) -> list[dict[str, Any]]:
+def between(*events: e.Event, end: e.StreamEnd = DONE) -> list[dict[str, Any]]:
     """Return the chunks of events but those that begin and end every stream."""
     found = chunks([*START, *events, end])
     read_message(found)
     return [c for c in found[4:] if c["type"] not in ("finish-step", "finish")]
 
 
-def data(event: Event) -> dict[str, Any]:
+def data(event: e.Event) -> dict[str, Any]:
     return {"type": "data-seseragi", "data": msgspec.to_builtins(event), "transient": True}
 
 
@@ -103,11 +73,11 @@ def test_answer_is_a_message_of_one_step():
                 },
             },
         },
-    ] == chunks([*START, *TEXT, ChoiceEnd("stop"), Usage(3, 2, 5), DONE])
+    ] == chunks([*START, *TEXT, e.ChoiceEnd("stop"), e.Usage(3, 2, 5), DONE])
 
 
 def test_message_that_goes_on_keeps_its_id():
-    start = StreamStart(STREAM, "fast", 1, {"message_id": "msg_before"})
+    start = e.StreamStart(STREAM, "fast", 1, {"message_id": "msg_before"})
 
     assert "msg_before" == chunks([start, DONE])[0]["messageId"]
 
@@ -126,7 +96,7 @@ def test_message_that_goes_on_keeps_its_id():
     ],
 )
 def test_finish_reason_is_one_that_the_client_knows(reason, told):
-    last = chunks([*START, *TEXT, StreamEnd("completed", reason)])[-1]
+    last = chunks([*START, *TEXT, e.StreamEnd("completed", reason)])[-1]
 
     assert {"model": "m-1"} == last["messageMetadata"]
     assert told == last["finishReason"]
@@ -134,7 +104,9 @@ def test_finish_reason_is_one_that_the_client_knows(reason, told):
 
 @pytest.mark.parametrize("status", ["failed", "interrupted"])
 def test_failure_is_an_error_with_its_facts_before_it(status):
-    end = StreamEnd(status, "error", COUNTS, ErrorInfo("upstream_truncated", "it was cut", True))
+    end = e.StreamEnd(
+        status, "error", COUNTS, e.ErrorInfo("upstream_truncated", "it was cut", True)
+    )
     found = chunks([*START, *TEXT, end])
 
     assert [data(end), {"type": "error", "errorText": "it was cut"}] == found[-2:]
@@ -142,7 +114,7 @@ def test_failure_is_an_error_with_its_facts_before_it(status):
 
 
 def test_cancelled_answer_is_an_abort():
-    found = chunks([*START, *TEXT, StreamEnd("cancelled", "cancelled", TokenCounts(1))])
+    found = chunks([*START, *TEXT, e.StreamEnd("cancelled", "cancelled", e.TokenCounts(1))])
 
     assert [
         {"type": "finish-step"},
@@ -154,11 +126,11 @@ def test_cancelled_answer_is_an_abort():
     ] == found[-3:]
 
 
-CALL: list[Event] = [
-    ToolCallStart(0, "call_x", "weather"),
-    ToolCallDelta(0, '{"city":\n'),
-    ToolCallDelta(0, ' "Ōsaka"}'),
-    ToolCallEnd(0, '{"city":\n "Ōsaka"}'),
+CALL: list[e.Event] = [
+    e.ToolCallStart(0, "call_x", "weather"),
+    e.ToolCallDelta(0, '{"city":\n'),
+    e.ToolCallDelta(0, ' "Ōsaka"}'),
+    e.ToolCallEnd(0, '{"city":\n "Ōsaka"}'),
 ]
 NAMES = {"toolCallId": "call_x", "toolName": "weather", "dynamic": True}
 
@@ -174,7 +146,7 @@ def test_call_of_a_tool_may_be_acted_on_when_the_answer_is_whole():
 
 @pytest.mark.parametrize("status", ["failed", "interrupted", "cancelled"])
 def test_call_of_an_answer_that_was_cut_may_not_be_acted_on(status):
-    kinds = {chunk["type"] for chunk in chunks([*START, *CALL, StreamEnd(status, "error")])}
+    kinds = {chunk["type"] for chunk in chunks([*START, *CALL, e.StreamEnd(status, "error")])}
 
     assert "tool-input-start" in kinds
     assert "tool-input-available" not in kinds
@@ -182,8 +154,8 @@ def test_call_of_an_answer_that_was_cut_may_not_be_acted_on(status):
 
 @pytest.mark.parametrize("arguments", ["", '{"city', "[" * 100_000])
 def test_arguments_that_are_no_json_are_an_error_of_the_call(arguments):
-    start = ToolCallStart(0, "call_x", "weather")
-    *_, last = between(start, ToolCallEnd(0, arguments))
+    start = e.ToolCallStart(0, "call_x", "weather")
+    *_, last = between(start, e.ToolCallEnd(0, arguments))
 
     assert {
         "type": "tool-input-error",
@@ -202,20 +174,20 @@ def test_arguments_that_are_no_json_are_an_error_of_the_call(arguments):
     ],
 )
 def test_arguments_are_what_the_model_said(arguments, given):
-    *_, last = between(ToolCallStart(0, "call_x", "weather"), ToolCallEnd(0, arguments))
+    *_, last = between(e.ToolCallStart(0, "call_x", "weather"), e.ToolCallEnd(0, arguments))
 
     assert given == last["input"]
 
 
 def test_free_text_for_a_tool_is_a_text():
-    opaque = Opaque("openai.custom_tool_call", "c1", 0)
-    *_, last = between(ToolCallStart(0, "c1", "shell"), ToolCallEnd(0, "ls -l"), opaque)
+    opaque = e.Opaque("openai.custom_tool_call", "c1", 0)
+    *_, last = between(e.ToolCallStart(0, "c1", "shell"), e.ToolCallEnd(0, "ls -l"), opaque)
 
     assert ("tool-input-available", "ls -l") == (last["type"], last["input"])
 
 
 def test_made_up_ids_differ_from_one_answer_to_the_next():
-    start, *_ = between(ToolCallStart(0, "seseragi_0", "weather"), ToolCallEnd(0, "{}"))
+    start, *_ = between(e.ToolCallStart(0, "seseragi_0", "weather"), e.ToolCallEnd(0, "{}"))
 
     assert show_call(STREAM, "seseragi_0") == start["toolCallId"]
 
@@ -227,11 +199,11 @@ def test_tool_of_the_provider_has_its_output():
         {"type": "tool-input-available", **names, "toolName": "search", "input": {"q": "sea"}},
         {"type": "tool-output-available", **names, "output": [1, None]},
     ] == between(
-        ProviderTool(1, "search", {"q": "sea"}), ProviderTool(1, "search", output=[1, None])
+        e.ProviderTool(1, "search", {"q": "sea"}), e.ProviderTool(1, "search", output=[1, None])
     )
     assert [{}, "found"] == [
         chunk.get("input", chunk.get("output"))
-        for chunk in between(ProviderTool(1, "search", output="found"))
+        for chunk in between(e.ProviderTool(1, "search", output="found"))
     ]
 
 
@@ -240,26 +212,26 @@ ENDED = {"type": "tool-output-available", **SEARCHED, "output": None}
 
 
 def test_tool_of_the_provider_that_tells_no_result_ends_before_the_answer():
-    asked: list[Event] = [
-        ProviderTool(1, "web_search"),
-        ProviderTool(1, "web_search", {"query": "sea"}),
+    asked: list[e.Event] = [
+        e.ProviderTool(1, "web_search"),
+        e.ProviderTool(1, "web_search", {"query": "sea"}),
     ]
-    words: list[Event] = [TextStart(2), TextDelta(2, "It is wet."), TextEnd(2)]
+    words: list[e.Event] = [e.TextStart(2), e.TextDelta(2, "It is wet."), e.TextEnd(2)]
     kinds = ["tool-input-available"] * 2
     texts = ["text-start", "text-delta", "text-end"]
 
     found = between(*asked, *words)
     assert [*kinds, ENDED["type"], *texts] == [chunk["type"] for chunk in found]
     assert ENDED == found[2]
-    late = between(*asked, *words, ProviderTool(1, "web_search", output="found"))
+    late = between(*asked, *words, e.ProviderTool(1, "web_search", output="found"))
     assert {**ENDED, "output": "found"} == late[-1]
 
 
 @pytest.mark.parametrize("status", ["completed", "cancelled", "failed", "interrupted"])
 def test_tool_of_the_provider_ends_with_the_stream(status):
-    error = ErrorInfo("internal", "failed", retryable=False) if status == "failed" else None
-    end = StreamEnd(status, "unknown", None, error)
-    found = chunks([*START, ProviderTool(1, "search", {}), end])
+    error = e.ErrorInfo("internal", "failed", retryable=False) if status == "failed" else None
+    end = e.StreamEnd(status, "unknown", None, error)
+    found = chunks([*START, e.ProviderTool(1, "search", {}), end])
     (ended,) = [chunk for chunk in found if chunk["type"].startswith("tool-output")]
 
     if status == "completed":
@@ -279,7 +251,7 @@ def test_tool_of_the_provider_ends_with_the_stream(status):
     ],
 )  # fmt: skip
 def test_tool_of_the_provider_that_failed_says_why(output, words):
-    *_, last = between(ProviderTool(1, "search", {}), ProviderTool(1, "search", output=output))
+    *_, last = between(e.ProviderTool(1, "search", {}), e.ProviderTool(1, "search", output=output))
 
     assert {"type": "tool-output-error", **SEARCHED, "errorText": words} == last
 
@@ -288,14 +260,14 @@ def test_tool_of_the_provider_that_failed_says_why(output, words):
     "output", [{"error": None}, {"error": "x", "text": "y"}, {"type": "x"}, ""]
 )
 def test_result_that_only_looks_like_a_failure_is_none(output):
-    *_, last = between(ProviderTool(1, "search", {}), ProviderTool(1, "search", output=output))
+    *_, last = between(e.ProviderTool(1, "search", {}), e.ProviderTool(1, "search", output=output))
 
     assert {**ENDED, "output": output} == last
 
 
 def test_source_is_a_part_that_keeps_where_it_belongs():
-    url = Source("https://a.example/", None, "A", "cited", 0, 2, 0)
-    document = Source(document="doc-1", block=0)
+    url = e.Source("https://a.example/", None, "A", "cited", 0, 2, 0)
+    document = e.Source(document="doc-1", block=0)
 
     assert [
         {
@@ -323,29 +295,30 @@ def test_pictures_are_files_and_the_pieces_of_a_sound_are_one():
         {"type": "file", "url": "data:image/png;base64,eA==", "mediaType": "image/png"},
         {"type": "file", "url": "data:audio/pcm;base64,YWJj", "mediaType": "audio/pcm"},
     ] == between(
-        Media(0, "image/png", "https://a.example/b.png"),
-        Media(1, "audio/pcm", data=pieces[0]),
-        Media(2, "image/png", data="eA=="),
-        Media(1, "audio/pcm", data=pieces[1]),
+        e.Media(0, "image/png", "https://a.example/b.png"),
+        e.Media(1, "audio/pcm", data=pieces[0]),
+        e.Media(2, "image/png", data="eA=="),
+        e.Media(1, "audio/pcm", data=pieces[1]),
     )
-    assert [] == between(Media(1, "audio/pcm", data="a"))
+    assert [] == between(e.Media(1, "audio/pcm", data="a"))
 
 
 def test_what_is_for_developers_is_transient():
-    notice = Notice("retry", "again")
-    verdict = ContentFilter("prompt", {"hate": {"filtered": True}}, True)
+    notice = e.Notice("retry", "again")
+    verdict = e.ContentFilter("prompt", {"hate": {"filtered": True}}, True)
 
-    assert [data(notice), data(verdict)] == between(notice, verdict, LogProbs(0, [{}]))
+    assert [data(notice), data(verdict)] == between(notice, verdict, e.LogProbs(0, [{}]))
 
 
 def test_refusal_is_a_text():
     assert ["text-start", "text-delta", "text-end"] == [
-        chunk["type"] for chunk in between(RefusalStart(0), RefusalDelta(0, "No"), RefusalEnd(0))
+        chunk["type"]
+        for chunk in between(e.RefusalStart(0), e.RefusalDelta(0, "No"), e.RefusalEnd(0))
     ]
 
 
 def test_other_choices_are_left_out():
-    assert [] == between(TextStart(0, 1), TextDelta(0, "b", 1), TextEnd(0, 1))
+    assert [] == between(e.TextStart(0, 1), e.TextDelta(0, "b", 1), e.TextEnd(0, 1))
 
 
 def test_result_is_the_list_of_chunks():
@@ -361,18 +334,18 @@ def test_failure_before_the_stream_is_the_message_alone():
     assert (400, b"messages: nothing is said in them", "text/plain") == failure
 
 
-PROVED: list[Event] = [
-    ReasoningStart(0),
-    ReasoningDelta(0, "Hm"),
-    ReasoningEnd(0, 0, "sig", "enc", "anthropic"),
-    Opaque("anthropic.redacted", "xx"),
-    TextStart(1),
-    TextDelta(1, "Hi"),
-    Opaque("gemini.signature", "yy", 1),
-    TextEnd(1),
-    ToolCallStart(2, "i2", "weather"),
-    ToolCallEnd(2, '{"a": 1}'),
-    Opaque("gemini.signature", "zz", 2),
+PROVED: list[e.Event] = [
+    e.ReasoningStart(0),
+    e.ReasoningDelta(0, "Hm"),
+    e.ReasoningEnd(0, 0, "sig", "enc", "anthropic"),
+    e.Opaque("anthropic.redacted", "xx"),
+    e.TextStart(1),
+    e.TextDelta(1, "Hi"),
+    e.Opaque("gemini.signature", "yy", 1),
+    e.TextEnd(1),
+    e.ToolCallStart(2, "i2", "weather"),
+    e.ToolCallEnd(2, '{"a": 1}'),
+    e.Opaque("gemini.signature", "zz", 2),
 ]
 
 
@@ -400,56 +373,3 @@ def test_what_a_provider_wants_back_comes_back_by_the_client():
     assert call.opaque
     assert ("gemini.signature", "zz") == (call.opaque[0].format, call.opaque[0].data)
     assert ToolMessage('{"sky":"blue"}', "i2") == result
-
-
-@pytest.mark.parametrize("row", recordings())
-def test_recorded_streams_come_out_as_their_truth_says(row):
-    truth = row["truth"]
-    played = play(
-        [body_of(row)], dialect=DIALECT_OF[row["format"]], choices=len(truth["choices"]) or 1
-    )
-    found = chunks([*START, *played])
-    message = read_message(found)
-    if end_of(played).error is not None:
-        assert "error" == found[-1]["type"]
-        return
-    assert "finish" == found[-1]["type"]
-    texts: dict[str, str] = {"text": "", "reasoning": ""}
-    for part in message["parts"]:
-        if part["type"] in texts:
-            texts[part["type"]] += part["text"]
-    for choice in truth["choices"][:1]:
-        assert choice["reasoning"] == texts["reasoning"]
-        if not choice["refusal"]:
-            assert joined(played, TextDelta) == choice["text"] == texts["text"]
-        assert [
-            (call["name"], call["arguments"]) for call in tool_calls(played) if not call["choice"]
-        ] == [
-            (part["toolName"], joined_input(found, part["toolCallId"]))
-            for part in message["parts"]
-            if part["type"] == "dynamic-tool" and not part.get("providerExecuted")
-        ]
-
-
-def joined_input(found: list[dict[str, Any]], call: str) -> str:
-    """Return the text of a call's arguments, which no delta says where there are none."""
-    pieces = [
-        chunk["inputTextDelta"]
-        for chunk in found
-        if chunk["type"] == "tool-input-delta" and chunk["toolCallId"] == call
-    ]
-    return "".join(pieces) or "{}"
-
-
-@pytest.mark.parametrize("row", recordings())
-def test_frames_after_any_cursor_are_the_rest(row):
-    events = [*START, *play([body_of(row)], dialect=DIALECT_OF[row["format"]])]
-
-    def written(after: int) -> list[bytes]:
-        writer = NumberedWriter(Renderer(STREAM), STREAM, letter="u", after=after, retry_ms=1)
-        raw = b"".join(map(writer.feed, events)).removeprefix(b"retry: 1\n")
-        return raw.split(b"\n\n")[:-1]
-
-    whole = written(0)
-    for after in range(0, len(whole) + 1, max(1, len(whole) // 20)):
-        assert whole[after:] == written(after)

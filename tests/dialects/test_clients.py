@@ -1,4 +1,7 @@
-"""Whatever an upstream sends, both of OpenAI's formats tell it in a way that its clients take."""
+"""Every provider's stream in every client's format: laws that hold in all of them.
+
+`test_matrix.py` has the same laws for all that was recorded from providers.
+"""
 
 import json
 from typing import Any
@@ -7,14 +10,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dialects.openai_chat.client.result import render_result
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import UpstreamError
-from app.events import StreamTarget
-from tests.dialects.openai_chat import test_client_renderer as chat
-from tests.dialects.openai_responses import test_client_renderer as responses
+from tests.dialects import clients
 from tests.dialects.streams import play
+from tests.fuzz.streams_corpus import Body, kept
 
 pytestmark = pytest.mark.pure
+
+EVERY_BODY = pytest.mark.parametrize("body", kept(), ids=lambda body: body.name)
+
+
+def test_every_format_is_read() -> None:
+    assert set(CLIENT_FORMATS) - {"native"} == set(clients.READERS)
+
+
+@EVERY_BODY
+def test_a_stream_says_the_same_in_every_format(body: Body) -> None:
+    events = clients.logged(body)
+
+    clients.check_answer(events)
+    clients.check_results(events)
+
+
+@EVERY_BODY
+def test_frames_after_any_cursor_are_the_rest(body: Body) -> None:
+    clients.check_cursors(clients.logged(body))
+
+
+@EVERY_BODY
+def test_no_client_takes_a_cut_or_stopped_answer_for_a_whole_one(body: Body) -> None:
+    clients.check_cuts(body, cuts=2)
+
 
 WORDS = st.text(min_size=1, max_size=4)
 CALLS = st.fixed_dictionaries(
@@ -64,12 +91,7 @@ def test_any_stream_is_one_that_clients_take(chunks: list[dict[str, Any]], last:
     ends = [] if last is None else [last]
     body = "".join(f"data: {data}\n\n" for data in [*map(json.dumps, chunks), *ends])
     played = play([body.encode()], cut=CUT if last is None else None)
-    events = [chat.START[0], StreamTarget("u", "m-1", 1), *played]
+    events = [*clients.HEAD, *played]
 
-    summed = chat.check(chat.frames(events), events=events)
-    responses.check(events)
-    if summed is not None:
-        result = render_result(chat.STREAM, events)
-        assert [choice["index"] for choice in result["choices"]] == [
-            choice.index for choice in summed.choices
-        ]
+    clients.check_answer(events)
+    clients.check_results(events)
