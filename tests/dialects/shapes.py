@@ -621,6 +621,9 @@ SHAPES: dict[str, dict[str, Shape]] = {
     "ollama": OLLAMA,
 }
 
+FRAMINGS = ("openai_chat", "bedrock_converse", "gemini", "ollama")
+"""A dialect of each framing."""
+
 LINES: dict[str, Shape] = {
     "blank lines": lambda size: b"\n" * size,
     "carriage returns": lambda size: b"\r" * size,

@@ -19,10 +19,10 @@ import pytest
 
 from app.dialects.client_format import ParsedRequest
 from app.dialects.client_formats import CLIENT_FORMATS
-from app.dialects.openai_chat.upstream.request import Quirks as ChatQuirks
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import CODES, RelayError, RequestError
 from app.requests import TranslatedRequest
+from tests.dialects.request_shapes import BUILDERS
 from tests.fuzz.mutations import SECONDS, SEED, mutate
 
 pytestmark = pytest.mark.proving
@@ -34,17 +34,6 @@ MAX_CALLS = 20_000
 MAX_CALLS_PER_BYTE = 25
 """What the cheapest input of a few bytes may cost beside what each byte may."""
 
-BUILDERS: dict[str, tuple[str, Any]] = {
-    **{name: (name, None) for name in UPSTREAM_FORMATS},
-    "mistral": (
-        "openai_chat",
-        ChatQuirks(plain=True, files="document_url", send_reasoning="thinking", bare_audio=True),
-    ),
-    "openrouter": (
-        "openai_chat",
-        ChatQuirks(send_reasoning="reasoning_details", effort_field="reasoning"),
-    ),
-}
 MODELS = (
     "m",
     "claude-sonnet-4-5",
