@@ -102,19 +102,11 @@ SHAPES = {
     "chat parts": Shape(CHAT, PARTS, lambda n: {"messages": [user([text_block("a")] * n)]}),
     "chat images": Shape(CHAT, PARTS, lambda n: {"messages": [user([image("https://a/b")] * n)]}),
     "chat results": Shape(CHAT, MESSAGES, lambda n: {"messages": chat_results(n)}),
-    "chat calls in turn": Shape(
-        CHAT, MESSAGES, lambda n: {"messages": [CALLS, {"role": "tool", "tool_call_id": "c", "content": "r"}] * n}
-    ),
-    "chat tools": Shape(
-        CHAT, TOOLS, lambda n: {"messages": TURN, "tools": [{"type": "function", "function": function(i)} for i in range(n)]}
-    ),
-    "foreign messages": Shape(
-        OPENAI, MESSAGES, lambda n: {"messages": [{**user("a"), "id": "m"}, {**TURN[1], "provider_specific_fields": {"a": 1}}] * n}
-    ),
+    "chat calls in turn": Shape(CHAT, MESSAGES, lambda n: {"messages": [CALLS, {"role": "tool", "tool_call_id": "c", "content": "r"}] * n}),
+    "chat tools": Shape(CHAT, TOOLS, lambda n: {"messages": TURN, "tools": [{"type": "function", "function": function(i)} for i in range(n)]}),
+    "foreign messages": Shape(OPENAI, MESSAGES, lambda n: {"messages": [{**user("a"), "id": "m"}, {**TURN[1], "provider_specific_fields": {"a": 1}}] * n}),
     "foreign parts": Shape(OPENAI, PARTS, lambda n: {"messages": [user([{**text_block("a"), "role": "user"}] * n)]}),
-    "foreign fields of a message": Shape(
-        OPENAI, MAX_VALUES // 10, lambda n: {"messages": [{**user("a"), **{f"f{i}": 1 for i in range(n)}}]}
-    ),
+    "foreign fields of a message": Shape(OPENAI, MAX_VALUES // 10, lambda n: {"messages": [{**user("a"), **{f"f{i}": 1 for i in range(n)}}]}),
     "foreign giant name": Shape(OPENAI, GIANT, lambda n: {"messages": [{**user("a"), "f" * n: 1}]}),
     "foreign extras": Shape(OPENAI, 10_000, lambda n: {"messages": TURN, "logit_bias": {str(i): 1 for i in range(n)}, "top_k": 1}),
     "functions of old": Shape(
@@ -133,14 +125,8 @@ SHAPES = {
     "chat giant url": Shape(CHAT, GIANT, lambda n: {"messages": [user([image("https://a" + ".a" * (n // 2))])]}),
     "chat giant name": Shape(CHAT, GIANT, lambda n: {"messages": TURN, "a" * n: 1}),
     "chat giant role": Shape(CHAT, GIANT, lambda n: {"messages": [{"role": " - at `$" * (n // 9)}]}),
-    "chat options": Shape(
-        CHAT, MAX_VALUES // 5, lambda n: {"messages": TURN, "provider_options": {"a": [[]] * (n // 2)}}
-    ),
-    "chat details": Shape(
-        ("openai_chat",),
-        PARTS,
-        lambda n: {"messages": [{"role": "assistant", "reasoning_details": [{"type": "t", "text": "a", "data": "d"}] * n}]},
-    ),
+    "chat options": Shape(CHAT, MAX_VALUES // 5, lambda n: {"messages": TURN, "provider_options": {"a": [[]] * (n // 2)}}),
+    "chat details": Shape(("openai_chat",), PARTS, lambda n: {"messages": [{"role": "assistant", "reasoning_details": [{"type": "t", "text": "a", "data": "d"}] * n}]}),
     "responses items": Shape(
         ("openai_responses",),
         MESSAGES,
@@ -151,59 +137,33 @@ SHAPES = {
         MESSAGES // 2,
         lambda n: {"input": [{"type": "function_call", "call_id": f"c{i}", "name": "f", "arguments": "{}"} for i in range(n)] + [{"type": "function_call_output", "call_id": f"c{i}", "output": "r"} for i in range(n)]},
     ),
-    "responses parts": Shape(
-        ("openai_responses",), PARTS, lambda n: {"input": [user([{"type": "input_text", "text": "a"}] * n)]}
-    ),
-    "responses tools": Shape(
-        ("openai_responses",), TOOLS, lambda n: {"input": "a", "tools": [{"type": "function", **function(i)} for i in range(n)]}
-    ),
+    "responses parts": Shape(("openai_responses",), PARTS, lambda n: {"input": [user([{"type": "input_text", "text": "a"}] * n)]}),
+    "responses tools": Shape(("openai_responses",), TOOLS, lambda n: {"input": "a", "tools": [{"type": "function", **function(i)} for i in range(n)]}),
     "responses giant text": Shape(("openai_responses",), GIANT, lambda n: {"input": "a" * n}),
-    "responses giant proof": Shape(
-        ("openai_responses",), GIANT, lambda n: {"input": [{"type": "reasoning", "encrypted_content": "seseragi." + "A" * n}]}
-    ),
+    "responses giant proof": Shape(("openai_responses",), GIANT, lambda n: {"input": [{"type": "reasoning", "encrypted_content": "seseragi." + "A" * n}]}),
     "messages turns": Shape(("anthropic",), MESSAGES, lambda n: claude(TURN * n)),
     "messages blocks": Shape(("anthropic",), PARTS, lambda n: claude([user([text_block("a")] * n)])),
     "messages results": Shape(("anthropic",), PARTS // 3, lambda n: claude(claude_results(n))),
-    "messages thinking": Shape(
-        ("anthropic",), PARTS, lambda n: claude([{"role": "assistant", "content": [{"type": "thinking", "thinking": "a", "signature": "s"}] * n}])
-    ),
-    "messages tools": Shape(
-        ("anthropic",), TOOLS, lambda n: claude(TURN, tools=[{"name": f"f{i}", "input_schema": schema(3)} for i in range(n)])
-    ),
+    "messages thinking": Shape(("anthropic",), PARTS, lambda n: claude([{"role": "assistant", "content": [{"type": "thinking", "thinking": "a", "signature": "s"}] * n}])),
+    "messages tools": Shape(("anthropic",), TOOLS, lambda n: claude(TURN, tools=[{"name": f"f{i}", "input_schema": schema(3)} for i in range(n)])),
     "messages giant text": Shape(("anthropic",), GIANT, lambda n: claude([user("a" * n)])),
     "messages giant kind": Shape(("anthropic",), GIANT, lambda n: claude([user([{"type": "k" * n}])])),
     "messages giant field": Shape(("anthropic",), GIANT, lambda n: claude(TURN, **{"f" * n: 1})),
-    "messages many fields": Shape(
-        ("anthropic",), MAX_VALUES // 10, lambda n: claude(TURN, **{f"f{i}": 1 for i in range(n)})
-    ),
-    "ui messages": Shape(
-        ("ui",), MESSAGES, lambda n: {"id": "c", "messages": [ui(text_block("a")), ui(text_block("b"), role="assistant")] * n}
-    ),
+    "messages many fields": Shape(("anthropic",), MAX_VALUES // 10, lambda n: claude(TURN, **{f"f{i}": 1 for i in range(n)})),
+    "ui messages": Shape(("ui",), MESSAGES, lambda n: {"id": "c", "messages": [ui(text_block("a")), ui(text_block("b"), role="assistant")] * n}),
     "ui parts": Shape(("ui",), PARTS, lambda n: {"id": "c", "messages": [ui(*[text_block("a")] * n)]}),
-    "ui steps": Shape(
-        ("ui",), PARTS // 2, lambda n: {"id": "c", "messages": [ui(*[{"type": "step-start"}, text_block("a")] * n, role="assistant")]}
-    ),
-    "ui tools": Shape(
-        ("ui",), PARTS // 3, lambda n: {"id": "c", "messages": [ui(*map(ui_tool, range(n)), role="assistant")]}
-    ),
+    "ui steps": Shape(("ui",), PARTS // 2, lambda n: {"id": "c", "messages": [ui(*[{"type": "step-start"}, text_block("a")] * n, role="assistant")]}),
+    "ui tools": Shape(("ui",), PARTS // 3, lambda n: {"id": "c", "messages": [ui(*map(ui_tool, range(n)), role="assistant")]}),
     "ui giant kind": Shape(("ui",), GIANT, lambda n: {"id": "c", "messages": [ui({"type": "k" * n})]}),
-    "ui giant file": Shape(
-        ("ui",), GIANT, lambda n: {"id": "c", "messages": [ui({"type": "file", "mediaType": "image/png", "url": "data:image/png" + ";a=b" * (n // 4)})]}
-    ),
+    "ui giant file": Shape(("ui",), GIANT, lambda n: {"id": "c", "messages": [ui({"type": "file", "mediaType": "image/png", "url": "data:image/png" + ";a=b" * (n // 4)})]}),
     "ui unknown": Shape(("ui",), MAX_VALUES // 10, lambda n: {"id": "c", "messages": [], **{f"f{i}": 1 for i in range(n)}}),
     "ag_ui messages": Shape(("ag_ui",), MESSAGES, lambda n: run_input(TURN * n)),
     "ag_ui parts": Shape(("ag_ui",), PARTS, lambda n: run_input([user([text_block("a")] * n)])),
-    "ag_ui one turn": Shape(
-        ("ag_ui",), MESSAGES, lambda n: run_input([{"role": "assistant", "content": "a"}, {"role": "reasoning", "content": "b"}] * n)
-    ),
+    "ag_ui one turn": Shape(("ag_ui",), MESSAGES, lambda n: run_input([{"role": "assistant", "content": "a"}, {"role": "reasoning", "content": "b"}] * n)),
     "ag_ui results": Shape(("ag_ui",), MESSAGES // 2, lambda n: run_input([CALLS, {"role": "tool", "toolCallId": "c", "content": "r"}] * n)),
-    "ag_ui context": Shape(
-        ("ag_ui",), MAX_VALUES // LARGE // 6, lambda n: run_input(TURN, context=[{"description": "a", "value": "b"}] * n)
-    ),
+    "ag_ui context": Shape(("ag_ui",), MAX_VALUES // LARGE // 6, lambda n: run_input(TURN, context=[{"description": "a", "value": "b"}] * n)),
     "ag_ui tools": Shape(("ag_ui",), TOOLS, lambda n: run_input(TURN, tools=[function(i) for i in range(n)])),
-    "ag_ui giant proof": Shape(
-        ("ag_ui",), GIANT, lambda n: run_input([{"role": "reasoning", "content": "", "encryptedValue": "{" * n}])
-    ),
+    "ag_ui giant proof": Shape(("ag_ui",), GIANT, lambda n: run_input([{"role": "reasoning", "content": "", "encryptedValue": "{" * n}])),
 }  # fmt: skip
 
 RAW = {
@@ -264,31 +224,17 @@ REQUESTS: dict[str, tuple[int, Build]] = {
     "parts": (PARTS, lambda n: given(*[r.TextPart("a")] * n)),
     "results": (PARTS // 2, results),
     "results and texts": (PARTS // 3, lambda n: results(n, between=True)),
-    "calls in turn": (
-        PARTS // 2,
-        lambda n: r.ChatRequest(
-            [m for i in range(n) for m in (r.AssistantMessage("a", tool_calls=[call(i)]), r.ToolMessage("r", f"c{i}"))]
-        ),
-    ),
+    "calls in turn": (PARTS // 2, lambda n: r.ChatRequest([m for i in range(n) for m in (r.AssistantMessage("a", tool_calls=[call(i)]), r.ToolMessage("r", f"c{i}"))])),
     "blank after a giant text": (PARTS, lambda n: answered(r.TextPart("a" * 200 * n), *[r.TextPart(" ")] * n)),
     "blank in a user's": (PARTS, lambda n: given(r.TextPart("a" * 200 * n), *[r.TextPart(" ")] * n)),
-    "reasoning": (
-        PARTS // 3,
-        lambda n: answered(*[r.ReasoningPart("t", "s", format="anthropic"), r.OpaquePart("gemini.thought_signature", "x"), r.TextPart("a")] * n),
-    ),
+    "reasoning": (PARTS // 3, lambda n: answered(*[r.ReasoningPart("t", "s", format="anthropic"), r.OpaquePart("gemini.thought_signature", "x"), r.TextPart("a")] * n)),
     "reasoning in one": (PARTS, lambda n: answered(*[r.ReasoningPart("t", encrypted="e")] * n)),
     "refusals": (PARTS, lambda n: answered(*[r.RefusalPart("no")] * n)),
     "opaque": (PARTS, lambda n: answered(*[r.OpaquePart("gemini.part", "{}")] * n)),
-    "proofs of one call": (
-        PARTS,
-        lambda n: r.ChatRequest([r.AssistantMessage(tool_calls=[r.ToolCall("c", r.FunctionCall("f", "{}"), opaque=[r.Opaque("x", "y")] * n)])]),
-    ),
+    "proofs of one call": (PARTS, lambda n: r.ChatRequest([r.AssistantMessage(tool_calls=[r.ToolCall("c", r.FunctionCall("f", "{}"), opaque=[r.Opaque("x", "y")] * n)])])),
     "tools": (TOOLS, lambda n: r.ChatRequest([r.UserMessage("a")], tools=[r.Tool(r.Function(f"f{i}", "d", schema(3))) for i in range(n)])),
     "deep schema": (100, lambda n: r.ChatRequest([r.UserMessage("a")], tools=[r.Tool(r.Function("f", "d", schema(n // 2)))])),
-    "format": (
-        10_000,
-        lambda n: r.ChatRequest([r.UserMessage("a")], response_format=r.JsonSchemaFormat(r.JsonSchema("a", {"properties": {f"p{i}": {} for i in range(n)}}))),
-    ),
+    "format": (10_000, lambda n: r.ChatRequest([r.UserMessage("a")], response_format=r.JsonSchemaFormat(r.JsonSchema("a", {"properties": {f"p{i}": {} for i in range(n)}})))),
     "stops": (5_000, lambda n: r.ChatRequest([r.UserMessage("a")], stop=["s"] * n)),
     "metadata": (5_000, lambda n: r.ChatRequest([r.UserMessage("a")], metadata={f"k{i}": "v" for i in range(n)})),
     "options": (5_000, lambda n: r.ChatRequest([r.UserMessage("a")], provider_options={f"k{i}": {} for i in range(n)})),
@@ -301,14 +247,8 @@ REQUESTS: dict[str, tuple[int, Build]] = {
     "images": (PARTS, lambda n: given(*[r.ImagePart(r.ImageUrl(data_url("image/png")))] * n)),
     "sounds": (PARTS, lambda n: given(*[r.AudioPart(r.InputAudio("AAAA", "mp3"))] * n)),
     "marks": (PARTS, lambda n: given(*[r.TextPart("a", r.CacheControl("ephemeral"))] * n)),
-    "marks of the system": (
-        PARTS,
-        lambda n: r.ChatRequest([r.SystemMessage([r.TextPart("a", r.CacheControl("ephemeral"))] * n), r.UserMessage("a")]),
-    ),
-    "allowed tools": (
-        TOOLS,
-        lambda n: r.ChatRequest([r.UserMessage("a")], tools=[r.Tool(r.Function(f"f{i}")) for i in range(n)], allowed_tools=[f"f{i}" for i in range(n)]),
-    ),
+    "marks of the system": (PARTS, lambda n: r.ChatRequest([r.SystemMessage([r.TextPart("a", r.CacheControl("ephemeral"))] * n), r.UserMessage("a")])),
+    "allowed tools": (TOOLS, lambda n: r.ChatRequest([r.UserMessage("a")], tools=[r.Tool(r.Function(f"f{i}")) for i in range(n)], allowed_tools=[f"f{i}" for i in range(n)])),
     "giant text": (GIANT, lambda n: given(r.TextPart("a" * n))),
     "giant name": (GIANT, lambda n: given(file(data_url("application/pdf"), ".a" * (n // 2)))),
     "giant data": (GIANT, lambda n: given(r.ImagePart(r.ImageUrl(data_url("image/png", n))))),
@@ -324,49 +264,18 @@ REQUESTS: dict[str, tuple[int, Build]] = {
     "giant arguments": (GIANT, lambda n: r.ChatRequest([r.AssistantMessage(tool_calls=[call(1, '{"a": "' + "\\ud800" * (n // 6) + '"}')])])),
     "long arguments": (20_000, lambda n: r.ChatRequest([r.AssistantMessage(tool_calls=[call(1, '{"a": [' + "1," * n + "1]}")])])),
     "giant id": (GIANT, lambda n: r.ChatRequest([r.AssistantMessage(tool_calls=[r.ToolCall("call_" + "1_" * (n // 2), r.FunctionCall("f", "{}"))]), r.ToolMessage("r", "call_" + "1_" * (n // 2))])),
-    "giant result": (
-        GIANT,
-        lambda n: r.ChatRequest([r.AssistantMessage(tool_calls=[call(1)]), r.ToolMessage('{"a": [' + "[]," * (n // 3), "c1")]),
-    ),
+    "giant result": (GIANT, lambda n: r.ChatRequest([r.AssistantMessage(tool_calls=[call(1)]), r.ToolMessage('{"a": [' + "[]," * (n // 3), "c1")])),
     "giant proof": (GIANT, lambda n: answered(r.ReasoningPart("a", "s" * n, format="anthropic"), r.OpaquePart("anthropic.redacted_thinking", "A" * n))),
 }  # fmt: skip
 
 BUILDERS: dict[str, tuple[str, Any]] = {
     **{name: (name, None) for name in UPSTREAM_FORMATS},
-    "mistral": (
-        "openai_chat",
-        ChatQuirks(
-            plain=True,
-            files="document_url",
-            send_reasoning="thinking",
-            stream_options=False,
-            bare_audio=True,
-        ),
-    ),
-    "openrouter": (
-        "openai_chat",
-        ChatQuirks(
-            send_reasoning="reasoning_details",
-            cache_control=True,
-            allowed_tools=True,
-            effort_field="reasoning",
-        ),
-    ),
-}
+    "mistral": ("openai_chat", ChatQuirks(plain=True, files="document_url", send_reasoning="thinking", stream_options=False, bare_audio=True)),
+    "openrouter": ("openai_chat", ChatQuirks(send_reasoning="reasoning_details", cache_control=True, allowed_tools=True, effort_field="reasoning")),
+}  # fmt: skip
 
 PASSED_ON = {
-    "quoted texts": Shape(
-        ("anthropic",),
-        PARTS,
-        lambda n: claude(
-            [
-                {
-                    "role": "assistant",
-                    "content": [{**text_block("a"), "citations": [{"encrypted_index": ""}]}] * n,
-                }
-            ]
-        ),
-    ),
+    "quoted texts": Shape(("anthropic",), PARTS, lambda n: claude([{"role": "assistant", "content": [{**text_block("a"), "citations": [{"encrypted_index": ""}]}] * n}])),
     "custom calls": Shape(
         ("openai_responses",),
         PARTS,
@@ -381,52 +290,15 @@ PASSED_ON = {
             ]
         },
     ),
-    "namespaces": Shape(
-        ("openai_responses",),
-        TOOLS,
-        lambda n: {
-            "input": "a",
-            "tools": [
-                {"type": "namespace", "name": "n" * 64, "tools": [{"name": f"f{i}"}]}
-                for i in range(n)
-            ],
-        },
-    ),
-    "tools of other names": Shape(
-        ("openai_responses",),
-        TOOLS,
-        lambda n: {
-            "input": "a",
-            "tools": [{"type": "custom", "name": "." + "_" * (i % 50)} for i in range(n)],
-        },
-    ),
-    "hosted": Shape(
-        ("openai_responses",),
-        TOOLS,
-        lambda n: {"input": "a", "tools": [{"type": f"t{i}"} for i in range(n)]},
-    ),
-    "strange items": Shape(
-        ("openai_responses",),
-        PARTS // 2,
-        lambda n: {
-            "input": [{"role": "user", "content": "a"}, *[{"type": f"t{i}"} for i in range(n)]]
-        },
-    ),
-    "strange fields": Shape(
-        ("openai_responses",), 5_000, lambda n: {"input": "a", **{f"f{i}": i for i in range(n)}}
-    ),
+    "namespaces": Shape(("openai_responses",), TOOLS, lambda n: {"input": "a", "tools": [{"type": "namespace", "name": "n" * 64, "tools": [{"name": f"f{i}"}]} for i in range(n)]}),
+    "tools of other names": Shape(("openai_responses",), TOOLS, lambda n: {"input": "a", "tools": [{"type": "custom", "name": "." + "_" * (i % 50)} for i in range(n)]}),
+    "hosted": Shape(("openai_responses",), TOOLS, lambda n: {"input": "a", "tools": [{"type": f"t{i}"} for i in range(n)]}),
+    "strange items": Shape(("openai_responses",), PARTS // 2, lambda n: {"input": [{"role": "user", "content": "a"}, *[{"type": f"t{i}"} for i in range(n)]]}),
+    "strange fields": Shape(("openai_responses",), 5_000, lambda n: {"input": "a", **{f"f{i}": i for i in range(n)}}),
     "found tools": Shape(
         ("openai_responses",),
         PARTS // 2,
-        lambda n: {
-            "input": [
-                {"role": "user", "content": "a"},
-                *[
-                    {"type": "additional_tools", "tools": [{"name": "f"}] * 4}
-                    for _ in range(n // 4)
-                ],
-            ]
-        },
+        lambda n: {"input": [{"role": "user", "content": "a"}, *[{"type": "additional_tools", "tools": [{"name": "f"}] * 4} for _ in range(n // 4)]]},
     ),
-}
+}  # fmt: skip
 """What is passed on to a provider of the client's own format."""

@@ -88,96 +88,43 @@ _STOP = _chat({"index": 0, "delta": {}, "finish_reason": "stop"})
 
 CHAT: dict[str, Shape] = {
     "tiny texts": many(lambda n: _delta(content="a")),
-    "turns of text and reasoning": turns(
-        lambda n: _delta(content="a"), lambda n: _delta(reasoning="b")
-    ),
-    "signed thoughts": many(
-        lambda n: _delta(thinking_blocks=[{"thinking": "a", "signature": "b"}, {"data": "c"}])
-    ),
-    "results of a search": many(
-        lambda n: _chat(
-            {"index": 0, "delta": {"content": "a"}},
-            web_search=[{"link": f"https://a/{n % 50}"}, {"link": f"https://b/{n}"}],
-        )
-    ),
-    "reasoning in parts": many(
-        lambda n: _delta(content=[{"type": "reasoning", "summary": [{"text": "a"}]}])
-    ),
+    "turns of text and reasoning": turns(lambda n: _delta(content="a"), lambda n: _delta(reasoning="b")),
+    "signed thoughts": many(lambda n: _delta(thinking_blocks=[{"thinking": "a", "signature": "b"}, {"data": "c"}])),
+    "results of a search": many(lambda n: _chat({"index": 0, "delta": {"content": "a"}}, web_search=[{"link": f"https://a/{n % 50}"}, {"link": f"https://b/{n}"}])),
+    "reasoning in parts": many(lambda n: _delta(content=[{"type": "reasoning", "summary": [{"text": "a"}]}])),
     "calls": many(lambda n: _call(index=n, id=f"i{n}", **_fragment("{}", name="f"))),
     "calls of one id": many(lambda n: _call(index=n, id="i", **_fragment("{}", name="f"))),
     "calls without a name": many(lambda n: _call(index=n, id=f"i{n}", **_fragment("{"))),
     "calls of one place": many(lambda n: _call(id=f"i{n}", **_fragment("{}", name="f"))),
-    "a call that repeats its name": many(
-        lambda n: _call(index=0, **_fragment("[" if n == 0 else "1,", name="f"))
-    ),
+    "a call that repeats its name": many(lambda n: _call(index=0, **_fragment("[" if n == 0 else "1,", name="f"))),
     "a call of white space": many(lambda n: _call(index=0, **_fragment(" ", name="f"))),
-    "turns of open calls": many(
-        lambda n: _call(index=n % 300, id=f"i{n % 300}", **_fragment('["', name="f"))
-    ),
-    "calls in one delta": once(
-        lambda size: _delta(tool_calls=rows(size, lambda n: {"id": f"i{n}", **_fragment("{}")}))
-    ),
-    "calls after the finish": many(
-        lambda n: _call(index=n, id=f"i{n}", **_fragment("[", name="f")), before=_STOP
-    ),
-    "a call after the finish": many(
-        lambda n: _call(index=0, id="i", **_fragment("[", name="f")), before=_STOP
-    ),
-    "comments after a long call": many(
-        lambda n: b": a comment, which is a read of its own\n\n",
-        before=_call(index=0, id="i", **_fragment("[" + "1," * 20_000, name="f")) + _STOP,
-    ),
+    "turns of open calls": many(lambda n: _call(index=n % 300, id=f"i{n % 300}", **_fragment('["', name="f"))),
+    "calls in one delta": once(lambda size: _delta(tool_calls=rows(size, lambda n: {"id": f"i{n}", **_fragment("{}")}))),
+    "calls after the finish": many(lambda n: _call(index=n, id=f"i{n}", **_fragment("[", name="f")), before=_STOP),
+    "a call after the finish": many(lambda n: _call(index=0, id="i", **_fragment("[", name="f")), before=_STOP),
+    "comments after a long call": many(lambda n: b": a comment, which is a read of its own\n\n", before=_call(index=0, id="i", **_fragment("[" + "1," * 20_000, name="f")) + _STOP),
     "choices": many(lambda n: _delta(index=n % 128, content="a")),
-    "choices that are none": turns(
-        lambda n: _delta(index=-n, content="a"), lambda n: _delta(index=2**60 + n, reasoning="a")
-    ),
-    "choices of one chunk": once(
-        lambda size: _chat(*rows(size, lambda n: {"index": n % 128, "delta": {"content": "a"}}))
-    ),
+    "choices that are none": turns(lambda n: _delta(index=-n, content="a"), lambda n: _delta(index=2**60 + n, reasoning="a")),
+    "choices of one chunk": once(lambda size: _chat(*rows(size, lambda n: {"index": n % 128, "delta": {"content": "a"}}))),
     "messages": many(lambda n: _chat({"index": 0, "message": {"content": "a"}}, object="x")),
     "finish reasons": many(lambda n: _chat({"index": n % 128, "finish_reason": "x" * 2000})),
     "one text": once(lambda size: _delta(content="é" * (size // 6))),
-    "one call": once(
-        lambda size: _call(index=0, id="i", **_fragment('["' + "\\\\" * (size // 4), name="f"))
-    ),
-    "arguments of brackets": once(
-        lambda size: _call(index=0, id="i", **_fragment("[" * size, name="f")) + _STOP
-    ),
+    "one call": once(lambda size: _call(index=0, id="i", **_fragment('["' + "\\\\" * (size // 4), name="f"))),
+    "arguments of brackets": once(lambda size: _call(index=0, id="i", **_fragment("[" * size, name="f")) + _STOP),
     "an image": once(lambda size: _delta(images=[{"image_url": {"url": "data:a/" + "a" * size}}])),
-    "an image of slashes": once(
-        lambda size: _delta(images=[{"image_url": {"url": "data:" + "a/" * (size // 2)}}])
-    ),
+    "an image of slashes": once(lambda size: _delta(images=[{"image_url": {"url": "data:" + "a/" * (size // 2)}}])),
     "images": many(lambda n: _delta(images=[{"image_url": {"url": "data:image/png;base64,AA"}}])),
-    "annotations": many(
-        lambda n: _delta(
-            annotations=[{"type": "url_citation", "url_citation": {"url": f"https://a/{n}"}}]
-        ),
-        before=_delta(content="a"),
-    ),
-    "citations repeated": many(
-        lambda n: _chat({"index": 0, "delta": {"content": "a"}}, citations=["https://a"] * 9)
-    ),
-    "verdicts": many(
-        lambda n: _chat(
-            {"index": 0, "content_filter_results": {"hate": {"severity": n}}, "delta": {}}
-        )
-    ),
-    "log probabilities without a text": many(
-        lambda n: _chat({"index": 0, "delta": {}, "logprobs": {"content": [{"token": "a"}]}})
-    ),
+    "annotations": many(lambda n: _delta(annotations=[{"type": "url_citation", "url_citation": {"url": f"https://a/{n}"}}]), before=_delta(content="a")),
+    "citations repeated": many(lambda n: _chat({"index": 0, "delta": {"content": "a"}}, citations=["https://a"] * 9)),
+    "verdicts": many(lambda n: _chat({"index": 0, "content_filter_results": {"hate": {"severity": n}}, "delta": {}})),
+    "log probabilities without a text": many(lambda n: _chat({"index": 0, "delta": {}, "logprobs": {"content": [{"token": "a"}]}})),
     "sounds": many(lambda n: _delta(index=n % 128, audio={"data": "AAAA"})),
-    "tools of the host": many(
-        lambda n: _delta(executed_tools=[{"index": n, "type": "search", "output": "a"}])
-    ),
+    "tools of the host": many(lambda n: _delta(executed_tools=[{"index": n, "type": "search", "output": "a"}])),
     "deep JSON": once(lambda size: f'data: {{"choices":{nested(size)}}}\n\n'.encode()),
-    "an error": once(
-        lambda size: sse({"error": {"message": "model " * (size // 6), "code": "9" * 4000}})
-    ),
-    "details of an error": once(
-        lambda size: sse({"error": {"details": rows(size, lambda n: {"retryDelay": "1m1m"})}})
-    ),
+    "an error": once(lambda size: sse({"error": {"message": "model " * (size // 6), "code": "9" * 4000}})),
+    "details of an error": once(lambda size: sse({"error": {"details": rows(size, lambda n: {"retryDelay": "1m1m"})}})),
     "a delay": once(lambda size: sse({"error": {"details": [{"retryDelay": "1" * size}]}})),
-}
+}  # fmt: skip
 
 
 # OpenAI Responses
@@ -215,9 +162,7 @@ RESPONSES: dict[str, Shape] = {
         lambda n: _event("output_text.delta", output_index=1, delta="a"),
         lambda n: _event("reasoning_summary_text.delta", output_index=0, delta="a"),
     ),
-    "texts of one item": many(
-        lambda n: _event("output_text.delta", output_index=0, content_index=n, delta="a")
-    ),
+    "texts of one item": many(lambda n: _event("output_text.delta", output_index=0, content_index=n, delta="a")),
     "texts of one item, and wholes elsewhere": once(
         lambda size: [
             *fill(size // 2, lambda n: _event("output_text.delta", content_index=n, delta="a")),
@@ -227,62 +172,23 @@ RESPONSES: dict[str, Shape] = {
             ),
         ]
     ),
-    "items, and wholes of others": turns(
-        lambda n: _event("output_text.delta", output_index=n, delta="a"),
-        lambda n: _item("done", n + 10**6, **_message("a" if n % 4 else "b")),
-    ),
-    "wholes of others than a long item": many(
-        lambda n: _item("done", n, **_message("b")),
-        before=_event("output_text.delta", output_index=10**6, delta="a" * 100_000),
-    ),
-    "a part for each token": once(
-        lambda size: [
-            *fill(size, lambda n: _event("output_text.delta", content_index=n, delta="a")),
-            _item("done", 0, **_message("a" * size)),
-        ]
-    ),
-    "annotations of texts that are none": many(
-        lambda n: _event("output_text.annotation.added", content_index=n, annotation={})
-    ),
-    "calls": turns(
-        lambda n: _item("added", n // 2, **_function(n // 2, "")),
-        lambda n: _item("done", n // 2, **_function(n // 2)),
-    ),
-    "calls, and all of them at the end": once(
-        lambda size: [
-            *fill(size // 2, lambda n: _item("added", n, **_function(n, ""))),
-            _completed(rows(size // 2, lambda n: _function(n))),
-        ]
-    ),
+    "items, and wholes of others": turns(lambda n: _event("output_text.delta", output_index=n, delta="a"), lambda n: _item("done", n + 10**6, **_message("a" if n % 4 else "b"))),
+    "wholes of others than a long item": many(lambda n: _item("done", n, **_message("b")), before=_event("output_text.delta", output_index=10**6, delta="a" * 100_000)),
+    "a part for each token": once(lambda size: [*fill(size, lambda n: _event("output_text.delta", content_index=n, delta="a")), _item("done", 0, **_message("a" * size))]),
+    "annotations of texts that are none": many(lambda n: _event("output_text.annotation.added", content_index=n, annotation={})),
+    "calls": turns(lambda n: _item("added", n // 2, **_function(n // 2, "")), lambda n: _item("done", n // 2, **_function(n // 2))),
+    "calls, and all of them at the end": once(lambda size: [*fill(size // 2, lambda n: _item("added", n, **_function(n, ""))), _completed(rows(size // 2, lambda n: _function(n)))]),
     "calls at the end only": once(lambda size: _completed(rows(size, _function))),
-    "texts at the end only": once(
-        lambda size: _completed(
-            rows(
-                size,
-                lambda n: _message("a"),
-            )
-        )
-    ),
+    "texts at the end only": once(lambda size: _completed(rows(size, lambda n: _message("a")))),
     "items of no type": many(lambda n: _item("added", n, type=f"x{n % 7}")),
-    "whole texts that contradict": many(
-        lambda n: _event("output_text.done", output_index=0, text="b"),
-        before=_event("output_text.delta", output_index=0, delta="a" * 100_000),
-    ),
-    "pieces of code": many(
-        lambda n: _event("code_interpreter_call_code.delta", output_index=0, delta="a")
-    ),
-    "turns of open calls": many(
-        lambda n: _event("function_call_arguments.delta", output_index=n % 300, delta="[")
-    ),
+    "whole texts that contradict": many(lambda n: _event("output_text.done", output_index=0, text="b"), before=_event("output_text.delta", output_index=0, delta="a" * 100_000)),
+    "pieces of code": many(lambda n: _event("code_interpreter_call_code.delta", output_index=0, delta="a")),
+    "turns of open calls": many(lambda n: _event("function_call_arguments.delta", output_index=n % 300, delta="[")),
     "one text": once(lambda size: _event("output_text.delta", delta="a" * size)),
-    "verdicts": many(
-        lambda n: _event(
-            "in_progress", response={"content_filters": [{"content_filter_results": {"a": n}}]}
-        )
-    ),
+    "verdicts": many(lambda n: _event("in_progress", response={"content_filters": [{"content_filter_results": {"a": n}}]})),
     "deep JSON": once(lambda size: f"data: {nested(size)}\n\n".encode()),
     "an error": once(lambda size: sse({"type": "error", "message": "model " * (size // 6)})),
-}
+}  # fmt: skip
 
 
 # Anthropic Messages
@@ -390,28 +296,15 @@ def _at(number: int, name: str, **fields: Any) -> bytes:
 
 CONVERSE: dict[str, Shape] = {
     "tiny texts": many(lambda n: _at(0, "contentBlockDelta", delta={"text": "a"})),
-    "blocks": turns(
-        lambda n: _at(n, "contentBlockDelta", delta={"text": "a"}),
-        lambda n: _at(n, "contentBlockStop"),
-    ),
+    "blocks": turns(lambda n: _at(n, "contentBlockDelta", delta={"text": "a"}), lambda n: _at(n, "contentBlockStop")),
     "calls": turns(
-        lambda n: _at(
-            n, "contentBlockStart", start={"toolUse": {"toolUseId": f"i{n}", "name": "f"}}
-        ),
+        lambda n: _at(n, "contentBlockStart", start={"toolUse": {"toolUseId": f"i{n}", "name": "f"}}),
         lambda n: _at(n - 1, "contentBlockDelta", delta={"toolUse": {"input": "{}"}}),
     ),
-    "calls without a name": many(
-        lambda n: _at(n, "contentBlockDelta", delta={"toolUse": {"input": "{"}})
-    ),
-    "citations without a text": many(
-        lambda n: _at(0, "contentBlockDelta", delta={"citation": {"source": f"https://a/{n}"}})
-    ),
-    "an image in pieces": many(
-        lambda n: _at(0, "contentBlockDelta", delta={"image": {"source": {"bytes": "AAAA"}}})
-    ),
-    "images that failed": many(
-        lambda n: _at(0, "contentBlockDelta", delta={"image": {"error": {"message": "a"}}})
-    ),
+    "calls without a name": many(lambda n: _at(n, "contentBlockDelta", delta={"toolUse": {"input": "{"}})),
+    "citations without a text": many(lambda n: _at(0, "contentBlockDelta", delta={"citation": {"source": f"https://a/{n}"}})),
+    "an image in pieces": many(lambda n: _at(0, "contentBlockDelta", delta={"image": {"source": {"bytes": "AAAA"}}})),
+    "images that failed": many(lambda n: _at(0, "contentBlockDelta", delta={"image": {"error": {"message": "a"}}})),
     "results of tools": turns(
         lambda n: _at(n, "contentBlockStart", start={"toolResult": {"toolUseId": "i"}}),
         lambda n: _at(n - 1, "contentBlockDelta", delta={"toolResult": [{"text": "a"}]}),
@@ -432,10 +325,8 @@ CONVERSE: dict[str, Shape] = {
             }
         ).encode()
     ),
-    "an error": once(
-        lambda size: frames.exception("validationException", {"message": "model " * (size // 6)})
-    ),
-}
+    "an error": once(lambda size: frames.exception("validationException", {"message": "model " * (size // 6)})),
+}  # fmt: skip
 
 
 # Gemini
@@ -465,37 +356,18 @@ def _partial(path: str, value: str, **call: Any) -> bytes:
 
 GEMINI: dict[str, Shape] = {
     "tiny texts": many(lambda n: _candidate({"text": "a"})),
-    "turns of text and thoughts": turns(
-        lambda n: _candidate({"text": "a"}), lambda n: _candidate({"text": "b", "thought": True})
-    ),
-    "parts of one chunk": once(
-        lambda size: _candidate(*rows(size, lambda n: {"text": "a", "thought": n % 2 == 0}))
-    ),
+    "turns of text and thoughts": turns(lambda n: _candidate({"text": "a"}), lambda n: _candidate({"text": "b", "thought": True})),
+    "parts of one chunk": once(lambda size: _candidate(*rows(size, lambda n: {"text": "a", "thought": n % 2 == 0}))),
     "calls": many(lambda n: _candidate({"functionCall": {"name": "f", "args": {"a": n}}})),
     "calls of one id": many(lambda n: _candidate({"functionCall": {"name": "f", "id": "i"}})),
-    "pieces of arguments": many(
-        lambda n: _partial("$.a", "b", **({"name": "f"} if n == 0 else {}))
-    ),
-    "arguments of many names": many(
-        lambda n: _partial(f"$.a{n}", "b", **({"name": "f"} if n == 0 else {}))
-    ),
-    "arguments at a deep place": many(
-        lambda n: _partial("$.a" + ".b" * 200 + f".c{n}", "b", **({"name": "f"} if n == 0 else {}))
-    ),
-    "arguments at one very deep place": once(
-        lambda size: _partial("$" + ".a" * (size // 2), "b", name="f")
-    ),
-    "arguments at a place that does not end": once(
-        lambda size: _partial("$['" + "\\a" * (size // 3), "b", name="f")
-    ),
+    "pieces of arguments": many(lambda n: _partial("$.a", "b", **({"name": "f"} if n == 0 else {}))),
+    "arguments of many names": many(lambda n: _partial(f"$.a{n}", "b", **({"name": "f"} if n == 0 else {}))),
+    "arguments at a deep place": many(lambda n: _partial("$.a" + ".b" * 200 + f".c{n}", "b", **({"name": "f"} if n == 0 else {}))),
+    "arguments at one very deep place": once(lambda size: _partial("$" + ".a" * (size // 2), "b", name="f")),
+    "arguments at a place that does not end": once(lambda size: _partial("$['" + "\\a" * (size // 3), "b", name="f")),
     "choices": many(lambda n: _candidate({"text": "a"}, index=n % 200)),
     "choices that are none": many(lambda n: _candidate({"text": "a"}, index=-n)),
-    "text with grounding": many(
-        lambda n: _candidate(
-            {"text": "some text"},
-            groundingMetadata=_grounding([_web(0)], [_support(0, 4, [0], "some")]),
-        )
-    ),
+    "text with grounding": many(lambda n: _candidate({"text": "some text"}, groundingMetadata=_grounding([_web(0)], [_support(0, 4, [0], "some")]))),
     "supports of a long text": once(
         lambda size: [
             _candidate({"text": "é" * (size // 12)}),
@@ -524,32 +396,19 @@ GEMINI: dict[str, Shape] = {
             )
         )
     ),
-    "numbers of earlier sources": many(
-        lambda n: _candidate(groundingMetadata=_grounding([_web(n)], [_support(0, 1, [n])]))
-    ),
-    "sounds": many(
-        lambda n: _candidate({"inlineData": {"mimeType": f"audio/x{n % 500}", "data": "AAAA"}})
-    ),
-    "tools of Google's": turns(
-        lambda n: _candidate({"toolCall": {"id": f"i{n}", "args": {}}}),
-        lambda n: _candidate({"toolResponse": {"id": f"i{n - 1}", "response": {}}}),
-    ),
-    "verdicts": many(
-        lambda n: _candidate(safetyRatings=[{"category": "a", "probability": str(n)}])
-    ),
+    "numbers of earlier sources": many(lambda n: _candidate(groundingMetadata=_grounding([_web(n)], [_support(0, 1, [n])]))),
+    "sounds": many(lambda n: _candidate({"inlineData": {"mimeType": f"audio/x{n % 500}", "data": "AAAA"}})),
+    "tools of Google's": turns(lambda n: _candidate({"toolCall": {"id": f"i{n}", "args": {}}}), lambda n: _candidate({"toolResponse": {"id": f"i{n - 1}", "response": {}}})),
+    "verdicts": many(lambda n: _candidate(safetyRatings=[{"category": "a", "probability": str(n)}])),
     "one text": once(lambda size: _candidate({"text": "a" * size})),
-    "an array": once(
-        lambda size: (
-            b"[" + b",".join(c[6:-2] for c in fill(size, lambda n: _candidate({"text": "a"})))
-        )
-    ),
+    "an array": once(lambda size: (b"[" + b",".join(c[6:-2] for c in fill(size, lambda n: _candidate({"text": "a"}))))),
     "an array of commas": once(lambda size: b"[" + b"," * size),
     "an array of quotes": once(lambda size: b"[" + b'"' * size),
     "an array of brackets": once(lambda size: b"[" + b"[" * size),
     "an array of empty objects": once(lambda size: b"[" + b"{}" * (size // 2)),
     "deep JSON": once(lambda size: f"data: {nested(size)}\n\n".encode()),
     "an error": once(lambda size: sse({"error": {"message": "model " * (size // 6)}})),
-}
+}  # fmt: skip
 
 
 # Cohere
@@ -561,26 +420,14 @@ def _cohere(kind: str, index: int = 0, **message: Any) -> bytes:
 
 COHERE: dict[str, Shape] = {
     "tiny texts": many(lambda n: _cohere("content-delta", content={"text": "a"})),
-    "blocks": turns(
-        lambda n: _cohere("content-start", n, content={"text": ""}),
-        lambda n: _cohere("content-delta", n - 1, content={"text": "a"}),
-    ),
+    "blocks": turns(lambda n: _cohere("content-start", n, content={"text": ""}), lambda n: _cohere("content-delta", n - 1, content={"text": "a"})),
     "one block of many numbers": many(lambda n: _cohere("content-delta", n, content={"text": "a"})),
-    "calls": turns(
-        lambda n: _cohere(
-            "tool-call-start", n, tool_calls={"id": f"i{n}", "function": {"name": "f"}}
-        ),
-        lambda n: _cohere("tool-call-end", n - 1),
-    ),
-    "one call of many numbers": many(
-        lambda n: _cohere("tool-call-start", n, tool_calls={"id": "i", "function": {"name": "f"}})
-    ),
-    "citations": many(
-        lambda n: _cohere("citation-start", citations={"start": n, "sources": [{"id": "a"}]})
-    ),
+    "calls": turns(lambda n: _cohere("tool-call-start", n, tool_calls={"id": f"i{n}", "function": {"name": "f"}}), lambda n: _cohere("tool-call-end", n - 1)),
+    "one call of many numbers": many(lambda n: _cohere("tool-call-start", n, tool_calls={"id": "i", "function": {"name": "f"}})),
+    "citations": many(lambda n: _cohere("citation-start", citations={"start": n, "sources": [{"id": "a"}]})),
     "one text": once(lambda size: _cohere("content-delta", content={"text": "a" * size})),
     "an error": once(lambda size: sse({"message": "model " * (size // 6)})),
-}
+}  # fmt: skip
 
 
 # Ollama
@@ -592,22 +439,18 @@ def _line(**message: Any) -> bytes:
 
 OLLAMA: dict[str, Shape] = {
     "tiny texts": many(lambda n: _line(content="a")),
-    "turns of text and thinking": turns(
-        lambda n: _line(content="a"), lambda n: _line(thinking="a")
-    ),
+    "turns of text and thinking": turns(lambda n: _line(content="a"), lambda n: _line(thinking="a")),
     "calls": many(lambda n: _line(tool_calls=[{"id": f"i{n}", "function": {"name": "f"}}])),
     "calls of one id": many(lambda n: _line(tool_calls=[{"id": "i", "function": {"name": "f"}}])),
     "calls without a name": many(lambda n: _line(tool_calls=[{"id": f"i{n}"}])),
-    "calls of one line": once(
-        lambda size: _line(tool_calls=rows(size, lambda n: {"function": {"name": "f"}}))
-    ),
+    "calls of one line": once(lambda size: _line(tool_calls=rows(size, lambda n: {"function": {"name": "f"}}))),
     "images": many(lambda n: _line(images=["iVBORw0KGgo"])),
     "one text": once(lambda size: _line(content="a" * size)),
     "JSON over many lines": once(lambda size: b"{" + b"\n" * 9 + b'"a":1,\n' * (size // 7)),
     "brackets over many lines": once(lambda size: b"[\n" * (size // 2)),
     "quotes": once(lambda size: b'"' * size),
     "an error": once(lambda size: json.dumps({"error": "model " * (size // 6)}).encode()),
-}
+}  # fmt: skip
 
 SHAPES: dict[str, dict[str, Shape]] = {
     "openai_chat": CHAT,
@@ -669,35 +512,19 @@ ANSWERS: dict[str, Callable[[int], list[Event]]] = {
     "thoughts": answer(lambda told, n: told.reasoning(0, LONG)),
     "refusals": answer(lambda told, n: told.refusal(0, LONG)),
     "arguments": answer(lambda told, n: _argue(told, n, 0, LONG)),
-    "turns of text and reasoning": answer(
-        lambda told, n: told.text(0, "a"), lambda told, n: told.reasoning(0, "b")
-    ),
-    "thoughts with a proof": answer(
-        lambda told, n: told.reasoning(0, "a"),
-        lambda told, n: told.sign(0, "signature", "a", format="anthropic"),
-        lambda told, n: told.text(0, "a"),
-    ),
+    "turns of text and reasoning": answer(lambda told, n: told.text(0, "a"), lambda told, n: told.reasoning(0, "b")),
+    "thoughts with a proof": answer(lambda told, n: told.reasoning(0, "a"), lambda told, n: told.sign(0, "signature", "a", format="anthropic"), lambda told, n: told.text(0, "a")),
     "calls": answer(lambda told, n: told.end_tool_call(0, _argue(told, n, n, "{}"))),
     "calls that end with the answer": answer(lambda told, n: _argue(told, n, n, "{}")),
     "turns of open calls": answer(lambda told, n: _argue(told, n, n % 250, "[1,"), calls=16),
-    "open calls that end one by one": answer(
-        lambda told, n: told.end_tool_call(0, n // 2), lambda told, n: told.text(0, "a"), calls=2
-    ),
+    "open calls that end one by one": answer(lambda told, n: told.end_tool_call(0, n // 2), lambda told, n: told.text(0, "a"), calls=2),
     "sources": answer(lambda told, n: told.source(0, url=f"https://a/{n}", span=(0, n))),
     "opaque data": answer(lambda told, n: told.opaque(0, "x", "a")),
     "sounds": answer(lambda told, n: told.media(0, "audio/pcm", data="AAAA", block=1)),
     "images": answer(lambda told, n: told.media(0, "image/png", data="AAAA")),
-    "tools": answer(
-        lambda told, n: told.provider_tool(0, "web_search", input={}),
-        lambda told, n: told.provider_tool(0, "web_search", block=1, output=[]),
-    ),
-    "log probabilities": answer(
-        lambda told, n: told.logprobs(0, [{"token": "a", "logprob": -1, "top_logprobs": []}])
-    ),
+    "tools": answer(lambda told, n: told.provider_tool(0, "web_search", input={}), lambda told, n: told.provider_tool(0, "web_search", block=1, output=[])),
+    "log probabilities": answer(lambda told, n: told.logprobs(0, [{"token": "a", "logprob": -1, "top_logprobs": []}])),
     "choices": answer(lambda told, n: told.text(n % 128, "a")),
-    "verdicts and notices": answer(
-        lambda told, n: told.content_filter(0, "completion", {"a": {"n": n}}),
-        lambda told, n: told.notice("n", "a"),
-    ),
-}
+    "verdicts and notices": answer(lambda told, n: told.content_filter(0, "completion", {"a": {"n": n}}), lambda told, n: told.notice("n", "a")),
+}  # fmt: skip
 """Answers that are hard on a renderer."""

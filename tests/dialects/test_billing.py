@@ -38,11 +38,7 @@ PRICE = OwnPrice(
                 "prompt_tokens": 100,
                 "completion_tokens": 20,
                 "total_tokens": 120,
-                "prompt_tokens_details": {
-                    "cached_tokens": 60,
-                    "cache_write_tokens": 10,
-                    "audio_tokens": 5,
-                },
+                "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 10, "audio_tokens": 5},
                 "completion_tokens_details": {"reasoning_tokens": 8, "audio_tokens": 2},
             },
             25 * 1.0 + 60 * 0.1 + 10 * 1.25 + 5 * 7 + 18 * 10 + 2 * 50,
@@ -50,32 +46,17 @@ PRICE = OwnPrice(
         ),
         pytest.param(
             chat,
-            {
-                "prompt_tokens": 432,
-                "completion_tokens": 68,
-                "total_tokens": 636,
-                "completion_tokens_details": {"reasoning_tokens": 136},
-            },
+            {"prompt_tokens": 432, "completion_tokens": 68, "total_tokens": 636, "completion_tokens_details": {"reasoning_tokens": 136}},
             432 * 1.0 + 204 * 10,
             id="xai, reasoning beside the answer",
         ),
         pytest.param(
             chat,
-            {
-                "prompt_tokens": 26,
-                "completion_tokens": 11_395,
-                "total_tokens": 11_421,
-                "reasoning_tokens": 19_001,
-            },
+            {"prompt_tokens": 26, "completion_tokens": 11_395, "total_tokens": 11_421, "reasoning_tokens": 19_001},
             26 * 1.0 + (11_395 + 19_001) * 10,
             id="perplexity, reasoning beside the answer and not in the total",
         ),
-        pytest.param(
-            chat,
-            {"prompt_tokens": 100, "completion_tokens": 2, "prompt_cache_hit_tokens": 90},
-            10 * 1.0 + 90 * 0.1 + 2 * 10,
-            id="deepseek",
-        ),
+        pytest.param(chat, {"prompt_tokens": 100, "completion_tokens": 2, "prompt_cache_hit_tokens": 90}, 10 * 1.0 + 90 * 0.1 + 2 * 10, id="deepseek"),
         pytest.param(
             responses,
             {
@@ -93,10 +74,7 @@ PRICE = OwnPrice(
                 "input_tokens": 30,
                 "cache_read_input_tokens": 60,
                 "cache_creation_input_tokens": 10,
-                "cache_creation": {
-                    "ephemeral_5m_input_tokens": 6,
-                    "ephemeral_1h_input_tokens": 4,
-                },
+                "cache_creation": {"ephemeral_5m_input_tokens": 6, "ephemeral_1h_input_tokens": 4},
                 "output_tokens": 20,
             },
             30 * 1.0 + 60 * 0.1 + 6 * 1.25 + 4 * 2 + 20 * 10,
@@ -111,10 +89,7 @@ PRICE = OwnPrice(
                 "thoughtsTokenCount": 8,
                 "toolUsePromptTokenCount": 7,
                 "totalTokenCount": 127,
-                "promptTokensDetails": [
-                    {"modality": "TEXT", "tokenCount": 95},
-                    {"modality": "AUDIO", "tokenCount": 5},
-                ],
+                "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 95}, {"modality": "AUDIO", "tokenCount": 5}],
                 "candidatesTokensDetails": [{"modality": "AUDIO", "tokenCount": 2}],
             },
             42 * 1.0 + 60 * 0.1 + 5 * 7 + 18 * 10 + 2 * 50,
@@ -128,31 +103,20 @@ PRICE = OwnPrice(
                 "cacheWriteInputTokens": 10,
                 "outputTokens": 20,
                 "totalTokens": 120,
-                "cacheDetails": [
-                    {"ttl": "5m", "inputTokens": 6},
-                    {"ttl": "1h", "inputTokens": 4},
-                ],
+                "cacheDetails": [{"ttl": "5m", "inputTokens": 6}, {"ttl": "1h", "inputTokens": 4}],
             },
             30 * 1.0 + 60 * 0.1 + 6 * 1.25 + 4 * 2 + 20 * 10,
             id="bedrock_converse, whose input excludes what the cache gave and took",
         ),
         pytest.param(
             cohere,
-            {
-                "tokens": {"input_tokens": 968, "output_tokens": 83},
-                "billed_units": {"input_tokens": 62, "output_tokens": 28},
-            },
+            {"tokens": {"input_tokens": 968, "output_tokens": 83}, "billed_units": {"input_tokens": 62, "output_tokens": 28}},
             968 * 1.0 + 83 * 10,
             id="cohere, which bills less than was used",
         ),
-        pytest.param(
-            ollama,
-            {"prompt_eval_count": 100, "eval_count": 20},
-            100 * 1.0 + 20 * 10,
-            id="ollama",
-        ),
+        pytest.param(ollama, {"prompt_eval_count": 100, "eval_count": 20}, 100 * 1.0 + 20 * 10, id="ollama"),
     ],
-)
+)  # fmt: skip
 def test_what_an_answer_costs(parse, usage, cost):
     assert round(cost * 10**6) == PRICE.cost(parse(usage))
 

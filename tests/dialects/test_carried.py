@@ -61,53 +61,23 @@ CARRIED: dict[str, list[e.Event]] = {
     "tool call: name": said(*call("{}", name=MARK)),
     "tool call: id": said(*call("{}", id=MARK)),
     "tool call: arguments": said(*call(f'{{"a": "{MARK}"}}')),
-    "`opaque` of a call": said(
-        e.ToolCallStart(0, "i", "f"),
-        e.Opaque("google.thought_signature", MARK, 0),
-        e.ToolCallEnd(0, "{}"),
-    ),
+    "`opaque` of a call": said(e.ToolCallStart(0, "i", "f"), e.Opaque("google.thought_signature", MARK, 0), e.ToolCallEnd(0, "{}")),
     "`opaque` of the answer": said(*TEXT, e.Opaque("gemini.thought_signature", MARK)),
-    "source": said(
-        *TEXT[:2], e.Source(url=f"https://a.example/{MARK}", title="t", block=0), TEXT[2]
-    ),
-    "place of a source": said(
-        e.TextStart(0),
-        e.TextDelta(0, "a" * 20),
-        e.Source(url="https://a.example/", title="t", start=13, end=17, block=0),
-        e.TextEnd(0),
-    ),
+    "source": said(*TEXT[:2], e.Source(url=f"https://a.example/{MARK}", title="t", block=0), TEXT[2]),
+    "place of a source": said(e.TextStart(0), e.TextDelta(0, "a" * 20), e.Source(url="https://a.example/", title="t", start=13, end=17, block=0), e.TextEnd(0)),
     "media": said(e.Media(0, "image/png", data=MARK)),
-    "logprobs": said(
-        e.TextStart(0),
-        e.TextDelta(0, "a"),
-        e.LogProbs(0, [{"token": MARK, "logprob": -0.1, "bytes": None, "top_logprobs": []}]),
-        e.TextEnd(0),
-    ),
-    "verdicts of filters": said(
-        e.ContentFilter("prompt", {MARK: {"filtered": False}}, False), *TEXT
-    ),
-    "tools that the provider ran": said(
-        e.ProviderTool(0, "web_search", input={"q": MARK}),
-        e.ProviderTool(0, "web_search", output=1),
-    ),
+    "logprobs": said(e.TextStart(0), e.TextDelta(0, "a"), e.LogProbs(0, [{"token": MARK, "logprob": -0.1, "bytes": None, "top_logprobs": []}]), e.TextEnd(0)),
+    "verdicts of filters": said(e.ContentFilter("prompt", {MARK: {"filtered": False}}, False), *TEXT),
+    "tools that the provider ran": said(e.ProviderTool(0, "web_search", input={"q": MARK}), e.ProviderTool(0, "web_search", output=1)),
     "notices": said(e.Notice("retry", MARK), *TEXT),
     "the model that answers": said(*TEXT, model=MARK),
     "input tokens": said(*TEXT, usage=e.TokenCounts(input_tokens=NUMBER, output_tokens=1)),
     "output tokens": said(*TEXT, usage=e.TokenCounts(input_tokens=1, output_tokens=NUMBER)),
-    "cached input tokens": said(
-        *TEXT,
-        usage=e.TokenCounts(input_tokens=NUMBER + 9, output_tokens=1, cached_input_tokens=NUMBER),
-    ),
-    "reasoning tokens": said(
-        *TEXT,
-        usage=e.TokenCounts(input_tokens=1, output_tokens=NUMBER + 9, reasoning_tokens=NUMBER),
-    ),
+    "cached input tokens": said(*TEXT, usage=e.TokenCounts(input_tokens=NUMBER + 9, output_tokens=1, cached_input_tokens=NUMBER)),
+    "reasoning tokens": said(*TEXT, usage=e.TokenCounts(input_tokens=1, output_tokens=NUMBER + 9, reasoning_tokens=NUMBER)),
     "a second choice": said(*TEXT, e.TextStart(1, 1), e.TextDelta(1, MARK, 1), e.TextEnd(1, 1)),
-    "what failed": [
-        *said(*TEXT)[:-2],
-        e.StreamEnd("failed", "error", None, e.ErrorInfo("upstream_truncated", MARK, True)),
-    ],
-}
+    "what failed": [*said(*TEXT)[:-2], e.StreamEnd("failed", "error", None, e.ErrorInfo("upstream_truncated", MARK, True))],
+}  # fmt: skip
 
 
 def carries(client_format: str, events: Sequence[e.Event]) -> bool:

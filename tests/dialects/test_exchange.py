@@ -50,54 +50,18 @@ NO_RESULT = "takes no tool call without a result: one that says so was sent"
 NO_CALL = "takes no result without its tool call: it was sent as the user's text"
 ORDERS: dict[str, tuple[list[dict[str, Any]], list[str], tuple[str, ...]]] = {
     "as it is": ([ASK, called("a"), result("a"), LATER], ["u", "a:a", "r:a", "u"], ()),
-    "two at once": (
-        [ASK, called("a", "b"), result("b"), result("a")],
-        ["u", "a:a:b", "r:b", "r:a"],
-        (),
-    ),
-    "one after the other": (
-        [called("a"), result("a"), called("b"), result("b")],
-        ["a:a", "r:a", "a:b", "r:b"],
-        (),
-    ),
-    "two messages of one turn": (
-        [called("a"), called("b"), result("a"), result("b")],
-        ["a:a", "a:b", "r:a", "r:b"],
-        (),
-    ),
-    "a result that comes late": (
-        [called("a"), LATER, SYSTEM, result("a"), ASK],
-        ["a:a", "r:a", "u", "s", "u"],
-        (),
-    ),
+    "two at once": ([ASK, called("a", "b"), result("b"), result("a")], ["u", "a:a:b", "r:b", "r:a"], ()),
+    "one after the other": ([called("a"), result("a"), called("b"), result("b")], ["a:a", "r:a", "a:b", "r:b"], ()),
+    "two messages of one turn": ([called("a"), called("b"), result("a"), result("b")], ["a:a", "a:b", "r:a", "r:b"], ()),
+    "a result that comes late": ([called("a"), LATER, SYSTEM, result("a"), ASK], ["a:a", "r:a", "u", "s", "u"], ()),
     "interrupted": ([called("a"), LATER], ["a:a", "r:a", "u"], (NO_RESULT,)),
-    "interrupted within": (
-        [called("a", "b"), result("b"), LATER],
-        ["a:a:b", "r:b", "r:a", "u"],
-        (NO_RESULT,),
-    ),
-    "interrupted twice": (
-        [called("a"), LATER, called("b"), LATER],
-        ["a:a", "r:a", "u", "a:b", "r:b", "u"],
-        (NO_RESULT,),
-    ),
+    "interrupted within": ([called("a", "b"), result("b"), LATER], ["a:a:b", "r:b", "r:a", "u"], (NO_RESULT,)),
+    "interrupted twice": ([called("a"), LATER, called("b"), LATER], ["a:a", "r:a", "u", "a:b", "r:b", "u"], (NO_RESULT,)),
     "nothing follows yet": ([ASK, called("a")], ["u", "a:a"], ()),
-    "a beginning that is gone": (
-        [result("a"), LATER, called("b"), result("b")],
-        ["u", "u", "a:b", "r:b"],
-        (NO_CALL,),
-    ),
-    "a second result": (
-        [called("a"), result("a"), result("a")],
-        ["a:a", "r:a", "u"],
-        (NO_CALL,),
-    ),
-    "one id in two turns": (
-        [called("0"), LATER, called("0"), result("0")],
-        ["a:0", "r:0", "u", "a:0", "r:0"],
-        (NO_RESULT,),
-    ),
-}
+    "a beginning that is gone": ([result("a"), LATER, called("b"), result("b")], ["u", "u", "a:b", "r:b"], (NO_CALL,)),
+    "a second result": ([called("a"), result("a"), result("a")], ["a:a", "r:a", "u"], (NO_CALL,)),
+    "one id in two turns": ([called("0"), LATER, called("0"), result("0")], ["a:0", "r:0", "u", "a:0", "r:0"], (NO_RESULT,)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ORDERS)

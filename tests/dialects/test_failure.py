@@ -233,25 +233,17 @@ def test_verdicts_of_providers_with_codes_of_their_own(body: Any, code: str) -> 
         # LiteLLM.
         (400, said(code="400", message="litellm.ContextWindowExceededError: no"), CONTEXT),
         (400, said(code="400", message="litellm.ContentPolicyViolationError: no"), FILTERED),
-        (
-            400,
-            said(code="400", message="due to Azure OpenAI's content management policy"),
-            FILTERED,
-        ),
+        (400, said(code="400", message="due to Azure OpenAI's content management policy"), FILTERED),
         (400, said(code="400", message="/v1: Invalid model name passed in model=x"), NOT_FOUND),
         (400, said(code="400", type="no_db_connection", message="No connected db."), AUTH),
         # 404: the model, unless it is plainly the request.
         (404, {"message": "no Route matched with those values"}, NOT_FOUND),
         (404, said(type="invalid_request_error", message="Invalid URL (POST /v1/x)"), INVALID),
-        (
-            404,
-            said(type="invalid_request_error", message="The model `x` does not exist"),
-            NOT_FOUND,
-        ),
+        (404, said(type="invalid_request_error", message="The model `x` does not exist"), NOT_FOUND),
         (404, said(type="not_found_error", message="model: x"), NOT_FOUND),
         (400, said(type="server_error"), INVALID),
     ],
-)
+)  # fmt: skip
 def test_an_error_reply_has_a_code(status: int, body: Any, code: str) -> None:
     assert failure(status, body).code == code
 
@@ -317,9 +309,7 @@ def test_a_finish_reason_that_is_an_error_has_a_code(raw: str, code: str) -> Non
     assert raw not in error.message
 
 
-RETRY_INFO = {
-    "error": {"code": 429, "details": [{"retryDelay": "48.5s"}, {"retryDelay": 5}, "x"]},
-}
+RETRY_INFO = {"error": {"code": 429, "details": [{"retryDelay": "48.5s"}, {"retryDelay": 5}, "x"]}}
 DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
 
 
@@ -363,20 +353,10 @@ DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
         (429, {"x_ratelimit_reset_tokens": "10"}, b"", 10),
         (429, {"x_ratelimit_reset_tokens": "tomorrow"}, b"", None),
         (429, {"x_ratelimit_reset_tokens": "6m0s", "x_ratelimit_reset_requests": "2s"}, b"", 360),
-        (
-            429,
-            {
-                "x_ratelimit_reset_tokens": "6m0s",
-                "x_ratelimit_remaining_tokens": "5",
-                "x_ratelimit_reset_requests": "2s",
-                "x_ratelimit_remaining_requests": "0",
-            },
-            b"",
-            2,
-        ),
+        (429, {"x_ratelimit_reset_tokens": "6m0s", "x_ratelimit_remaining_tokens": "5", "x_ratelimit_reset_requests": "2s", "x_ratelimit_remaining_requests": "0"}, b"", 2),
         (503, {"x_ratelimit_reset_requests": "17ms"}, b"", None),
     ],
-)
+)  # fmt: skip
 def test_the_wait_that_a_reply_asks_for(
     status: int, headers: dict[str, str], body: Any, seconds: float | None
 ) -> None:

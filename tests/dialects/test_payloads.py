@@ -8,16 +8,7 @@ import pytest
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.events import ChoiceEnd, Event, ReasoningDelta, RefusalDelta, TextDelta, TokenCounts
 from app.framing.sse import Message
-from tests.dialects.streams import (
-    absent,
-    body_of,
-    check,
-    common,
-    end_of,
-    index,
-    joined,
-    tool_calls,
-)
+from tests.dialects.streams import absent, body_of, check, common, end_of, index, joined, tool_calls
 
 pytestmark = pytest.mark.pure
 

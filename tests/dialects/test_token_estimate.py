@@ -25,23 +25,14 @@ def items(*given: dict[str, Any]) -> dict[str, Any]:
 
 
 SAID: list[tuple[str, dict[str, Any]]] = [
-    (
-        "anthropic",
-        messages({"type": "search_result", "source": "s", "title": "t", "content": TEXTS}),
-    ),
-    (
-        "anthropic",
-        {
-            **messages({"type": "text", "text": "x"}),
-            "tools": [{"name": "f", "input_schema": {"type": "object"}, "input_examples": [WORDS]}],
-        },
-    ),
+    ("anthropic", messages({"type": "search_result", "source": "s", "title": "t", "content": TEXTS})),
+    ("anthropic", {**messages({"type": "text", "text": "x"}), "tools": [{"name": "f", "input_schema": {"type": "object"}, "input_examples": [WORDS]}]}),
     ("anthropic", {**messages({"type": "text", "text": "x"}), "mcp_servers": [{"name": WORDS}]}),
     ("openai_responses", items({"type": "mcp_call", "id": "i", "output": WORDS})),
     ("openai_responses", items({"type": "web_search_call", "id": "i", "action": {"query": WORDS}})),
     ("openai_chat", {"messages": [ASK], "documents": [WORDS]}),
     ("native", {"messages": [ASK], "provider_options": {"messages": [WORDS]}}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("client", "body"), SAID)

@@ -69,11 +69,7 @@ CHAT = {
             "content": [
                 {"type": "reasoning", "text": "t", "signature": "s", "format": "anthropic"},
                 {"type": "opaque", "format": "gemini.part", "data": "{}"},
-                {
-                    "type": "opaque",
-                    "format": "anthropic.compaction",
-                    "data": '{"type": "compaction"}',
-                },
+                {"type": "opaque", "format": "anthropic.compaction", "data": '{"type": "compaction"}'},
                 {"type": "text", "text": "b"},
                 {"type": "refusal", "refusal": "no"},
             ],
@@ -97,7 +93,7 @@ CHAT = {
     "user": "u",
     "provider_options": {"options": {"a": 1}, "generationConfig": {"b": 2}},
     "on_disconnect": 5,
-}
+}  # fmt: skip
 PLAIN = {
     "model": "demo",
     "messages": [{"role": "user", "content": "a"}],
@@ -115,13 +111,7 @@ COMPLETIONS = {
                 {"type": "reasoning.text", "text": "t", "signature": "s", "format": "anthropic"},
                 {"type": "reasoning.encrypted", "data": "d", "format": "x"},
             ],
-            "tool_calls": [
-                {
-                    **CALL,
-                    "extra_content": {"google": {"thought_signature": "x"}, "seseragi": {"a": "b"}},
-                    "index": 0,
-                }
-            ],
+            "tool_calls": [{**CALL, "extra_content": {"google": {"thought_signature": "x"}, "seseragi": {"a": "b"}}, "index": 0}],
             "annotations": [],
         },
         {"role": "tool", "tool_call_id": "c1", "content": "r"},
@@ -130,7 +120,7 @@ COMPLETIONS = {
     "service_tier": "flex",
     "logit_bias": {"1": 2},
     "prediction": {"type": "content"},
-}
+}  # fmt: skip
 RESPONSES = {
     "model": "demo",
     "input": [
@@ -145,29 +135,15 @@ RESPONSES = {
                 {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
             ],
         },
-        {
-            "type": "reasoning",
-            "summary": [{"type": "summary_text", "text": "t"}],
-            "encrypted_content": "e",
-        },
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "t"}], "encrypted_content": "e"},
         {
             "type": "message",
             "role": "assistant",
             "content": [{"type": "output_text", "text": "b"}, {"type": "refusal", "refusal": "n"}],
             "phase": "final",
         },
-        {
-            "type": "function_call",
-            "call_id": "c1",
-            "name": "f",
-            "arguments": "{}",
-            "status": "completed",
-        },
-        {
-            "type": "function_call_output",
-            "call_id": "c1",
-            "output": [{"type": "input_text", "text": "r"}],
-        },
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}", "status": "completed"},
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "r"}]},
         {"type": "compaction", "encrypted_content": "seseragi.e30="},
         {"type": "image_generation_call", "id": "i"},
     ],
@@ -180,7 +156,7 @@ RESPONSES = {
     "include": ["message.output_text.logprobs"],
     "background": True,
     "max_output_tokens": 4000,
-}
+}  # fmt: skip
 CLAUDE = {
     "model": "demo",
     "max_tokens": 4000,
@@ -190,16 +166,8 @@ CLAUDE = {
             "role": "user",
             "content": [
                 {"type": "text", "text": "a"},
-                {
-                    "type": "image",
-                    "source": {"type": "base64", "media_type": "image/png", "data": "AA=="},
-                },
-                {
-                    "type": "document",
-                    "source": {"type": "text", "media_type": "text/plain", "data": "d"},
-                    "title": "t",
-                    "context": "c",
-                },
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}},
+                {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "d"}, "title": "t", "context": "c"},
             ],
         },
         {
@@ -211,29 +179,16 @@ CLAUDE = {
                 {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
             ],
         },
-        {
-            "role": "user",
-            "content": [
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "t1",
-                    "content": [{"type": "text", "text": "r"}],
-                    "is_error": True,
-                }
-            ],
-        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "r"}], "is_error": True}]},
         {"role": "assistant", "content": "c"},
     ],
-    "tools": [
-        {"name": "f", "input_schema": SCHEMA, "description": "d"},
-        {"type": "web_search_20250305", "name": "web_search"},
-    ],
+    "tools": [{"name": "f", "input_schema": SCHEMA, "description": "d"}, {"type": "web_search_20250305", "name": "web_search"}],
     "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
     "thinking": {"type": "enabled", "budget_tokens": 2000},
     "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}},
     "metadata": {"user_id": "u"},
     "top_k": 5,
-}
+}  # fmt: skip
 CLAUDE_PLAIN = {**CLAUDE, "tools": CLAUDE["tools"][:1]}  # type: ignore[index]  # a list
 UI = {
     "id": "c",
@@ -245,12 +200,7 @@ UI = {
             "role": "user",
             "parts": [
                 {"type": "text", "text": "a"},
-                {
-                    "type": "file",
-                    "mediaType": "image/png",
-                    "url": "data:image/png;base64,AA==",
-                    "filename": "a.png",
-                },
+                {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA==", "filename": "a.png"},
                 {"type": "file", "mediaType": "audio/mpeg", "url": "data:audio/mpeg;base64,AA=="},
             ],
         },
@@ -259,29 +209,10 @@ UI = {
             "role": "assistant",
             "parts": [
                 {"type": "step-start"},
-                {
-                    "type": "reasoning",
-                    "text": "t",
-                    "providerMetadata": {
-                        "seseragi": {"signature": "s", "format": "anthropic", "opaque": PROOF}
-                    },
-                },
+                {"type": "reasoning", "text": "t", "providerMetadata": {"seseragi": {"signature": "s", "format": "anthropic", "opaque": PROOF}}},
                 {"type": "text", "text": "b"},
-                {
-                    "type": "tool-f",
-                    "toolCallId": "c1",
-                    "state": "output-available",
-                    "input": {"a": 1},
-                    "output": {"r": [1]},
-                },
-                {
-                    "type": "dynamic-tool",
-                    "toolName": "g",
-                    "toolCallId": "c2",
-                    "state": "output-error",
-                    "rawInput": "x",
-                    "errorText": "e",
-                },
+                {"type": "tool-f", "toolCallId": "c1", "state": "output-available", "input": {"a": 1}, "output": {"r": [1]}},
+                {"type": "dynamic-tool", "toolName": "g", "toolCallId": "c2", "state": "output-error", "rawInput": "x", "errorText": "e"},
                 {
                     "type": "tool-h",
                     "toolCallId": "c3",
@@ -300,7 +231,7 @@ UI = {
     "model": "demo",
     "tools": [{"type": "function", "function": FUNCTION}],
     "temperature": 1,
-}
+}  # fmt: skip
 AGUI = {
     "threadId": "t",
     "runId": "r",
@@ -324,34 +255,16 @@ CODEX = {
     "model": "demo",
     "input": [
         {"type": "message", "id": "msg_1", "role": "user", "content": "a", "novel": 1},
-        {
-            **{"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "p"},
-            **{"input": "a", "namespace": "n"},
-        },
+        {**{"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "p"}, **{"input": "a", "namespace": "n"}},
         {"type": "custom_tool_call_output", "call_id": "c1", "output": "b"},
-        {
-            **{"type": "function_call", "call_id": "c2", "name": "f", "namespace": "n"},
-            **{"arguments": "{}"},
-        },
-        {
-            "type": "function_call_output",
-            "call_id": "c2",
-            "output": [{"type": "text", "text": "b"}],
-        },
-        {
-            **{"type": "local_shell_call", "id": "l", "call_id": "c3"},
-            **{"action": {"type": "exec", "command": ["ls"], "env": {}}},
-        },
+        {**{"type": "function_call", "call_id": "c2", "name": "f", "namespace": "n"}, **{"arguments": "{}"}},
+        {"type": "function_call_output", "call_id": "c2", "output": [{"type": "text", "text": "b"}]},
+        {**{"type": "local_shell_call", "id": "l", "call_id": "c3"}, **{"action": {"type": "exec", "command": ["ls"], "env": {}}}},
         {"type": "local_shell_call_output", "id": "c3", "output": "b"},
-        {
-            **{"type": "tool_search_call", "call_id": "c4", "execution": "client"},
-            **{"arguments": {"query": "a"}},
-        },
+        {**{"type": "tool_search_call", "call_id": "c4", "execution": "client"}, **{"arguments": {"query": "a"}}},
         {
             **{"type": "tool_search_output", "call_id": "c4", "execution": "client"},
-            "tools": [
-                {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "g"}]}
-            ],
+            "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "g"}]}],
         },
         {"type": "additional_tools", "tools": [{"type": "custom", "name": "q"}]},
         {"type": "agent_message", "content": [{"type": "input_text", "text": "a"}]},
@@ -365,14 +278,11 @@ CODEX = {
         {"type": "local_shell"},
         {"type": "web_search"},
     ],
-    "tool_choice": {
-        **{"type": "allowed_tools", "mode": "auto"},
-        "tools": [{"type": "custom", "name": "p"}, {"type": "function", "name": "f"}],
-    },
+    "tool_choice": {**{"type": "allowed_tools", "mode": "auto"}, "tools": [{"type": "custom", "name": "p"}, {"type": "function", "name": "f"}]},
     "reasoning": {"effort": "low", "context": "all"},
     "client_metadata": {"a": "b"},
     "stream_options": {"include_obfuscation": False},
-}
+}  # fmt: skip
 
 OLDER = {
     **{"model": "demo", "prompt": ["Say hello"], "suffix": "", "max_tokens": 5, "n": 2},

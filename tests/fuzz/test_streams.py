@@ -152,9 +152,7 @@ def test_an_answer_that_was_cut_before_its_end_is_never_complete(bodies: list[Bo
         assert _status(cut) == "failed", body.name
 
 
-def test_a_message_that_comes_again_and_again_costs_as_much_each_time(
-    bodies: list[Body],
-) -> None:
+def test_a_message_that_comes_again_and_again_costs_as_much_each_time(bodies: list[Body]) -> None:
     for dice in rounds(60, "again"):
         body = dice.choice(bodies)
         messages = body.messages()

@@ -111,8 +111,7 @@ SAYINGS: dict[str, str] = {
     "filtered": text("a") + event(finish_reason="content_filter"),
     "reasoning and text": event({"reasoning_content": "Hm"}) + text("a") + FINISH,
     "reasoning alone": event({"reasoning_content": "Hm"}) + FINISH,
-    "a call": call(id="c1", type="function", function={"name": "weather", "arguments": "{}"})
-    + event(finish_reason="tool_calls"),
+    "a call": call(id="c1", type="function", function={"name": "weather", "arguments": "{}"}) + event(finish_reason="tool_calls"),
     "text and calls": event({"reasoning_content": "Hm"})
     + text("a")
     + call(id="c1", type="function", function={"name": "weather", "arguments": ""})
@@ -122,25 +121,14 @@ SAYINGS: dict[str, str] = {
     "a refusal": event({"refusal": "I "}) + event({"refusal": "won't"}) + FINISH,
     "text and a refusal": text("a") + event({"refusal": "No"}) + FINISH,
     "logprobs": event({"content": "ab"}, logprobs=logprobs("a", "b")) + FINISH,
-    "logprobs of a refusal": event(
-        {"refusal": "No"}, logprobs={"content": None, "refusal": logprobs("No")["content"]}
-    )
-    + FINISH,
+    "logprobs of a refusal": event({"refusal": "No"}, logprobs={"content": None, "refusal": logprobs("No")["content"]}) + FINISH,
     "sources": text("ab") + event({"annotations": [CITED]}) + FINISH,
-    "audio": event({"audio": {"id": "au1", "transcript": "a"}})
-    + event({"audio": {"data": "AAAA"}})
-    + FINISH,
-    "a picture": event(
-        {"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}
-    )
-    + FINISH,
-}
+    "audio": event({"audio": {"id": "au1", "transcript": "a"}}) + event({"audio": {"data": "AAAA"}}) + FINISH,
+    "a picture": event({"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}) + FINISH,
+}  # fmt: skip
 BROKEN: dict[str, list[Step]] = {
     "cut": [head(), send(text("a"))],
-    "cut in a call": [
-        head(),
-        send(call(id="c1", function={"name": "weather", "arguments": '{"a'})),
-    ],
+    "cut in a call": [head(), send(call(id="c1", function={"name": "weather", "arguments": '{"a'}))],
     "failed": [head(), send(text("a") + 'data: {"error":{"message":"x","code":500}}\n\n')],
     "failed at once": [head(), send('data: {"error":{"message":"x","code":500}}\n\n')],
     "refused": reply("400 Bad Request", '{"error":{"message":"x"}}'),
@@ -148,7 +136,7 @@ BROKEN: dict[str, list[Step]] = {
     "no key": reply("401 Unauthorized", "{}"),
     "busy": reply("429 Too Many", "{}", retry_after="3"),
     "down": reply("503 Gone", "down"),
-}
+}  # fmt: skip
 
 
 @PATHS

@@ -14,11 +14,7 @@ from app.dialects.answering.public_ids import public_token
 from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.result import render_result
 from app.errors import CODES, RelayError, RequestError, UpstreamError
-from tests.dialects.anthropic.messages_protocol import (
-    accumulate,
-    payloads_of,
-    without_unknown,
-)
+from tests.dialects.anthropic.messages_protocol import accumulate, payloads_of, without_unknown
 
 pytestmark = pytest.mark.pure
 
@@ -86,11 +82,7 @@ def test_a_text_is_said_in_anthropics_events() -> None:
             "index": 0,
             "content_block": {"type": "text", "text": "", "citations": None},
         },
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "text_delta", "text": "Hi"},
-        },
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},
         {"type": "content_block_stop", "index": 0},
         {
             "type": "message_delta",
@@ -141,63 +133,26 @@ PAGE = {
 }
 
 CONTENTS: dict[str, tuple[list[e.Event], list[dict[str, Any]]]] = {
-    "signed thinking": (
-        thought(signature="sig", format="anthropic"),
-        [thinking("Hm", "sig")],
-    ),
+    "signed thinking": (thought(signature="sig", format="anthropic"), [thinking("Hm", "sig")]),
     "thinking that nothing proves": (thought(), [thinking("Hm", pack(UNPROVED))]),
-    "thinking that another provider signed": (
-        thought(encrypted="enc", format="openai"),
-        [thinking("Hm", pack(PackedProof("openai", encrypted="enc")))],
-    ),
-    "a signature that nobody owns": (
-        thought(signature="sig"),
-        [thinking("Hm", pack(PackedProof(signature="sig")))],
-    ),
+    "thinking that another provider signed": (thought(encrypted="enc", format="openai"), [thinking("Hm", pack(PackedProof("openai", encrypted="enc")))]),
+    "a signature that nobody owns": (thought(signature="sig"), [thinking("Hm", pack(PackedProof(signature="sig")))]),
     "thinking whose text is hidden": ([e.Opaque("anthropic", "sig")], [thinking("", "sig")]),
     "redacted thinking": ([e.Opaque("anthropic.redacted_thinking", "x")], [redacted("x")]),
-    "what another provider wants back": (
-        [e.Opaque("gemini", "x")],
-        [redacted(pack(PackedProof("gemini", data="x")))],
-    ),
+    "what another provider wants back": ([e.Opaque("gemini", "x")], [redacted(pack(PackedProof("gemini", data="x")))]),
     "what belongs to a call": (
         [e.ToolCallStart(0, "a", "f"), e.Opaque("gemini", "x", block=0), e.ToolCallEnd(0, "{}")],
         [use("a"), redacted(pack(PackedProof("gemini", data="x", call="a")))],
     ),
-    "a compaction": (
-        [e.Opaque("anthropic.compaction", '{"type":"compaction","content":"c"}')],
-        [{"type": "compaction", "content": "c"}],
-    ),
-    "a compaction that is none": (
-        [e.Opaque("anthropic.compaction", "[")],
-        [redacted(pack(PackedProof("anthropic.compaction", data="[")))],
-    ),
+    "a compaction": ([e.Opaque("anthropic.compaction", '{"type":"compaction","content":"c"}')], [{"type": "compaction", "content": "c"}]),
+    "a compaction that is none": ([e.Opaque("anthropic.compaction", "[")], [redacted(pack(PackedProof("anthropic.compaction", data="[")))]),
     "a refusal": ([e.RefusalStart(0), e.RefusalDelta(0, "No"), e.RefusalEnd(0)], [text("No")]),
     "a call": (call(0, '{"a"', ":1}"), [use("call_a", '{"a":1}')]),
     "a call without arguments": (call(0), [use("call_a")]),
     "an id with other letters": (call(0, id="functions.f:0"), [use("seseragi-ZnVuY3Rpb25zLmY6MA")]),
-    "an id that the relay made up": (
-        call(0, id="seseragi_0"),
-        [use(show_call("st_T", "seseragi_0"))],
-    ),
-    "a text that cites a page": (
-        [
-            e.TextStart(0),
-            e.TextDelta(0, "Hi"),
-            e.Source("https://a.example", title="A", block=0),
-            *HI[2:],
-        ],
-        [text("Hi", citations=[PAGE])],
-    ),
-    "sources that have no form": (
-        [
-            *HI,
-            e.Source(document="d", block=0),
-            e.Source("https://a.example"),
-            e.Source("x:", block=0),
-        ],
-        [text("Hi")],
-    ),
+    "an id that the relay made up": (call(0, id="seseragi_0"), [use(show_call("st_T", "seseragi_0"))]),
+    "a text that cites a page": ([e.TextStart(0), e.TextDelta(0, "Hi"), e.Source("https://a.example", title="A", block=0), *HI[2:]], [text("Hi", citations=[PAGE])]),
+    "sources that have no form": ([*HI, e.Source(document="d", block=0), e.Source("https://a.example"), e.Source("x:", block=0)], [text("Hi")]),
     "a tool of Anthropic's": (
         [
             e.ProviderTool(0, "web_search", {"query": "q"}),
@@ -213,20 +168,10 @@ CONTENTS: dict[str, tuple[list[e.Event], list[dict[str, Any]]]] = {
             {"type": "web_search_tool_result", "tool_use_id": SERVER_TOOL, "content": SEARCH},
         ],
     ),
-    "tools of others": (
-        [
-            e.ProviderTool(0, "google_search", {"q": "q"}),
-            e.ProviderTool(1, "web_search", "q", "found"),
-            e.ProviderTool(2, "web_search", output=SEARCH),
-        ],
-        [],
-    ),
-    "what has no form": (
-        [e.Media(0, "image/png", "https://a.example"), e.LogProbs(0, []), e.Notice("a", "b")],
-        [],
-    ),
+    "tools of others": ([e.ProviderTool(0, "google_search", {"q": "q"}), e.ProviderTool(1, "web_search", "q", "found"), e.ProviderTool(2, "web_search", output=SEARCH)], []),
+    "what has no form": ([e.Media(0, "image/png", "https://a.example"), e.LogProbs(0, []), e.Notice("a", "b")], []),
     "other choices": ([e.TextStart(0, 1), e.TextDelta(0, "x", 1), e.TextEnd(0, 1)], []),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CONTENTS)
@@ -272,11 +217,7 @@ def test_the_first_block_is_told_while_it_comes() -> None:
         (HI, {}, "end_turn"),
         (HI, {"stop_sequence": "END"}, "stop_sequence"),
         (HI, {"reason": "length"}, "max_tokens"),
-        (
-            HI,
-            {"reason": "length", "raw": "model_context_window_exceeded"},
-            "model_context_window_exceeded",
-        ),
+        (HI, {"reason": "length", "raw": "model_context_window_exceeded"}, "model_context_window_exceeded"),
         (call(0), {"reason": "tool_calls"}, "tool_use"),
         (HI, {"reason": "content_filter"}, "refusal"),
         (HI, {"reason": "refusal"}, "refusal"),
@@ -285,7 +226,7 @@ def test_the_first_block_is_told_while_it_comes() -> None:
         (HI, {"reason": "unknown"}, "end_turn"),
         (call(0), {"reason": "unknown"}, "tool_use"),
     ],
-)
+)  # fmt: skip
 def test_the_stop_reason_is_anthropics(
     events: list[e.Event], end: dict[str, Any], reason: str
 ) -> None:

@@ -67,63 +67,30 @@ FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "stop": ({"stop_sequences": ["a", "b"]}, {"stop": ["a", "b"]}),
     "no stop": ({"stop_sequences": []}, {}),
     "user": ({"metadata": {"user_id": "u", "more": 1}}, {"user": "u"}),
-    "budget, low": (
-        {"thinking": {"type": "enabled", "budget_tokens": 1024}},
-        {"reasoning_effort": "low"},
-    ),
-    "budget, medium": (
-        {"thinking": {"type": "enabled", "budget_tokens": 4096}},
-        {"reasoning_effort": "medium"},
-    ),
-    "budget, high": (
-        {"thinking": {"type": "enabled", "budget_tokens": 31999}},
-        {"reasoning_effort": "high"},
-    ),
+    "budget, low": ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, {"reasoning_effort": "low"}),
+    "budget, medium": ({"thinking": {"type": "enabled", "budget_tokens": 4096}}, {"reasoning_effort": "medium"}),
+    "budget, high": ({"thinking": {"type": "enabled", "budget_tokens": 31999}}, {"reasoning_effort": "high"}),
     "adaptive": ({"thinking": {"type": "adaptive"}}, {}),
-    "effort": (
-        {"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}},
-        {"reasoning_effort": "xhigh"},
-    ),
-    "effort without thought": (
-        {"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}},
-        {},
-    ),
+    "effort": ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}}, {"reasoning_effort": "xhigh"}),
+    "effort without thought": ({"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}, {}),
     "a schema": (
         {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}},
-        {
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": True},
-            }
-        },
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": True}}},
     ),
     "tools": (
-        {
-            "tools": [
-                {**TOOL, "type": "custom", "description": "d", "strict": True, "cache_control": {}}
-            ]
-        },
+        {"tools": [{**TOOL, "type": "custom", "description": "d", "strict": True, "cache_control": {}}]},
         {"tools": [{"function": {**FUNCTION["function"], "description": "d", "strict": True}}]},
     ),
     "any tool": (
         {"tools": [TOOL], "tool_choice": {"type": "any", "disable_parallel_tool_use": True}},
         {"tools": [FUNCTION], "tool_choice": "required", "parallel_tool_calls": False},
     ),
-    "one tool": (
-        {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "f"}},
-        {"tools": [FUNCTION], "tool_choice": {"function": {"name": "f"}}},
-    ),
-    "no tool": (
-        {"tools": [TOOL], "tool_choice": {"type": "none"}},
-        {"tools": [FUNCTION], "tool_choice": "none"},
-    ),
+    "one tool": ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "f"}}, {"tools": [FUNCTION], "tool_choice": {"function": {"name": "f"}}}),
+    "no tool": ({"tools": [TOOL], "tool_choice": {"type": "none"}}, {"tools": [FUNCTION], "tool_choice": "none"}),
     "a choice among none": ({"tools": [], "tool_choice": {"type": "auto"}}, {}),
-    "the relay's own": (
-        {"provider_options": {"a": 1}, "on_disconnect": "continue"},
-        {"provider_options": {"a": 1}, "on_disconnect": "continue"},
-    ),
+    "the relay's own": ({"provider_options": {"a": 1}, "on_disconnect": "continue"}, {"provider_options": {"a": 1}, "on_disconnect": "continue"}),
     "null": ({"tools": None, "system": None, "speed": None, "novel": None}, {}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -139,16 +106,10 @@ def test_every_field_has_its_place(name: str) -> None:
     [
         ("Be brief.", "Be brief."),
         ([{"type": "text", "text": "a", "cache_control": 1}], "a"),
-        (
-            [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}],
-            [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}],
-        ),
-        (
-            [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
-            [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
-        ),
+        ([{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}], [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
     ],
-)
+)  # fmt: skip
 def test_what_the_system_says_comes_first(system: Any, content: Any) -> None:
     assert said(system=system)["messages"] == [
         {"role": "system", "content": content},
@@ -291,58 +252,24 @@ TOOLS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "a container": ({"container": "c"}, ("container",)),
     "servers of tools": ({"mcp_servers": [{"type": "url"}]}, ("mcp_servers",)),
     "no servers of tools": ({"mcp_servers": []}, ()),
-    "a tool of Anthropic's": (
-        {"tools": [TOOL, {"type": "web_search_20260318", "name": "web_search"}]},
-        ("tools[1]: Anthropic's tool 'web_search_20260318'",),
-    ),
-    "a tool for tools": (
-        {"tools": [{**TOOL, "allowed_callers": ["code_execution_20260521"]}]},
-        ("tools[0]: a tool for Anthropic's tools",),
-    ),
+    "a tool of Anthropic's": ({"tools": [TOOL, {"type": "web_search_20260318", "name": "web_search"}]}, ("tools[1]: Anthropic's tool 'web_search_20260318'",)),
+    "a tool for tools": ({"tools": [{**TOOL, "allowed_callers": ["code_execution_20260521"]}]}, ("tools[0]: a tool for Anthropic's tools",)),
     "a tool of the client's": ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, ()),
-}
+}  # fmt: skip
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "A"}
 FOUND = {"type": "web_search_result", "title": "T", "url": "https://a.example/t"}
 BLOCKS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "an image by id": (
-        "user",
-        {"type": "image", "source": {"type": "file", "file_id": "f"}},
-        "[image: f]",
-    ),
-    "a document by URL": (
-        "user",
-        {"type": "document", "title": "T", "source": {"type": "url", "url": "https://a.example"}},
-        "[document: T\nhttps://a.example]",
-    ),
-    "a document by id": (
-        "user",
-        {"type": "document", "source": {"type": "file", "file_id": "f"}},
-        "[document: f]",
-    ),
-    "a result of a search": (
-        "user",
-        {"type": "search_result", "source": "s", "title": "T", "content": [{"text": "x"}]},
-        "[search_result: T\ns\nx]",
-    ),
+    "an image by id": ("user", {"type": "image", "source": {"type": "file", "file_id": "f"}}, "[image: f]"),
+    "a document by URL": ("user", {"type": "document", "title": "T", "source": {"type": "url", "url": "https://a.example"}}, "[document: T\nhttps://a.example]"),
+    "a document by id": ("user", {"type": "document", "source": {"type": "file", "file_id": "f"}}, "[document: f]"),
+    "a result of a search": ("user", {"type": "search_result", "source": "s", "title": "T", "content": [{"text": "x"}]}, "[search_result: T\ns\nx]"),
     "an upload": ("user", {"type": "container_upload", "file_id": "f"}, "[container_upload: f]"),
-    "a search": (
-        "assistant",
-        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}},
-        '[server_tool_use: web_search\n{"query":"q"}]',
-    ),
-    "what was found": (
-        "assistant",
-        {"type": "web_search_tool_result", "tool_use_id": "s", "content": [FOUND]},
-        "[web_search_tool_result: T\nhttps://a.example/t]",
-    ),
-    "what code printed": (
-        "assistant",
-        {"type": "code_execution_tool_result", "tool_use_id": "s", "content": {"stdout": "1\n"}},
-        "[code_execution_tool_result: 1\n]",
-    ),
+    "a search": ("assistant", {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}}, '[server_tool_use: web_search\n{"query":"q"}]'),
+    "what was found": ("assistant", {"type": "web_search_tool_result", "tool_use_id": "s", "content": [FOUND]}, "[web_search_tool_result: T\nhttps://a.example/t]"),
+    "what code printed": ("assistant", {"type": "code_execution_tool_result", "tool_use_id": "s", "content": {"stdout": "1\n"}}, "[code_execution_tool_result: 1\n]"),
     "a compaction": ("assistant", {"type": "compaction", "content": "c"}, "[compaction: c]"),
     "a block that nobody knows": ("assistant", {"type": "novel", "at": 1}, "[novel]"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TOOLS)
@@ -434,22 +361,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "no limit": ({"max_tokens": None}, "max_tokens: expected `int`, got `null`"),
     "no model": ({"model": ""}, "model: expected `str` of length >= 1"),
     "no messages": ({"messages": []}, "messages: expected `array` of length >= 1"),
-    "empty messages": (
-        {"messages": [{"role": "user", "content": []}]},
-        "messages: there is nothing in them",
-    ),
-    "another role": (
-        {"messages": [{"role": "tool", "content": ""}]},
-        "messages[0].role: invalid enum value 'tool'",
-    ),
-    "a block without a type": (
-        {"messages": [{"role": "user", "content": [{}]}]},
-        "messages[0].content[0]: object missing required field `type`",
-    ),
-    "a text that is none": (
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]},
-        "messages[0].content[0].text: expected `str`, got `int`",
-    ),
+    "empty messages": ({"messages": [{"role": "user", "content": []}]}, "messages: there is nothing in them"),
+    "another role": ({"messages": [{"role": "tool", "content": ""}]}, "messages[0].role: invalid enum value 'tool'"),
+    "a block without a type": ({"messages": [{"role": "user", "content": [{}]}]}, "messages[0].content[0]: object missing required field `type`"),
+    "a text that is none": ({"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}, "messages[0].content[0].text: expected `str`, got `int`"),
     "an input that is no object": (
         {
             "messages": [
@@ -461,16 +376,10 @@ WRONG: dict[str, tuple[Any, str]] = {
         },
         "messages[0].content[0].input: expected `object`, got `str`",
     ),
-    "a tool without a schema": (
-        {"tools": [{"name": "f"}]},
-        "tools[0]: object missing required field `input_schema`",
-    ),
+    "a tool without a schema": ({"tools": [{"name": "f"}]}, "tools[0]: object missing required field `input_schema`"),
     "too warm": ({"temperature": 1.5}, "temperature: expected `float` <= 1"),
-    "another format": (
-        {"output_config": {"format": {"type": "xml", "schema": {}}}},
-        "output_config.format.type: invalid enum value 'xml'",
-    ),
-}
+    "another format": ({"output_config": {"format": {"type": "xml", "schema": {}}}}, "output_config.format.type: invalid enum value 'xml'"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)

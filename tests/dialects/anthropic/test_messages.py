@@ -199,30 +199,11 @@ def test_an_image_is_sent_by_its_url(url: str, source: Any) -> None:
 
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}
 FILES = [
-    (
-        file(file_data=url_of("application/pdf", "%PDF"), filename="p.pdf"),
-        {"type": "document", "source": PDF, "title": "p.pdf"},
-    ),
-    (
-        file(file_id="file_1"),
-        {"type": "document", "source": {"type": "file", "file_id": "file_1"}},
-    ),
-    (
-        file(file_data=url_of("text/markdown", "# せ"), filename="r.md"),
-        {
-            "type": "document",
-            "source": {"type": "text", "media_type": "text/plain", "data": "# せ"},
-            "title": "r.md",
-        },
-    ),
-    (
-        file(file_data="data:image/png;base64,AA==", filename="i.png"),
-        {
-            "type": "image",
-            "source": {"type": "base64", "media_type": "image/png", "data": "AA=="},
-        },
-    ),
-]
+    (file(file_data=url_of("application/pdf", "%PDF"), filename="p.pdf"), {"type": "document", "source": PDF, "title": "p.pdf"}),
+    (file(file_id="file_1"), {"type": "document", "source": {"type": "file", "file_id": "file_1"}}),
+    (file(file_data=url_of("text/markdown", "# せ"), filename="r.md"), {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "# せ"}, "title": "r.md"}),
+    (file(file_data="data:image/png;base64,AA==", filename="i.png"), {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("part", "block"), FILES)
@@ -239,18 +220,12 @@ REFUSED: list[tuple[Any, str]] = [
     (tool("i", [{"type": "image_url", "image_url": {"url": "data:,a"}}]), "messages[1].content[0]"),
     (user([file(file_data="AAAA")]), "messages[1].content[0]: a file that is no base64 data URL"),
     (user([file(filename="a")]), "messages[1].content[0]: a file that is no base64 data URL"),
-    (
-        user([file(file_data="data:a/b;base64,AA")]),
-        "messages[1].content[0]: a file of the type 'a/b'",
-    ),
+    (user([file(file_data="data:a/b;base64,AA")]), "messages[1].content[0]: a file of the type 'a/b'"),
     (user([file(file_data="data:text/a;base64,!")]), "messages[1].content[0]: it is no UTF-8 text"),
     (user([file(file_data="data:text/a;base64,//4=")]), "messages[1].content[0]: it is no UTF-8"),
-    (
-        assistant(tool_calls=[call("i"), call("j", "f", "[1]")]),
-        "messages[1].tool_calls[1].function",
-    ),
+    (assistant(tool_calls=[call("i"), call("j", "f", "[1]")]), "messages[1].tool_calls[1].function"),
     (assistant(tool_calls=[call("i", "f", '{"x":')]), "messages[1].tool_calls[0].function"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("message", "said"), REFUSED)

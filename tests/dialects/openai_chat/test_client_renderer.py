@@ -58,19 +58,10 @@ def role(content: str | None = None) -> tuple[int, dict[str, Any]]:
 THOUGHT: list[e.Event] = [e.ReasoningStart(0), e.ReasoningDelta(0, "Hm"), e.ReasoningDelta(0, ".")]
 
 TABLE: dict[str, tuple[list[e.Event], list[Any]]] = {
-    "text": (
-        [e.TextStart(0), e.TextDelta(0, "Hi"), e.TextDelta(0, " 🌊"), e.TextEnd(0)],
-        [role(""), (0, {"content": "Hi"}), (0, {"content": " 🌊"})],
-    ),
+    "text": ([e.TextStart(0), e.TextDelta(0, "Hi"), e.TextDelta(0, " 🌊"), e.TextEnd(0)], [role(""), (0, {"content": "Hi"}), (0, {"content": " 🌊"})]),
     "an empty answer": ([], [role()]),
-    "a refusal": (
-        [e.RefusalStart(0), e.RefusalDelta(0, "No."), e.RefusalEnd(0)],
-        [role(), (0, {"refusal": "No."})],
-    ),
-    "reasoning without proof": (
-        [*THOUGHT, e.ReasoningEnd(0)],
-        [role(), (0, {"reasoning_content": "Hm"}), (0, {"reasoning_content": "."})],
-    ),
+    "a refusal": ([e.RefusalStart(0), e.RefusalDelta(0, "No."), e.RefusalEnd(0)], [role(), (0, {"refusal": "No."})]),
+    "reasoning without proof": ([*THOUGHT, e.ReasoningEnd(0)], [role(), (0, {"reasoning_content": "Hm"}), (0, {"reasoning_content": "."})]),
     "signed reasoning": (
         [
             *THOUGHT,
@@ -87,25 +78,9 @@ TABLE: dict[str, tuple[list[e.Event], list[Any]]] = {
                 0,
                 {
                     "reasoning_details": [
-                        {
-                            "type": "reasoning.text",
-                            "text": "Hm.",
-                            "signature": "sig",
-                            "format": "anthropic",
-                            "index": 0,
-                        },
-                        {
-                            "type": "reasoning.encrypted",
-                            "data": "xx",
-                            "format": "a.b",
-                            "index": 1,
-                        },
-                        {
-                            "type": "reasoning.text",
-                            "text": "",
-                            "signature": "bare",
-                            "index": 2,
-                        },
+                        {"type": "reasoning.text", "text": "Hm.", "signature": "sig", "format": "anthropic", "index": 0},
+                        {"type": "reasoning.encrypted", "data": "xx", "format": "a.b", "index": 1},
+                        {"type": "reasoning.text", "text": "", "signature": "bare", "index": 2},
                     ]
                 },
             ),
@@ -178,22 +153,12 @@ TABLE: dict[str, tuple[list[e.Event], list[Any]]] = {
                     "annotations": [
                         {
                             "type": "url_citation",
-                            "url_citation": {
-                                "start_index": 3,
-                                "end_index": 5,
-                                "url": "https://a.example/",
-                                "title": "A",
-                            },
+                            "url_citation": {"start_index": 3, "end_index": 5, "url": "https://a.example/", "title": "A"},
                             "index": 0,
                         },
                         {
                             "type": "url_citation",
-                            "url_citation": {
-                                "start_index": 0,
-                                "end_index": 0,
-                                "url": "https://b.example/",
-                                "title": "",
-                            },
+                            "url_citation": {"start_index": 0, "end_index": 0, "url": "https://b.example/", "title": ""},
                             "index": 1,
                         },
                     ]
@@ -206,41 +171,15 @@ TABLE: dict[str, tuple[list[e.Event], list[Any]]] = {
         [
             role(),
             (0, {"audio": {"id": f"audio_{TOKEN}_0", "data": "bb=="}}),
-            (
-                0,
-                {
-                    "images": [
-                        {
-                            "type": "image_url",
-                            "image_url": {"url": "data:image/png;base64,aa=="},
-                            "index": 0,
-                        }
-                    ]
-                },
-            ),
+            (0, {"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aa=="}, "index": 0}]}),
         ],
     ),
     "a second choice that comes first": (
-        [
-            e.TextStart(0, 1),
-            e.TextDelta(0, "b", 1),
-            e.TextEnd(0, 1),
-            e.TextStart(1),
-            e.TextDelta(1, "a"),
-        ],
-        [
-            role(),
-            (1, {"role": "assistant", "content": ""}),
-            (1, {"content": "b"}),
-            (0, {"content": "a"}),
-            (0, {}),
-        ],
+        [e.TextStart(0, 1), e.TextDelta(0, "b", 1), e.TextEnd(0, 1), e.TextStart(1), e.TextDelta(1, "a")],
+        [role(), (1, {"role": "assistant", "content": ""}), (1, {"content": "b"}), (0, {"content": "a"}), (0, {})],
     ),
-    "what has no place": (
-        [e.ContentFilter("prompt", {}, False), e.ProviderTool(0, "search"), e.Notice("retry", "x")],
-        [role()],
-    ),
-}
+    "what has no place": ([e.ContentFilter("prompt", {}, False), e.ProviderTool(0, "search"), e.Notice("retry", "x")], [role()]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -227,10 +227,7 @@ MESSAGES = st.fixed_dictionaries(
 )
 
 
-@given(
-    st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4),
-    st.lists(MESSAGES, max_size=2),
-)
+@given(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4), st.lists(MESSAGES, max_size=2))
 def test_junk_is_a_request_or_an_error_of_it(fields, messages):
     body = json.dumps({"messages": messages, **fields}).encode()
     with contextlib.suppress(RequestError):

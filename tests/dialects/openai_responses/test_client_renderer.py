@@ -78,15 +78,9 @@ TYPES: dict[str, tuple[list[e.Event], list[str]]] = {
     "text": (TEXT, [*MESSAGE, *["output_text.delta"] * 2, *MESSAGE_END]),
     "two texts are two parts": (
         [*TEXT, e.TextStart(1), e.TextDelta(1, "x"), e.TextEnd(1)],
-        [
-            *(*MESSAGE, *["output_text.delta"] * 2, *MESSAGE_END[:2]),
-            *("content_part.added", "output_text.delta", *MESSAGE_END),
-        ],
+        [*(*MESSAGE, *["output_text.delta"] * 2, *MESSAGE_END[:2]), *("content_part.added", "output_text.delta", *MESSAGE_END)],
     ),
-    "a refusal": (
-        [e.RefusalStart(0), e.RefusalDelta(0, "No."), e.RefusalEnd(0)],
-        [*MESSAGE, "refusal.delta", "refusal.done", "content_part.done", "output_item.done"],
-    ),
+    "a refusal": ([e.RefusalStart(0), e.RefusalDelta(0, "No."), e.RefusalEnd(0)], [*MESSAGE, "refusal.delta", "refusal.done", "content_part.done", "output_item.done"]),
     "reasoning, then text": (
         [*THOUGHT, e.TextStart(1), e.TextDelta(1, "x"), e.TextEnd(1)],
         [
@@ -96,19 +90,10 @@ TYPES: dict[str, tuple[list[e.Event], list[str]]] = {
             *(*MESSAGE, "output_text.delta", *MESSAGE_END),
         ],
     ),
-    "a call": (
-        CALL,
-        [
-            *("output_item.added", *["function_call_arguments.delta"] * 2),
-            *("function_call_arguments.done", "output_item.done"),
-        ],
-    ),
+    "a call": (CALL, [*("output_item.added", *["function_call_arguments.delta"] * 2), *("function_call_arguments.done", "output_item.done")]),
     "a call without pieces": (
         [e.ToolCallStart(0, "c1", "now"), e.ToolCallEnd(0, "{}")],
-        [
-            *("output_item.added", "function_call_arguments.delta"),
-            *("function_call_arguments.done", "output_item.done"),
-        ],
+        [*("output_item.added", "function_call_arguments.delta"), *("function_call_arguments.done", "output_item.done")],
     ),
     "a call is done when something follows it": (
         [*CALL, e.ToolCallStart(1, "c2", "then"), e.ToolCallEnd(1, "{}")],
@@ -150,7 +135,7 @@ TYPES: dict[str, tuple[list[e.Event], list[str]]] = {
         ],
         [],
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TYPES)

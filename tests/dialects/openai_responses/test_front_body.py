@@ -50,24 +50,10 @@ SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "str
         ({"top_logprobs": 2}, {"top_logprobs": 2, "logprobs": True}),
         ({"include": ["message.output_text.logprobs"]}, {"logprobs": True}),
         ({"include": ["reasoning.encrypted_content"]}, {}),
-        (
-            {"reasoning": {"effort": "low", "summary": "auto"}},
-            {"reasoning_effort": "low", "reasoning_summary": "auto"},
-        ),
+        ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low", "reasoning_summary": "auto"}),
         ({"text": {"format": {"type": "text"}}}, {}),
-        (
-            {"text": {"format": {"type": "json_object"}}},
-            {"response_format": {"type": "json_object"}},
-        ),
-        (
-            {"text": {"format": SCHEMA}},
-            {
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "s", "schema": {"type": "object"}, "strict": True},
-                }
-            },
-        ),
+        ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
+        ({"text": {"format": SCHEMA}}, {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}, "strict": True}}}),
         ({"text": {"verbosity": "low"}}, {"verbosity": "low"}),
         (
             {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}},
@@ -107,7 +93,7 @@ SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "str
             },
         ),
     ],
-)
+)  # fmt: skip
 def test_fields_become(fields, expected):
     assert expected == chat(**fields)
 
@@ -187,16 +173,8 @@ def test_items_become_turns():
                 {"type": "opaque", "format": "openai.phase", "data": "commentary"},
             ],
             "tool_calls": [
-                {
-                    "id": "c1",
-                    "type": "function",
-                    "function": {"name": "now", "arguments": "{}"},
-                },
-                {
-                    "id": "c2",
-                    "type": "function",
-                    "function": {"name": "then", "arguments": "{}"},
-                },
+                {"id": "c1", "type": "function", "function": {"name": "now", "arguments": "{}"}},
+                {"id": "c2", "type": "function", "function": {"name": "then", "arguments": "{}"}},
             ],
         },
         {"role": "tool", "content": "12:00", "tool_call_id": "c1"},
@@ -226,10 +204,7 @@ def test_parts_of_a_users_message():
     )
 
     assert [
-        {
-            "type": "image_url",
-            "image_url": {"url": "data:image/png;base64,aa==", "detail": "low"},
-        },
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aa==", "detail": "low"}},
         {"type": "file", "file": {"file_data": "data:x", "filename": "a.pdf"}},
         {"type": "input_audio", "input_audio": {"data": "aa==", "format": "wav"}},
     ] == message["content"]
@@ -244,37 +219,13 @@ def test_parts_of_a_users_message():
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "without escapes"),
         ({"input": [{"type": []}]}, "input[0].type", "not taken"),
         ({"input": [{"role": "user"}]}, "input[0]", "content"),
-        (
-            {"input": [{"role": "user", "content": [{"type": "output_text", "text": "x"}]}]},
-            "input[0].content[0].type",
-            "no place there",
-        ),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
-            "input[0].content[0].image_url",
-            "missing",
-        ),
-        (
-            {
-                "input": [
-                    {"role": "assistant", "content": [{"type": "input_image", "image_url": "x"}]}
-                ]
-            },
-            "input[0].content[0].type",
-            "no place there",
-        ),
-        (
-            {"input": [{"role": "system", "content": [{"type": "input_image", "image_url": "x"}]}]},
-            "input[0].content",
-            "only text",
-        ),
-        (
-            {"input": [{"type": "reasoning", "encrypted_content": "seseragi.!"}]},
-            "input[0].encrypted_content",
-            "not as the relay gave it",
-        ),
+        ({"input": [{"role": "user", "content": [{"type": "output_text", "text": "x"}]}]}, "input[0].content[0].type", "no place there"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].image_url", "missing"),
+        ({"input": [{"role": "assistant", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content[0].type", "no place there"),
+        ({"input": [{"role": "system", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content", "only text"),
+        ({"input": [{"type": "reasoning", "encrypted_content": "seseragi.!"}]}, "input[0].encrypted_content", "not as the relay gave it"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_taken_is_refused_by_its_name(fields, param, words):
     with pytest.raises(RequestError) as caught:
         parse(**fields)

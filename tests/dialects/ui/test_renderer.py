@@ -14,13 +14,7 @@ from app.dialects.ui.client.format import CLIENT_FORMAT, render_result
 from app.dialects.ui.client.renderer import Renderer
 from app.dialects.ui.client.request import parse_request
 from app.errors import RequestError
-from app.requests import (
-    AssistantMessage,
-    OpaquePart,
-    ReasoningPart,
-    TextPart,
-    ToolMessage,
-)
+from app.requests import AssistantMessage, OpaquePart, ReasoningPart, TextPart, ToolMessage
 from tests.dialects.ui.verify import chunks_of, read_message
 
 pytestmark = pytest.mark.pure
@@ -365,11 +359,7 @@ def test_what_a_provider_wants_back_comes_back_by_the_client():
     ] == answer.content
     assert answer.tool_calls
     (call,) = answer.tool_calls
-    assert ("i2", "weather", '{"a":1}') == (
-        call.id,
-        call.function.name,
-        call.function.arguments,
-    )
+    assert ("i2", "weather", '{"a":1}') == (call.id, call.function.name, call.function.arguments)
     assert call.opaque
     assert ("gemini.signature", "zz") == (call.opaque[0].format, call.opaque[0].data)
     assert ToolMessage('{"sky":"blue"}', "i2") == result
