@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from app import events as e
+from app import requests as r
 from app.dialects.ag_ui.client.format import CLIENT_FORMAT, render_result
 from app.dialects.ag_ui.client.renderer import Renderer
 from app.dialects.ag_ui.client.request import parse_request
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
 from app.errors import RequestError
-from app.requests import AssistantMessage, OpaquePart, ReasoningPart, TextPart, ToolMessage
 from tests.dialects.ag_ui.verify import read_messages, sent_of
 
 pytestmark = pytest.mark.pure
@@ -206,16 +206,16 @@ def test_what_a_provider_wants_back_comes_back_by_the_client():
     body = {**RUN, "messages": [*messages, result]}
     answer, tool = parse_request(json.dumps(body).encode()).chat.messages
 
-    assert isinstance(answer, AssistantMessage)
+    assert isinstance(answer, r.AssistantMessage)
     assert [
-        ReasoningPart("Hm", "sig", "enc", "anthropic"),
-        OpaquePart("f", "rr"),
-        OpaquePart("anthropic.redacted", "xx"),
-        TextPart("Hi"),
-        OpaquePart("gemini.signature", "yy"),
+        r.ReasoningPart("Hm", "sig", "enc", "anthropic"),
+        r.OpaquePart("f", "rr"),
+        r.OpaquePart("anthropic.redacted", "xx"),
+        r.TextPart("Hi"),
+        r.OpaquePart("gemini.signature", "yy"),
     ] == answer.content
     assert answer.tool_calls
     assert "i2" == answer.tool_calls[0].id
     assert answer.tool_calls[0].opaque
     assert "zz" == answer.tool_calls[0].opaque[0].data
-    assert ToolMessage("blue", "i2") == tool
+    assert r.ToolMessage("blue", "i2") == tool

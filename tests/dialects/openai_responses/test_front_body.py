@@ -1,20 +1,15 @@
 """Requests of Responses clients: what becomes of every field and item, and of junk."""
 
-import contextlib
 import json
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from openai.types.responses import Response
 
 from app import events as e
-from app.dialects.answering.openai_errors import render_failure
-from app.dialects.openai_responses.client.request import REFUSED, Request, parse_request
+from app.dialects.openai_responses.client.request import parse_request
 from app.dialects.openai_responses.client.result import render_result
-from app.errors import RequestError
 
 pytestmark = pytest.mark.pure
 
@@ -96,10 +91,6 @@ SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "str
 )  # fmt: skip
 def test_fields_become(fields, expected):
     assert expected == chat(**fields)
-
-
-def test_stream_is_off_unless_it_is_asked_for():
-    assert [False, True] == [parse().chat.streams, parse(stream=True).chat.streams]
 
 
 def test_labels_say_what_the_response_says_again():
@@ -210,31 +201,6 @@ def test_parts_of_a_users_message():
     ] == message["content"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "param", "words"),
-    [
-        *(({name: "x"}, name, "it is not taken") for name in REFUSED),
-        ({"input": []}, "input", "it is empty"),
-        ({"input": 7}, "input", "expected"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "without escapes"),
-        ({"input": [{"type": []}]}, "input[0].type", "not taken"),
-        ({"input": [{"role": "user"}]}, "input[0]", "content"),
-        ({"input": [{"role": "user", "content": [{"type": "output_text", "text": "x"}]}]}, "input[0].content[0].type", "no place there"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].image_url", "missing"),
-        ({"input": [{"role": "assistant", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content[0].type", "no place there"),
-        ({"input": [{"role": "system", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content", "only text"),
-        ({"input": [{"type": "reasoning", "encrypted_content": "seseragi.!"}]}, "input[0].encrypted_content", "not as the relay gave it"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_taken_is_refused_by_its_name(fields, param, words):
-    with pytest.raises(RequestError) as caught:
-        parse(**fields)
-
-    assert words in caught.value.message
-    failure = render_failure(caught.value, "req_1")
-    assert (400, param) == (failure.status, json.loads(failure.body)["error"]["param"])
-
-
 PROVED: list[e.Event] = [
     e.StreamStart("st_1", "m", 1),
     e.ReasoningStart(0),
@@ -289,32 +255,3 @@ def test_output_that_was_dumped_by_the_client_comes_back_whole(unset):
             }
         ],
     } == found
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-ITEMS = st.fixed_dictionaries(
-    {"type": st.sampled_from(["message", "function_call", "reasoning", "compaction", "x"]) | JSON},
-    optional=dict.fromkeys(
-        ("role", "content", "call_id", "name", "arguments", "output", "summary", "id"), JSON
-    ),
-)
-
-
-@given(
-    st.dictionaries(st.sampled_from(Request.__struct_fields__), JSON, max_size=4),
-    st.lists(ITEMS, max_size=3) | st.text(),
-)
-def test_junk_is_a_request_or_an_error_of_it(fields, items):
-    body = json.dumps({"input": items, **fields}).encode()
-    with contextlib.suppress(RequestError):
-        parse_request(body)
-
-
-@given(st.binary(max_size=40))
-def test_bytes_are_no_request(body):
-    with pytest.raises(RequestError):
-        parse_request(body)

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from app import events as e
+from app import requests as r
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
 from app.dialects.ui.client.format import CLIENT_FORMAT, render_result
 from app.dialects.ui.client.renderer import Renderer
 from app.dialects.ui.client.request import parse_request
 from app.errors import RequestError
-from app.requests import AssistantMessage, OpaquePart, ReasoningPart, TextPart, ToolMessage
 from tests.dialects.ui.verify import chunks_of, read_message
 
 pytestmark = pytest.mark.pure
@@ -350,16 +350,16 @@ def test_what_a_provider_wants_back_comes_back_by_the_client():
     body = {"id": "c", "messages": [message]}
     answer, result = parse_request(json.dumps(body).encode()).chat.messages
 
-    assert isinstance(answer, AssistantMessage)
+    assert isinstance(answer, r.AssistantMessage)
     assert [
-        ReasoningPart("Hm", "sig", "enc", "anthropic"),
-        OpaquePart("anthropic.redacted", "xx"),
-        TextPart("Hi"),
-        OpaquePart("gemini.signature", "yy"),
+        r.ReasoningPart("Hm", "sig", "enc", "anthropic"),
+        r.OpaquePart("anthropic.redacted", "xx"),
+        r.TextPart("Hi"),
+        r.OpaquePart("gemini.signature", "yy"),
     ] == answer.content
     assert answer.tool_calls
     (call,) = answer.tool_calls
     assert ("i2", "weather", '{"a":1}') == (call.id, call.function.name, call.function.arguments)
     assert call.opaque
     assert ("gemini.signature", "zz") == (call.opaque[0].format, call.opaque[0].data)
-    assert ToolMessage('{"sky":"blue"}', "i2") == result
+    assert r.ToolMessage('{"sky":"blue"}', "i2") == result

@@ -1,0 +1,326 @@
+"""Requests of clients of every format: what is refused, with the place, and what no junk breaks."""
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.dialects.client_formats import CLIENT_FORMATS
+from app.dialects.openai_chat.client.request import EXTRAS
+from app.dialects.openai_responses.client.request import REFUSED as NOT_TAKEN
+from app.dialects.openai_responses.client.request import Request
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
+from app.errors import CODES, RelayError, RequestError
+from app.requests import ChatRequest, TranslatedRequest
+
+pytestmark = pytest.mark.pure
+
+USER = {"role": "user", "content": "Hi"}
+TEXT = {"type": "text", "text": "Hi"}
+REQUESTS: dict[str, dict[str, Any]] = {
+    "native": {"messages": [USER]},
+    "openai_chat": {"model": "m", "messages": [USER]},
+    "openai_responses": {"model": "m", "input": "Hi"},
+    "openai_completions": {"model": "m", "prompt": "Hi"},
+    "anthropic": {"model": "m", "max_tokens": 100, "messages": [USER]},
+    "ui": {"id": "chat", "messages": [{"id": "u1", "role": "user", "parts": [TEXT]}]},
+    "ag_ui": {"threadId": "t1", "runId": "r1", "messages": [{"id": "u1", **USER}]},
+}
+EVERY_FORMAT = pytest.mark.parametrize("client_format", CLIENT_FORMATS)
+
+
+def parse(client_format: str, **fields: Any) -> Any:
+    body = json.dumps({**REQUESTS[client_format], **fields}).encode()
+    return CLIENT_FORMATS[client_format].parse_request(body)
+
+
+def block(role: str = "user", **fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": role, "content": [fields]}]}
+
+
+def part(role: str = "user", **fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": role, "parts": [fields]}]}
+
+
+def item(role: str, **fields: Any) -> dict[str, Any]:
+    return {"input": [{"role": role, "content": [fields]}]}
+
+
+def tool(**fields: Any) -> dict[str, Any]:
+    return part("assistant", type="dynamic-tool", toolName="f", toolCallId="c1", **fields)
+
+
+IMAGE = {"type": "input_image", "image_url": "x"}
+BLOB = "'blob:x' can be read by the page only"
+FILE = {"type": "document", "source": {"type": "file", "value": "f"}}
+RESULT = {"role": "tool", "toolCallId": "c", "content": [FILE]}
+
+WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
+    "openai_chat": [
+        ({"functions": 1}, "tools: expected `array | null`, got `int`"),
+        ({f"f{i}": 1 for i in range(101)}, "101 fields are not known here; at most 100 are taken"),
+        ({"messages": []}, "messages: expected `array` of length >= 1"),
+        ({"messages": [{"role": "function", "content": "1"}]}, "messages[0].role: invalid value 'function'"),
+        ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, "messages[0].audio: it cannot be sent back; send its transcript"),
+        ({"tools": [{"type": "custom", "custom": {"name": 1}}]}, "tools[0].type: invalid enum value 'custom'"),
+        ({"tools": [{"type": "custom", "custom": {"name": "f" * 5000}}]}, "tools: the names of custom tools have more than 4096 characters"),
+        ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.type: invalid enum value 'allowed_tools'"),
+        ({"temperature": 3}, "temperature: expected `float` <= 2"),
+    ],
+    "openai_responses": [
+        *(({name: "x"}, f"{name}: it is not taken") for name in NOT_TAKEN),
+        ({"input": []}, "input: it is empty"),
+        ({"input": 7}, "input: expected `str | array`, got `int`"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type: 'item_reference' was not recognised; write its name without escapes"),
+        ({"input": [{"type": []}]}, "input[0].type: '[]' is not taken"),
+        ({"input": [{"role": "user"}]}, "input[0]: object missing required field `content`"),
+        (item("user", type="output_text", text="x"), "input[0].content[0].type: 'output_text' has no place there"),
+        (item("user", type="input_image"), "input[0].content[0].image_url: it is missing"),
+        (item("assistant", **IMAGE), "input[0].content[0].type: 'input_image' has no place there"),
+        (item("system", **IMAGE), "input[0].content: the role 'system' has only text"),
+        ({"input": [{"type": "reasoning", "encrypted_content": "seseragi.!"}]}, "input[0].encrypted_content: it is not as the relay gave it"),
+    ],
+    "anthropic": [
+        (b"", "the body is empty"),
+        (b"{", "the body is not JSON"),
+        ({"max_tokens": None}, "max_tokens: expected `int`, got `null`"),
+        ({"model": ""}, "model: expected `str` of length >= 1"),
+        ({"messages": []}, "messages: expected `array` of length >= 1"),
+        ({"messages": [{"role": "user", "content": []}]}, "messages: there is nothing in them"),
+        ({"messages": [{"role": "tool", "content": ""}]}, "messages[0].role: invalid enum value 'tool'"),
+        (block(), "messages[0].content[0]: object missing required field `type`"),
+        (block(type="text", text=1), "messages[0].content[0].text: expected `str`, got `int`"),
+        (block("assistant", type="tool_use", id="a", name="f", input="x"), "messages[0].content[0].input: expected `object`, got `str`"),
+        ({"tools": [{"name": "f"}]}, "tools[0]: object missing required field `input_schema`"),
+        ({"temperature": 1.5}, "temperature: expected `float` <= 1"),
+        ({"output_config": {"format": {"type": "xml", "schema": {}}}}, "output_config.format.type: invalid enum value 'xml'"),
+    ],
+    "ui": [
+        (b"", "the body is empty"),
+        (b"[]", "expected `object`, got `array`"),
+        (b'{"messages":[]}', "object missing required field `id`"),
+        ({"id": ""}, "id: expected `str` of length >= 1"),
+        ({"messages": []}, "messages: nothing is said in them"),
+        ({"trigger": "resume-stream"}, "trigger: invalid enum value 'resume-stream'"),
+        (part("robot"), "messages[0].role: invalid enum value 'robot'"),
+        ({"messages": [USER]}, "messages[0]: unknown field `content`"),
+        ({"web_search": True}, "unknown field `web_search`"),
+        ({"n": 2}, "unknown field `n`"),
+        ({"temperature": 3}, "temperature: expected `float` <= 2"),
+        ({"tools": [{"function": {}}]}, "tools[0].function: object missing required field `name`"),
+        (part(type="file", mediaType="image/png", url="blob:x"), f"messages[0].parts[0]: {BLOB}"),
+        (part(type="file", mediaType="image/png"), "messages[0].parts[0]: object missing required field `url`"),
+        (part(type="text", text=1), "messages[0].parts[0].text: expected `str`, got `int`"),
+        (part(type="data-x"), "messages[0]: it has no text and no file"),
+        (part(), "messages[0].parts[0]: the relay knows no part of type None here"),
+        (part(type="reasoning", text="a"), "messages[0].parts[0]: the relay knows no part of type 'reasoning' here"),
+        (part("system", type="file"), "messages[0].parts[0]: the relay knows no part of type 'file' here"),
+        (part("assistant", type="custom", kind="a.b"), "messages[0].parts[0]: the relay knows no part of type 'custom' here"),
+        (tool(state="done"), "messages[0].parts[0].state: invalid enum value 'done'"),
+        (tool(state="approval-responded", input={}, approval={"approved": True}), "messages[0].parts[0]: the call is approved but has no output; the relay runs no tools"),
+        (part("assistant", **TEXT, providerMetadata={"seseragi": {"opaque": [1]}}), "messages[0].parts[0].providerMetadata.seseragi.opaque[0]: expected `object`"),
+    ],
+    "ag_ui": [
+        ({"messages": []}, "messages: nothing is said in them"),
+        ({"threadId": None}, "threadId: expected `str`"),
+        ({"surprise": 1}, "unknown field `surprise`"),
+        ({"resume": [{"interruptId": "i", "status": "resolved"}]}, "resume: the relay interrupts no runs"),
+        ({"forwardedProps": {"temperature": 9}}, "forwardedProps.temperature: expected `float` <= 2"),
+        ({"messages": [{**USER, "role": "robot"}]}, "messages[0].role: invalid value 'robot'"),
+        (block(type="binary"), "messages[0].content[0].type: invalid value 'binary'"),
+        (block(type="image", source={"type": "data", "value": "x"}), "messages[0].content[0].source: missing field `mimeType`"),
+        (block(type="image", source={"type": "url", "value": "blob:x"}), f"messages[0].content[0]: {BLOB}"),
+        ({"messages": [RESULT]}, "messages[0].content: a tool may give text and images only"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("client_format", "given", "message"),
+    [(name, *row) for name, rows in WRONG.items() for row in rows],
+)
+def test_a_wrong_request_is_refused_with_the_place(
+    client_format: str, given: Any, message: str
+) -> None:
+    spoken = CLIENT_FORMATS[client_format]
+    wrong = given
+    if not isinstance(given, bytes):
+        wrong = json.dumps({**REQUESTS[client_format], **given}).encode()
+    with pytest.raises(RequestError) as caught:
+        spoken.parse_request(wrong)
+
+    assert "invalid_request" == caught.value.code
+    assert caught.value.message.startswith(message)
+    failure = spoken.render_failure(caught.value, "req_1")
+    assert 400 == failure.status
+    if client_format.startswith("openai"):
+        error = json.loads(failure.body)["error"]
+        param = message.partition(":")[0] if ": " in message else None
+        assert (param, "invalid_request", "invalid_request_error") == (
+            error["param"],
+            error["code"],
+            error["type"],
+        )
+
+
+OPENAIS = {"rate_limited": "rate_limit_exceeded", "budget_exceeded": "insufficient_quota"}
+ANTHROPICS = {
+    **{401: "authentication_error", 403: "permission_error", 404: "not_found_error"},
+    **{413: "request_too_large", 429: "rate_limit_error", 499: "api_error"},
+    **{504: "timeout_error", 529: "overloaded_error"},
+}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_has_a_status_that_clients_do_not_repeat_in_vain(code: str) -> None:
+    openai, anthropic = (
+        CLIENT_FORMATS[name].render_failure(RelayError(code, "m"), "req_1")
+        for name in ("openai_chat", "anthropic")
+    )
+
+    assert 409 != openai.status >= 400
+    assert OPENAIS.get(code, code) == json.loads(openai.body)["error"]["code"]
+    assert 409 != anthropic.status >= 400
+    default = "invalid_request_error" if anthropic.status < 500 else "api_error"
+    body = json.loads(anthropic.body)
+    assert ("req_1", "m") == (body["request_id"], body["error"]["message"])
+    assert ANTHROPICS.get(anthropic.status, default) == body["error"]["type"]
+
+
+@pytest.mark.parametrize(
+    ("client_format", "usual"),
+    [
+        *((name, False) for name in REQUESTS if name.startswith("openai") or name == "anthropic"),
+        *(("native", True), ("ui", True)),
+    ],
+)
+def test_an_answer_is_streamed_as_is_asked_or_usual(client_format: str, usual: bool) -> None:
+    assert [usual, usual, False, True] == [
+        parse(client_format, **fields).chat.streams
+        for fields in ({}, {"stream": None}, {"stream": False}, {"stream": True})
+    ]
+
+
+NAMES = st.sampled_from(
+    (
+        *("", "a", "type", "text", "content", "source", "input", "id", "name", "data"),
+        *("tool_use_id", "signature", "thinking", "input_schema", "citations"),
+    )
+)
+WORDS = st.sampled_from(
+    (
+        *("", "a", "text", "call_1", '{"signature":"x"}', "[[", "image", "document", "tool_use"),
+        *("tool_result", "thinking", "redacted_thinking", "base64", "url", "custom"),
+    )
+)
+JUNK: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(NAMES, inner | WORDS, max_size=4)
+        | st.dictionaries(st.text(), inner, max_size=2)
+    ),
+    max_leaves=8,
+)
+CALLS = st.lists(
+    st.builds(
+        lambda call: {"id": call, "type": "function", "function": {"name": "f", "arguments": "{}"}},
+        WORDS,
+    ),
+    max_size=2,
+)
+
+
+def objects(optional: str = "", **fields: Any) -> st.SearchStrategy[dict[str, Any]]:
+    """Return objects with some fields, and with junk in others."""
+    rest = dict.fromkeys(optional.split(), JUNK)
+    return st.fixed_dictionaries(fields, optional=rest)
+
+
+def one_of(*words: str) -> st.SearchStrategy[str]:
+    return st.sampled_from(words)
+
+
+MESSAGES = objects(
+    "tool_calls reasoning_details audio tool_call_id content",
+    role=one_of("user", "assistant", "tool", "system", "function"),
+)
+ITEMS = objects(
+    "role content call_id name arguments output summary id",
+    type=one_of("message", "function_call", "reasoning", "compaction", "x") | JUNK,
+)
+TURNS = st.fixed_dictionaries(
+    {"role": one_of("user", "assistant", "system")},
+    optional={"content": st.lists(JUNK, max_size=3) | JUNK},
+)
+PARTS = st.fixed_dictionaries(
+    {"type": one_of("text", "reasoning", "file", "tool-a", "dynamic-tool", "data-x", "step-start") | JUNK},
+    optional={
+        "state": one_of("output-available", "output-error", "output-denied", "input-available") | JUNK,
+        "toolCallId": WORDS,
+        "url": st.just("data:,") | JUNK,
+        "providerMetadata": objects(seseragi=JUNK) | JUNK,
+        **dict.fromkeys(("text", "input", "rawInput", "output", "approval", "mediaType"), JUNK),
+    },
+)  # fmt: skip
+AG_UI = st.fixed_dictionaries(
+    {"role": one_of("user", "assistant", "system", "developer", "tool", "reasoning", "activity") | JUNK, "content": JUNK},
+    optional={"toolCallId": WORDS, "error": WORDS, "encryptedValue": JUNK, "toolCalls": CALLS | JUNK},
+)  # fmt: skip
+
+
+def many(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(strategy, max_size=3) | JUNK
+
+
+def anything_in(*names: str) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(st.sampled_from(names), JUNK, max_size=4)
+
+
+FIELDS = (*ChatRequest.__struct_fields__, *EXTRAS, "stream_options", "functions", "store")
+BODIES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "native": st.builds(dict, anything_in(*FIELDS), messages=many(MESSAGES)),
+    "openai_chat": st.builds(dict, anything_in(*FIELDS), messages=many(MESSAGES)),
+    "openai_completions": anything_in(*FIELDS, "prompt", "suffix", "best_of", "echo"),
+    "openai_responses": st.builds(
+        dict, anything_in(*Request.__struct_fields__), input=many(ITEMS) | st.text()
+    ),
+    "anthropic": st.fixed_dictionaries(
+        {},
+        optional={
+            "messages": many(TURNS),
+            **dict.fromkeys(("model", "max_tokens", "system", "tools", "tool_choice"), JUNK),
+            **dict.fromkeys(("thinking", "x"), JUNK),
+        },
+    ),
+    "ui": objects(
+        "trigger messageId model tools",
+        messages=many(
+            objects("id metadata", role=one_of("user", "assistant", "system"), parts=many(PARTS))
+        ),
+    ),
+    "ag_ui": objects("tools context forwardedProps state", messages=many(AG_UI)),
+}
+
+
+@EVERY_FORMAT
+@given(data=st.data())
+def test_junk_is_a_request_or_refused(client_format: str, data: st.DataObject) -> None:
+    with contextlib.suppress(RequestError):
+        chat = parse(client_format, **data.draw(BODIES[client_format])).chat
+        assert isinstance(chat, ChatRequest)
+        assert chat.messages
+        if isinstance(chat, TranslatedRequest) and chat.client_body is not None:
+            for spoken in UPSTREAM_FORMATS.values():
+                if client_format in spoken.passthrough:
+                    spoken.passthrough[client_format].pass_on(chat.client_body)
+
+
+@given(st.binary(max_size=40))
+def test_bytes_are_no_request(body: bytes) -> None:
+    for spoken in CLIENT_FORMATS.values():
+        with pytest.raises(RequestError):
+            spoken.parse_request(body)
