@@ -1,5 +1,6 @@
 """What work costs, by its size: the calls that it makes, which are the same every time, or its time."""
 
+import functools
 import gc
 import sys
 import time
@@ -41,7 +42,7 @@ def count_calls(act: Callable[[], object]) -> int:
 
     sys.setprofile(profile)
     try:
-        run(act)
+        act()
     finally:
         sys.setprofile(None)
     return count
@@ -49,7 +50,7 @@ def count_calls(act: Callable[[], object]) -> int:
 
 def check_calls(make: Make, size: int, *, per_item: float | None = None, name: object = "") -> None:
     """Assert that four times the size takes about four times the calls, and no more an item."""
-    small, large = count_calls(make(size)), count_calls(make(size * LARGE))
+    small, large = (count_calls(functools.partial(run, make(n))) for n in (size, size * LARGE))
     assert large < MAX_CALLS_RATIO * small + 200, f"{name}: {small} and then {large} calls"
     assert per_item is None or small < per_item * size + 2000, f"{name}: {small} calls"
 

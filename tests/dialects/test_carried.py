@@ -11,6 +11,7 @@ import pytest
 
 from app import events as e
 from app.dialects.client_formats import CLIENT_FORMATS
+from tests.dialects import examples as ex
 
 pytestmark = pytest.mark.pure
 
@@ -36,31 +37,18 @@ def said(*events: e.Event, usage: e.TokenCounts | None = None, model: str = "m")
     ]
 
 
-TEXT: list[e.Event] = [e.TextStart(0), e.TextDelta(0, "a"), e.TextEnd(0)]
-
-
-def call(arguments: str, name: str = "f", id: str = "i") -> list[e.Event]:
-    return [
-        e.ToolCallStart(0, id, name),
-        e.ToolCallDelta(0, arguments),
-        e.ToolCallEnd(0, arguments),
-    ]
-
-
-def thought(*inner: e.Event, **end: str) -> list[e.Event]:
-    proof = e.ReasoningEnd(0, **end)  # type: ignore[arg-type]  # a table of strings
-    return [e.ReasoningStart(0), e.ReasoningDelta(0, "r"), *inner, proof]
+TEXT: list[e.Event] = ex.text(0, "a")
 
 
 CARRIED: dict[str, list[e.Event]] = {
-    "text": said(e.TextStart(0), e.TextDelta(0, MARK), e.TextEnd(0)),
-    "reasoning": said(e.ReasoningStart(0), e.ReasoningDelta(0, MARK), e.ReasoningEnd(0)),
-    "signature of reasoning": said(*thought(signature=MARK, format="anthropic"), *TEXT[:0]),
-    "encrypted reasoning": said(*thought(encrypted=MARK, format="openai")),
-    "refusal": said(e.RefusalStart(0), e.RefusalDelta(0, MARK), e.RefusalEnd(0)),
-    "tool call: name": said(*call("{}", name=MARK)),
-    "tool call: id": said(*call("{}", id=MARK)),
-    "tool call: arguments": said(*call(f'{{"a": "{MARK}"}}')),
+    "text": said(*ex.text(0, MARK)),
+    "reasoning": said(*ex.thought(0, MARK)),
+    "signature of reasoning": said(*ex.thought(0, "r", signature=MARK, format="anthropic")),
+    "encrypted reasoning": said(*ex.thought(0, "r", encrypted=MARK, format="openai")),
+    "refusal": said(*ex.refusal(0, MARK)),
+    "tool call: name": said(*ex.call(0, "i", MARK)),
+    "tool call: id": said(*ex.call(0, MARK, "f")),
+    "tool call: arguments": said(*ex.call(0, "i", "f", f'{{"a": "{MARK}"}}')),
     "`opaque` of a call": said(e.ToolCallStart(0, "i", "f"), e.Opaque("google.thought_signature", MARK, 0), e.ToolCallEnd(0, "{}")),
     "`opaque` of the answer": said(*TEXT, e.Opaque("gemini.thought_signature", MARK)),
     "source": said(*TEXT[:2], e.Source(url=f"https://a.example/{MARK}", title="t", block=0), TEXT[2]),
@@ -75,7 +63,7 @@ CARRIED: dict[str, list[e.Event]] = {
     "output tokens": said(*TEXT, usage=e.TokenCounts(input_tokens=1, output_tokens=NUMBER)),
     "cached input tokens": said(*TEXT, usage=e.TokenCounts(input_tokens=NUMBER + 9, output_tokens=1, cached_input_tokens=NUMBER)),
     "reasoning tokens": said(*TEXT, usage=e.TokenCounts(input_tokens=1, output_tokens=NUMBER + 9, reasoning_tokens=NUMBER)),
-    "a second choice": said(*TEXT, e.TextStart(1, 1), e.TextDelta(1, MARK, 1), e.TextEnd(1, 1)),
+    "a second choice": said(*TEXT, *ex.text(1, MARK, choice=1)),
     "what failed": [*said(*TEXT)[:-2], e.StreamEnd("failed", "error", None, e.ErrorInfo("upstream_truncated", MARK, True))],
 }  # fmt: skip
 

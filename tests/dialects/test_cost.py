@@ -99,7 +99,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_nobody_can_tell_yet_is_bounded(dialect: str, name: str, most: str) -> None:
-    found = work.play(dialect, BODIES[dialect][name](2**16))
+    found = work.play(dialect, work.pieces(BODIES[dialect][name](2**16)))
 
     error = end_of(found).error
     assert error is not None
@@ -110,7 +110,7 @@ def test_what_nobody_can_tell_yet_is_bounded(dialect: str, name: str, most: str)
 
 @pytest.mark.usefixtures("small_bounds")
 def test_what_came_before_a_bound_is_kept() -> None:
-    found = work.play("openai_chat", BODIES["openai_chat"]["calls"](2**13))
+    found = work.play("openai_chat", work.pieces(BODIES["openai_chat"]["calls"](2**13)))
 
     starts, ends = (
         [x for x in found if isinstance(x, t)] for t in (e.ToolCallStart, e.ToolCallEnd)

@@ -13,6 +13,7 @@ from app import events as e
 from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import ClientFormat
 from app.dialects.client_formats import CLIENT_FORMATS
+from tests.dialects import examples as ex
 
 pytestmark = pytest.mark.pure
 
@@ -21,26 +22,20 @@ OTHERS = [client_format for client_format in CLIENT_FORMATS.values() if client_f
 EVENTS: list[e.Event] = [
     e.StreamStart(f"st_{SECRET}", "m", 1700000000),
     e.StreamTarget("u", "m", 1),
-    e.ReasoningStart(0),
-    e.ReasoningDelta(0, "Hm."),
-    e.ReasoningEnd(0, signature="sig", format="anthropic.thinking"),
+    *ex.thought(0, "Hm.", signature="sig", format="anthropic.thinking"),
     e.TextStart(1),
     e.TextDelta(1, "Hi"),
     e.Source("https://a.example", title="A", block=1),
     e.TextEnd(1),
-    e.TextStart(2),
-    e.TextEnd(2),
+    *ex.text(2),
     e.ProviderTool(3, "web_search", {"query": "q"}),
     e.ProviderTool(3, "web_search", output=[{"type": "web_search_result"}]),
     e.Opaque("x", "y"),
     e.Media(4, "image/png", data="aaaa"),
     e.Media(5, "audio/wav", data="aaaa"),
-    e.ToolCallStart(6, "seseragi_6", "f"),
-    e.ToolCallDelta(6, "{}"),
-    e.ToolCallEnd(6, "{}"),
+    *ex.call(6, "seseragi_6", "f", "{}"),
     e.Opaque("x", "y", block=6),
-    e.ToolCallStart(7, "seseragi_7", "g"),
-    e.ToolCallEnd(7, "{}"),
+    *ex.call(7, "seseragi_7", "g"),
     e.ChoiceEnd("tool_calls", "tool_calls"),
     e.StreamEnd("completed", "tool_calls"),
 ]

@@ -11,6 +11,7 @@ from app.dialects.answering.assistant_message import ToolCallBlock
 from app.dialects.native.client.renderer import render_result
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.requests import parse_chat_request
+from tests.dialects import examples as ex
 from tests.dialects.streams import STREAMS, absent, play
 
 pytestmark = pytest.mark.pure
@@ -23,27 +24,21 @@ def message_of(events: list[e.Event]) -> Any:
     return result.get("message")
 
 
-def text(block: int, *pieces: str) -> list[e.Event]:
-    return [e.TextStart(block), *(e.TextDelta(block, piece) for piece in pieces), e.TextEnd(block)]
-
-
 def test_text_alone_is_a_string():
-    events = [*text(0, "a", "b"), e.StreamEnd("completed", "stop")]
+    events = [*ex.text(0, "a", "b"), e.StreamEnd("completed", "stop")]
 
     assert {"role": "assistant", "content": "ab"} == message_of(events)
 
 
 def test_everything_has_its_place():
     events = [
-        *(e.ReasoningStart(0), e.ReasoningDelta(0, "r")),
-        e.ReasoningEnd(0, signature="S", format="f"),
+        *ex.thought(0, "r", signature="S", format="f"),
         e.Opaque("g", "free"),
-        *text(1, "a"),
-        *(e.RefusalStart(2), e.RefusalDelta(2, "no"), e.RefusalEnd(2)),
+        *ex.text(1, "a"),
+        *ex.refusal(2, "no"),
         *(e.ToolCallStart(3, "i", "f"), e.Opaque("h", "P", 3), e.ToolCallEnd(3, "{}")),
-        e.ToolCallStart(4, "j", "g"),
-        e.ToolCallEnd(4, '{"a": 1}'),
-        *(e.TextStart(5, 1), e.TextDelta(5, "of another choice", 1), e.TextEnd(5, 1)),
+        *ex.call(4, "j", "g", '{"a": 1}'),
+        *ex.text(5, "of another choice", choice=1),
         e.ChoiceEnd("tool_calls"),
         e.StreamEnd("completed", "tool_calls"),
     ]
@@ -72,7 +67,7 @@ def test_everything_has_its_place():
 
 def test_calls_of_a_cut_answer_are_not_sent_back():
     events = [
-        *text(0, "a"),
+        *ex.text(0, "a"),
         e.ToolCallStart(1, "i", "f"),
         e.ToolCallEnd(1, '{"a'),
         e.StreamEnd("failed", "error"),
@@ -82,7 +77,7 @@ def test_calls_of_a_cut_answer_are_not_sent_back():
 
 
 def test_a_running_stream_has_no_message_yet():
-    assert message_of(text(0, "a")) is None
+    assert message_of(ex.text(0, "a")) is None
 
 
 def test_a_block_says_what_it_is():

@@ -8,18 +8,15 @@ import pytest
 from app import events as e
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.openai_chat.upstream.request import Quirks, render_request
+from tests.dialects import examples as ex
 
 pytestmark = pytest.mark.pure
 
 EVENTS: list[e.Event] = [
     e.StreamStart("st_1", "m", 1),
     e.StreamTarget("u", "m", 1),
-    e.ReasoningStart(0),
-    e.ReasoningDelta(0, "Hm"),
-    e.ReasoningEnd(0),
-    e.ToolCallStart(1, "call_1", "f"),
-    e.ToolCallDelta(1, "{}"),
-    e.ToolCallEnd(1, "{}"),
+    *ex.thought(0, "Hm"),
+    *ex.call(1, "call_1", "f", "{}"),
     e.ChoiceEnd("tool_calls"),
     e.StreamEnd("completed", "tool_calls"),
 ]

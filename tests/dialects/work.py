@@ -1,7 +1,7 @@
 """Work that is measured: parsing, rendering, reading and building, by the size of a shape."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -22,29 +22,34 @@ from tests.dialects.shapes import ANSWERS, Shape
 READ = 16 * 1024
 
 
-def play(dialect: str, body: bytes, *, read: int = READ) -> list[e.Event]:
+def play(dialect: str, pieces: Iterable[bytes], *, limit: int = 2**24) -> list[e.Event]:
     """Return the events of a body as an attempt takes them, with all that it asks on the way."""
     spoken = UPSTREAM_FORMATS[dialect]
-    decoder = spoken.decoder(max_line=2**24, max_event=2**24)
+    decoder = spoken.decoder(max_line=limit, max_event=limit)
     parser = spoken.parser(upstream="u")
     found: list[e.Event] = []
     try:
-        for at in range(0, len(body), read):
-            for message in decoder.feed(body[at : at + read]):
+        for piece in pieces:
+            for message in decoder.feed(piece):
                 found += parser.feed(message)
             if parser.ended:
                 return found
-            _ = parser.finished
+            assert parser.finished in (True, False)
         found += parser.close(decoder.close())
     except FramingError as error:
         found += parser.cut(UpstreamError("upstream_invalid_response", str(error)))
+    assert parser.ended
     return found
+
+
+def pieces(body: bytes, size: int = READ) -> Iterator[bytes]:
+    return (body[at : at + size] for at in range(0, len(body), size))
 
 
 def parse(dialect: str, shape: Shape, *, read: int = READ) -> Make:
     def make(size: int) -> Callable[[], object]:
         body = shape(size)
-        return lambda: play(dialect, body, read=read)
+        return lambda: play(dialect, pieces(body, read))
 
     return make
 

@@ -9,8 +9,8 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from random import Random
-from types import FrameType
 
 import msgspec
 import pytest
@@ -18,24 +18,21 @@ import pytest
 from app import events
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.native.client.renderer import compact
-from app.dialects.openai_chat.client.renderer import USAGE
 from app.dialects.reading.event_builder import EventBuilder
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
-from app.errors import RelayError, UpstreamError
-from app.events import ErrorInfo, Event, Status, StreamEnd, StreamStart, StreamTarget, TokenCounts
-from app.framing.sse import Decoder, FramingError
+from app.errors import RelayError
+from app.events import ErrorInfo, Event, Status, StreamEnd, TokenCounts
+from app.framing.sse import Decoder
+from tests.dialects.clients import HEAD, STREAM
+from tests.dialects.cost import count_calls
 from tests.dialects.streams import check
+from tests.dialects.work import play
 from tests.fuzz.streams_corpus import Body, corpus, cuts, mutate
 
 pytestmark = pytest.mark.proving
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", 0))
 SEED = int(os.environ.get("FUZZ_SEED", time.time_ns() if SECONDS else 1))
-STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
-HEAD: list[Event] = [
-    StreamStart(STREAM, "m", 1700000000, {USAGE: "1"}),
-    StreamTarget("u", "m", 1, None),
-]
 MARKERS = {
     "openai_chat": (b"[DONE]", b"finish_reason"),
     "openai_responses": (b"completed", b"incomplete"),
@@ -58,25 +55,6 @@ def rounds(number: int, target: str) -> Iterator[Random]:
         sys.stdout.write(f"\rFUZZ_SEED={SEED} target {target} round {done}")
         yield Random(f"{SEED} {target} {done}")
         done += 1
-
-
-def play(dialect: str, pieces: Iterable[bytes], *, limit: int = 2**24) -> list[Event]:
-    spoken = UPSTREAM_FORMATS[dialect]
-    decoder = spoken.decoder(max_line=limit, max_event=limit)
-    parser = spoken.parser(upstream="u", choices=1)
-    found: list[Event] = []
-    try:
-        for piece in pieces:
-            for message in decoder.feed(piece):
-                found += parser.feed(message)
-            if parser.ended:
-                return found
-            assert parser.finished in (True, False)
-        found += parser.close(decoder.close())
-    except FramingError as error:
-        found += parser.cut(UpstreamError("upstream_invalid_response", str(error)))
-    assert parser.ended
-    return found
 
 
 def check_frames(found: Sequence[Event], *, dice: Random, size: int) -> None:
@@ -162,8 +140,8 @@ def test_a_message_that_comes_again_and_again_costs_as_much_each_time(bodies: li
             messages[at] + messages[min(at + 1, len(messages) - 1)],
         )
 
-        few = _calls(body.dialect, [before] + [again] * 32)
-        many = _calls(body.dialect, [before] + [again] * 128)
+        few = count_calls(partial(play, body.dialect, [before, *[again] * 32]))
+        many = count_calls(partial(play, body.dialect, [before, *[again] * 128]))
 
         assert many < 5 * few + 1000, (body.name, at)
 
@@ -183,22 +161,6 @@ def _status(found: list[Event]) -> str:
     end = found[-1]
     assert isinstance(end, StreamEnd)
     return end.status
-
-
-def _calls(dialect: str, pieces: list[bytes]) -> int:
-    """Count what reading a body calls, Python's own functions among it."""
-    count = 0
-
-    def profile(frame: FrameType, event: str, _: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(profile)
-    try:
-        play(dialect, pieces)
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def _valid(dice: Random) -> list[Event]:

@@ -14,6 +14,7 @@ from app.dialects.ag_ui.client.request import parse_request
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
 from app.errors import RequestError
+from tests.dialects import examples as ex
 from tests.dialects.ag_ui.verify import read_messages, sent_of
 
 pytestmark = pytest.mark.pure
@@ -27,7 +28,7 @@ START: list[e.Event] = [
 ]
 COUNTS = e.TokenCounts(3, 2, 5, 1, 4, 0)
 DONE = e.StreamEnd("completed", "stop", COUNTS)
-TEXT: list[e.Event] = [e.TextStart(0), e.TextDelta(0, "Hi 🌊"), e.TextEnd(0)]
+TEXT: list[e.Event] = ex.text(0, "Hi 🌊")
 RUN = {"threadId": "t1", "runId": "r1"}
 
 
@@ -93,12 +94,7 @@ def test_failure_is_an_error_with_its_code(status):
     } == sent([*START, *TEXT, e.StreamEnd(status, "error", e.TokenCounts(1), error)])[-1]
 
 
-CALL: list[e.Event] = [
-    e.ToolCallStart(1, "call_x", "weather"),
-    e.ToolCallDelta(1, '{"city":'),
-    e.ToolCallDelta(1, '"Ōsaka"}'),
-    e.ToolCallEnd(1, '{"city":"Ōsaka"}'),
-]
+CALL: list[e.Event] = ex.call(1, "call_x", "weather", '{"city":', '"Ōsaka"}')
 
 
 def test_cancelled_run_closes_what_is_open():
@@ -130,19 +126,19 @@ def test_call_of_an_answer_that_was_cut_is_not_ended():
 
 
 def test_texts_are_messages_of_their_own():
-    found = sent([*START, *TEXT, e.TextStart(2), e.TextDelta(2, "b"), e.TextEnd(2), DONE])
+    found = sent([*START, *TEXT, *ex.text(2, "b"), DONE])
 
     assert [f"msg_{TOKEN}", f"msg_{TOKEN}_2"] == [m["id"] for m in read_messages(found)]
 
 
 def test_refusal_is_a_text():
-    found = sent([*START, e.RefusalStart(0), e.RefusalDelta(0, "No"), e.RefusalEnd(0), DONE])
+    found = sent([*START, *ex.refusal(0, "No"), DONE])
 
     assert ["No"] == [message["content"] for message in read_messages(found)]
 
 
 def test_made_up_ids_differ_from_one_run_to_the_next():
-    start, *_ = between(e.ToolCallStart(0, "seseragi_0", "weather"), e.ToolCallEnd(0, "{}"))
+    start, *_ = between(*ex.call(0, "seseragi_0", "weather"))
 
     assert show_call(STREAM, "seseragi_0") == start["toolCallId"]
 
@@ -162,9 +158,7 @@ def test_what_has_no_event_is_custom(event):
 
 
 def test_log_probabilities_and_other_choices_are_left_out():
-    assert [] == between(
-        e.LogProbs(0, [{}]), e.TextStart(0, 1), e.TextDelta(0, "b", 1), e.TextEnd(0, 1)
-    )
+    assert [] == between(e.LogProbs(0, [{}]), *ex.text(0, "b", choice=1))
 
 
 def test_result_is_the_list_of_events():
@@ -192,9 +186,7 @@ PROVED: list[e.Event] = [
     e.TextDelta(1, "Hi"),
     e.Opaque("gemini.signature", "yy", 1),
     e.TextEnd(1),
-    e.ToolCallStart(2, "i2", "weather"),
-    e.ToolCallDelta(2, '{"a": 1}'),
-    e.ToolCallEnd(2, '{"a": 1}'),
+    *ex.call(2, "i2", "weather", '{"a": 1}'),
     e.Opaque("gemini.signature", "zz", 2),
 ]
 

@@ -13,13 +13,14 @@ from app.dialects.answering.public_ids import public_token
 from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.result import render_result
 from app.errors import RelayError, RequestError, UpstreamError
+from tests.dialects import examples as ex
 from tests.dialects.anthropic.messages_protocol import accumulate, payloads_of, without_unknown
 
 pytestmark = pytest.mark.pure
 
 START = e.StreamStart("st_T", "m", 1700000000)
 SERVER_TOOL = f"srvtoolu_{public_token('st_T', 'anthropic.tools').replace('-', '_')}_0"
-HI: list[e.Event] = [e.TextStart(0), e.TextDelta(0, "Hi"), e.TextEnd(0)]
+HI: list[e.Event] = ex.text(0, "Hi")
 SEARCH = [{"type": "web_search_result", "url": "https://a.example", "encrypted_content": "e"}]
 
 
@@ -42,11 +43,7 @@ def message(*events: e.Event, **end: Any) -> dict[str, Any]:
 
 
 def call(block: int, *pieces: str, id: str = "call_a") -> list[e.Event]:
-    return [
-        e.ToolCallStart(block, id, "f"),
-        *(e.ToolCallDelta(block, piece) for piece in pieces),
-        e.ToolCallEnd(block, "".join(pieces) or "{}"),
-    ]
+    return ex.call(block, id, "f", *pieces)
 
 
 def test_a_text_is_said_in_anthropics_events() -> None:
@@ -120,7 +117,7 @@ def redacted(data: str) -> dict[str, Any]:
 
 
 def thought(**proof: Any) -> list[e.Event]:
-    return [e.ReasoningStart(0), e.ReasoningDelta(0, "Hm"), e.ReasoningEnd(0, **proof)]
+    return ex.thought(0, "Hm", **proof)
 
 
 PAGE = {
@@ -145,7 +142,7 @@ CONTENTS: dict[str, tuple[list[e.Event], list[dict[str, Any]]]] = {
     ),
     "a compaction": ([e.Opaque("anthropic.compaction", '{"type":"compaction","content":"c"}')], [{"type": "compaction", "content": "c"}]),
     "a compaction that is none": ([e.Opaque("anthropic.compaction", "[")], [redacted(pack(PackedProof("anthropic.compaction", data="[")))]),
-    "a refusal": ([e.RefusalStart(0), e.RefusalDelta(0, "No"), e.RefusalEnd(0)], [text("No")]),
+    "a refusal": (ex.refusal(0, "No"), [text("No")]),
     "a call": (call(0, '{"a"', ":1}"), [use("call_a", '{"a":1}')]),
     "a call without arguments": (call(0), [use("call_a")]),
     "an id with other letters": (call(0, id="functions.f:0"), [use("seseragi-ZnVuY3Rpb25zLmY6MA")]),
@@ -169,7 +166,7 @@ CONTENTS: dict[str, tuple[list[e.Event], list[dict[str, Any]]]] = {
     ),
     "tools of others": ([e.ProviderTool(0, "google_search", {"q": "q"}), e.ProviderTool(1, "web_search", "q", "found"), e.ProviderTool(2, "web_search", output=SEARCH)], []),
     "what has no form": ([e.Media(0, "image/png", "https://a.example"), e.LogProbs(0, []), e.Notice("a", "b")], []),
-    "other choices": ([e.TextStart(0, 1), e.TextDelta(0, "x", 1), e.TextEnd(0, 1)], []),
+    "other choices": (ex.text(0, "x", choice=1), []),
 }  # fmt: skip
 
 
@@ -220,7 +217,7 @@ def test_the_first_block_is_told_while_it_comes() -> None:
         (call(0), {"reason": "tool_calls"}, "tool_use"),
         (HI, {"reason": "content_filter"}, "refusal"),
         (HI, {"reason": "refusal"}, "refusal"),
-        ([e.RefusalStart(0), e.RefusalEnd(0)], {}, "refusal"),
+        (ex.refusal(0), {}, "refusal"),
         (HI, {"reason": "pause"}, "pause_turn"),
         (HI, {"reason": "unknown"}, "end_turn"),
         (call(0), {"reason": "unknown"}, "tool_use"),

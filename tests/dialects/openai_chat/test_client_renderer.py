@@ -17,6 +17,7 @@ from app.dialects.openai_chat.client.renderer import Renderer
 from app.dialects.openai_chat.client.result import render_result
 from app.errors import RelayError
 from tests.dialects import clients
+from tests.dialects import examples as ex
 from tests.dialects.clients import STREAM
 from tests.dialects.openai_chat import verify
 
@@ -58,17 +59,16 @@ def role(content: str | None = None) -> tuple[int, dict[str, Any]]:
 THOUGHT: list[e.Event] = [e.ReasoningStart(0), e.ReasoningDelta(0, "Hm"), e.ReasoningDelta(0, ".")]
 
 TABLE: dict[str, tuple[list[e.Event], list[Any]]] = {
-    "text": ([e.TextStart(0), e.TextDelta(0, "Hi"), e.TextDelta(0, " 🌊"), e.TextEnd(0)], [role(""), (0, {"content": "Hi"}), (0, {"content": " 🌊"})]),
+    "text": (ex.text(0, "Hi", " 🌊"), [role(""), (0, {"content": "Hi"}), (0, {"content": " 🌊"})]),
     "an empty answer": ([], [role()]),
-    "a refusal": ([e.RefusalStart(0), e.RefusalDelta(0, "No."), e.RefusalEnd(0)], [role(), (0, {"refusal": "No."})]),
+    "a refusal": (ex.refusal(0, "No."), [role(), (0, {"refusal": "No."})]),
     "reasoning without proof": ([*THOUGHT, e.ReasoningEnd(0)], [role(), (0, {"reasoning_content": "Hm"}), (0, {"reasoning_content": "."})]),
     "signed reasoning": (
         [
             *THOUGHT,
             e.ReasoningEnd(0, signature="sig", format="anthropic"),
             e.Opaque("a.b", "xx", 0),
-            e.ReasoningStart(1),
-            e.ReasoningEnd(1, signature="bare"),
+            *ex.thought(1, signature="bare"),
         ],
         [
             role(),
@@ -133,9 +133,7 @@ TABLE: dict[str, tuple[list[e.Event], list[Any]]] = {
     ),
     "sources count in the whole content": (
         [
-            e.TextStart(0),
-            e.TextDelta(0, "🌊ab"),
-            e.TextEnd(0),
+            *ex.text(0, "🌊ab"),
             e.TextStart(1),
             e.TextDelta(1, "cd"),
             e.Source(url="https://a.example/", title="A", start=0, end=2, block=1),
@@ -175,7 +173,7 @@ TABLE: dict[str, tuple[list[e.Event], list[Any]]] = {
         ],
     ),
     "a second choice that comes first": (
-        [e.TextStart(0, 1), e.TextDelta(0, "b", 1), e.TextEnd(0, 1), e.TextStart(1), e.TextDelta(1, "a")],
+        [*ex.text(0, "b", choice=1), e.TextStart(1), e.TextDelta(1, "a")],
         [role(), (1, {"role": "assistant", "content": ""}), (1, {"content": "b"}), (0, {"content": "a"}), (0, {})],
     ),
     "what has no place": ([e.ContentFilter("prompt", {}, False), e.ProviderTool(0, "search"), e.Notice("retry", "x")], [role()]),
@@ -263,7 +261,7 @@ def test_model_is_what_answers_and_the_rest_is_the_streams():
     ],
 )
 def test_finish_reasons_are_those_of_the_format(reason, expected):
-    events: list[e.Event] = [*START, e.TextStart(0), e.TextEnd(0), e.ChoiceEnd(reason), *DONE]
+    events: list[e.Event] = [*START, *ex.text(0), e.ChoiceEnd(reason), *DONE]
 
     assert expected == render_result(STREAM, events)["choices"][0]["finish_reason"]
 
@@ -301,9 +299,7 @@ def test_failed_stream_has_an_error_and_no_finish_reason():
     error = e.ErrorInfo("upstream_truncated", "cut off", True)
     events: list[e.Event] = [
         *START,
-        e.TextStart(0),
-        e.TextDelta(0, "Hi"),
-        e.TextEnd(0),
+        *ex.text(0, "Hi"),
         e.ChoiceEnd("stop"),
         e.StreamEnd("failed", "stop", COUNTS, error),
     ]
@@ -322,13 +318,7 @@ def test_failed_stream_has_an_error_and_no_finish_reason():
 
 @pytest.mark.parametrize("status", ["cancelled", "interrupted"])
 def test_stopped_stream_has_an_error_and_no_finish_reason(status):
-    events: list[e.Event] = [
-        *START,
-        e.TextStart(0),
-        e.TextDelta(0, "Hi"),
-        e.TextEnd(0),
-        e.StreamEnd(status, "cancelled", COUNTS),
-    ]
+    events: list[e.Event] = [*START, *ex.text(0, "Hi"), e.StreamEnd(status, "cancelled", COUNTS)]
     found = frames(events)
     check(events)
 

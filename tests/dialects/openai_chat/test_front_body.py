@@ -13,6 +13,7 @@ from app.dialects.openai_chat.client.request import parse_request
 from app.dialects.openai_chat.client.result import render_result
 from app.errors import RequestError
 from app.requests import parse_chat_request
+from tests.dialects import examples as ex
 
 pytestmark = pytest.mark.pure
 
@@ -74,16 +75,10 @@ def test_missing_messages_are_named():
 
 PROVED: list[e.Event] = [
     e.StreamStart("st_1", "m", 1),
-    e.ReasoningStart(0),
-    e.ReasoningDelta(0, "Hm."),
-    e.ReasoningEnd(0, signature="sig", format="anthropic"),
-    e.ReasoningStart(1),
-    e.ReasoningDelta(1, "So."),
-    e.ReasoningEnd(1, encrypted="enc", format="openai"),
+    *ex.thought(0, "Hm.", signature="sig", format="anthropic"),
+    *ex.thought(1, "So.", encrypted="enc", format="openai"),
     e.Opaque("anthropic.redacted_thinking", "red", None),
-    e.TextStart(2),
-    e.TextDelta(2, "Yes."),
-    e.TextEnd(2),
+    *ex.text(2, "Yes."),
     e.ToolCallStart(3, "c1", "now"),
     e.Opaque("google.thought_signature", "goo", 3),
     e.Opaque("openai.custom_tool_call", "c1", 3),

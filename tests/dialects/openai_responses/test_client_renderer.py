@@ -9,6 +9,7 @@ from app import events as e
 from app.dialects.answering.public_ids import public_token
 from app.dialects.openai_responses.client.result import is_response_id, render_result, response_id
 from app.errors import CODES
+from tests.dialects import examples as ex
 from tests.dialects.clients import STREAM, frames
 from tests.dialects.openai_responses import verify
 
@@ -44,8 +45,8 @@ def brief(events: list[e.Event]) -> list[Any]:
     return [payload["type"].removeprefix("response.") for payload in payloads(events)[2:-1]]
 
 
-TEXT: list[e.Event] = [e.TextStart(0), e.TextDelta(0, "Hi"), e.TextDelta(0, " 🌊"), e.TextEnd(0)]
-THOUGHT: list[e.Event] = [e.ReasoningStart(0), e.ReasoningDelta(0, "Hm."), e.ReasoningEnd(0)]
+TEXT: list[e.Event] = ex.text(0, "Hi", " 🌊")
+THOUGHT: list[e.Event] = ex.thought(0, "Hm.")
 TOOLS: list[e.Event] = [
     e.StreamStart(
         STREAM,
@@ -64,12 +65,7 @@ TOOLS: list[e.Event] = [
     ),
     e.StreamTarget("up", "m-1", 1, "up-1"),
 ]
-CALL: list[e.Event] = [
-    e.ToolCallStart(0, "c1", "now"),
-    e.ToolCallDelta(0, '{"a":'),
-    e.ToolCallDelta(0, "1}"),
-    e.ToolCallEnd(0, '{"a":1}'),
-]
+CALL: list[e.Event] = ex.call(0, "c1", "now", '{"a":', "1}")
 MESSAGE = ["output_item.added", "content_part.added"]
 MESSAGE_END = ["output_text.done", "content_part.done", "output_item.done"]
 
@@ -77,12 +73,12 @@ TYPES: dict[str, tuple[list[e.Event], list[str]]] = {
     "nothing": ([], []),
     "text": (TEXT, [*MESSAGE, *["output_text.delta"] * 2, *MESSAGE_END]),
     "two texts are two parts": (
-        [*TEXT, e.TextStart(1), e.TextDelta(1, "x"), e.TextEnd(1)],
+        [*TEXT, *ex.text(1, "x")],
         [*(*MESSAGE, *["output_text.delta"] * 2, *MESSAGE_END[:2]), *("content_part.added", "output_text.delta", *MESSAGE_END)],
     ),
-    "a refusal": ([e.RefusalStart(0), e.RefusalDelta(0, "No."), e.RefusalEnd(0)], [*MESSAGE, "refusal.delta", "refusal.done", "content_part.done", "output_item.done"]),
+    "a refusal": (ex.refusal(0, "No."), [*MESSAGE, "refusal.delta", "refusal.done", "content_part.done", "output_item.done"]),
     "reasoning, then text": (
-        [*THOUGHT, e.TextStart(1), e.TextDelta(1, "x"), e.TextEnd(1)],
+        [*THOUGHT, *ex.text(1, "x")],
         [
             *("output_item.added", "reasoning_summary_part.added"),
             *("reasoning_summary_text.delta", "reasoning_summary_text.done"),
@@ -92,11 +88,11 @@ TYPES: dict[str, tuple[list[e.Event], list[str]]] = {
     ),
     "a call": (CALL, [*("output_item.added", *["function_call_arguments.delta"] * 2), *("function_call_arguments.done", "output_item.done")]),
     "a call without pieces": (
-        [e.ToolCallStart(0, "c1", "now"), e.ToolCallEnd(0, "{}")],
+        ex.call(0, "c1", "now"),
         [*("output_item.added", "function_call_arguments.delta"), *("function_call_arguments.done", "output_item.done")],
     ),
     "a call is done when something follows it": (
-        [*CALL, e.ToolCallStart(1, "c2", "then"), e.ToolCallEnd(1, "{}")],
+        [*CALL, *ex.call(1, "c2", "then")],
         [
             *("output_item.added", *["function_call_arguments.delta"] * 2),
             *("function_call_arguments.done", "output_item.done"),
@@ -129,9 +125,7 @@ TYPES: dict[str, tuple[list[e.Event], list[str]]] = {
             e.Source(url="https://a.example/"),
             e.Opaque("openai.phase", "commentary"),
             e.LogProbs(0, [{"token": "x", "logprob": -1}]),
-            e.TextStart(2, 1),
-            e.TextDelta(2, "another choice", 1),
-            e.TextEnd(2, 1),
+            *ex.text(2, "another choice", choice=1),
         ],
         [],
     ),
@@ -253,10 +247,7 @@ def test_stopped_answer_keeps_its_text_and_is_cancelled():
 def test_result_of_a_running_stream_has_what_there_is():
     events: list[e.Event] = [
         *START,
-        e.ReasoningStart(0),
-        e.ReasoningDelta(0, "Hm."),
-        e.ReasoningEnd(0),
-        *CALL[:0],
+        *ex.thought(0, "Hm."),
         e.ToolCallStart(1, "c1", "now"),
         e.ToolCallDelta(1, '{"a"'),
         e.TextStart(2),
@@ -273,15 +264,9 @@ def test_result_of_a_running_stream_has_what_there_is():
 
 def test_proofs_are_encrypted_content():
     events = whole(
-        e.ReasoningStart(0),
-        e.ReasoningDelta(0, "one"),
-        e.ReasoningEnd(0),
-        e.ReasoningStart(1),
-        e.ReasoningDelta(1, "two"),
-        e.ReasoningEnd(1, encrypted="enc", format="openai"),
-        e.ReasoningStart(2),
-        e.ReasoningDelta(2, "three"),
-        e.ReasoningEnd(2, signature="sig", format="anthropic"),
+        *ex.thought(0, "one"),
+        *ex.thought(1, "two", encrypted="enc", format="openai"),
+        *ex.thought(2, "three", signature="sig", format="anthropic"),
         e.Opaque("openai.reasoning", "raw"),
         e.Opaque("openai.compaction", "short"),
     )

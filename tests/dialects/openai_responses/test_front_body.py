@@ -10,6 +10,7 @@ from openai.types.responses import Response
 from app import events as e
 from app.dialects.openai_responses.client.request import parse_request
 from app.dialects.openai_responses.client.result import render_result
+from tests.dialects import examples as ex
 
 pytestmark = pytest.mark.pure
 
@@ -203,22 +204,12 @@ def test_parts_of_a_users_message():
 
 PROVED: list[e.Event] = [
     e.StreamStart("st_1", "m", 1),
-    e.ReasoningStart(0),
-    e.ReasoningDelta(0, "Hm."),
-    e.ReasoningEnd(0, signature="sig", format="anthropic"),
-    e.ReasoningStart(1),
-    e.ReasoningDelta(1, "So."),
-    e.ReasoningEnd(1),
-    e.ReasoningStart(2),
-    e.ReasoningDelta(2, "Then."),
-    e.ReasoningEnd(2, encrypted="enc", format="openai"),
+    *ex.thought(0, "Hm.", signature="sig", format="anthropic"),
+    *ex.thought(1, "So."),
+    *ex.thought(2, "Then.", encrypted="enc", format="openai"),
     e.Opaque("anthropic.redacted_thinking", "red"),
-    e.TextStart(3),
-    e.TextDelta(3, "Yes."),
-    e.TextEnd(3),
-    e.RefusalStart(4),
-    e.RefusalDelta(4, "No."),
-    e.RefusalEnd(4),
+    *ex.text(3, "Yes."),
+    *ex.refusal(4, "No."),
     e.Media(5, "image/png", data="aa=="),
     e.ToolCallStart(6, "c1", "now"),
     e.Opaque("google.thought_signature", "goo", 6),

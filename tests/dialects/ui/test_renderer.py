@@ -15,6 +15,7 @@ from app.dialects.ui.client.format import CLIENT_FORMAT, render_result
 from app.dialects.ui.client.renderer import Renderer
 from app.dialects.ui.client.request import parse_request
 from app.errors import RequestError
+from tests.dialects import examples as ex
 from tests.dialects.ui.verify import chunks_of, read_message
 
 pytestmark = pytest.mark.pure
@@ -24,7 +25,7 @@ TOKEN = public_token(STREAM, "ui")
 START: list[e.Event] = [e.StreamStart(STREAM, "fast", 1700000000), e.StreamTarget("up", "m-1", 1)]
 COUNTS = e.TokenCounts(3, 2, 5, cached_input_tokens=1, reasoning_tokens=0)
 DONE = e.StreamEnd("completed", "stop", COUNTS)
-TEXT: list[e.Event] = [e.TextStart(0), e.TextDelta(0, "Hi 🌊"), e.TextEnd(0)]
+TEXT: list[e.Event] = ex.text(0, "Hi 🌊")
 
 
 def chunks(events: list[e.Event]) -> list[dict[str, Any]]:
@@ -120,12 +121,7 @@ def test_cancelled_answer_is_an_abort():
     ] == found[-3:]
 
 
-CALL: list[e.Event] = [
-    e.ToolCallStart(0, "call_x", "weather"),
-    e.ToolCallDelta(0, '{"city":\n'),
-    e.ToolCallDelta(0, ' "Ōsaka"}'),
-    e.ToolCallEnd(0, '{"city":\n "Ōsaka"}'),
-]
+CALL: list[e.Event] = ex.call(0, "call_x", "weather", '{"city":\n', ' "Ōsaka"}')
 NAMES = {"toolCallId": "call_x", "toolName": "weather", "dynamic": True}
 
 
@@ -181,7 +177,7 @@ def test_free_text_for_a_tool_is_a_text():
 
 
 def test_made_up_ids_differ_from_one_answer_to_the_next():
-    start, *_ = between(e.ToolCallStart(0, "seseragi_0", "weather"), e.ToolCallEnd(0, "{}"))
+    start, *_ = between(*ex.call(0, "seseragi_0", "weather"))
 
     assert show_call(STREAM, "seseragi_0") == start["toolCallId"]
 
@@ -210,7 +206,7 @@ def test_tool_of_the_provider_that_tells_no_result_ends_before_the_answer():
         e.ProviderTool(1, "web_search"),
         e.ProviderTool(1, "web_search", {"query": "sea"}),
     ]
-    words: list[e.Event] = [e.TextStart(2), e.TextDelta(2, "It is wet."), e.TextEnd(2)]
+    words: list[e.Event] = ex.text(2, "It is wet.")
     kinds = ["tool-input-available"] * 2
     texts = ["text-start", "text-delta", "text-end"]
 
@@ -306,13 +302,12 @@ def test_what_is_for_developers_is_transient():
 
 def test_refusal_is_a_text():
     assert ["text-start", "text-delta", "text-end"] == [
-        chunk["type"]
-        for chunk in between(e.RefusalStart(0), e.RefusalDelta(0, "No"), e.RefusalEnd(0))
+        chunk["type"] for chunk in between(*ex.refusal(0, "No"))
     ]
 
 
 def test_other_choices_are_left_out():
-    assert [] == between(e.TextStart(0, 1), e.TextDelta(0, "b", 1), e.TextEnd(0, 1))
+    assert [] == between(*ex.text(0, "b", choice=1))
 
 
 def test_result_is_the_list_of_chunks():
