@@ -30,41 +30,6 @@ def test_text_alone_is_a_string():
     assert {"role": "assistant", "content": "ab"} == message_of(events)
 
 
-def test_everything_has_its_place():
-    events = [
-        *ex.thought(0, "r", signature="S", format="f"),
-        e.Opaque("g", "free"),
-        *ex.text(1, "a"),
-        *ex.refusal(2, "no"),
-        *(e.ToolCallStart(3, "i", "f"), e.Opaque("h", "P", 3), e.ToolCallEnd(3, "{}")),
-        *ex.call(4, "j", "g", '{"a": 1}'),
-        *ex.text(5, "of another choice", choice=1),
-        e.ChoiceEnd("tool_calls"),
-        e.StreamEnd("completed", "tool_calls"),
-    ]
-    message = message_of(events)
-
-    assert message == {
-        "role": "assistant",
-        "content": [
-            {"type": "reasoning", "text": "r", "signature": "S", "format": "f"},
-            {"type": "opaque", "format": "g", "data": "free"},
-            {"type": "text", "text": "a"},
-            {"type": "refusal", "refusal": "no"},
-        ],
-        "tool_calls": [
-            {
-                "id": "i",
-                "type": "function",
-                "function": {"name": "f", "arguments": "{}"},
-                "opaque": [{"format": "h", "data": "P"}],
-            },
-            {"id": "j", "type": "function", "function": {"name": "g", "arguments": '{"a": 1}'}},
-        ],
-    }
-    parse_chat_request(json.dumps({"messages": [ASK, message]}).encode())
-
-
 def test_calls_of_a_cut_answer_are_not_sent_back():
     events = [
         *ex.text(0, "a"),

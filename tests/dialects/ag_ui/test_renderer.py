@@ -7,10 +7,8 @@ import msgspec
 import pytest
 
 from app import events as e
-from app import requests as r
 from app.dialects.ag_ui.client.format import CLIENT_FORMAT, render_result
 from app.dialects.ag_ui.client.renderer import Renderer
-from app.dialects.ag_ui.client.request import parse_request
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
 from app.errors import RequestError
@@ -174,40 +172,3 @@ def test_failure_before_the_run_says_the_same():
 
     assert (400, "application/json") == (status, media_type)
     assert {"type": "RUN_ERROR", "message": "bad", "code": "invalid_request"} == json.loads(body)
-
-
-PROVED: list[e.Event] = [
-    e.ReasoningStart(0),
-    e.ReasoningDelta(0, "Hm"),
-    e.Opaque("f", "rr", 0),
-    e.ReasoningEnd(0, 0, "sig", "enc", "anthropic"),
-    e.Opaque("anthropic.redacted", "xx"),
-    e.TextStart(1),
-    e.TextDelta(1, "Hi"),
-    e.Opaque("gemini.signature", "yy", 1),
-    e.TextEnd(1),
-    *ex.call(2, "i2", "weather", '{"a": 1}'),
-    e.Opaque("gemini.signature", "zz", 2),
-]
-
-
-def test_what_a_provider_wants_back_comes_back_by_the_client():
-    messages = read_messages(sent([*START, *PROVED, DONE]))
-    call = messages[-1]["toolCalls"][0]["id"]
-    result = {"id": "t", "role": "tool", "toolCallId": call, "content": "blue"}
-    body = {**RUN, "messages": [*messages, result]}
-    answer, tool = parse_request(json.dumps(body).encode()).chat.messages
-
-    assert isinstance(answer, r.AssistantMessage)
-    assert [
-        r.ReasoningPart("Hm", "sig", "enc", "anthropic"),
-        r.OpaquePart("f", "rr"),
-        r.OpaquePart("anthropic.redacted", "xx"),
-        r.TextPart("Hi"),
-        r.OpaquePart("gemini.signature", "yy"),
-    ] == answer.content
-    assert answer.tool_calls
-    assert "i2" == answer.tool_calls[0].id
-    assert answer.tool_calls[0].opaque
-    assert "zz" == answer.tool_calls[0].opaque[0].data
-    assert r.ToolMessage("blue", "i2") == tool

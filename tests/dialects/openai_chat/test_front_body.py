@@ -5,15 +5,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from openai.types.chat import ChatCompletion
 
-from app import events as e
 from app.dialects.answering.openai_errors import render_failure
 from app.dialects.openai_chat.client.request import parse_request
-from app.dialects.openai_chat.client.result import render_result
 from app.errors import RequestError
 from app.requests import parse_chat_request
-from tests.dialects import examples as ex
 
 pytestmark = pytest.mark.pure
 
@@ -71,48 +67,6 @@ def test_missing_messages_are_named():
 
     error = json.loads(render_failure(caught.value, "").body)["error"]
     assert "messages" == error["param"]
-
-
-PROVED: list[e.Event] = [
-    e.StreamStart("st_1", "m", 1),
-    *ex.thought(0, "Hm.", signature="sig", format="anthropic"),
-    *ex.thought(1, "So.", encrypted="enc", format="openai"),
-    e.Opaque("anthropic.redacted_thinking", "red", None),
-    *ex.text(2, "Yes."),
-    e.ToolCallStart(3, "c1", "now"),
-    e.Opaque("google.thought_signature", "goo", 3),
-    e.Opaque("openai.custom_tool_call", "c1", 3),
-    e.ToolCallEnd(3, "{}"),
-    e.ChoiceEnd("tool_calls"),
-    e.StreamEnd("completed", "tool_calls"),
-]
-
-
-def test_answer_that_was_dumped_by_the_client_comes_back_whole():
-    answer = ChatCompletion.model_validate(render_result("st_1", PROVED))
-    dumped = answer.choices[0].message.model_dump()
-    found = parse(messages=[*HELLO["messages"], dumped]).chat.messages[1]
-
-    assert {
-        "role": "assistant",
-        "content": [
-            {"type": "reasoning", "text": "Hm.", "signature": "sig", "format": "anthropic"},
-            {"type": "reasoning", "text": "So.", "encrypted": "enc", "format": "openai"},
-            {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "red"},
-            {"type": "text", "text": "Yes."},
-        ],
-        "tool_calls": [
-            {
-                "id": "c1",
-                "type": "function",
-                "function": {"name": "now", "arguments": "{}"},
-                "opaque": [
-                    {"format": "google.thought_signature", "data": "goo"},
-                    {"format": "openai.custom_tool_call", "data": "c1"},
-                ],
-            }
-        ],
-    } == msgspec.to_builtins(found)
 
 
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])

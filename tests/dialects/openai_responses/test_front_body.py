@@ -5,12 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from openai.types.responses import Response
 
-from app import events as e
 from app.dialects.openai_responses.client.request import parse_request
-from app.dialects.openai_responses.client.result import render_result
-from tests.dialects import examples as ex
 
 pytestmark = pytest.mark.pure
 
@@ -200,49 +196,3 @@ def test_parts_of_a_users_message():
         {"type": "file", "file": {"file_data": "data:x", "filename": "a.pdf"}},
         {"type": "input_audio", "input_audio": {"data": "aa==", "format": "wav"}},
     ] == message["content"]
-
-
-PROVED: list[e.Event] = [
-    e.StreamStart("st_1", "m", 1),
-    *ex.thought(0, "Hm.", signature="sig", format="anthropic"),
-    *ex.thought(1, "So."),
-    *ex.thought(2, "Then.", encrypted="enc", format="openai"),
-    e.Opaque("anthropic.redacted_thinking", "red"),
-    *ex.text(3, "Yes."),
-    *ex.refusal(4, "No."),
-    e.Media(5, "image/png", data="aa=="),
-    e.ToolCallStart(6, "c1", "now"),
-    e.Opaque("google.thought_signature", "goo", 6),
-    e.ToolCallEnd(6, "{}"),
-    e.Opaque("openai.compaction", "short"),
-    e.ChoiceEnd("tool_calls"),
-    e.StreamEnd("completed", "tool_calls"),
-]
-
-
-@pytest.mark.parametrize("unset", [True, False])
-def test_output_that_was_dumped_by_the_client_comes_back_whole(unset):
-    answer = Response.model_validate(render_result("st_1", PROVED))
-    dumped = [item.model_dump(exclude_unset=unset, by_alias=True) for item in answer.output]
-    (found,) = messages(*dumped)
-
-    assert {
-        "role": "assistant",
-        "content": [
-            {"type": "reasoning", "text": "Hm.", "signature": "sig", "format": "anthropic"},
-            {"type": "reasoning", "text": "So."},
-            {"type": "reasoning", "text": "Then.", "encrypted": "enc", "format": "openai"},
-            {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "red"},
-            {"type": "text", "text": "Yes."},
-            {"type": "refusal", "refusal": "No."},
-            {"type": "opaque", "format": "openai.compaction", "data": "short"},
-        ],
-        "tool_calls": [
-            {
-                "id": "c1",
-                "type": "function",
-                "function": {"name": "now", "arguments": "{}"},
-                "opaque": [{"format": "google.thought_signature", "data": "goo"}],
-            }
-        ],
-    } == found

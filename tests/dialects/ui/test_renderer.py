@@ -1,19 +1,16 @@
 """Events to chunks, as the SDK's client reads them."""
 
 import base64
-import json
 from typing import Any
 
 import msgspec
 import pytest
 
 from app import events as e
-from app import requests as r
 from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
 from app.dialects.ui.client.format import CLIENT_FORMAT, render_result
 from app.dialects.ui.client.renderer import Renderer
-from app.dialects.ui.client.request import parse_request
 from app.errors import RequestError
 from tests.dialects import examples as ex
 from tests.dialects.ui.verify import chunks_of, read_message
@@ -321,40 +318,3 @@ def test_failure_before_the_stream_is_the_message_alone():
     failure = CLIENT_FORMAT.render_failure(error, "req_1")
 
     assert (400, b"messages: nothing is said in them", "text/plain") == failure
-
-
-PROVED: list[e.Event] = [
-    e.ReasoningStart(0),
-    e.ReasoningDelta(0, "Hm"),
-    e.ReasoningEnd(0, 0, "sig", "enc", "anthropic"),
-    e.Opaque("anthropic.redacted", "xx"),
-    e.TextStart(1),
-    e.TextDelta(1, "Hi"),
-    e.Opaque("gemini.signature", "yy", 1),
-    e.TextEnd(1),
-    e.ToolCallStart(2, "i2", "weather"),
-    e.ToolCallEnd(2, '{"a": 1}'),
-    e.Opaque("gemini.signature", "zz", 2),
-]
-
-
-def test_what_a_provider_wants_back_comes_back_by_the_client():
-    message = read_message(chunks([*START, *PROVED, DONE]))
-    (tool,) = [part for part in message["parts"] if part["type"] == "dynamic-tool"]
-    tool |= {"state": "output-available", "output": {"sky": "blue"}}
-    body = {"id": "c", "messages": [message]}
-    answer, result = parse_request(json.dumps(body).encode()).chat.messages
-
-    assert isinstance(answer, r.AssistantMessage)
-    assert [
-        r.ReasoningPart("Hm", "sig", "enc", "anthropic"),
-        r.OpaquePart("anthropic.redacted", "xx"),
-        r.TextPart("Hi"),
-        r.OpaquePart("gemini.signature", "yy"),
-    ] == answer.content
-    assert answer.tool_calls
-    (call,) = answer.tool_calls
-    assert ("i2", "weather", '{"a":1}') == (call.id, call.function.name, call.function.arguments)
-    assert call.opaque
-    assert ("gemini.signature", "zz") == (call.opaque[0].format, call.opaque[0].data)
-    assert r.ToolMessage('{"sky":"blue"}', "i2") == result
