@@ -277,13 +277,15 @@ def check_cursors(events: Sequence[e.Event], *, most: int = 20) -> None:
 
 
 def check_results(events: Sequence[e.Event]) -> None:
-    """Assert that whole answers are what the official clients make of the stream."""
+    """Assert that whole answers are what clients make of the stream, by the official ones."""
     end = events[-1]
     assert isinstance(end, e.StreamEnd)
     completed = end.status == "completed"
     summed = chat.check(frames("openai_chat", events), completed=completed)
     response = responses.check(frames("openai_responses", events))
     assert response == render_result("openai_responses", events)
+    assert chunks_of(frames("ui", events)) == render_result("ui", events)
+    assert sent_of(frames("ag_ui", events)) == render_result("ag_ui", events)
     if not completed:
         return
     for choice in summed.choices:

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app import events as e
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import UpstreamError
 from tests.dialects import clients
+from tests.dialects import examples as ex
 from tests.dialects.streams import play
 from tests.fuzz.streams_corpus import Body, kept
 
@@ -41,6 +43,37 @@ def test_frames_after_any_cursor_are_the_rest(body: Body) -> None:
 @EVERY_BODY
 def test_no_client_takes_a_cut_or_stopped_answer_for_a_whole_one(body: Body) -> None:
     clients.check_cuts(body, cuts=2)
+
+
+FINISH_REASONS = [
+    ("stop", "stop", ("completed", None), "end_turn", "stop"),
+    ("length", "length", ("incomplete", "max_output_tokens"), "max_tokens", "length"),
+    ("tool_calls", "tool_calls", ("completed", None), "tool_use", "tool-calls"),
+    ("content_filter", "content_filter", ("incomplete", "content_filter"), "refusal", "content-filter"),
+    ("refusal", "content_filter", ("incomplete", "content_filter"), "refusal", "content-filter"),
+    ("pause", "length", ("incomplete", "max_output_tokens"), "pause_turn", "other"),
+    ("unknown", "stop", ("completed", None), "end_turn", "other"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "chat", "responses", "anthropic", "ui"), FINISH_REASONS)
+def test_finish_reasons_are_those_of_the_format(
+    reason: Any, chat: str, responses: tuple[str, str | None], anthropic: str, ui: str
+) -> None:
+    end = [e.ChoiceEnd(reason), e.StreamEnd("completed", reason)]
+    events = [*clients.HEAD, *ex.text(0, "Hi"), *end]
+    results = {name: clients.render_result(name, events) for name in CLIENT_FORMATS}
+    response = results["openai_responses"]
+
+    assert chat == results["openai_chat"]["choices"][0]["finish_reason"]
+    assert responses == (
+        response["status"],
+        (response["incomplete_details"] or {}).get("reason"),
+    )
+    assert response["status"] == response["output"][0]["status"]
+    assert anthropic == results["anthropic"]["stop_reason"]
+    assert ui == results["ui"][-1]["finishReason"]
+    assert reason == results["ag_ui"][-1]["metadata"]["finishReason"]
 
 
 WORDS = st.text(min_size=1, max_size=4)

@@ -230,6 +230,7 @@ def test_only_the_relays_own_ids_are_made_up() -> None:
     assert is_made_up(made)
     assert is_made_up(shown)
     assert show_call("st_4fJ9qXw0V1cT8mYbR2nZkQ", shown) == shown != made
+    assert shown != show_call("st_of_the_next_answer", made)
     assert len(shown) <= 40
     assert pack_id(shown) == shown
     for known in (*IDS, "call_0", "call_1"):

@@ -26,6 +26,7 @@ from tests.dialects.streams import recordings
 from tests.judges.recorded import STREAM, WAYS, played, rendered
 from tests.judges.schemas import validate, validate_event
 from tests.serving import Relay, read_messages, serve_relay
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
@@ -209,11 +210,13 @@ async def test_response_in_the_background_at_any_time():
         made = await relay.client.post(RESPONSES, json=asked)
         validate("Response", made.json())
         path = f"{RESPONSES}/{made.json()['id']}"
-        for _ in range(20):
+
+        async def says_something() -> bool:
             running = await relay.client.get(path)
             validate("Response", running.json())
-            if running.json()["output"]:
-                break
+            return bool(running.json()["output"])
+
+        await until(says_something)
         stopped = await relay.client.post(f"{path}/cancel")
         validate("Response", stopped.json())
         assert "cancelled" == stopped.json()["status"]

@@ -7,9 +7,8 @@ import msgspec
 import pytest
 
 from app import events as e
-from app.dialects.ag_ui.client.format import CLIENT_FORMAT, render_result
+from app.dialects.ag_ui.client.format import CLIENT_FORMAT
 from app.dialects.ag_ui.client.renderer import Renderer
-from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
 from app.errors import RequestError
 from tests.dialects import examples as ex
@@ -129,18 +128,6 @@ def test_texts_are_messages_of_their_own():
     assert [f"msg_{TOKEN}", f"msg_{TOKEN}_2"] == [m["id"] for m in read_messages(found)]
 
 
-def test_refusal_is_a_text():
-    found = sent([*START, *ex.refusal(0, "No"), DONE])
-
-    assert ["No"] == [message["content"] for message in read_messages(found)]
-
-
-def test_made_up_ids_differ_from_one_run_to_the_next():
-    start, *_ = between(*ex.call(0, "seseragi_0", "weather"))
-
-    assert show_call(STREAM, "seseragi_0") == start["toolCallId"]
-
-
 @pytest.mark.parametrize(
     "event",
     [
@@ -157,12 +144,6 @@ def test_what_has_no_event_is_custom(event):
 
 def test_log_probabilities_and_other_choices_are_left_out():
     assert [] == between(e.LogProbs(0, [{}]), *ex.text(0, "b", choice=1))
-
-
-def test_result_is_the_list_of_events():
-    events = [*START, *TEXT, DONE]
-
-    assert sent(events) == render_result(STREAM, events)
 
 
 def test_failure_before_the_run_says_the_same():

@@ -189,21 +189,6 @@ def test_one_in_the_background_is_queued_until_it_is_known_what_answers():
     assert said[0]["response"]["background"] is True
 
 
-@pytest.mark.parametrize(
-    ("reason", "status", "details"),
-    [
-        *((reason, "completed", None) for reason in ("stop", "tool_calls", "unknown")),
-        *((reason, "incomplete", "max_output_tokens") for reason in ("length", "pause")),
-        *((reason, "incomplete", "content_filter") for reason in ("content_filter", "refusal")),
-    ],
-)
-def test_finish_reasons_are_those_of_the_format(reason, status, details):
-    response = check(whole(*TEXT, reason=reason))
-
-    assert status == response["status"] == response["output"][0]["status"]
-    assert details == (response["incomplete_details"] or {}).get("reason")
-
-
 def test_call_of_an_answer_that_was_cut_is_never_done():
     error = e.ErrorInfo("upstream_truncated", "cut off", True)
     events: list[e.Event] = [*START, *CALL, e.StreamEnd("failed", "error", None, error)]

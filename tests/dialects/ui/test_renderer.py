@@ -7,9 +7,8 @@ import msgspec
 import pytest
 
 from app import events as e
-from app.dialects.answering.call_ids import show_call
 from app.dialects.answering.public_ids import public_token
-from app.dialects.ui.client.format import CLIENT_FORMAT, render_result
+from app.dialects.ui.client.format import CLIENT_FORMAT
 from app.dialects.ui.client.renderer import Renderer
 from app.errors import RequestError
 from tests.dialects import examples as ex
@@ -72,26 +71,6 @@ def test_message_that_goes_on_keeps_its_id():
     start = e.StreamStart(STREAM, "fast", 1, {"message_id": "msg_before"})
 
     assert "msg_before" == chunks([start, DONE])[0]["messageId"]
-
-
-@pytest.mark.parametrize(
-    ("reason", "told"),
-    [
-        ("stop", "stop"),
-        ("length", "length"),
-        ("tool_calls", "tool-calls"),
-        ("content_filter", "content-filter"),
-        ("refusal", "content-filter"),
-        ("error", "error"),
-        ("pause", "other"),
-        ("unknown", "other"),
-    ],
-)
-def test_finish_reason_is_one_that_the_client_knows(reason, told):
-    last = chunks([*START, *TEXT, e.StreamEnd("completed", reason)])[-1]
-
-    assert {"model": "m-1"} == last["messageMetadata"]
-    assert told == last["finishReason"]
 
 
 @pytest.mark.parametrize("status", ["failed", "interrupted"])
@@ -171,12 +150,6 @@ def test_free_text_for_a_tool_is_a_text():
     *_, last = between(e.ToolCallStart(0, "c1", "shell"), e.ToolCallEnd(0, "ls -l"), opaque)
 
     assert ("tool-input-available", "ls -l") == (last["type"], last["input"])
-
-
-def test_made_up_ids_differ_from_one_answer_to_the_next():
-    start, *_ = between(*ex.call(0, "seseragi_0", "weather"))
-
-    assert show_call(STREAM, "seseragi_0") == start["toolCallId"]
 
 
 def test_tool_of_the_provider_has_its_output():
@@ -295,22 +268,6 @@ def test_what_is_for_developers_is_transient():
     verdict = e.ContentFilter("prompt", {"hate": {"filtered": True}}, True)
 
     assert [data(notice), data(verdict)] == between(notice, verdict, e.LogProbs(0, [{}]))
-
-
-def test_refusal_is_a_text():
-    assert ["text-start", "text-delta", "text-end"] == [
-        chunk["type"] for chunk in between(*ex.refusal(0, "No"))
-    ]
-
-
-def test_other_choices_are_left_out():
-    assert [] == between(*ex.text(0, "b", choice=1))
-
-
-def test_result_is_the_list_of_chunks():
-    events = [*START, *TEXT, DONE]
-
-    assert chunks(events) == render_result(STREAM, events)
 
 
 def test_failure_before_the_stream_is_the_message_alone():
