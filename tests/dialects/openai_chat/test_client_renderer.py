@@ -56,112 +56,66 @@ def role(content: str | None = None) -> tuple[int, dict[str, Any]]:
     return (0, {"role": "assistant", "content": content})
 
 
-THOUGHT: list[e.Event] = [e.ReasoningStart(0), e.ReasoningDelta(0, "Hm"), e.ReasoningDelta(0, ".")]
+def say(**delta: Any) -> tuple[int, dict[str, Any]]:
+    return (0, delta)
 
+
+def piece(index: int, arguments: str = "", **fields: Any) -> tuple[int, dict[str, Any]]:
+    """Return what a chunk says of a call; `name` is its function's, and makes it the first."""
+    function = {"name": fields.pop("name")} if "name" in fields else {}
+    return say(
+        tool_calls=[{"index": index, **fields, "function": {**function, "arguments": arguments}}]
+    )
+
+
+def cited(index: int, url: str, title: str, *span: int) -> dict[str, Any]:
+    found = {"start_index": span[0], "end_index": span[1], "url": url, "title": title}
+    return {"type": "url_citation", "url_citation": found, "index": index}
+
+
+HM = [role(), say(reasoning_content="Hm"), say(reasoning_content=".")]
 TABLE: dict[str, tuple[list[e.Event], list[Any]]] = {
-    "text": (ex.text(0, "Hi", " 🌊"), [role(""), (0, {"content": "Hi"}), (0, {"content": " 🌊"})]),
+    "text": (ex.text(0, "Hi", " 🌊"), [role(""), say(content="Hi"), say(content=" 🌊")]),
     "an empty answer": ([], [role()]),
-    "a refusal": (ex.refusal(0, "No."), [role(), (0, {"refusal": "No."})]),
-    "reasoning without proof": ([*THOUGHT, e.ReasoningEnd(0)], [role(), (0, {"reasoning_content": "Hm"}), (0, {"reasoning_content": "."})]),
+    "a refusal": (ex.refusal(0, "No."), [role(), say(refusal="No.")]),
+    "reasoning without proof": (ex.thought(0, "Hm", "."), HM),
     "signed reasoning": (
-        [
-            *THOUGHT,
-            e.ReasoningEnd(0, signature="sig", format="anthropic"),
-            e.Opaque("a.b", "xx", 0),
-            *ex.thought(1, signature="bare"),
-        ],
-        [
-            role(),
-            (0, {"reasoning_content": "Hm"}),
-            (0, {"reasoning_content": "."}),
-            (
-                0,
-                {
-                    "reasoning_details": [
-                        {"type": "reasoning.text", "text": "Hm.", "signature": "sig", "format": "anthropic", "index": 0},
-                        {"type": "reasoning.encrypted", "data": "xx", "format": "a.b", "index": 1},
-                        {"type": "reasoning.text", "text": "", "signature": "bare", "index": 2},
-                    ]
-                },
-            ),
-        ],
+        [*ex.thought(0, "Hm", ".", signature="sig", format="anthropic"), e.Opaque("a.b", "xx", 0), *ex.thought(1, signature="bare")],
+        [*HM, say(reasoning_details=[
+            {"type": "reasoning.text", "text": "Hm.", "signature": "sig", "format": "anthropic", "index": 0},
+            {"type": "reasoning.encrypted", "data": "xx", "format": "a.b", "index": 1},
+            {"type": "reasoning.text", "text": "", "signature": "bare", "index": 2},
+        ])],
     ),
     "calls that interleave": (
         [
-            e.ToolCallStart(0, "c1", "now"),
-            e.ToolCallStart(1, "c2", "then"),
-            e.ToolCallDelta(0, '{"a"'),
-            e.ToolCallDelta(0, ":1}"),
-            e.Opaque("gemini.thought_signature", "sig", 0),
-            e.Opaque("openai.custom_tool_call", "c2", 1),
-            e.ToolCallEnd(0, '{"a":1}'),
-            e.ToolCallEnd(1, "{}"),
+            *(e.ToolCallStart(0, "c1", "now"), e.ToolCallStart(1, "c2", "then")),
+            *(e.ToolCallDelta(0, '{"a"'), e.ToolCallDelta(0, ":1}")),
+            *(e.Opaque("gemini.thought_signature", "sig", 0), e.Opaque("openai.custom_tool_call", "c2", 1)),
+            *(e.ToolCallEnd(0, '{"a":1}'), e.ToolCallEnd(1, "{}")),
         ],
         [
             role(),
-            *(
-                (0, {"tool_calls": [call]})
-                for call in (
-                    {
-                        "index": 0,
-                        "id": "c1",
-                        "type": "function",
-                        "function": {"name": "now", "arguments": ""},
-                    },
-                    {
-                        "index": 1,
-                        "id": "c2",
-                        "type": "function",
-                        "function": {"name": "then", "arguments": ""},
-                    },
-                    {"index": 0, "function": {"arguments": '{"a"'}},
-                    {"index": 0, "function": {"arguments": ":1}"}},
-                    {
-                        "index": 0,
-                        "extra_content": {"google": {"thought_signature": "sig"}},
-                        "function": {"arguments": ""},
-                    },
-                    {
-                        "index": 1,
-                        "extra_content": {"seseragi": {"openai.custom_tool_call": "c2"}},
-                        "function": {"arguments": ""},
-                    },
-                    {"index": 1, "function": {"arguments": "{}"}},
-                )
-            ),
+            piece(0, id="c1", type="function", name="now"),
+            piece(1, id="c2", type="function", name="then"),
+            piece(0, '{"a"'),
+            piece(0, ":1}"),
+            piece(0, extra_content={"google": {"thought_signature": "sig"}}),
+            piece(1, extra_content={"seseragi": {"openai.custom_tool_call": "c2"}}),
+            piece(1, "{}"),
         ],
     ),
     "sources count in the whole content": (
         [
             *ex.text(0, "🌊ab"),
-            e.TextStart(1),
-            e.TextDelta(1, "cd"),
+            *(e.TextStart(1), e.TextDelta(1, "cd")),
             e.Source(url="https://a.example/", title="A", start=0, end=2, block=1),
-            e.Source(url="https://b.example/"),
-            e.Source(document="only.pdf"),
+            *(e.Source(url="https://b.example/"), e.Source(document="only.pdf")),
             e.TextEnd(1),
         ],
         [
-            role(""),
-            (0, {"content": "🌊ab"}),
-            (0, {"content": "cd"}),
-            (
-                0,
-                {
-                    "annotations": [
-                        {
-                            "type": "url_citation",
-                            "url_citation": {"start_index": 3, "end_index": 5, "url": "https://a.example/", "title": "A"},
-                            "index": 0,
-                        },
-                        {
-                            "type": "url_citation",
-                            "url_citation": {"start_index": 0, "end_index": 0, "url": "https://b.example/", "title": ""},
-                            "index": 1,
-                        },
-                    ]
-                },
-            ),
+            *(role(""), say(content="🌊ab"), say(content="cd")),
+            say(annotations=[cited(0, "https://a.example/", "A", 3, 5), cited(1, "https://b.example/", "", 0, 0)]),
         ],
     ),
     "images and sounds": (
