@@ -47,76 +47,49 @@ def brief(events: list[e.Event]) -> list[Any]:
 
 TEXT: list[e.Event] = ex.text(0, "Hi", " 🌊")
 THOUGHT: list[e.Event] = ex.thought(0, "Hm.")
+FORMS = {
+    "apply_patch": {"form": "custom", "name": "apply_patch"},
+    "mcp__w__get": {"name": "get", "namespace": "mcp__w"},
+    "tool_search": {"form": "tool_search", "name": "tool_search"},
+    "local_shell": {"form": "local_shell", "name": "local_shell"},
+}
 TOOLS: list[e.Event] = [
-    e.StreamStart(
-        STREAM,
-        "fast",
-        1700000000,
-        {
-            "response.tools": json.dumps(
-                {
-                    "apply_patch": {"form": "custom", "name": "apply_patch"},
-                    "mcp__w__get": {"name": "get", "namespace": "mcp__w"},
-                    "tool_search": {"form": "tool_search", "name": "tool_search"},
-                    "local_shell": {"form": "local_shell", "name": "local_shell"},
-                }
-            )
-        },
-    ),
+    e.StreamStart(STREAM, "fast", 1700000000, {"response.tools": json.dumps(FORMS)}),
     e.StreamTarget("up", "m-1", 1, "up-1"),
 ]
 CALL: list[e.Event] = ex.call(0, "c1", "now", '{"a":', "1}")
-MESSAGE = ["output_item.added", "content_part.added"]
-MESSAGE_END = ["output_text.done", "content_part.done", "output_item.done"]
 
+ADDED, DONE = "output_item.added", "output_item.done"
+PART = ["content_part.added", "output_text.delta", "output_text.done", "content_part.done"]
+TWO_PIECES = [PART[0], PART[1], *PART[1:]]
+PIECE = "function_call_arguments.delta"
+CALLED = ["function_call_arguments.done", DONE]
+SUMMARY = ["part.added", "text.delta", "text.done", "part.done"]
 TYPES: dict[str, tuple[list[e.Event], list[str]]] = {
     "nothing": ([], []),
-    "text": (TEXT, [*MESSAGE, *["output_text.delta"] * 2, *MESSAGE_END]),
-    "two texts are two parts": (
-        [*TEXT, *ex.text(1, "x")],
-        [*(*MESSAGE, *["output_text.delta"] * 2, *MESSAGE_END[:2]), *("content_part.added", "output_text.delta", *MESSAGE_END)],
-    ),
-    "a refusal": (ex.refusal(0, "No."), [*MESSAGE, "refusal.delta", "refusal.done", "content_part.done", "output_item.done"]),
+    "text": (TEXT, [ADDED, *TWO_PIECES, DONE]),
+    "two texts are two parts": ([*TEXT, *ex.text(1, "x")], [ADDED, *TWO_PIECES, *PART, DONE]),
+    "a refusal": (ex.refusal(0, "No."), [ADDED, PART[0], "refusal.delta", "refusal.done", PART[3], DONE]),
     "reasoning, then text": (
         [*THOUGHT, *ex.text(1, "x")],
-        [
-            *("output_item.added", "reasoning_summary_part.added"),
-            *("reasoning_summary_text.delta", "reasoning_summary_text.done"),
-            *("reasoning_summary_part.done", "output_item.done"),
-            *(*MESSAGE, "output_text.delta", *MESSAGE_END),
-        ],
+        [ADDED, *(f"reasoning_summary_{kind}" for kind in SUMMARY), DONE, ADDED, *PART, DONE],
     ),
-    "a call": (CALL, [*("output_item.added", *["function_call_arguments.delta"] * 2), *("function_call_arguments.done", "output_item.done")]),
-    "a call without pieces": (
-        ex.call(0, "c1", "now"),
-        [*("output_item.added", "function_call_arguments.delta"), *("function_call_arguments.done", "output_item.done")],
-    ),
+    "a call": (CALL, [ADDED, PIECE, PIECE, *CALLED]),
+    "a call without pieces": (ex.call(0, "c1", "now"), [ADDED, PIECE, *CALLED]),
     "a call is done when something follows it": (
         [*CALL, *ex.call(1, "c2", "then")],
-        [
-            *("output_item.added", *["function_call_arguments.delta"] * 2),
-            *("function_call_arguments.done", "output_item.done"),
-            *("output_item.added", "function_call_arguments.delta"),
-            *("function_call_arguments.done", "output_item.done"),
-        ],
+        [ADDED, PIECE, PIECE, *CALLED, ADDED, PIECE, *CALLED],
     ),
     "calls that interleave": (
         [
-            e.ToolCallStart(0, "c1", "now"),
-            e.ToolCallStart(1, "c2", "then"),
-            e.ToolCallDelta(1, "{}"),
-            e.ToolCallDelta(0, "{}"),
-            e.ToolCallEnd(0, "{}"),
-            e.ToolCallEnd(1, "{}"),
+            *(e.ToolCallStart(0, "c1", "now"), e.ToolCallStart(1, "c2", "then")),
+            *(e.ToolCallDelta(1, "{}"), e.ToolCallDelta(0, "{}")),
+            *(e.ToolCallEnd(0, "{}"), e.ToolCallEnd(1, "{}")),
         ],
-        [
-            *("output_item.added", "output_item.added"),
-            *["function_call_arguments.delta"] * 2,
-            *["function_call_arguments.done", "output_item.done"] * 2,
-        ],
+        [ADDED, ADDED, PIECE, PIECE, *CALLED, *CALLED],
     ),
-    "an image": ([e.Media(0, "image/png", data="aa==")], ["output_item.added", "output_item.done"]),
-    "a proof alone": ([e.Opaque("a.b", "xx")], ["output_item.added", "output_item.done"]),
+    "an image": ([e.Media(0, "image/png", data="aa==")], [ADDED, DONE]),
+    "a proof alone": ([e.Opaque("a.b", "xx")], [ADDED, DONE]),
     "what has no place": (
         [
             e.ContentFilter("prompt", {}, False),

@@ -47,15 +47,8 @@ SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "str
         ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
         ({"text": {"format": SCHEMA}}, {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}, "strict": True}}}),
         ({"text": {"verbosity": "low"}}, {"verbosity": "low"}),
-        (
-            {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}},
-            {
-                "tools": [
-                    {"function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}
-                ],
-                "tool_choice": {"function": {"name": "f"}},
-            },
-        ),
+        ({"tools": [FUNCTION]}, {"tools": [{"function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}]}),
+        ({"tool_choice": {"type": "function", "name": "f"}}, {"tool_choice": {"function": {"name": "f"}}}),
         ({"tools": []}, {}),
         ({"tool_choice": "required"}, {"tool_choice": "required"}),
         ({"user": "u", "safety_identifier": "s"}, {"user": "u", "safety_identifier": "s"}),
@@ -68,22 +61,9 @@ SCHEMA = {"type": "json_schema", "name": "s", "schema": {"type": "object"}, "str
         ({"background": True}, {"on_disconnect": "continue"}),
         ({"background": True, "on_disconnect": 5}, {"on_disconnect": 5.0}),
         ({"background": True, "on_disconnect": 0}, {"on_disconnect": 0.0}),
-        (
-            {
-                "store": False,
-                "truncation": "auto",
-                "max_tool_calls": 3,
-                "prompt_cache_key": "k",
-                "stream_options": {"include_obfuscation": False},
-                "previous_response_id": None,
-            },
-            {
-                "store": False,
-                "truncation": "auto",
-                "max_tool_calls": 3,
-                "prompt_cache_key": "k",
-            },
-        ),
+        ({"store": False, "truncation": "auto"}, {"store": False, "truncation": "auto"}),
+        ({"max_tool_calls": 3, "prompt_cache_key": "k"}, {"max_tool_calls": 3, "prompt_cache_key": "k"}),
+        ({"stream_options": {"include_obfuscation": False}, "previous_response_id": None}, {}),
     ],
 )  # fmt: skip
 def test_fields_become(fields, expected):
@@ -113,19 +93,15 @@ def test_text_is_a_users_message_after_the_instructions():
 
 
 def test_items_become_turns():
+    marked = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+    question = {"type": "input_text", "text": "Time?", **marked}
+    shown = [
+        {"type": "input_text", "text": "see"},
+        {"type": "input_image", "image_url": "https://a.example/i.png"},
+    ]
     found = messages(
         {"role": "developer", "content": "Be kind."},
-        {
-            "type": "message",
-            "role": "user",
-            "content": [
-                {
-                    "type": "input_text",
-                    "text": "Time?",
-                    "prompt_cache_breakpoint": {"mode": "explicit"},
-                }
-            ],
-        },
+        {"type": "message", "role": "user", "content": [question]},
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]},
         {
             "type": "message",
@@ -138,14 +114,7 @@ def test_items_become_turns():
         {"type": "function_call", "call_id": "c1", "name": "now", "arguments": "{}", "id": "fc_1"},
         {"type": "function_call", "call_id": "c2", "name": "then", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c1", "output": "12:00"},
-        {
-            "type": "function_call_output",
-            "call_id": "c2",
-            "output": [
-                {"type": "input_text", "text": "see"},
-                {"type": "input_image", "image_url": "https://a.example/i.png"},
-            ],
-        },
+        {"type": "function_call_output", "call_id": "c2", "output": shown},
         {"role": "assistant", "content": "Noon."},
         {"role": "user", "content": "Thanks"},
     )
