@@ -267,9 +267,13 @@ def check_answer(events: Sequence[e.Event]) -> None:
 
 
 def check_cursors(events: Sequence[e.Event], *, most: int = 20) -> None:
-    """Assert that the frames after a cursor are those that come after it in the whole stream."""
-    for client_format in CLIENT_FORMATS:
+    """Assert that frames are numbered, and that those after a cursor are those of the whole."""
+    for client_format, spoken in CLIENT_FORMATS.items():
         whole = written(client_format, events).split(b"\n\n")[:-1]
+        for number, frame in enumerate(whole, 1):  # the id is the last line
+            lines = frame.decode().split("\n")
+            assert lines[-1] == f"id: {STREAM}.{spoken.letter}{number}"
+            assert lines[-2].startswith("data: ")
         cursors = range(0, len(whole) + 1, max(1, len(whole) // most))
         for after in {*cursors, 1, len(whole) - 1, len(whole)}:
             rest = written(client_format, events, after=after).split(b"\n\n")[:-1]

@@ -215,43 +215,25 @@ def anthropic(write: Callable[[Any], bytes]) -> dict[str, Shape]:
 
     return {
         "tiny texts": each(lambda n: _piece(0, "text_delta", text="a")),
-        "blocks": each(
-            lambda n: _block(n // 3, "text", text=""),
-            lambda n: _piece(n // 3, "text_delta", text="a"),
-            lambda n: _end(n // 3),
-        ),
+        "blocks": each(lambda n: _block(n // 3, "text", text=""), lambda n: _piece(n // 3, "text_delta", text="a"), lambda n: _end(n // 3)),
         "blocks that never end": each(lambda n: _block(n, "text", text="")),
-        "blocks of negative and huge numbers": each(
-            lambda n: _block(-n, "thinking", thinking="a"),
-            lambda n: _block(2**70 + n, "text", text="a"),
-        ),
+        "blocks of negative and huge numbers": each(lambda n: _block(-n, "thinking", thinking="a"), lambda n: _block(2**70 + n, "text", text="a")),
         "calls": each(
             lambda n: _block(n // 3, "tool_use", id=f"i{n // 3}", name="f", input={}),
             lambda n: _piece(n // 3, "input_json_delta", partial_json="{}"),
             lambda n: _end(n // 3),
         ),
-        "calls that never end": each(
-            lambda n: _block(n, "tool_use", id=f"i{n}", name="f", input={})
-        ),
+        "calls that never end": each(lambda n: _block(n, "tool_use", id=f"i{n}", name="f", input={})),
         "calls of one number and name": each(
             lambda n: _block(0, "tool_use", id="i", name="f", input={"n": n}),
             lambda n: _piece(0, "input_json_delta", partial_json="["),
         ),
         "turns of open blocks": each(lambda n: _piece(n % 300, "text_delta", text="a")),
         "turns of open calls": each(
-            lambda n: (
-                _block(n, "tool_use", id=f"i{n}", name="f")
-                if n < 300
-                else _piece(n % 300, "input_json_delta", partial_json="[")
-            )
+            lambda n: (_block(n, "tool_use", id=f"i{n}", name="f") if n < 300 else _piece(n % 300, "input_json_delta", partial_json="["))
         ),
-        "citations without a text": each(
-            lambda n: _piece(0, "citations_delta", citation={"url": f"https://a/{n}"})
-        ),
-        "citations": each(
-            lambda n: _piece(0, "citations_delta", citation={"url": f"https://a/{n}"}),
-            before=write(_piece(0, "text_delta", text="a")),
-        ),
+        "citations without a text": each(lambda n: _piece(0, "citations_delta", citation={"url": f"https://a/{n}"})),
+        "citations": each(lambda n: _piece(0, "citations_delta", citation={"url": f"https://a/{n}"}), before=write(_piece(0, "text_delta", text="a"))),
         "kinds that are unknown": each(lambda n: _block(0, f"kind{n}")),
         "tools of the provider": each(
             lambda n: _block(n, "server_tool_use", id=f"i{n}", name="web_search", input={"a": 1}),
@@ -259,28 +241,15 @@ def anthropic(write: Callable[[Any], bytes]) -> dict[str, Shape]:
             lambda n: _block(n, "web_search_tool_result", tool_use_id=f"i{n - 2}", content=[]),
         ),
         "input of a tool of the provider": each(
-            lambda n: (
-                _piece(0, "input_json_delta", partial_json="[")
-                if n
-                else _block(0, "server_tool_use", id="i", name="web_search")
-            )
+            lambda n: (_piece(0, "input_json_delta", partial_json="[") if n else _block(0, "server_tool_use", id="i", name="web_search"))
         ),
         "counts": each(lambda n: {"type": "message_delta", "usage": {f"k{n}": n}, "delta": {}}),
         "one text": once(lambda size: write(_piece(0, "text_delta", text="a" * size))),
         "a whole message": once(
-            lambda size: write(
-                {
-                    "type": "message",
-                    "content": rows(
-                        size, lambda n: {"type": "tool_use", "id": f"i{n}", "name": "f"}
-                    ),
-                }
-            )
+            lambda size: write({"type": "message", "content": rows(size, lambda n: {"type": "tool_use", "id": f"i{n}", "name": "f"})})
         ),
-        "an error": once(
-            lambda size: write({"type": "error", "error": {"message": "model " * (size // 6)}})
-        ),
-    }
+        "an error": once(lambda size: write({"type": "error", "error": {"message": "model " * (size // 6)}})),
+    }  # fmt: skip
 
 
 def _invoke(document: Any) -> bytes:
