@@ -119,6 +119,25 @@ def text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
+def image(url: str) -> dict[str, Any]:
+    return {"type": "image", "source": {"type": "url", "url": url}}
+
+
+def image_part(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def result(call: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call, **fields}
+
+
+def use(call: str, **input: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call, "name": "f", "input": input}
+
+
+URL = "https://a.example/i.png"
+
+
 def test_a_message_of_the_system_stands_in_its_place() -> None:
     assert messages(("user", "a"), ("system", "b"), ("user", "c")) == [
         {"role": "user", "content": "a"},
@@ -129,79 +148,55 @@ def test_a_message_of_the_system_stands_in_its_place() -> None:
 
 def test_images_and_documents_are_parts() -> None:
     png = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+    plain = {"type": "text", "media_type": "text/plain", "data": "words"}
     pdf = {"type": "base64", "media_type": "application/pdf", "data": "BBBB"}
     content = [
         text("Look."),
         {"type": "image", "source": png},
-        {"type": "image", "source": {"type": "url", "url": "https://a.example"}},
+        image(URL),
         {"type": "document", "source": pdf, "title": "p.pdf", "citations": {"enabled": True}},
-        {
-            "type": "document",
-            "source": {"type": "text", "media_type": "text/plain", "data": "words"},
-            "title": "T",
-            "context": "C",
-        },
+        {"type": "document", "source": plain, "title": "T", "context": "C"},
     ]
+    file = {"file_data": "data:application/pdf;base64,BBBB", "filename": "p.pdf"}
 
-    assert messages(("user", content)) == [
-        {
-            "role": "user",
-            "content": [
-                text("Look."),
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
-                {"type": "image_url", "image_url": {"url": "https://a.example"}},
-                {
-                    "type": "file",
-                    "file": {"file_data": "data:application/pdf;base64,BBBB", "filename": "p.pdf"},
-                },
-                text("T"),
-                text("C"),
-                text("words"),
-            ],
-        }
+    (message,) = messages(("user", content))
+    assert message["content"] == [
+        text("Look."),
+        image_part("data:image/png;base64,AAAA"),
+        image_part(URL),
+        {"type": "file", "file": file},
+        *(text("T"), text("C"), text("words")),
     ]
 
 
 def test_results_of_tools_stand_before_what_else_the_turn_says() -> None:
-    image = {"type": "image", "source": {"type": "url", "url": "https://a.example"}}
-    turn = [
-        text("And?"),
-        {"type": "tool_result", "tool_use_id": "a", "content": "1"},
-        {"type": "tool_result", "tool_use_id": "b", "is_error": True},
-        {"type": "tool_result", "tool_use_id": "c", "content": [text("2"), image]},
+    results = [
+        result("a", content="1"),
+        result("b", is_error=True),
+        result("c", content=[text("2"), image(URL)]),
     ]
 
-    assert messages(("user", turn)) == [
+    assert messages(("user", [text("And?"), *results])) == [
         {"role": "tool", "tool_call_id": "a", "content": "1"},
         {"role": "tool", "tool_call_id": "b", "content": "", "is_error": True},
-        {
-            "role": "tool",
-            "tool_call_id": "c",
-            "content": [
-                text("2"),
-                {"type": "image_url", "image_url": {"url": "https://a.example"}},
-            ],
-        },
+        {"role": "tool", "tool_call_id": "c", "content": [text("2"), image_part(URL)]},
         {"role": "user", "content": "And?"},
     ]
 
 
 def test_an_answer_comes_back_with_its_thoughts_and_calls() -> None:
+    theirs = pack(PackedProof("o", encrypted="e"))
     turn = [
         {"type": "thinking", "thinking": "Hm", "signature": "s"},
         {"type": "thinking", "thinking": "", "signature": "hidden"},
         {"type": "thinking", "thinking": "unproved", "signature": ""},
-        {
-            "type": "thinking",
-            "thinking": "theirs",
-            "signature": pack(PackedProof("o", encrypted="e")),
-        },
+        {"type": "thinking", "thinking": "theirs", "signature": theirs},
         {"type": "redacted_thinking", "data": "r"},
         {"type": "redacted_thinking", "data": pack(PackedProof("gemini", data="loose"))},
         text("I look."),
         {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
         {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
-        {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}},
+        use("a", x=1),
         {"type": "redacted_thinking", "data": pack(PackedProof("gemini", data="g", call="a"))},
     ]
     call = {
@@ -231,9 +226,8 @@ def test_an_answer_comes_back_with_its_thoughts_and_calls() -> None:
 @pytest.mark.parametrize("known", ["call_67055809", "functions.get_weather:0", "é", "seseragi-x"])
 def test_an_id_comes_back_as_the_provider_gave_it(known: str) -> None:
     shown = pack_id(known)
-    use = {"type": "tool_use", "id": shown, "name": "f", "input": {}}
-    result = {"type": "tool_result", "tool_use_id": shown, "content": "r"}
-    _, answer, told = messages(("user", "a"), ("assistant", [use]), ("user", [result]))
+    results = ("user", [result(shown, content="r")])
+    _, answer, told = messages(("user", "a"), ("assistant", [use(shown)]), results)
 
     assert re.fullmatch("[a-zA-Z0-9_-]+", shown)
     assert answer["tool_calls"][0]["id"] == told["tool_call_id"] == known
@@ -291,19 +285,16 @@ def test_a_block_that_only_anthropic_knows_becomes_a_text(name: str) -> None:
 def test_a_result_says_what_it_cannot_hold() -> None:
     blocks = [
         {"type": "tool_reference", "tool_name": "t"},
-        {"type": "image", "source": {"type": "url", "url": "https://a.example/i.png"}},
+        image(URL),
         {"type": "document", "title": "T", "source": PDF},
         {"type": "document", "source": {"type": "content", "content": "words"}},
     ]
-    use = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
-    result = {"type": "tool_result", "tool_use_id": "a", "content": blocks}
-    _, _, told, user = messages(
-        ("user", "a"), ("assistant", [use]), ("user", [result, text("go on")])
-    )
+    results = ("user", [result("a", content=blocks), text("go on")])
+    _, _, told, user = messages(("user", "a"), ("assistant", [use("a")]), results)
 
     assert told["content"] == [
         text("[tool_reference: t]"),
-        {"type": "image_url", "image_url": {"url": "https://a.example/i.png"}},
+        image_part(URL),
         text("[document: T]"),
         text("words"),
     ]
