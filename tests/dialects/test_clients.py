@@ -60,8 +60,8 @@ FINISH_REASONS = [
 def test_finish_reasons_are_those_of_the_format(
     reason: Any, chat: str, responses: tuple[str, str | None], anthropic: str, ui: str
 ) -> None:
-    end = [e.ChoiceEnd(reason), e.StreamEnd("completed", reason)]
-    events = [*clients.HEAD, *ex.text(0, "Hi"), *end]
+    events = [*clients.HEAD, *ex.text(0, "Hi")]
+    events += [e.ChoiceEnd(reason), e.StreamEnd("completed", reason)]
     results = {name: clients.render_result(name, events) for name in CLIENT_FORMATS}
     response = results["openai_responses"]
 

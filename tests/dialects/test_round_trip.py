@@ -77,8 +77,8 @@ def go_on(client_format: str, events: list[e.Event], *, unset: bool) -> bytes:
         case "native":
             body = {"messages": [result["message"], told]}
         case "openai_chat":
-            message = ChatCompletion.model_validate(result).choices[0].message
-            body = {"messages": [message.model_dump(exclude_unset=unset), told]}
+            choice = ChatCompletion.model_validate(result).choices[0]
+            body = {"messages": [choice.message.model_dump(exclude_unset=unset), told]}
         case "openai_responses":
             output = Response.model_validate(result).output
             items = [item.model_dump(exclude_unset=unset, by_alias=True) for item in output]

@@ -8,15 +8,14 @@ import pytest
 
 from app import events as e
 from app.dialects.ag_ui.client.format import CLIENT_FORMAT
-from app.dialects.ag_ui.client.renderer import Renderer
 from app.dialects.answering.public_ids import public_token
 from app.errors import RequestError
 from tests.dialects import examples as ex
 from tests.dialects.ag_ui.verify import read_messages, sent_of
+from tests.dialects.clients import STREAM, frames
 
 pytestmark = pytest.mark.pure
 
-STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
 TOKEN = public_token(STREAM, "ag_ui")
 LABELS = {"thread_id": "t1", "run_id": "r1", "parent_run_id": "r0"}
 START: list[e.Event] = [
@@ -30,8 +29,7 @@ RUN = {"threadId": "t1", "runId": "r1"}
 
 
 def sent(events: list[e.Event]) -> list[dict[str, Any]]:
-    renderer = Renderer(STREAM)
-    return sent_of([frame for event in events for frame in renderer.feed(event)])
+    return sent_of(frames("ag_ui", events))
 
 
 def between(*events: e.Event, end: e.StreamEnd = DONE) -> list[dict[str, Any]]:

@@ -11,19 +11,11 @@ from app.dialects.ui.client.request import parse_request
 pytestmark = pytest.mark.pure
 
 HELLO: dict[str, Any] = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
-ANSWER: dict[str, Any] = {
-    "id": "a1",
-    "role": "assistant",
-    "parts": [{"type": "text", "text": "Ho"}],
-}
+HO = {"type": "text", "text": "Ho"}
+ANSWER: dict[str, Any] = {"id": "a1", "role": "assistant", "parts": [HO]}
 TOOL = {
-    "type": "dynamic-tool",
-    "toolName": "weather",
-    "toolCallId": "c1",
-    "state": "output-available",
-    "input": {"city": "Ōsaka"},
-    "output": {"sky": "blue"},
-    "title": "Weather",
+    **{"type": "dynamic-tool", "toolName": "weather", "toolCallId": "c1", "title": "Weather"},
+    **{"state": "output-available", "input": {"city": "Ōsaka"}, "output": {"sky": "blue"}},
 }
 
 

@@ -9,14 +9,13 @@ import pytest
 from app import events as e
 from app.dialects.answering.public_ids import public_token
 from app.dialects.ui.client.format import CLIENT_FORMAT
-from app.dialects.ui.client.renderer import Renderer
 from app.errors import RequestError
 from tests.dialects import examples as ex
+from tests.dialects.clients import STREAM, frames
 from tests.dialects.ui.verify import chunks_of, read_message
 
 pytestmark = pytest.mark.pure
 
-STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
 TOKEN = public_token(STREAM, "ui")
 START: list[e.Event] = [e.StreamStart(STREAM, "fast", 1700000000), e.StreamTarget("up", "m-1", 1)]
 COUNTS = e.TokenCounts(3, 2, 5, cached_input_tokens=1, reasoning_tokens=0)
@@ -25,8 +24,7 @@ TEXT: list[e.Event] = ex.text(0, "Hi 🌊")
 
 
 def chunks(events: list[e.Event]) -> list[dict[str, Any]]:
-    renderer = Renderer(STREAM)
-    return chunks_of([frame for event in events for frame in renderer.feed(event)])
+    return chunks_of(frames("ui", events))
 
 
 def between(*events: e.Event, end: e.StreamEnd = DONE) -> list[dict[str, Any]]:
