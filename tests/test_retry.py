@@ -160,7 +160,7 @@ def test_the_verdict_of_equal_failures_counts_them():
 
 
 def opened(now: float = 0) -> Breaker:
-    breaker = Breaker()
+    breaker = Breaker(RULES)
     for number in range(FAILURES):
         breaker.begin(f"o{number}", now)
         breaker.failed(f"o{number}", BUSY, now)

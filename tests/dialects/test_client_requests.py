@@ -217,13 +217,17 @@ WORDS = st.sampled_from(
     )
 )
 JUNK: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | WORDS
+    | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(NAMES, inner | WORDS, max_size=4)
-        | st.dictionaries(st.text(), inner, max_size=2)
+        | st.dictionaries(NAMES | st.text(max_size=5), inner | WORDS, max_size=4)
     ),
-    max_leaves=8,
+    max_leaves=5,
 )
 CALLS = st.lists(
     st.builds(

@@ -34,13 +34,13 @@ def test_a_parser_is_linear(dialect: str) -> None:
 @pytest.mark.parametrize("client_format", CLIENT_FORMATS)
 def test_a_renderer_is_linear(client_format: str) -> None:
     for name in ANSWERS:
-        cost.check_calls(work.write(client_format, name), 20, name=name)
-        cost.check_calls(work.render_result(client_format, name), 20, name=name)
+        cost.check_calls(work.write(client_format, name), 12, name=name)
+        cost.check_calls(work.render_result(client_format, name), 12, name=name)
 
 
 def test_a_snapshot_is_linear() -> None:
     for name in ANSWERS:
-        cost.check_calls(work.snapshot(name), 20, name=name)
+        cost.check_calls(work.snapshot(name), 12, name=name)
 
 
 @pytest.mark.parametrize("client_format", CLIENT_FORMATS)

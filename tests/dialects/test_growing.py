@@ -47,7 +47,7 @@ def test_every_cut_is_judged_alike(text: str, rest: str) -> None:
 def test_any_pieces_are_judged_alike() -> None:
     dice = random.Random(7)
     parts = (*'[]{}""\\,:10- a', '\\"', '"a":', "null")
-    for _ in range(5_000):
+    for _ in range(2_000):
         check(dice.choices(parts, k=dice.randint(1, 12)))
 
 
