@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from functools import partial
 from typing import Any
 
 import pytest
@@ -50,6 +51,10 @@ WAITS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
+def is_sent(writer: asyncio.StreamWriter) -> bool:
+    return writer.transport.get_write_buffer_size() == 0
+
+
 async def closed(relay: Relay) -> None:
     await until(lambda: not relay.server.server_state.connections)
 
@@ -85,6 +90,9 @@ async def test_pieces_that_come_in_time_make_a_request(monkeypatch):
         take(connection, data)
         heard.append(data)
 
+    def is_heard(sent: bytes) -> bool:
+        return b"".join(heard) == sent
+
     monkeypatch.setattr(app.connection.Protocol, "data_received", hear)
     clock = Clock(monkeypatch)
     async with serve_relay(keepalive_s=30) as relay:
@@ -96,7 +104,7 @@ async def test_pieces_that_come_in_time_make_a_request(monkeypatch):
                 await clock.pass_(20)
                 writer.write(part)
                 sent += part
-                await until(lambda sent=sent: b"".join(heard) == sent)
+                await until(partial(is_heard, sent))
             assert b"200 OK" in await reader.readuntil(b'"ok"}')
         writer.close()
 
@@ -148,7 +156,7 @@ async def test_client_gets_its_answer_though_it_sends_all_of_its_body_first():
             reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
             asked = early.replace(b"host: localhost\r\n", b"host: localhost\r\n" + last)
             writer.write(asked + body)
-            await until(lambda writer=writer: not writer.transport.get_write_buffer_size())
+            await until(partial(is_sent, writer))
 
             assert [404] == statuses(await asyncio.wait_for(read_all(reader), 20))
             writer.close()

@@ -290,7 +290,11 @@ async def test_try_lets_the_next_request_through(tmp_path):
 
 async def test_look_of_an_operator_leaves_the_life_of_a_stream_alone(tmp_path, monkeypatch):
     clock = Clock(monkeypatch)
-    silent = {"idle_timeout_s": 5000, "event_gap_timeout_s": 5000, "total_timeout_s": 5000}
+    silent: dict[str, Any] = {
+        "idle_timeout_s": 5000,
+        "event_gap_timeout_s": 5000,
+        "total_timeout_s": 5000,
+    }
     async with serve(tmp_path, linger_s=600, **silent) as world:
         world.upstream.script = RUNS
         watched, read = [(await world.start()).json()["id"] for _ in range(2)]

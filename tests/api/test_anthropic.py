@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from app.testing.upstream import (
     USAGE,
     Hold,
     Reset,
+    Step,
     Upstream,
     event,
     head,
@@ -61,7 +61,7 @@ ANSWER = [
     send(event({"reasoning_content": "Hm"}) + text("こん") + text("にちは") + PARALLEL),
     send(event(finish_reason="tool_calls") + USAGE + DONE),
 ]
-HANGS = [head(), send(text("Hi")), Hold()]
+HANGS: list[Step] = [head(), send(text("Hi")), Hold()]
 PLAIN = [head(), send(text("Hi") + FINISH + USAGE + DONE)]
 
 
@@ -191,8 +191,8 @@ async def read_whole(sdk: AsyncAnthropic, *, stream: bool) -> Any:
 
 async def test_a_stream_stops_when_its_client_leaves() -> None:
     async with serve_script(HANGS) as (relay, upstream), client(relay) as sdk:
-        async with sdk.messages.stream(**ASK) as stream, aclosing(stream.text_stream) as pieces:
-            assert "Hi" == await anext(pieces)
+        async with sdk.messages.stream(**ASK) as stream:
+            assert "Hi" == await anext(stream.text_stream)
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 

@@ -129,7 +129,7 @@ async def test_result_of_a_cut_answer_is_an_error():
 
 async def test_gate_opens_after_its_time_and_heartbeats_keep_the_line(monkeypatch):
     clock, loop, beaten = Clock(monkeypatch), asyncio.get_running_loop(), Until()
-    script = [head(), beaten, *CLEAN[1:]]
+    script: list[Step] = [head(), beaten, *CLEAN[1:]]
     async with serve_script(script, gate_s=4, heartbeat_s=2) as (relay, _), clock.hurrying():
         started = loop.time()
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:

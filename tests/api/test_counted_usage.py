@@ -133,7 +133,7 @@ def cost_of(usage: tuple[int, int, bool] | None) -> int:
 )
 async def test_every_end_costs_what_was_used(monkeypatch, script, status, usage):
     waits = any(isinstance(step, Hold) for step in script)
-    times = {"idle_timeout_s": 2, "first_event_timeout_s": 3}
+    times: dict[str, Any] = {"idle_timeout_s": 2, "first_event_timeout_s": 3}
     async with (
         serve_upstream() as upstream,
         serve_priced(upstream, observers=[told := Started()], **times) as relay,

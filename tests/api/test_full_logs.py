@@ -11,7 +11,7 @@ import pytest
 from app.dialects.openai_responses.client.request import MAX_ECHO
 from app.eventlog import read_all
 from app.events import StreamStart
-from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
+from app.testing.upstream import DONE, FINISH, Hold, Step, head, send, serve_upstream, text
 from tests.redis_server import redis_server
 from tests.serving import HELLO, serve_relay, serve_script
 from tests.waiting import until
@@ -146,7 +146,7 @@ async def test_a_few_posts_with_all_that_is_kept_evict_nobody():
 
 
 TEXT = b"x" * 1000
-LONG = [head(), *[send(text(TEXT.decode()))] * 40, Hold()]
+LONG: list[Step] = [head(), *[send(text(TEXT.decode()))] * 40, Hold()]
 
 
 async def read(pieces: AsyncIterator[bytes], until: bytes, *, times: int = 1) -> bytes:

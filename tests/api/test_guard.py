@@ -258,7 +258,7 @@ async def test_two_origins_are_refused():
 async def test_what_is_remembered_is_bounded():
     """However many and however long the names are that clients make up."""
 
-    async def nothing(*_: Any) -> None: ...
+    async def nothing(*_: Any) -> Any: ...
 
     guard = Guard(nothing, HostNames("127.0.0.1"), origins=(), local_origins=False)
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "server": None}
