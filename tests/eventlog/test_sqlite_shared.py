@@ -283,7 +283,7 @@ async def test_process_that_sleeps_is_not_taken_for_lost(path, monkeypatch):
             looks.append(find_lost())
             return looks[-1]
 
-        here._database.find_lost = look  # type: ignore[method-assign]
+        here._database.find_lost = look
         with process("producer", path, 1, "shared") as producer:
             assert producer.stdout
             producer.stdout.readline()
