@@ -43,18 +43,23 @@ class Proxy:
         self.cut: Cut | None = None
         self.passed = {True: 0, False: 0}
         self._writers: list[asyncio.StreamWriter] = []
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._count += 1
         number = self._count
-        there = await asyncio.open_connection("127.0.0.1", self._to)
-        self._writers += writer, there[1]
-        await asyncio.gather(
-            self._pass(number, True, reader, there[1], writer),
-            self._pass(number, False, there[0], writer, writer),
-        )
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        with suppress(asyncio.CancelledError):  # the test is over
+            there = await asyncio.open_connection("127.0.0.1", self._to)
+            self._writers += writer, there[1]
+            await asyncio.gather(
+                self._pass(number, True, reader, there[1], writer),
+                self._pass(number, False, there[0], writer, writer),
+            )
+            there[1].transport.abort()
         writer.transport.abort()
-        there[1].transport.abort()
 
     async def _pass(
         self,
@@ -91,6 +96,14 @@ class Proxy:
         for writer in writers:
             reset(writer)
 
+    async def end(self) -> None:
+        """Close all connections, and wait until nobody serves them."""
+        self.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        await asyncio.sleep(0)  # for the transports, which close in the next turn
+
 
 def reset(writer: asyncio.StreamWriter) -> None:
     """Close a connection so that the other side sees a reset, not an end."""
@@ -112,7 +125,7 @@ async def proxied(server: RedisServer) -> AsyncIterator[tuple[Proxy, Link]]:
     finally:
         await link.close()
         listener.close()
-        proxy.close()
+        await proxy.end()
 
 
 async def ask(link: Link) -> None:

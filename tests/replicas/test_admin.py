@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from app.testing.upstream import Hold, head, reply, send, serve_upstream, text
+from tests import waiting
 from tests.replicas.processes import Replica, ask, browser, children, running, start
 from tests.serving import HELLO
 
@@ -53,12 +54,13 @@ async def until(
 ) -> Summary:
     """Look until the summary is as wanted, at whichever process is asked."""
     found: Summary = {}
-    try:
-        async with asyncio.timeout(30):
-            while not wanted(found := await look(client, relay)):  # noqa: ASYNC110  (it is a poll)
-                await asyncio.sleep(0.6)
-    except TimeoutError:
-        raise AssertionError(f"it did not come to it; last: {found}") from None
+
+    async def is_so() -> bool:
+        nonlocal found
+        found = await look(client, relay)
+        return wanted(found)
+
+    await waiting.until(is_so, limit_s=30)
     return found
 
 

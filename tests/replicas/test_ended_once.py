@@ -17,6 +17,7 @@ import pytest
 
 from tests.replicas.processes import Replica, ask, browser, children, running
 from tests.serving import HELLO
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
@@ -59,12 +60,17 @@ async def start_many(
     return {s: f"request-{number}" for number, s in zip(numbers, found, strict=True) if s}
 
 
+async def until_ended(replicas: Sequence[Replica], more: int) -> None:
+    """Wait until so many streams more have ended: the short ones do, one after the other."""
+    wanted = len(ends(replicas)) + more
+    await until(lambda: len(ends(replicas)) >= wanted)
+
+
 async def until_lost(replica: Replica, *, within_s: float) -> None:
-    """Wait until somebody tells of streams that were ended for a lost process, and a little."""
-    async with asyncio.timeout(within_s):
-        while not any(line["code"] == "producer_lost" for line in ends([replica])):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    await asyncio.sleep(0.3)
+    """Wait until somebody tells of streams that were ended for a lost process."""
+    await until(
+        lambda: "producer_lost" in [line["code"] for line in ends([replica])], limit_s=within_s
+    )
 
 
 async def status_of(client: httpx2.AsyncClient, replica: Replica, stream: str) -> str | None:
@@ -88,17 +94,21 @@ async def check_ends(
     """
     for stream in started:
         await ask(client, "POST", f"{alive.url}/v1/streams/{stream}/cancel")
-    began = set()
-    async with asyncio.timeout(60):
+    statuses: dict[str, str | None] = {}
+
+    async def all_have_ended() -> bool:
         for stream in started:
-            while (reply := await status_of(client, alive, stream)) == "running":  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-            if reply is not None:
-                began.add(stream)
-        assert len(began) >= SURE
-        while began - {line["stream"] for line in ends(replicas)}:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    await asyncio.sleep(0.3)  # a second one would come now
+            if statuses.get(stream, "running") == "running":
+                statuses[stream] = await status_of(client, alive, stream)
+        return "running" not in statuses.values()
+
+    await until(all_have_ended, limit_s=60)
+    began = {stream for stream, status in statuses.items() if status is not None}
+    assert len(began) >= SURE
+    await until(lambda: began <= {line["stream"] for line in ends(replicas)})
+    # A second one would have come before that of a stream that begins now.
+    last = await start(client, alive, 0)
+    await until(lambda: last in {line["stream"] for line in ends(replicas)})
     told = Counter(line["stream"] for line in ends(replicas))
     assert dict.fromkeys(began, 1) == {s: n for s, n in told.items() if s in started}
     for line in ends(replicas):
@@ -109,25 +119,8 @@ async def check_ends(
     assert all(line["events"] > 1 for line in interrupted)
 
 
-@pytest.mark.parametrize("seed", range(2))
-async def test_restart_tells_of_those_that_a_killed_process_ran(tmp_path: Path, seed: int):
-    replica = Replica(tmp_path, f"sqlite:///{tmp_path}/log.db")
-    dice = random.Random(seed)
-    async with browser() as client:
-        try:
-            await replica.start()
-            started = await start_many(client, [replica])
-            await asyncio.sleep(dice.uniform(0.05, 0.6))
-            await replica.kill()
-            await replica.start()
-            await check_ends(client, replica, [replica], started, lost=20)
-        finally:
-            await replica.kill()
-
-
-@pytest.mark.parametrize("seed", range(2))
-async def test_workers_tell_of_those_that_a_killed_one_ran(tmp_path: Path, seed: int):
-    dice = random.Random(seed)
+async def test_workers_tell_of_those_that_a_killed_one_ran(tmp_path: Path):
+    dice = random.Random(0)
     async with (
         running(1, tmp_path, f"sqlite:///{tmp_path}/log.db", workers=3) as (replica,),
         browser() as client,
@@ -138,23 +131,25 @@ async def test_workers_tell_of_those_that_a_killed_one_ran(tmp_path: Path, seed:
         started = await start_many(client, [replica], range(SURE))
         starting = asyncio.create_task(start_many(client, [replica], range(SURE, STREAMS)))
         for worker in workers:
-            await asyncio.sleep(dice.uniform(0, 0.3))
+            await until_ended([replica], dice.randrange(3))
             os.kill(worker, signal.SIGKILL)
         started |= await starting
         await until_lost(replica, within_s=60)
         await check_ends(client, replica, [replica], started, lost=1)
 
 
-async def test_restarted_workers_tell_of_those_that_all_ran(tmp_path: Path):
-    replica = Replica(tmp_path, f"sqlite:///{tmp_path}/log.db", workers=2)
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_restart_tells_of_those_that_all_killed_processes_ran(tmp_path: Path, workers: int):
+    replica = Replica(tmp_path, f"sqlite:///{tmp_path}/log.db", workers=workers)
     async with browser() as client:
         try:
             await replica.start()
             started = await start_many(client, [replica])
-            workers = children(replica.pid)
+            await until_ended([replica], 3)
+            pids = children(replica.pid)
             replica.signal(signal.SIGKILL)
-            for worker in workers:
-                os.kill(worker, signal.SIGKILL)
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
             await replica.kill()
             await replica.start()
             await check_ends(client, replica, [replica], started, lost=20)
@@ -162,10 +157,8 @@ async def test_restarted_workers_tell_of_those_that_all_ran(tmp_path: Path):
             await replica.kill()
 
 
-@pytest.mark.parametrize("seed", range(2))
-async def test_replica_tells_of_those_that_a_killed_one_ran(redis, tmp_path: Path, seed: int):
+async def test_replica_tells_of_those_that_a_killed_one_ran(redis, tmp_path: Path):
     """Nobody asks for them: the other one finds them."""
-    dice = random.Random(seed)
     async with (
         running(2, tmp_path, f"{redis.url}?lease_s={LEASE_S}") as replicas,
         browser() as client,
@@ -173,7 +166,7 @@ async def test_replica_tells_of_those_that_a_killed_one_ran(redis, tmp_path: Pat
         first, second = replicas
         started = await start_many(client, replicas, range(SURE))
         starting = asyncio.create_task(start_many(client, replicas, range(SURE, STREAMS)))
-        await asyncio.sleep(dice.uniform(0, 0.5))
+        await until_ended(replicas, 2)
         await first.kill()
         started |= await starting
         await until_lost(second, within_s=3 * LEASE_S + 30)

@@ -36,6 +36,7 @@ from tests.replicas.processes import (
     running_over,
 )
 from tests.serving import HELLO
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
@@ -66,13 +67,15 @@ async def post(client: httpx2.AsyncClient, replica: Replica, **fields: Any) -> h
 
 async def post_until(client: httpx2.AsyncClient, replica: Replica, within_s: float) -> Any:
     """Send a POST again as long as it is told so; give the reply that is no such."""
-    async with asyncio.timeout(within_s):
-        while True:
-            reply = await post(client, replica)
-            if reply.status_code != 503:
-                return reply
-            assert reply.json()["retryable"] is True
-            await asyncio.sleep(0.1)
+    replies: list[httpx2.Response] = []
+
+    async def is_told() -> bool:
+        replies.append(await post(client, replica))
+        assert replies[-1].status_code != 503 or replies[-1].json()["retryable"] is True
+        return replies[-1].status_code != 503
+
+    await until(is_told, limit_s=within_s)
+    return replies[-1]
 
 
 @pytest.mark.parametrize("log", ["sqlite", "workers", "redis"])
@@ -102,7 +105,7 @@ async def test_key_whose_relay_is_killed_before_the_answer_begins_is_not_called_
         ]
         await asyncio.wait_for(upstream.called.wait(), 20)
         owner = owner_of(upstream, replicas, workers=log == "workers")
-        await asyncio.sleep(0.5)
+        await asyncio.wait(asking, timeout=0.5)  # the others wait at their relays
         await kill(owner, replicas)
         replies = await asyncio.gather(*asking, return_exceptions=True)
         again = await post_until(client, replicas[0], 60)
@@ -162,12 +165,12 @@ async def test_key_whose_post_meets_a_blip_of_redis_is_whole_or_free(how, away_s
         living = []
         for number in range(30):
             living.append(asyncio.create_task(live(number)))
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0)
             if number == 15 and how == "mute":
                 wire.mute(at=b"seseragi:key:")
             elif number == 15:
                 wire.hang()
-        await asyncio.sleep(away_s)
+        await asyncio.sleep(away_s)  # what a relay waits for depends on how long it is away
         wire.cut()
         wire.mend()
         await asyncio.wait_for(asyncio.gather(*living), 20)
@@ -197,12 +200,13 @@ async def test_key_of_a_running_stream_outlives_a_redis_that_comes_back_empty(re
         upstream.script = [*slow, send(FINISH + DONE)]
         here = asyncio.create_task(post(client, first))
         await asyncio.wait_for(upstream.called.wait(), 20)
-        await asyncio.sleep(0.3)
+        await until(lambda: b"*1" in redis.ask("KEYS", "*:log"))  # it has begun
         redis.kill()
         wire.cut()  # the owner comes back later than the other
         redis.start()
         there = asyncio.create_task(post_until(client, second, 60))
-        await asyncio.sleep(0.6)
+        await asyncio.wait({there}, timeout=0.6)  # it is not told yet that the key is free
+        assert not there.done()
         wire.mend()
 
         assert (await here).content == (await there).content

@@ -149,6 +149,7 @@ async def told_of_a_stream(redis: Any, case: Case) -> AsyncIterator[tuple[Relay,
         gate_to(redis.port) as gate,
         serve_relay(upstream, log=redis.url) as owner,
         serve_relay(upstream, log=gate.url) as other,
+        contextlib.AsyncExitStack() as stack,
     ):
         upstream.script = HELD if case.running else ENDED
         body = {
@@ -157,7 +158,7 @@ async def told_of_a_stream(redis: Any, case: Case) -> AsyncIterator[tuple[Relay,
         }
         if "/ui/" in case.path:
             asking = owner.client.stream("POST", "/v1/ui/chat", json=body)
-            begun = await asyncio.wait_for(asking.__aenter__(), 20)
+            begun = await asyncio.wait_for(stack.enter_async_context(asking), 20)
             stream = begun.headers["stream-id"]
         else:
             stream = await start(owner, on_disconnect="continue")

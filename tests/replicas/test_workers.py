@@ -25,6 +25,7 @@ from tests.replicas.processes import (
 from tests.serving import HELLO
 from tests.test_command import COMMAND, ask, environment, until_draining
 from tests.test_command import running as running_command
+from tests.waiting import until
 
 pytestmark = pytest.mark.proving
 
@@ -47,14 +48,7 @@ def lives(pid: int) -> bool:
 
 
 async def until_gone(pids: list[int], within_s: float) -> None:
-    async with asyncio.timeout(within_s):
-        while any(map(lives, pids)):  # noqa: ASYNC110  (they are no children of this process)
-            await asyncio.sleep(0.05)
-
-
-def pid_of(replica: Replica) -> int:
-    assert replica._process is not None
-    return replica._process.pid
+    await until(lambda: not any(map(lives, pids)), limit_s=within_s)
 
 
 def said(replica: Replica, event: str) -> list[dict]:
@@ -64,10 +58,8 @@ def said(replica: Replica, event: str) -> list[dict]:
 
 async def told(replica: Replica, event: str) -> list[dict]:
     """Wait for the lines of an event: the first may be on its way."""
-    async with asyncio.timeout(20):
-        while not (lines := said(replica, event)):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    return lines
+    await until(lambda: said(replica, event))
+    return said(replica, event)
 
 
 async def follow(
@@ -104,7 +96,7 @@ async def test_streams_outlive_the_connections_and_end_when_their_worker_dies(
         async with asyncio.timeout(60):
             while len(streams) < 24 or len(producers) < 2:
                 streams.append(await start(client, relay, "openai/m"))
-                workers = children(pid_of(relay))
+                workers = children(relay.pid)
                 producers = [pid for pid in workers if holds_connection(pid, upstream.port)]
         killed = producers[0]
         readers = [Reader(client, stream) for stream in streams for _ in range(3)]
@@ -112,9 +104,11 @@ async def test_streams_outlive_the_connections_and_end_when_their_worker_dies(
             asyncio.create_task(follow(client, relay, reader, redis=log == "redis"))
             for reader in readers
         ]
-        await asyncio.sleep(1)
+        for reader in readers:
+            await reader.has_seen(10)
         os.kill(killed, signal.SIGKILL)
-        ended = await asyncio.wait_for(first_lost(readers), 20)
+        await until(lambda: lost(readers))
+        ended = lost(readers)[0]
         # The others go on: some of them are stopped here, by whichever worker is asked.
         await asyncio.gather(
             *(client.post(f"{relay.url}/v1/streams/{stream}/cancel") for stream in streams)
@@ -126,55 +120,82 @@ async def test_streams_outlive_the_connections_and_end_when_their_worker_dies(
         assert "producer_lost" == ended["error"]["code"]
         for reader in readers:
             assert ends[reader.stream] == reader.end
-        async with asyncio.timeout(20):
-            while len(children(pid_of(relay))) < 3:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(lambda: len(children(relay.pid)) == 3)
         (line,) = await told(relay, "worker has ended and is started again")
         assert (killed, -9) == (line["pid"], line["code"])
 
 
-async def first_lost(readers: list[Reader]) -> dict:
-    while True:
+def lost(readers: list[Reader]) -> list[dict]:
+    """Return the ends of those whose relay was lost."""
+    return [r.end for r in readers if r.ended and r.end["status"] == "interrupted"]
+
+
+async def test_workers_share_connections_are_replaced_and_end_with_their_parent(tmp_path):
+    """One after the other, since processes take their time to start."""
+    async with (
+        running(1, tmp_path, file_of(tmp_path), workers=2, drain_s=60) as (relay,),
+        browser() as client,
+    ):
+        await check_replaced(client, relay)
+        await check_spread(client, relay)
+        await check_end(client, relay)
+
+
+async def check_spread(client: httpx2.AsyncClient, relay: Replica) -> None:
+    reading: list[asyncio.Task[None]] = []
+
+    async def are_spread() -> bool:  # a worker that the system does not let run takes none
+        readers = [Reader(client, await start(client, relay)) for _ in range(40)]
+        reading.extend(asyncio.create_task(reader.read(relay)) for reader in readers)
         for reader in readers:
-            if reader.ended and reader.end["status"] == "interrupted":
-                return reader.end
-        await asyncio.sleep(0.02)
+            await reader.has_seen(1)
+        held = [descriptors(pid) for pid in children(relay.pid)]
+        return max(held) < 4 * min(held)
+
+    await until(are_spread, limit_s=60)
+    for task in reading:
+        task.cancel()
+    await asyncio.gather(*reading, return_exceptions=True)
 
 
-async def test_connections_are_spread_over_the_workers(tmp_path):
-    async with running(1, tmp_path, file_of(tmp_path), workers=2) as (relay,), browser() as client:
-        reading = []
-        async with asyncio.timeout(60):
-            while True:  # a worker that the system does not let run takes none meanwhile
-                streams = [await start(client, relay) for _ in range(40)]
-                for each in streams:
-                    reading.append(asyncio.create_task(Reader(client, each).read(relay)))
-                await asyncio.sleep(0.5)
-                held = [descriptors(pid) for pid in children(pid_of(relay))]
-                if max(held) < 4 * min(held):
-                    break
-        for task in reading:
-            task.cancel()
+async def check_replaced(client: httpx2.AsyncClient, relay: Replica) -> None:
+    """A worker that is told to stop by itself drains."""
+    before = children(relay.pid)
+    os.kill(before[0], signal.SIGTERM)
+    await until_gone(before[:1], 20)
+    await until(lambda: len(children(relay.pid)) == 2)
+    assert before[1] in children(relay.pid)
+    for _ in range(5):
+        assert 200 == (await client.get(f"{relay.url}/readyz")).status_code
+    (line,) = await told(relay, "worker has ended and is started again")
+    assert 0 == line["code"]
 
 
-def test_key_is_one_generation_whichever_worker_is_asked(tmp_path):
-    with running_command("--workers", "3", "--log", file_of(tmp_path), cwd=tmp_path) as (_, url):
-
-        async def post(client: httpx2.AsyncClient) -> str:
-            headers = {"idempotency-key": "k", "prefer": "respond-async"}
-            reply = await client.post(f"{url}/v1/chat", json=HELLO, headers=headers)
-            return reply.json()["id"]
-
-        async def post_all() -> list[str]:
-            async with browser() as client:
-                return await asyncio.gather(*(post(client) for _ in range(30)))
-
-        assert 1 == len(set(asyncio.run(post_all())))
+async def check_end(client: httpx2.AsyncClient, relay: Replica) -> None:
+    reader = Reader(client, await start(client, relay))
+    reading = asyncio.create_task(reader.read(relay))
+    await reader.has_seen(5)
+    workers = children(relay.pid)
+    assert 2 == len(workers)
+    relay.signal(signal.SIGKILL)
+    await asyncio.wait_for(reading, 20)
+    # One at the worker that does not produce the stream may be sent away before its end.
+    assert not reader.ended or "interrupted" == reader.end["status"]
+    await until_gone(workers, 20)
 
 
-def test_signal_drains_all_workers(tmp_path):
+async def post_all(url: str) -> list[str]:
+    """Ask many times with one key; return the streams."""
+    headers = {"idempotency-key": "k", "prefer": "respond-async", "connection": "close"}
+    async with browser() as client:
+        asked = [client.post(f"{url}/v1/chat", json=HELLO, headers=headers) for _ in range(30)]
+        return [reply.json()["id"] for reply in await asyncio.gather(*asked)]
+
+
+def test_key_is_one_generation_and_a_signal_drains_whichever_worker_is_asked(tmp_path):
     arguments = ("--workers", "2", "--log", file_of(tmp_path))
     with running_command(*arguments, cwd=tmp_path, SESERAGI_DRAIN_S="30") as (process, url):
+        assert 1 == len(set(asyncio.run(post_all(url))))
         body = b'{"max_tokens":30,"messages":[{"role":"user","content":"hi"}]}'
         with ask(url, body) as reply:
             first = reply.read(300)
@@ -207,49 +228,17 @@ def test_second_signal_hastens_all_workers(tmp_path):
     assert 0 == process.returncode
 
 
-async def test_workers_end_with_their_parent(tmp_path):
-    async with running(1, tmp_path, file_of(tmp_path), workers=2, drain_s=60) as (relay,):
-        async with browser() as client:
-            reader = Reader(client, await start(client, relay))
-            reading = asyncio.create_task(reader.read(relay))
-            async with asyncio.timeout(20):
-                while len(reader.seen) < 5:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            workers = children(pid_of(relay))
-            assert 2 == len(workers)
-            relay.signal(signal.SIGKILL)
-            await asyncio.wait_for(reading, 20)
-            # One at the worker that does not produce the stream may be sent away before its end.
-            assert not reader.ended or "interrupted" == reader.end["status"]
-        await until_gone(workers, 20)
-
-
 async def test_worker_whose_parent_dies_as_it_starts_ends_too(tmp_path):
-    for _ in range(5):
+    for _ in range(3):
         async with running(1, tmp_path, file_of(tmp_path), workers=2) as (relay,):
-            (first, _) = workers = children(pid_of(relay))
+            (first, _) = workers = children(relay.pid)
             os.kill(first, signal.SIGKILL)
             async with asyncio.timeout(20):
                 while first in workers or len(workers) < 2:
                     await asyncio.sleep(0)  # to meet the new one as it starts
-                    workers = children(pid_of(relay))
+                    workers = children(relay.pid)
             relay.signal(signal.SIGKILL)
             await until_gone(workers, 20)
-
-
-async def test_worker_that_is_told_to_stop_by_itself_drains_and_is_replaced(tmp_path):
-    async with running(1, tmp_path, file_of(tmp_path), workers=2) as (relay,), browser() as client:
-        before = children(pid_of(relay))
-        os.kill(before[0], signal.SIGTERM)
-        await until_gone(before[:1], 20)
-        async with asyncio.timeout(20):
-            while len(children(pid_of(relay))) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        assert before[1] in children(pid_of(relay))
-        for _ in range(5):
-            assert 200 == (await client.get(f"{relay.url}/readyz")).status_code
-        (line,) = await told(relay, "worker has ended and is started again")
-        assert 0 == line["code"]
 
 
 def run(*arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
@@ -301,8 +290,8 @@ async def test_streams_of_workers_that_all_were_killed_have_ended_after_a_restar
             streams = [await start(client, relay) for _ in range(6)]
             readers = [Reader(client, stream) for stream in streams]
             await asyncio.gather(*(reader.read(relay, most=10) for reader in readers))
-            workers = children(pid_of(relay))
-            for pid in (pid_of(relay), *workers):
+            workers = children(relay.pid)
+            for pid in (relay.pid, *workers):
                 os.kill(pid, signal.SIGKILL)
             await until_gone(workers, 20)
         async with running(1, tmp_path, file_of(tmp_path), workers=2) as (relay,):
