@@ -10,6 +10,7 @@ import re
 import socket
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -230,9 +231,10 @@ async def check_client_that_leaves_is_noticed(served: Served) -> None:
                     json={**request, **fields},
                     headers={**key, "prefer": "respond-async"},
                 )
-                if stream := again.headers.get("stream-id"):
+                if "stream-id" in again.headers:
                     break
-        await until(lambda stream=stream: is_cancelled(served.client, stream))
+        stream = again.headers["stream-id"]
+        await until(partial(is_cancelled, served.client, stream))
         await served.client.delete(f"/v1/streams/{stream}")
 
 

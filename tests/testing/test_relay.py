@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +188,7 @@ def test_relay_ends_with_the_process_of_the_tests_however_that_ends(tmp_path):
         return False
 
     for url in urls:
-        wait_until(lambda url=url: is_away(url), limit_s=30)
+        wait_until(partial(is_away, url), limit_s=30)
 
 
 def test_scripted_provider_in_a_thread_ends_with_its_test():

@@ -56,7 +56,7 @@ async def test_example_of_the_page_moves_the_clock_past_the_retention(monkeypatc
 
 async def test_wrapped_log_is_given_every_event():
     seen: list[str] = []
-    substitutes = Substitutes(wrap_log=lambda log: Spy(log, seen))  # type: ignore[arg-type, return-value]
+    substitutes = Substitutes(wrap_log=lambda log: Spy(log, seen))
     async with (
         serve_relay(load_settings({}), substitutes=substitutes) as relay,
         httpx2.AsyncClient(base_url=relay.url, trust_env=False) as client,
@@ -79,4 +79,4 @@ def test_kit_does_not_import_the_relay_until_it_is_asked_for_it():
 
     assert "False False\n" == done.stdout
     with pytest.raises(ImportError, match="nothing"):
-        from app.testing import nothing  # type: ignore[attr-defined]  # noqa: F401
+        from app.testing import nothing  # noqa: F401
