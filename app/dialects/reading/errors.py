@@ -44,6 +44,9 @@ _ADVICE: Final = {
 _TELLING: Final = frozenset(tuple(_ADVICE)[:5])
 """The codes whose cause the caller can mend, so that the provider's text helps."""
 
+_NAMING: Final = ("upstream_invalid_request", "context_length_exceeded")
+"""The codes of which the provider's own says more."""
+
 # The first row that has one of the error's words, in lower case, gives the code.
 _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
@@ -261,7 +264,7 @@ def _error(code: str, upstream: str, document: object, *, wait: float | None) ->
     text = _scrub(_text(document)) if code in _TELLING else ""
     if text:
         message = f"{message}: {text}"
-    if code not in _TELLING:
+    if code not in _NAMING:
         return UpstreamError(code, message, retry_after_s=wait)
     own, param = _named(document, "code"), _named(document, "param")
     return UpstreamError(code, message, retry_after_s=wait, provider_code=own, param=param)
