@@ -132,7 +132,7 @@ async def test_what_shapes_the_answer_is_passed_on(
     [
         ("openai_chat", "/v1/chat", {}, 2000),
         ("openai_chat", "/v1/chat/completions", {}, 2000),
-        ("openai_chat", "/v1/chat", {"max_tokens": 3000}, 3000),
+        ("openai_chat", "/v1/chat", {"max_tokens": 3000}, 2000),
         ("openai_chat", "/v1/chat", {"max_tokens": 30}, 30),
         ("openai_responses", "/v1/responses", {"input": "hello"}, 2000),
         ("anthropic", "/v1/chat", {}, 2000),

@@ -338,7 +338,7 @@ async def test_full_disk_lets_no_stream_in_and_holds_nothing(path):
         records = [recorded(f"st_{n}", asking(), labels={"x": "x" * 5_000}) for n in range(1, 50)]
         asked = [event_log.create(record) for record in records]
         made = await asyncio.gather(*asked, return_exceptions=True)
-        assert {"internal"} == {getattr(one, "code", None) for one in made}
+        assert {"overloaded"} == {getattr(one, "code", None) for one in made}
         await empty_disk(event_log)
         assert before == await state_of(event_log)
         await event_log.create(recorded("st_x", asking()))

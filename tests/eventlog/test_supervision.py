@@ -282,7 +282,7 @@ async def test_task_that_returns_is_started_again_after_longer_and_longer_pauses
         runs.append(None)
 
     clock = Clock(monkeypatch)
-    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda at=clock: at._passed)
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda at=clock: at._passed[0])
     supervisor = Supervisor()
     supervisor.keep("a task", work)
     await clock.pass_(0)
