@@ -13,7 +13,7 @@ from hypothesis import settings
 from tests import leaks
 
 # How long one example takes says more about the machine than about the code.
-settings.register_profile("short", deadline=None, max_examples=30)
+settings.register_profile("short", deadline=None, max_examples=25)
 settings.register_profile("long", deadline=None, max_examples=200)
 settings.load_profile("short")  # unless --hypothesis-profile says otherwise
 

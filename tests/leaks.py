@@ -28,22 +28,29 @@ _forbidden: str | None = None
 
 _shared: set[int] = set()
 """The processes of fixtures that outlive a test."""
+_started = 0
+"""How many processes were started: to look for them takes 0.1 ms, as long as most pure tests."""
 
-_STARTED = pytest.StashKey[set[int]]()
-"""The processes that a test has started in its own call."""
+_BEFORE = pytest.StashKey[int]()
 
-OPENS = frozenset(("socket.__new__", "subprocess.Popen", "os.posix_spawn", "os.fork"))
-IMPURE = OPENS - {"socket.__new__"} | {"socket.bind", "socket.connect"}
+STARTS = frozenset(("subprocess.Popen", "os.posix_spawn", "os.fork"))
+OPENS = STARTS | {"socket.__new__"}
+IMPURE = STARTS | {"socket.bind", "socket.connect"}
 """Without `socket.__new__`: an event loop wakes itself by a pair of sockets."""
 
+_WATCHED = OPENS | IMPURE
 
 WATCHER = "coro=<_shutdown_watcher() "
 """The task that sse-starlette keeps for as long as an event loop runs."""
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    global _started
+    if event not in _WATCHED:
+        return
     if _forbidden is not None and event in IMPURE:
         raise RuntimeError(f"{_forbidden} is marked pure and does {event}: {arguments!r:.100}")
+    _started += event in STARTS
     if event in OPENS:
         _opened.add(event)
 
@@ -115,34 +122,34 @@ def pytest_fixture_setup(
     """Note the processes of fixtures that outlive a test, which may ask for them as it runs."""
     if fixturedef.scope == "function":
         return (yield)
-    before = children()
+    before, count = children(), _started
     try:
         return (yield)
     finally:
-        _shared.update(children() - before)
+        if count != _started:
+            _shared.update(children() - before)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Note the processes that a test starts, other than its fixtures."""
-    before = children()
-    try:
-        yield
-    finally:
-        item.stash[_STARTED] = children() - before - _shared
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """Remember how many processes there were before a test."""
+    item.stash[_BEFORE] = _started
+    yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """End the processes that a test has started and left behind."""
+    """End the processes that a test, or a fixture of it alone, has left behind."""
     yield
-    left = [pid for pid in item.stash.get(_STARTED, set()) & children() if _runs(pid)]
+    if item.stash[_BEFORE] == _started:
+        return
+    left = sorted(pid for pid in children() - _shared if _runs(pid))
     for pid in left:
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
     if left:
-        pytest.fail(f"processes left behind: {sorted(left)}", pytrace=False)
+        pytest.fail(f"processes left behind: {left}", pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,8 +10,6 @@ from app.framing.sse import Decoder
 from tests.framing.feeding import AnyFeeder, cpu_seconds, in_reads
 from tests.framing.frames import event
 
-pytestmark = pytest.mark.pure
-
 
 class Array(JsonArray):
     """One whose bracket has come."""

@@ -13,8 +13,6 @@ from app.ledger.money import to_nano
 from app.ledger.prices import MAX_FOUND, PriceBook
 from app.upstreams.presets import PRESETS
 
-pytestmark = pytest.mark.pure
-
 genai_prices = pytest.importorskip("genai_prices")
 snapshot = pytest.importorskip("genai_prices.data_snapshot").get_snapshot()
 
