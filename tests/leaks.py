@@ -31,7 +31,12 @@ _shared: set[int] = set()
 _started = 0
 """How many processes were started: to look for them takes 0.1 ms, as long as most pure tests."""
 
-_BEFORE = pytest.StashKey[int]()
+_looked = 0
+"""How many had been started when `_known` was looked at."""
+_known: set[int] = set()
+
+_LEFT = pytest.StashKey[set[int]]()
+"""The processes that a test has started in its own call."""
 
 STARTS = frozenset(("subprocess.Popen", "os.posix_spawn", "os.fork"))
 OPENS = STARTS | {"socket.__new__"}
@@ -130,20 +135,31 @@ def pytest_fixture_setup(
             _shared.update(children() - before)
 
 
+def _look() -> set[int]:
+    """Return the processes that were started since the last look."""
+    global _looked, _known
+    if _looked == _started:
+        return set()
+    _looked, before, _known = _started, _known, children()
+    return _known - before
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    """Remember how many processes there were before a test."""
-    item.stash[_BEFORE] = _started
-    yield
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Note the processes that a test starts, other than its fixtures."""
+    _look()
+    try:
+        yield
+    finally:
+        item.stash[_LEFT] = _look() - _shared
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """End the processes that a test, or a fixture of it alone, has left behind."""
+    """End the processes that a test has started and left behind."""
     yield
-    if item.stash[_BEFORE] == _started:
-        return
-    left = sorted(pid for pid in children() - _shared if _runs(pid))
+    started = item.stash.get(_LEFT, set())
+    left = sorted(pid for pid in started and started & children() if _runs(pid))
     for pid in left:
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)

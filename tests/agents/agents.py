@@ -57,7 +57,7 @@ AGENTS = {
     "claude": Agent(
         "claude",
         ("-p", "--dangerously-skip-permissions", PROMPT),
-        environ={"IS_SANDBOX": "1"},
+        environ={"IS_SANDBOX": "1", "CLAUDE_CODE_MAX_RETRIES": "3"},
     ),
     "opencode": _OPENCODE,
     "opencode-responses": _OPENCODE._replace(
