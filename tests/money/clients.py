@@ -21,6 +21,9 @@ WAYS: tuple[Way, ...] = (
     *("read", "leave", "cancel", "delete", "result", "async", "chat", "messages", "key"),
 )
 
+REFUSED_TRIES = 60
+"""How often a client asks that is refused as the log is away."""
+
 
 class Client:
     """Asks once, in one way, and notes what it was told."""
@@ -58,13 +61,16 @@ class Client:
     async def live(self) -> Asked:
         """Ask, and do with the stream what one of this way does."""
         started = time.monotonic()
-        for _ in range(self._tries):
+        for number in range(max(self._tries, REFUSED_TRIES)):
             with suppress(httpx2.TransportError, httpx2.StreamError):
                 await self._reach()
             if self.asked.end is not None or self.asked.status in (401, 402, 429, 400, 502, 504):
                 break
-            if self._tries > 1:
-                await asyncio.sleep(self._dice.uniform(0.05, 0.3))
+            if self.asked.status == 503:  # nobody was called for it: else one outage refuses all
+                self.asked.status = None
+            elif number + 1 >= self._tries:
+                break
+            await asyncio.sleep(self._dice.uniform(0.05, 0.3))
         self.asked.took_s = time.monotonic() - started
         return self.asked
 
