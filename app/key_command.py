@@ -143,6 +143,7 @@ def _show(key: str, name: str) -> None:
     try:
         print(key, flush=True)
     except OSError as error:
+        sys.stdout = None  # or Python writes it again at exit, and its status hides ours
         why = (error.strerror or str(error)).lower()
         raise SettingsError(
             f"the key could not be shown: {why}; revoke {name!r} and make another"

@@ -122,6 +122,7 @@ KINDS = {
 }
 
 
+@pytest.mark.proving  # the types come with npm
 @pytest.mark.parametrize("beta", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_member_of_typescripts_type_is_there(kind: str, beta: bool) -> None:
@@ -136,6 +137,7 @@ def test_every_member_of_typescripts_type_is_there(kind: str, beta: bool) -> Non
         assert asked - OPTIONAL <= made().keys()
 
 
+@pytest.mark.proving
 @pytest.mark.parametrize("beta", [False, True])
 def test_every_member_of_the_delta_is_there(beta: bool) -> None:
     assert members("Delta", beta=beta) <= ending()["delta"].keys()
