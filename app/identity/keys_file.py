@@ -158,7 +158,10 @@ def _check_folders(path: Path) -> None:
 
 def _encode(file: KeysFile) -> bytes:
     content = {"signing_key": file.signing_key, "keys": [row_of(key) for key in file.keys]}
-    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+    raw = msgspec.json.encode(content)
+    indented = msgspec.json.format(raw, indent=2) + b"\n"
+    # A key can be revoked in a file that was written without indentation, however full it is.
+    return indented if len(indented) <= MAX_FILE else raw
 
 
 def row_of(key: KeyConfig) -> dict[str, Any]:

@@ -109,6 +109,19 @@ def test_file_that_would_be_too_large_is_not_written(tmp_path):
     assert ["a"] == names(path)
 
 
+def test_key_is_revoked_in_a_full_file_without_indentation(tmp_path):
+    path = tmp_path / "keys.json"
+    large = {"name": "a", "sha256": digest("a"), "models": ["x"] * (MAX_FILE // 5)}
+    rows = [large, {"name": "b", "sha256": digest("b")}]
+    path.touch(0o600)
+    path.write_text(json.dumps({"keys": rows}, separators=(",", ":")))
+
+    first = read_keys_file(path).file.keys[:1]
+    change_keys_file(path, lambda _: KeysFile(keys=first))
+
+    assert ["a"] == names(path)
+
+
 def test_planted_link_is_not_written_through(tmp_path):
     (tmp_path / ".keys.json.new").symlink_to(tmp_path / "victim")
     (tmp_path / "victim").write_text("precious")
