@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import signal
 import tempfile
 from pathlib import Path
 
@@ -47,9 +48,12 @@ def _layer(module: Path) -> str:
 def pytest_configure(config: pytest.Config) -> None:
     """Look for what tests leave open, and have relays and clients trust one authority.
 
-    Nobody has a certificate of it. All that a system trusts takes each of them 30 ms to read, and Node.js 40, where most tests
-    take 10. Tests of whom the relay trusts say it themselves.
+    Nobody has a certificate of it. All that a system trusts takes each of them 30 ms to read, and
+    Node.js 40, where most tests take 10. Tests of whom the relay trusts say it themselves.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell makes its background jobs ignore Ctrl-C, and each process of a test inherits that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(leaks)  # not imported from: also for fixtures of a session
     if hasattr(config, "workerinput"):
         return  # it has the environment of the process that started it
