@@ -186,7 +186,8 @@ def test_every_code_has_a_status_that_clients_do_not_repeat_in_vain(code: str) -
     assert 409 != anthropic.status >= 400
     default = "invalid_request_error" if anthropic.status < 500 else "api_error"
     body = json.loads(anthropic.body)
-    assert ("req_1", "m") == (body["request_id"], body["error"]["message"])
+    words = "prompt is too long: " if code == "context_length_exceeded" else ""
+    assert ("req_1", f"{words}m") == (body["request_id"], body["error"]["message"])
     assert ANTHROPICS.get(anthropic.status, default) == body["error"]["type"]
 
 

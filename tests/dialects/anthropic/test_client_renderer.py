@@ -1,5 +1,6 @@
 """Our events in Anthropic's words."""
 
+import json
 from typing import Any
 
 import pytest
@@ -275,6 +276,23 @@ def test_a_missing_model_is_not_found() -> None:
     failure = CLIENT_FORMAT.render_failure(RequestError("model_not_found", "m"), "req_1")
 
     assert failure.status == 404
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("'openai' finds it too long", "prompt is too long: 'openai' finds it too long"),
+        ("anthropic: Prompt is too long: 9", "anthropic: Prompt is too long: 9"),
+    ],
+)
+def test_full_context_is_told_in_the_words_that_clients_look_for(message: str, shown: str) -> None:
+    code = "context_length_exceeded"
+    failure = CLIENT_FORMAT.render_failure(UpstreamError(code, message), "req_1")
+    error = e.ErrorInfo(code, message, retryable=False)
+    streamed = accumulate(payloads_of([START, e.StreamEnd("failed", "error", error=error)]))
+
+    expected = {"type": "invalid_request_error", "message": shown}
+    assert [expected, expected] == [json.loads(failure.body)["error"], streamed["error"]]
 
 
 @given(st.builds(PackedProof, *[st.none() | st.text()] * 5))

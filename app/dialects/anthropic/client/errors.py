@@ -22,6 +22,9 @@ _KINDS: Final = {
     "cancelled": "api_error",
 }
 
+_TOO_LONG: Final = "prompt is too long"
+"""Anthropic has no code for a full context: clients look for these words, and then compact."""
+
 _STATUSES: Final = {
     "overloaded": 529,
     "upstream_overloaded": 529,
@@ -43,7 +46,10 @@ def render_error(error: RelayError) -> dict[str, Any]:
     """Return the error as an event of a stream, which is the body of a reply too."""
     default = "invalid_request_error" if error.status < 500 else "api_error"
     kind = _KINDS.get(error.code, default)
-    told: dict[str, Any] = {"type": kind, "message": error.message}
+    message = error.message
+    if error.code == "context_length_exceeded" and _TOO_LONG not in message.lower():
+        message = f"{_TOO_LONG}: {message}"
+    told: dict[str, Any] = {"type": kind, "message": message}
     if isinstance(error, ThreadRefused):
         told["details"] = {"error_code": "thread_unsupported_request"}
     elif error.code == "budget_exceeded":  # what tells it from a rate that passes
