@@ -90,7 +90,8 @@ async def check_ends(
 ) -> None:
     """Hold that each stream that is kept, and so began, has ended once, and is told with its request.
 
-    Nobody has read any of them: they end all the same.
+    Nobody has read any of them: they end all the same. Who has put an end in the log tells of it:
+    if that process is killed between the two, nobody does. So completed ones may be untold.
     """
     for stream in started:
         await ask(client, "POST", f"{alive.url}/v1/streams/{stream}/cancel")
@@ -105,12 +106,15 @@ async def check_ends(
     await until(all_have_ended, limit_s=60)
     began = {stream for stream, status in statuses.items() if status is not None}
     assert len(began) >= SURE
-    await until(lambda: began <= {line["stream"] for line in ends(replicas)})
+    others = {stream for stream in began if statuses[stream] != "completed"}
+    await until(lambda: others <= {line["stream"] for line in ends(replicas)})
     # A second one would have come before that of a stream that begins now.
     last = await start(client, alive, 0)
     await until(lambda: last in {line["stream"] for line in ends(replicas)})
     told = Counter(line["stream"] for line in ends(replicas))
-    assert dict.fromkeys(began, 1) == {s: n for s, n in told.items() if s in started}
+    once = {s: n for s, n in told.items() if s in started}
+    assert others <= once.keys() <= began
+    assert {1} == set(once.values())
     for line in ends(replicas):
         assert started.get(line["stream"], line["request_id"]) == line["request_id"]
         assert line["model"] in ("demo", "demo-long")
