@@ -19,7 +19,10 @@ async def test_it():
     server.close()
 """,
     "task": "async def test_it():\n    kept.append(asyncio.create_task(asyncio.sleep(600)))\n",
-    "process": "def test_it():\n    kept.append(subprocess.Popen(['sleep', '600']))\n",
+    "process": """
+def test_it():
+    kept.append(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']))
+""",
 }
 SAYS = {
     "socket": "*unclosed <socket*",
@@ -27,7 +30,7 @@ SAYS = {
     "task": "*tasks left behind:*",
     "process": "*processes left behind:*",
 }
-HEAD = "import asyncio, socket, subprocess, time\nimport pytest\nkept = []\n"
+HEAD = "import asyncio, socket, subprocess, sys, time\nimport pytest\nkept = []\n"
 AFTER = """
 def test_next():
     import gc
