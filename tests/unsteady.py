@@ -7,6 +7,7 @@ of them pass and they are five at most.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Note failures where results are reported: with xdist that is no worker."""
     path: Path | None = config.option.failed_to
+    if path is not None:
+        os.environ.pop(
+            "PYTEST_ADDOPTS", None
+        )  # not for those that a test runs, which fail on purpose
     if path is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Failures(path))
 
