@@ -13,10 +13,11 @@ from app.framing.sse import Message
 pytestmark = pytest.mark.pure
 
 
-def feed(dialect: str, payload: Any) -> list[Any]:
+def feed(dialect: str, payload: Any, *, tail: bool = False) -> list[Any]:
     data = payload if isinstance(payload, str) else json.dumps(payload)
     parser = UPSTREAM_FORMATS[dialect].parser(upstream="u")
-    return [*parser.feed(Message("chunk", data))]
+    message = Message("chunk", data)
+    return [*(parser.close(message) if tail else parser.feed(message))]
 
 
 def error_of(found: list[Any]) -> str:
@@ -42,10 +43,11 @@ TEXTS = {
 }
 
 
+@pytest.mark.parametrize("tail", [False, True])
 @pytest.mark.parametrize("dialect", TEXTS)
-def test_event_of_too_many_pieces_ends_the_answer(dialect: str):
+def test_event_of_too_many_pieces_ends_the_answer(dialect: str, tail: bool):
     payload = TEXTS[dialect](MAX_EVENTS + 1)
-    found = feed(dialect, payload)
+    found = feed(dialect, payload, tail=tail)
 
     assert "pieces of an answer in one event" in error_of(found)
     assert MAX_EVENTS <= len(found) <= MAX_EVENTS + 4

@@ -5,7 +5,7 @@ end marker call `_complete` when it comes, the others override `finished` or `_i
 Whatever ends otherwise is a truncation. What follows the end is ignored.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from ...bounds import has_more_values
@@ -71,22 +71,19 @@ class AnswerParser:
         if not self._builder.ended:
             try:
                 if len(message.data) > LARGE:
-                    self._take_large(message)
+                    self._take_large(message, self._message)
                 else:
                     self._message(message)
             except Excess as excess:
                 self._fail("upstream_invalid_response", str(excess))
         return self._builder.take()
 
-    def _take_large(self, message: Message) -> None:
+    def _take_large(self, message: Message, take: Callable[[Message], None]) -> None:
         """Take a message that could hold up the event loop, or be of too many objects."""
-        self._check_values(message)
-        with self._builder.few_events():
-            self._message(message)
-
-    def _check_values(self, message: Message) -> None:
         if has_more_values(message.data.encode(errors="surrogatepass"), MAX_VALUES):
             raise Excess(MAX_VALUES, "values", where="one event")
+        with self._builder.few_events():
+            take(message)
 
     def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
         """Take the end of input, and `tail`, the message that it left unterminated.
@@ -97,8 +94,9 @@ class AnswerParser:
         if tail is not None and not self._builder.ended:
             try:
                 if len(tail.data) > LARGE:
-                    self._check_values(tail)
-                self._tail(tail)
+                    self._take_large(tail, self._tail)
+                else:
+                    self._tail(tail)
             except Excess as excess:
                 self._fail("upstream_invalid_response", str(excess))
         if not self._builder.ended:

@@ -243,7 +243,7 @@ class EventBuilder:
             piece = call.arguments
         assert call.block is not None  # noqa: S101  (for mypy)
         if piece and not call.sent:
-            piece = "" if call.may_be_null else call.arguments
+            piece = "" if call.may_be_null(piece) else call.arguments
             call.sent = bool(piece)
         if piece:
             self._events.append(ToolCallDelta(call.block, piece, choice))

@@ -25,6 +25,8 @@ class Call:
     """Whether its end was told."""
     sent: bool = False
     """Whether a piece of its arguments was sent."""
+    _word: str = ""
+    """The arguments that were not sent, which may be `null`, without the spaces around them."""
     pieces: list[str] = field(default_factory=list)
     halves: Halves = field(default_factory=Halves)
     held: int = 0
@@ -39,13 +41,13 @@ class Call:
         """Whether the arguments are JSON as they stand."""
         return self.growing.is_whole(self.pieces)
 
-    @property
-    def may_be_null(self) -> bool:
-        """Whether the arguments so far are `null`, or the start of it.
+    def may_be_null(self, piece: str) -> bool:
+        """Whether the arguments, with the next piece, are `null` or the start of it.
 
         Groq and Llama send that for a tool without parameters; it stands for {}.
         """
-        return not self.free and "null".startswith(self.arguments.strip())
+        self._word = f"{self._word}{piece}".strip()
+        return not self.free and "null".startswith(self._word)
 
     @property
     def torn(self) -> bool:
