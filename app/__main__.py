@@ -344,7 +344,6 @@ def _obey(link: socket.socket, server: Server, hub: Hub, all_stop: asyncio.Event
 
 
 def _say_listening(hub: Hub, listener: socket.socket, start: Start, **more: object) -> None:
-    start.tell(listener.getsockname()[1])
     structlog.get_logger("seseragi").info(
         "listening",
         url=_url(listener),
@@ -354,6 +353,7 @@ def _say_listening(hub: Hub, listener: socket.socket, start: Start, **more: obje
         version=__version__,
         **more,
     )
+    start.announce(listener.getsockname()[1])
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

@@ -49,7 +49,6 @@ from .generation.hub import Hub
 from .identity.authenticator import Authenticator
 from .identity.tokens import Tokens
 from .settings import Settings
-from .settings.first_minute import costly_upstreams
 from .telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def build_app(
     authenticated = Authentication(
         app,
         authenticator,
-        closed=not settings.identity.trusted and any(costly_upstreams(settings)),
+        loopback_only=not settings.identity.trusted,
     )
     # Around it, so that pages can read why they were refused.
     with_cors = CORSMiddleware(
@@ -194,9 +193,7 @@ def build_routes(
             route
             for desk in hub.services
             if isinstance(desk, Desk)
-            for route in admin.routes(
-                desk, hub, policy, static_folder(), asks=settings.identity.configured
-            )
+            for route in admin.routes(desk, hub, policy, static_folder())
         ),
         *page.routes(static_folder()),
     ]

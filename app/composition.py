@@ -26,7 +26,7 @@ from .generation.accounting import Accounting
 from .generation.hub import Hub, HubLimits
 from .generation.taping import Taping
 from .identity.authenticator import Authenticator
-from .identity.keys import check_keys
+from .identity.keys import Keys, check_keys
 from .identity.keys_file import KeysUnusable, read_keys_file
 from .ledger.genai import open_catalog
 from .ledger.prices import PriceBook
@@ -416,17 +416,22 @@ def settle_signing_key(settings: Settings) -> Settings:
 
 
 def build_authenticator(settings: Settings, clock: Clock = SYSTEM) -> Authenticator | None:
-    """Build what knows who asks; None where nobody has to say it.
+    """Build what authenticates clients; with keys for operators alone, what knows those.
 
     Raises:
         SettingsError: a key or the keys file cannot be used.
     """
-    if not settings.identity.configured:
-        return None
     identity = settle_signing_key(settings).identity
     signing_key = identity.auth.signing_key
-    assert signing_key is not None  # noqa: S101  (it is settled)
+    keys_file = identity.auth.keys_file
     try:
+        if not identity.configured:
+            if not identity.keys and keys_file is None:
+                return None
+            path = None if keys_file is None else Path(keys_file)
+            keys = Keys(identity.keys, path, clock=clock.wall)
+            return Authenticator((keys,), operators_only=True, clock=clock.wall)
+        assert signing_key is not None  # noqa: S101  (it is settled)
         return Authenticator.build(identity, signing_key=signing_key, trust=open_trust, clock=clock)
     except KeysUnusable as error:
         raise SettingsError(f"auth: {error}") from None

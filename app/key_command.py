@@ -250,7 +250,7 @@ def _with(file: KeysFile | None, config: KeyConfig, path: Path) -> KeysFile:
 def _what_is_missing(identity: Identity, path: Path) -> str:
     """Return what has to be set so that the relay asks for keys of the file."""
     if identity.trusted:
-        return "auth = 'none' is set, so the relay looks at no key until that is taken away.\n"
+        return "auth = 'none' is set, so chats need no key; operators need one with a role.\n"
     if identity.auth.keys_file is not None and Path(identity.auth.keys_file) == path:
         return ""
     return (

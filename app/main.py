@@ -59,7 +59,7 @@ class App:
             if relay.metrics is not None:
                 lines.tell = relay.metrics.logged
             self._served = relay.app
-            start.tell(settings.port)
+            start.announce(settings.port)
             try:
                 yield
             finally:

@@ -171,6 +171,7 @@ export async function startRelay({
   await fs.writeFile(config, '[upstream.scripted]\n'
     + `base_url = ${JSON.stringify(upstream.baseUrl)}\ndialect = ${JSON.stringify(dialect)}\n`);
   const said = {
+    ...('keys_file' in settings ? {} : { auth: 'none' }), // tests have no key to send
     default_model: 'demo', drain_s: 0, record_cassettes: record, ...settings, cassettes: folder, log_format: 'json',
   };
   // Only what a command needs: no settings of others, and no key that costs money.

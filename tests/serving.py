@@ -29,12 +29,17 @@ HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
 
 
 class Relay:
-    """A relay on a real socket, its parts, and a client of it."""
+    """A relay on a real socket, its parts, and a client of it.
+
+    `operator` are the headers of its operator, unless the settings name credentials.
+    """
 
     def __init__(self, served: ServedRelay, client: httpx2.AsyncClient) -> None:
         self.url, self.port, self.server = served.url, served.port, served.server
         self.hub, self.log = served.parts.hub, served.parts.event_log
         self.metrics = served.parts.metrics
+        self.operator = {} if served.key is None else {"authorization": f"Bearer {served.key}"}
+        self.admin_page = f"{self.url}/admin" + ("" if served.key is None else f"#key={served.key}")
         self.client = client
 
 

@@ -238,6 +238,7 @@ def test_readers_come_back_to_a_relay_that_drains_alone(tmp_path):
 
         upstream.choose = choose
         paid = {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": upstream.base_url}
+        paid["SESERAGI_AUTH"] = "none"
         with running(cwd=tmp_path, SESERAGI_DRAIN_S="60", **paid) as (process, url):
             with ask(
                 url, b'{"model":"openai/m","messages":[{"role":"user","content":"hi"}]}'

@@ -1,15 +1,16 @@
-"""Who may ask before anybody has said so; and what the start tells of it."""
+"""Access without configured credentials, and what the start prints."""
 
 import os
 import re
 
 import pytest
+import structlog
 
 from app.composition import settle_identity
 from app.identity.keys import digest
 from app.main import App
 from app.settings import SettingsError, load_settings
-from app.settings.first_minute import decide_access, describe, settle_access
+from app.settings.first_minute import decide_access, settle_access
 from tests.test_command import run_here
 
 pytestmark = pytest.mark.pure
@@ -33,9 +34,8 @@ NO_KEY = '[upstream.x]\nbase_url = "{}"\n'
 
 DECISIONS: list[tuple[str, str, dict[str, str], str]] = [
     ("nothing is configured", "", {}, "open"),
-    ("this machine alone, paid", "", PAID, "open"),
     *(
-        (f"{host}, paid", "", {**PAID, "SESERAGI_HOST": host}, access)
+        (host, "", {"SESERAGI_HOST": host}, access)
         for host, access in (
             *(("127.0.0.1", "open"), ("127.9.9.9", "open"), ("::1", "open")),
             *(("localhost", "open"), ("LocalHost", "open")),
@@ -43,12 +43,13 @@ DECISIONS: list[tuple[str, str, dict[str, str], str]] = [
             *(("relay.example.com", THIS_RUN), ("::ffff:127.0.0.1", "open")),
         )
     ),
-    ("every address by an empty name", 'host = ""', PAID, THIS_RUN),
-    ("the demo alone", "", ANYWHERE, "open"),
-    ("Ollama beside it", "", {**ANYWHERE, "OLLAMA_HOST": "http://127.0.0.1:11434"}, "open"),
-    ("Ollama in the cloud", "", {**ANYWHERE, "OLLAMA_HOST": "https://ollama.com"}, THIS_RUN),
+    ("a provider's key on this machine", "", PAID, THIS_RUN),
+    ("every address by an empty name", 'host = ""', {}, THIS_RUN),
+    ("Ollama beside it", "", {"OLLAMA_HOST": "http://127.0.0.1:11434"}, "open"),
+    ("Ollama, and others reach it", "", {**ANYWHERE, "OLLAMA_HOST": "http://127.0.0.1:11434"}, THIS_RUN),
+    ("Ollama in the cloud", "", {"OLLAMA_HOST": "https://ollama.com"}, THIS_RUN),
     *(
-        (f"{url}, no key", NO_KEY.format(url), ANYWHERE, access)
+        (f"{url}, no key", NO_KEY.format(url), {}, access)
         for url, access in (
             *(("http://localhost:8000/v1", "open"), ("http://[::1]:8000/v1", "open")),
             *(("http://10.1.2.3/v1", "open"), ("http://192.168.1.2/v1", "open")),
@@ -59,8 +60,8 @@ DECISIONS: list[tuple[str, str, dict[str, str], str]] = [
             *(("http://local/v1", "open"), ("http://notlocal.example.local.com/v1", THIS_RUN)),
         )
     ),
-    ("a private host that wants a key", "", {**ANYWHERE, **PAID, "OPENAI_BASE_URL": "http://litellm:4000"}, THIS_RUN),
-    ("a private host with a header", NO_KEY.format("http://gateway/v1") + 'headers = { a = "b" }', ANYWHERE, THIS_RUN),
+    ("a private host that wants a key", "", {**PAID, "OPENAI_BASE_URL": "http://litellm:4000"}, THIS_RUN),
+    ("a private host with a header", NO_KEY.format("http://gateway/v1") + 'headers = { a = "b" }', {}, THIS_RUN),
     ("something in front", "", {**ANYWHERE, **PAID, "SESERAGI_AUTH": "none"}, "none"),
     ("something in front, by the file", 'auth = "none"', {**ANYWHERE, **PAID}, "none"),
     ("keys", A_KEY, {**ANYWHERE, **PAID}, "keys"),
@@ -69,7 +70,8 @@ DECISIONS: list[tuple[str, str, dict[str, str], str]] = [
     ("an issuer", ISSUER, {**ANYWHERE, **PAID}, "issuers"),
     ("both", A_KEY + ISSUER, {**ANYWHERE, **PAID}, "keys and issuers"),
     ("a Redis and keys", A_KEY, {**ANYWHERE, **PAID, "SESERAGI_LOG": "redis://h/0"}, "keys"),
-    ("a Redis and nothing that costs", "", {**ANYWHERE, "SESERAGI_LOG": "redis://h/0"}, "open"),
+    ("a Redis and nothing that costs", "", {"SESERAGI_LOG": "redis://h/0"}, "open"),
+    ("keys of operators in front of which something stands", f'auth = "none"\n{A_KEY}roles = ["admin"]', ANYWHERE, "none"),
     ("a file of streams", "", {**ANYWHERE, **PAID, "SESERAGI_LOG": "sqlite:///s.db"}, THIS_RUN),
 ]  # fmt: skip
 
@@ -79,14 +81,24 @@ def test_who_says_who_may_ask(file, environ, access, tmp_path):
     (tmp_path / "seseragi.toml").write_text(file)
     settings = load_settings(environ)
 
+    start = settle_access(settings)
+
     assert access == decide_access(settings)
-    assert (access == THIS_RUN) == (settle_access(settings).key is not None)
-    if access != THIS_RUN:
-        assert settings is settle_access(settings).settings
+    assert (
+        access == THIS_RUN or settings.identity.configured
+    ) == start.settings.identity.configured
+    # Operators need a key, whoever may send chats.
+    own = (
+        not (settings.identity.keys or settings.identity.configured) and "redis" not in settings.log
+    )
+    assert own == (start.key is not None)
 
 
 REFUSED = [
-    ("replicas would each have their own", "", {**ANYWHERE, **PAID, "SESERAGI_LOG": "redis://h/0"}, "over Redis each relay would make a key of its own"),
+    ("replicas would each have their own", "", {**PAID, "SESERAGI_LOG": "redis://h/0"}, "auth: 'openai' may cost money, but no credentials are configured, and over Redis each relay would make a key of its own"),
+    ("replicas that others reach", "", {**ANYWHERE, "SESERAGI_LOG": "redis://h/0"}, "auth: other machines can reach this relay, but no credentials are configured"),
+    ("a key for nobody beside none", f'auth = "none"\n{A_KEY}', {}, "with 'none' keys are for operators alone: give the key 'a' the role 'admin', or take it out"),
+    ("an issuer beside none", f'auth = "none"\n{ISSUER}', {}, "'none' takes no [[issuer]]"),
     ("a key is asked for and there is none", "[auth]", {}, "auth: a key is asked for and there is none"),
     ("nothing but a signing key", "", {"SESERAGI_SIGNING_KEY": SIGNING_KEY}, "there is none, so nobody could ask"),
     ("no keys file", "", {"SESERAGI_KEYS_FILE": "none.json"}, "auth: none.json: there is no such file"),
@@ -129,21 +141,37 @@ def test_key_for_this_run_is_a_key_of_the_settings():
     assert start.key not in repr(start.settings)
 
 
+@pytest.mark.parametrize("host", ["", "::", "192.168.1.5", "fd00::5", "relay.lan", "127.0.0.1"])
+@pytest.mark.parametrize("paid", [True, False])
+def test_urls_that_are_printed_can_be_opened(host, paid, tmp_path, capfd):
+    (tmp_path / "seseragi.toml").write_text(f'host = "{host}"\nlog_format = "console"')
+    start = settle_access(load_settings(PAID if paid else {}))
+    start.announce(81)
+    told = capfd.readouterr().err
+    where = {"": "localhost", "::": "localhost", "fd00::5": "[fd00::5]"}.get(host, host)
+    chat = [] if not paid and host == "127.0.0.1" else [f"http://{where}:81/#key={start.key}"]
+
+    assert [*chat, f"http://{where}:81/admin#key={start.key}"] == re.findall(r"http\S+", told)
+    assert paid == ("'openai' may cost money" in told)
+    assert (host != "127.0.0.1") == ("other machines can reach this relay" in told)
+
+
 @pytest.mark.parametrize(
-    ("host", "shown"),
+    ("environ", "reasons"),
     [
-        *((everywhere, "localhost") for everywhere in ("0.0.0.0", "::", "")),  # noqa: S104
-        ("192.168.1.5", "192.168.1.5"),
-        ("fd00::5", "[fd00::5]"),
-        ("relay.lan", "relay.lan"),
+        (ANYWHERE, "other machines can reach this relay"),
+        (PAID, "'openai' may cost money"),
+        ({**ANYWHERE, **PAID}, "other machines can reach this relay and 'openai' may cost money"),
+        ({}, ""),
     ],
 )
-def test_url_that_is_told_can_be_opened(host, shown):
-    told = describe("ssk_x", host, 81, costly="openai")
+def test_start_of_a_relay_that_serves_everybody_says_so(environ, reasons):
+    start = settle_access(load_settings({**environ, "SESERAGI_AUTH": "none"}))
+    with structlog.testing.capture_logs() as lines:
+        start.announce(81)
 
-    assert f"    http://{shown}:81/#key=ssk_x\n" in told
-    assert ("From another machine" in told) == ("localhost" in shown)
-    assert 1 == told.count("ssk_x")
+    told = f"exposed: auth = 'none' serves every client that connects, and {reasons}"
+    assert ([told] if reasons else []) == [line["event"] for line in lines]
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -166,7 +194,7 @@ async def test_app_under_another_server_tells_it_too(capfd, monkeypatch):
         told = capfd.readouterr()
 
     assert "" == told.out
-    assert 1 == len(KEY.findall(told.err))
+    assert 1 == len({*KEY.findall(told.err)})
     assert "http://localhost:8000/#key=ssk_" in told.err
 
 

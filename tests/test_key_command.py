@@ -193,7 +193,7 @@ def test_auth_none_is_told(capsys, monkeypatch):
     monkeypatch.setenv("SESERAGI_AUTH", "none")
     _, err = key(capsys, "new", "app")
 
-    assert "auth = 'none' is set, so the relay looks at no key" in err
+    assert "auth = 'none' is set, so chats need no key; operators need one with a role" in err
 
 
 BAD = [

@@ -108,7 +108,8 @@ def key(folder: Path, *arguments: str) -> str:
 @pytest.mark.parametrize("more", [{}, WORKERS], ids=["one process", "workers"])
 def test_key_for_this_run_is_told_once_and_taken_by_all(tmp_path, more):
     with running(tmp_path, **PAID, **more) as relay:
-        [key] = KEY.findall("".join(relay.told))
+        wait_until(lambda: KEY.search("".join(relay.told)) is not None)
+        key = KEY.findall("".join(relay.told))[0]
 
         assert {200} == relay.asks(key)
         assert {401} == relay.asks(None)
@@ -117,7 +118,8 @@ def test_key_for_this_run_is_told_once_and_taken_by_all(tmp_path, more):
         told = relay.stop()
 
     assert f"    http://localhost:{relay.port}/#key={key}\n" in told
-    assert [key] == KEY.findall(told)  # so it stands in no log line
+    assert f"    http://localhost:{relay.port}/admin#key={key}\n" in told
+    assert [key, key] == KEY.findall(told)  # so it stands in no log line
     assert f'"url":"http://0.0.0.0:{relay.port}"' in told
     assert '"auth":"a key for this run"' in told
     assert "'openai' may cost money" in told
@@ -125,21 +127,25 @@ def test_key_for_this_run_is_told_once_and_taken_by_all(tmp_path, more):
 
 
 @pytest.mark.parametrize(
-    ("variables", "auth"),
+    ("variables", "auth", "exposed"),
     [
-        ({**PAID, "SESERAGI_HOST": "127.0.0.1"}, "open"),
-        ({"SESERAGI_HOST": PAID["SESERAGI_HOST"]}, "open"),
-        ({**PAID, "SESERAGI_AUTH": "none"}, "none"),
+        ({}, "open", 0),
+        ({**PAID, "SESERAGI_AUTH": "none"}, "none", 1),
+        ({"SESERAGI_AUTH": "none"}, "none", 0),
     ],
 )
-def test_where_no_key_is_needed_none_is_told(tmp_path, variables, auth):
+def test_where_chats_need_no_key_operators_do(tmp_path, variables, auth, exposed):
     with running(tmp_path, **variables) as relay:
-        assert 200 == relay.ask(None, "/")
+        assert 200 == relay.ask(None)
+        assert 401 == relay.ask(None, "/v1/admin/summary")
+        wait_until(lambda: KEY.search("".join(relay.told)) is not None)
+        [key] = KEY.findall("".join(relay.told))
+        assert 200 == relay.ask(key, "/v1/admin/summary")
         told = relay.stop()
 
-    assert "may cost money" not in told
+    assert f":{relay.port}/admin#key={key}" in told
     assert f'"auth":"{auth}"' in told
-    assert None is KEY.search(told)
+    assert exposed == told.count("exposed: auth = 'none' serves every client that connects")
 
 
 def test_body_that_comes_late_makes_no_secret_of_the_next_key(tmp_path):

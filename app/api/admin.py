@@ -13,12 +13,12 @@ from ..admin.desk import Action, Desk
 from ..errors import RequestError
 from ..generation.hub import Hub
 from ..requests import Body
-from .authentication import ADMIN_PAGE, is_local
+from .authentication import ADMIN_PAGE
 from .body import read_options
 from .document import document
 from .page import COMPRESSED, HEADERS
 from .policy import HttpSettings
-from .principal import is_admin, principal_of
+from .principal import check_admin, principal_of
 
 EXAMPLE: Final = '{"target": "openai/gpt-6", "action": "rest", "for_s": 300}'
 
@@ -37,25 +37,21 @@ _order = msgspec.json.Decoder(Order)
 class Admin:
     """The endpoints; they hold what all their requests share."""
 
-    def __init__(
-        self, desk: Desk, hub: Hub, policy: HttpSettings, page: Path, *, asks: bool
-    ) -> None:
-        """Serve a desk and a page; `asks` says whether who asks has to say who he is."""
+    def __init__(self, desk: Desk, hub: Hub, policy: HttpSettings, page: Path) -> None:
         self._desk = desk
         self._hub = hub
         self._policy = policy
         self._page = page
-        self._asks = asks
 
     async def summary(self, request: Request) -> Response:
         """Tell how all processes fare."""
-        _check(request)
+        check_admin(request, "this call needs")
         headers = {"cache-control": "no-store"}
         return Response(await self._desk.summary(), headers=headers, media_type="application/json")
 
     async def targets(self, request: Request) -> Response:
         """Order something of a target."""
-        _check(request)
+        check_admin(request, "this call needs")
         order = await read_options(
             request, self._hub, policy=self._policy, decoder=_order, example=EXAMPLE
         )
@@ -64,22 +60,14 @@ class Admin:
         return document(ordered, status_code=202)
 
     async def page(self, request: Request) -> Response:
-        """Send the page, which holds nothing itself."""
-        if not (self._asks or is_local(request.scope)) or not self._page.is_file():
+        """Send the page, which asks for a key and has no data of its own."""
+        if not self._page.is_file():
             raise RequestError("not_found", "there is nothing at '/admin'")
         return FileResponse(self._page, headers=HEADERS)
 
 
-def _check(request: Request) -> None:
-    if not is_admin(request):
-        raise RequestError(
-            "forbidden",
-            "this is for keys with the role 'admin', and without any keys for this machine alone",
-        )
-
-
-def routes(desk: Desk, hub: Hub, policy: HttpSettings, static: Path, *, asks: bool) -> list[Route]:
-    admin = Admin(desk, hub, policy, static / "admin.html", asks=asks)
+def routes(desk: Desk, hub: Hub, policy: HttpSettings, static: Path) -> list[Route]:
+    admin = Admin(desk, hub, policy, static / "admin.html")
     return [
         Route(ADMIN_PAGE, admin.page, methods=["GET"], middleware=[COMPRESSED]),
         Route("/v1/admin/summary", admin.summary, methods=["GET"]),

@@ -7,6 +7,7 @@ and `sendBeacon`, which send no headers.
 """
 
 import re
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -19,9 +20,8 @@ from ..dialects.client_formats import client_format_of
 from ..errors import RelayError, RequestError
 from ..identity.authenticator import Authenticator
 from ..identity.principal import ANYONE, Principal
-from .hosts import parse_host
 from .paths import path_of
-from .problems import failure
+from .problems import REALM, failure
 
 PRINCIPAL: Final = "seseragi.principal"
 """Where a scope has who makes the request. It is missing where nobody was asked."""
@@ -44,7 +44,6 @@ MAX_FIELDS: Final = 100
 REMEMBERED: Final = 256
 """How many addresses of the relay itself are remembered."""
 
-REALM: Final = 'Bearer realm="seseragi"'
 INVALID: Final = f'{REALM}, error="invalid_token"'
 
 _CREDENTIAL = re.compile(rb"[!-~]+")
@@ -63,16 +62,21 @@ class _Shown(NamedTuple):
 class Authentication:
     """Passes on public requests, and those whose credential is known; refuses all others.
 
-    Without an authenticator every request is passed on, as `ANYONE`; with `closed` only those that
-    have reached the relay on a loopback address.
+    Without an authenticator, or with one for operators only, every request is passed on: with an
+    operator's key as that operator's, else as `ANYONE`'s. With `loopback_only`, requests without
+    that key are refused if the server's address is not a loopback address.
     """
 
     def __init__(
-        self, app: ASGIApp, authenticator: Authenticator | None, *, closed: bool = False
+        self,
+        app: ASGIApp,
+        authenticator: Authenticator | None,
+        *,
+        loopback_only: bool = False,
     ) -> None:
         self._app = app
         self._authenticator = authenticator
-        self._closed = closed
+        self._loopback_only = loopback_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # there are none
@@ -87,19 +91,30 @@ class Authentication:
         await self._app(scope, receive, send)
 
     async def _identify(self, scope: Scope) -> Principal:
-        if self._authenticator is None:
-            if self._closed:
-                _check_reached_here(scope)
-            return ANYONE
-        shown = read_credentials(scope)
-        principal = await _resolve(shown, self._authenticator)
-        if principal.origins:
-            _check_origin(principal, scope)
-        if principal.stream is not None and not path_of(scope).startswith(STREAMS):
-            raise RequestError(
-                "forbidden", "a stream token is for its stream alone; send a key or a client secret"
-            )
-        return principal
+        authenticator = self._authenticator
+        if authenticator is not None and not authenticator.operators_only:
+            return await _authenticate(scope, authenticator)
+        if authenticator is not None:
+            # Other credentials are ignored: clients send placeholders, and proxies their own.
+            with suppress(RequestError):
+                principal = await _authenticate(scope, authenticator)
+                if principal.roles:
+                    return principal
+        if self._loopback_only:
+            _check_server_address(scope)
+        return ANYONE
+
+
+async def _authenticate(scope: Scope, authenticator: Authenticator) -> Principal:
+    shown = read_credentials(scope)
+    principal = await _resolve(shown, authenticator)
+    if principal.origins:
+        _check_origin(principal, scope)
+    if principal.stream is not None and not path_of(scope).startswith(STREAMS):
+        raise RequestError(
+            "forbidden", "a stream token is for its stream alone; send a key or a client secret"
+        )
+    return principal
 
 
 def is_public(scope: Scope) -> bool:
@@ -201,43 +216,33 @@ def _check_origin(principal: Principal, scope: Scope) -> None:
             )
 
 
-def _check_reached_here(scope: Scope) -> None:
-    """Refuse a request that has come over an address which others can reach.
+def _check_server_address(scope: Scope) -> None:
+    """Refuse a request to a server that other machines can reach.
 
-    Where the server has none, as at a socket of this machine or in a function that something
-    in front calls, a name may be what `Host` says, and the client's address has to be of here.
+    Some servers have no address: those on a Unix socket, and functions that a gateway calls. There
+    the client's address must be a loopback address, and no proxy may have forwarded the request.
     """
-    server, client = _ends_of(scope)
-    if _is_reachable(server) or (parse_address(server) is None and _is_reachable(client)):
+    server, client = scope.get("server") or ("", None), scope.get("client") or ("", None)
+    name = str(server[0])
+    reachable = _is_reachable(name)
+    if not reachable and parse_address(name) is None:
+        reachable = _is_reachable(str(client[0])) or _is_forwarded(scope)
+    if reachable:
         raise RequestError(
             "unauthenticated",
-            "nobody has said who may use this relay, which can be reached by others and holds "
-            "the keys of providers; give it a [[key]], an [[issuer]] or a keys_file "
-            "(`seseragi key new`), or say auth = 'none' where something in front of it decides",
+            "this server can be reached by others, and no credentials are configured; set "
+            "SESERAGI_HOST to its address for a key for this run, give it a [[key]], an "
+            "[[issuer]] or a keys_file (`seseragi key new`), or set auth = 'none' where something "
+            "in front authenticates clients",
         )
 
 
-def is_local(scope: Scope) -> bool:
-    """Return whether a request has come from this machine, at an address of this machine alone.
-
-    What a proxy that is trusted says of its client counts. One that says nothing of it may still
-    say by which name it was asked for, and then that has to be one of this machine's.
-    """
-    return not any(map(_is_reachable, (*_ends_of(scope), _name_of(scope))))
-
-
-def _name_of(scope: Scope) -> str:
-    """Return the name by which the relay was asked for, as far as it is known."""
-    for name, value in scope["headers"]:
-        if name == b"host" and (host := parse_host(value)) is not None:
-            return host.name
-    return ""
-
-
-def _ends_of(scope: Scope) -> tuple[str, str]:
-    """Return the hosts of the server and of the client, as far as they are known."""
-    server, client = scope.get("server") or ("", None), scope.get("client") or ("", None)
-    return str(server[0]), str(client[0])
+def _is_forwarded(scope: Scope) -> bool:
+    """Return whether a proxy says that it has forwarded the request, in whatever words."""
+    return any(
+        name in (b"forwarded", b"via", b"x-real-ip") or name.startswith(b"x-forwarded-")
+        for name, _ in scope["headers"]
+    )
 
 
 @lru_cache(REMEMBERED)
@@ -250,9 +255,9 @@ def _is_reachable(host: str) -> bool:
 
 async def _refuse(error: RelayError, scope: Scope, receive: Receive, send: Send) -> None:
     headers = {}
-    if error.code == "unauthenticated":
-        shown = any(name in HEADERS for name, _ in scope["headers"]) or _has_token(scope)
-        headers["www-authenticate"] = INVALID if shown else REALM
+    shown = any(name in HEADERS for name, _ in scope["headers"]) or _has_token(scope)
+    if error.code == "unauthenticated" and shown:
+        headers["www-authenticate"] = INVALID
     client_format = client_format_of(path_of(scope), scope["headers"])
     response = failure(client_format, error, Request(scope), headers=headers)
     await response(scope, receive, send)

@@ -2,10 +2,11 @@
 
 from starlette.requests import Request
 
+from ..errors import RequestError
 from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStreams
 from ..identity.principal import ANYONE, Principal
-from .authentication import PRINCIPAL, is_local
+from .authentication import PRINCIPAL
 
 
 def principal_of(request: Request) -> Principal:
@@ -18,16 +19,22 @@ def principal_of(request: Request) -> Principal:
     return principal
 
 
-def is_admin(request: Request) -> bool:
-    """Return whether who asks may see and do what only an operator may.
+def check_admin(request: Request, what: str) -> None:
+    """Refuse a request that is not an operator's.
 
-    That is who shows a key with the role `admin`; where nobody has to say who he is, whoever is
-    on this machine, and has not come by a proxy that says for whom it asks.
+    Raises:
+        RequestError: `unauthenticated` or `forbidden`; `what` is the beginning of its message.
     """
     principal = principal_of(request)
+    if "admin" in principal.roles:
+        return
     if principal is ANYONE:
-        return is_local(request.scope)
-    return "admin" in principal.roles
+        raise RequestError(
+            "unauthenticated",
+            f"{what} an operator's key: the one that the start of the relay printed, or a [[key]] "
+            "with the role 'admin'",
+        )
+    raise RequestError("forbidden", f"{what} a key with the role 'admin'")
 
 
 def streams_of(hub: Hub, request: Request) -> OwnedStreams:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,6 +16,8 @@ from ..ledger.accounts import LimitReached
 from ..telemetry.access_logs import hide_tokens
 from .paths import path_of
 from .standing import standing_headers
+
+REALM: Final = 'Bearer realm="seseragi"'
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
@@ -31,6 +34,8 @@ def failure(
         error, request.scope.get("request_id", "")
     )
     all_headers = {"cache-control": "no-store", **(headers or {})}
+    if error.code == "unauthenticated":  # RFC 9110, 11.6.1
+        all_headers.setdefault("www-authenticate", REALM)
     if error.retry_after_s is not None:
         all_headers["retry-after"] = str(math.ceil(error.retry_after_s))
     if isinstance(error, LimitReached) and error.standing is not None:

@@ -18,7 +18,7 @@ from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream
 from .event_stream import first_read, last_event_id, read_from
 from .policy import HttpSettings
-from .principal import is_admin, streams_of
+from .principal import check_admin, streams_of
 from .query import read_query
 
 CURSORS: Final = (
@@ -55,12 +55,8 @@ class Streams:
             raise RequestError("invalid_request", f"from: use 'snapshot', not {start[:40]!r}")
         suffix = read_query(request, "suffix")
         uncounted = read_query(request, "uncounted") is not None
-        if uncounted and not is_admin(request):
-            raise RequestError(
-                "forbidden",
-                "uncounted: only a key with the role 'admin' looks on without being a reader; "
-                "leave it out",
-            )
+        if uncounted:
+            check_admin(request, "uncounted: reading without being counted as a reader needs")
         given = [last_event_id(request), *(read_query(request, name) for name in CURSORS)]
         # The newest: a client that comes back may still have in its URL where it began.
         after = max((_cursor(text, client_format, stream) for text in given if text), default=None)

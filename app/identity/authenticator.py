@@ -23,10 +23,13 @@ class Authenticator:
         schemes: Sequence[Credentials],
         *,
         tokens: Tokens | None = None,
+        operators_only: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.tokens = tokens
         """What makes client secrets and stream tokens; None where there are none."""
+        self.operators_only = operators_only
+        """Whether clients need no credential, and only operators have one."""
         self._schemes = tuple(schemes)
         self._clock = clock
 

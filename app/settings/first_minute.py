@@ -1,9 +1,11 @@
-"""Who may ask before anybody has said so: everybody, or who has the key for this run.
+"""Access to a relay whose settings name no credentials, and the key for one run.
 
-Where only this machine reaches the relay, or nothing costs money, it is open. Elsewhere a run
-makes a key of its own, as notebooks do.
+The network is no credential: a proxy on the same machine looks like a local client. So only a relay
+that listens on a loopback address and whose upstreams cost nothing is open, and that for chats
+alone. Everything else needs a key, which the run makes itself, as notebooks do.
 """
 
+import json
 import secrets
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
+import structlog
 
 from ..addresses import is_loopback, parse_address
 from ..identity.config import AuthConfig, KeyConfig
@@ -23,38 +26,49 @@ from .values import Settings
 Access = Literal[
     "open", "none", "keys", "issuers", "keys and issuers", "a key for this run"
 ]  # fmt: skip
-"""What says who may ask: nothing, something in front, or what is named."""
+"""What decides who may send chats: nothing, whatever stands in front, or what is named."""
 
 THIS_RUN = "this-run"
 """The name of the key for this run."""
+
+log = structlog.get_logger("seseragi.settings")
 
 PRIVATE_NAMES = (".local", ".internal", ".home.arpa")
 """Endings of names that nobody has in public (RFC 6762, ICANN, RFC 8375); Kubernetes' too."""
 
 
 def decide_access(settings: Settings) -> Access:
-    """Decide what says who may ask.
+    """Decide who may send chats.
 
     Raises:
-        SettingsError: nobody could ask, or each replica would ask for a key of its own.
+        SettingsError: nobody could, or each replica would make a key of its own.
     """
     identity = settings.identity
     if identity.trusted:
         return "none"
     if identity.configured:
         return _configured(settings)
-    costly = next(costly_upstreams(settings), None)
-    if is_loopback(settings.host.lower()) or costly is None:
+    reasons = _why_closed(settings)
+    if not reasons:
         return "open"
     if settings.log.startswith("redis"):
         raise SettingsError(
-            f"host: {settings.host!r} can be reached from other machines and {costly.name!r} "
-            "may cost money, but nothing says who may ask, and over Redis each relay would make "
-            "a key of its own: make one for all with seseragi key new NAME and name its file in "
-            "[auth] keys_file (SESERAGI_KEYS_FILE); or, if something in front says who may ask, "
+            f"auth: {reasons}, but no credentials are configured, and over Redis each relay would "
+            "make a key of its own: make one for all with seseragi key new NAME and set [auth] "
+            "keys_file (SESERAGI_KEYS_FILE); or, if something in front authenticates clients, "
             "SESERAGI_AUTH=none"
         )
     return "a key for this run"
+
+
+def _why_closed(settings: Settings) -> str:
+    """Return why clients need a credential, as a clause; "" if they do not."""
+    reasons = []
+    if not is_loopback(settings.host.lower()):
+        reasons.append("other machines can reach this relay")
+    if (costly := next(costly_upstreams(settings), None)) is not None:
+        reasons.append(f"{costly.name!r} may cost money")
+    return " and ".join(reasons)
 
 
 def _configured(settings: Settings) -> Access:
@@ -97,60 +111,79 @@ def _is_private(url: str) -> bool:
 
 
 class Start(NamedTuple):
-    """With what a run starts."""
+    """The settings of a run, and its key if it made one."""
 
     settings: Settings
     access: Access
     key: str | None
-    """The key for this run, if one was made; the settings know its digest."""
+    """The key for this run; the settings have its digest. None if others are configured."""
 
-    def tell(self, port: int) -> None:
-        """Tell the person who started it of the key for this run, and no log."""
+    def announce(self, port: int) -> None:
+        """Print the URLs with the key for this run to stderr; warn of an open relay in the log."""
+        if self.access == "none" and (reasons := _why_closed(self.settings)):
+            log.warning(f"exposed: auth = 'none' serves every client that connects, and {reasons}")
         if self.key is None:
             return
-        costly = next(costly_upstreams(self.settings))
-        text = describe(self.key, self.settings.host, port, costly=costly.name)
-        print(text, end="", file=sys.stderr, flush=True)
+        url = _url_of(self.settings.host, port)
+        log_format = self.settings.log_format
+        if self.access == "a key for this run":
+            text = describe(self.key, url, _why_closed(self.settings))
+        elif log_format == "console" or (log_format == "auto" and sys.stderr.isatty()):
+            text = f"For operators, with the key for this run: {url}/admin#key={self.key}"
+        else:  # where a program reads each line as JSON
+            line = {"level": "info", "logger": "seseragi.settings", "event": "key for this run"}
+            text = json.dumps({**line, "url": f"{url}/admin#key={self.key}"})
+        print(text, file=sys.stderr, flush=True)
 
 
 def settle_access(settings: Settings) -> Start:
-    """Decide what says who may ask; make the key for this run if that is needed.
+    """Decide who may send chats; make the key for this run if one is needed.
+
+    Without configured keys, operators need it for `/admin`, whoever may send chats.
 
     Raises:
         SettingsError: as `decide_access`.
     """
     access = decide_access(settings)
-    if access != "a key for this run":
+    identity = settings.identity
+    needed = access == "a key for this run"
+    if not needed and (
+        access not in ("open", "none")
+        or not settings.admin
+        or identity.keys
+        or identity.auth.keys_file is not None
+        or settings.log.startswith("redis")  # each relay would make its own
+    ):
         return Start(settings, access, None)
     key = make_key()
     config = KeyConfig(name=THIS_RUN, sha256=digest(key), roles=("client_secrets", "admin"))
-    identity = msgspec.structs.replace(
-        settings.identity,
-        # Made here, so that all workers have the same.
-        auth=AuthConfig(signing_key=secrets.token_urlsafe(32)),
-        keys=(config,),
-        configured=True,
-    )
+    identity = msgspec.structs.replace(identity, keys=(config,), configured=needed)
+    if needed:  # here, so that all workers have the same
+        auth = AuthConfig(signing_key=secrets.token_urlsafe(32))
+        identity = msgspec.structs.replace(identity, auth=auth)
     return Start(msgspec.structs.replace(settings, identity=identity), access, key)
 
 
-def describe(key: str, host: str, port: int, *, costly: str) -> str:
-    """Return what is told of the key for this run."""
+def _url_of(host: str, port: int) -> str:
     address = parse_address(host)
-    anywhere = not host or (address is not None and address.is_unspecified)
-    name = "localhost" if anywhere else host
-    url = f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
-    where = f"""
-From another machine put this one's address in place of localhost; in a container, the port that
-you published in place of {port}."""
+    name = "localhost" if not host or (address is not None and address.is_unspecified) else host
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+
+def describe(key: str, url: str, why: str) -> str:
+    """Return what is printed of the key for this run; `why` is the reason that clients need it.
+
+    The key stands behind `#`, which browsers send to no server.
+    """
     return f"""
-Other machines can reach this relay, and {costly!r} may cost money, so it asks for a key.
-Nobody has given it one, so this run has its own. Open the page with it:
+A key is needed: {why}.
+No credentials are configured, so this run has a key of its own. The chat page and /admin with it:
 
     {url}/#key={key}
-{where if anywhere else ""}
-API clients send what follows #key= as their API key. The next run has another one.
-For keys that stay: seseragi key new NAME. If something in front says who may ask:
-SESERAGI_AUTH=none.
+    {url}/admin#key={key}
 
+From another machine, or for a published port of a container, replace the address and the port.
+API clients send what follows #key= as their API key. The next run has another key.
+For permanent keys: seseragi key new NAME. If something in front authenticates clients:
+SESERAGI_AUTH=none.
 """

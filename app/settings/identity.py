@@ -34,19 +34,22 @@ def build_identity(tables: dict[str, Any], environ: Mapping[str, str], *, where:
         raise SettingsError(f"{place}: {auth!r} cannot be used: use 'none', or a table [auth]")
     said = {key: environ[name] for key, name in VARIABLES.items() if name in environ}
     configured = not (auth is None and keys is None and issuers is None and not said)
-    if trusted and (keys or issuers or said):
-        raise SettingsError(
-            f"{place}: 'none' lets everybody in, so there can be no [[key]], no [[issuer]] "
-            "and no keys file"
-        )
+    if trusted and issuers:
+        raise SettingsError(f"{place}: 'none' takes no [[issuer]]: every client may send chats")
     table = {} if auth is None or trusted else auth
+    read_keys = _convert_all(keys, KeyConfig, f"{where}key")
+    if trusted and (idle := next((key.name for key in read_keys if not key.roles), None)):
+        raise SettingsError(
+            f"{place}: with 'none' keys are for operators alone: give the key {idle!r} the role "
+            "'admin', or take it out"
+        )
     read_issuers = _convert_all(issuers, IssuerConfig, f"{where}issuer")
     _check_issuers(read_issuers, f"{where}issuer")
     return Identity(
         auth=_convert(
             {**table, **said} if isinstance(table, dict) else table, AuthConfig, f"{where}auth"
         ),
-        keys=_convert_all(keys, KeyConfig, f"{where}key"),
+        keys=read_keys,
         issuers=read_issuers,
         trusted=trusted,
         configured=configured and not trusted,

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
+import msgspec
 from starlette.types import ASGIApp
 
 from ..clock import Clock
@@ -20,12 +21,16 @@ STOP_S = 30.0
 
 
 class ServedRelay:
-    """A relay that listens at `url`, with its parts."""
+    """A relay that listens at `url`, with its parts.
 
-    def __init__(self, relay: Relay, server: Server, port: int) -> None:
+    `key` is the one for this run, for `/admin`; None if the settings name credentials.
+    """
+
+    def __init__(self, relay: Relay, server: Server, port: int, *, key: str | None) -> None:
         self.parts = relay
         self.server = server
         self.port = port
+        self.key = key
         self.url = f"http://127.0.0.1:{port}"
 
 
@@ -40,6 +45,7 @@ async def serve_relay(
     """Serve a relay in this event loop until the end of the `async with`.
 
     `substitutes` take the place of parts; `wrap_app` returns an ASGI app around the relay's.
+    Without configured credentials every client may send chats, also to upstreams that cost money.
     With `replicas` a stop turns new connections away at once, as behind a load balancer.
 
     Raises:
@@ -47,7 +53,12 @@ async def serve_relay(
         LogUnusable: the event log cannot be opened.
         TimeoutError: the server does not start or stop in time.
     """
-    settings = settle_identity(settings).settings
+    identity = settings.identity
+    if not identity.configured:  # a test has no key to send
+        identity = msgspec.structs.replace(identity, trusted=True)
+        settings = msgspec.structs.replace(settings, identity=identity)
+    start = settle_identity(settings)
+    settings = start.settings
     listening = asyncio.Event()
     async with Relay.open(settings, substitutes=substitutes) as relay:
         with bind("127.0.0.1", 0) as listener:
@@ -63,7 +74,8 @@ async def serve_relay(
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             try:
                 await asyncio.wait_for(listening.wait(), START_S)
-                yield ServedRelay(relay, server, listener.getsockname()[1])
+                port = listener.getsockname()[1]
+                yield ServedRelay(relay, server, port, key=start.key)
             finally:
                 await relay.hub.drain(0)
                 serving.cancel()

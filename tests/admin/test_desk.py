@@ -75,7 +75,7 @@ def shared(tmp_path: Path, spied: Spied | None = None) -> Any:
 
 
 async def look(relay: Relay) -> Any:
-    answer = await relay.client.get("/v1/admin/summary")
+    answer = await relay.client.get("/v1/admin/summary", headers=relay.operator)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -143,7 +143,7 @@ async def test_order_is_obeyed_once_and_one_that_was_given_meanwhile_too(tmp_pat
 
         async def order(**what: Any) -> None:
             body = {"target": "demo/demo", **what}
-            answer = await other.client.post("/v1/admin/targets", json=body)
+            answer = await other.client.post("/v1/admin/targets", json=body, headers=other.operator)
             assert 202 == answer.status_code, answer.text
 
         await order(action="rest", for_s=100)

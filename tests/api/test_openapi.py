@@ -194,7 +194,7 @@ async def test_what_the_relay_says_is_as_told(document):
         begun = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         validator(document, "Begun").validate(begun.json())
         validator(document, "Report").validate((await relay.client.get("/v1/usage")).json())
-        summary = (await relay.client.get("/v1/admin/summary")).json()
+        summary = (await relay.client.get("/v1/admin/summary", headers=relay.operator)).json()
         validator(document, "Summary").validate(summary)
         wrong = await relay.client.post("/v1/chat", json={})
         validator(document, "Problem").validate(wrong.json())

@@ -105,6 +105,7 @@ async def test_a_stream_is_inspected_in_two_dialects(page: Page, upstream, relay
     url = f"/v1/streams/{stream}/events"
     native = await frames_of(relay, url)
     broken = await watch_policy(page)
+    await page.goto(relay.admin_page)
     await page.goto(f"{relay.url}/admin#stream={stream}")
 
     async def choose(dialect: str) -> list[str]:
@@ -175,11 +176,13 @@ async def test_a_stream_is_inspected_in_two_dialects(page: Page, upstream, relay
 async def test_a_running_stream_is_followed_and_left_alone(page: Page, upstream, relay):
     upstream.script = [head(), send(text("a")), wait(1), send(text("b")), Hold()]
     stream = await start(relay)
-    await page.goto(f"{relay.url}/admin")
+    await page.goto(relay.admin_page)
     await page.click(f"#live .body .row:has-text('{stream}') > :nth-child(3)")
     await page.wait_for_selector("#where:has-text('event 5 of 5: text.delta')")
     assert f"#stream={stream}" in page.url
-    (row,) = (await relay.client.get("/v1/admin/summary")).json()["live"]["streams"]
+    (row,) = (await relay.client.get("/v1/admin/summary", headers=relay.operator)).json()["live"][
+        "streams"
+    ]
     assert 0 == row["readers"]
     await page.click("#stop")
     await page.click("#dialog-yes")
@@ -190,7 +193,7 @@ async def test_a_running_stream_is_followed_and_left_alone(page: Page, upstream,
 
 async def test_targets_rest_and_wake(page: Page):
     async with serve_relay() as relay:
-        await page.goto(f"{relay.url}/admin")
+        await page.goto(relay.admin_page)
         row = page.locator("#targets .body .row:has([aria-label='Rest… demo/demo-slow'])")
         await row.get_by_role("button", name="Rest").click()
         await page.select_option("#rest-for", "3600")
@@ -252,7 +255,7 @@ async def test_a_busy_relay_is_shown_without_haste(page: Page):
         await page.route("**/v1/admin/targets", order)
         broken = await watch_policy(page)
         await page.emulate_media(reduced_motion="reduce")
-        await page.goto(f"{relay.url}/admin")
+        await page.goto(relay.admin_page)
         await page.wait_for_selector("#live .body .row:nth-child(500)", state="attached")
         await page.evaluate(WATCH)
         await next_update()

@@ -60,6 +60,7 @@ class Replica:
         }
         if isinstance(script, Upstream):
             self._variables |= {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": script.base_url}
+            self._variables.setdefault("SESERAGI_AUTH", "none")
         self._process: asyncio.subprocess.Process | None = None
         self._lines: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()

@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.identity.keys import digest
 from app.testing.upstream import Hold, head, reply, send, serve_upstream, text
 from tests import waiting
 from tests.replicas.processes import Replica, ask, browser, children, running, start
@@ -20,12 +21,22 @@ pytestmark = pytest.mark.proving
 
 M = "openai/m"
 
+BOSS = {"authorization": "Bearer ssk_boss"}
+OPERATOR = f"""
+auth = "none"
+[[key]]
+name = "boss"
+sha256 = "{digest("ssk_boss")}"
+roles = ["admin"]
+"""
+
 Summary = dict[str, Any]
 
 
 @asynccontextmanager
 async def two(log: str, folder: Path, **settings: object) -> AsyncIterator[list[Replica]]:
     """Run two processes over one log: workers at one address, or replicas."""
+    folder.joinpath("seseragi.toml").write_text(OPERATOR)
     if log.startswith("sqlite"):
         async with running(1, folder, log, workers=2, **settings) as (relay,):
             yield [relay, relay]
@@ -43,7 +54,9 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def look(client: httpx2.AsyncClient, relay: Replica) -> Summary:
-    reply = await client.get(f"{relay.url}/v1/admin/summary", headers={"connection": "close"})
+    reply = await client.get(
+        f"{relay.url}/v1/admin/summary", headers={"connection": "close", **BOSS}
+    )
     assert reply.status_code == 200, reply.text
     found: Summary = reply.json()
     return found
@@ -66,7 +79,7 @@ async def until(
 
 async def order(client: httpx2.AsyncClient, relay: Replica, target: str, action: str) -> None:
     body = {"target": target, "action": action}
-    reply = await ask(client, "POST", f"{relay.url}/v1/admin/targets", json=body)
+    reply = await ask(client, "POST", f"{relay.url}/v1/admin/targets", json=body, headers=BOSS)
     assert reply.status_code == 202, reply.text
 
 

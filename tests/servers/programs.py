@@ -91,6 +91,7 @@ async def serve(name: str, folder: Path, *more: str, **settings: object) -> Asyn
     upstream = variables.pop("SESERAGI_UPSTREAM", None)
     if upstream is not None:
         variables |= {"OPENAI_API_KEY": "sk-test-0123456789", "OPENAI_BASE_URL": upstream}
+        variables.setdefault("SESERAGI_AUTH", "none")
     kept = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
     names = {"port": str(port)}
     context: ssl.SSLContext | bool = False

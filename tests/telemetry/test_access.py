@@ -142,6 +142,7 @@ async def test_terminal_obeys_nothing_that_a_client_sends(kind: str, tmp_path):
     async with serve_upstream() as upstream:
         upstream.script = HI
         variables = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": upstream.base_url}
+        variables["SESERAGI_AUTH"] = "none"
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             *("--port", "0"),

@@ -119,6 +119,7 @@ async def test_lines_have_the_id_of_their_request_and_say_what_the_operator_has_
 def _refused_key(folder: Path, base_url: str) -> list[dict]:
     """Return the log of a relay whose provider refuses its key."""
     variables = {"OPENAI_API_KEY": "sk-wrong-0123456789", "OPENAI_BASE_URL": base_url}
+    variables["SESERAGI_AUTH"] = "none"
     with running(cwd=folder, **variables) as (process, url):
         headers = {"content-type": "application/json", "x-request-id": "req-7"}
         body = json.dumps(HELLO).encode()
