@@ -18,6 +18,7 @@ from ..addresses import is_loopback, parse_address
 from ..dialects.client_formats import client_format_of
 from ..errors import RelayError, RequestError
 from ..identity.authenticator import Authenticator
+from ..identity.hook import IdentifyHook
 from ..identity.principal import ANYONE, Principal
 from .hosts import parse_host
 from .paths import path_of
@@ -64,15 +65,22 @@ class Authentication:
     """Passes on public requests, and those whose credential is known; refuses all others.
 
     Without an authenticator every request is passed on, as `ANYONE`; with `closed` only those that
-    have reached the relay on a loopback address.
+    have reached the relay on a loopback address. With a `hook` that names the caller, and the
+    authenticator knows stream tokens alone.
     """
 
     def __init__(
-        self, app: ASGIApp, authenticator: Authenticator | None, *, closed: bool = False
+        self,
+        app: ASGIApp,
+        authenticator: Authenticator | None,
+        *,
+        closed: bool = False,
+        hook: IdentifyHook | None = None,
     ) -> None:
         self._app = app
         self._authenticator = authenticator
         self._closed = closed
+        self._hook = hook
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # there are none
@@ -91,7 +99,13 @@ class Authentication:
             if self._closed:
                 _check_reached_here(scope)
             return ANYONE
-        shown = read_credentials(scope)
+        if self._hook is None:
+            shown = read_credentials(scope)
+        else:
+            # A link holds for whoever has it, also where a cookie names somebody else.
+            shown = _Shown(None, _check(_read_token(scope)))
+            if shown.token is None:
+                return await self._hook.authenticate(scope)
         principal = await _resolve(shown, self._authenticator)
         if principal.origins:
             _check_origin(principal, scope)
