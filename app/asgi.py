@@ -47,6 +47,7 @@ from .deadlines import Limits
 from .errors import RelayError
 from .generation.hub import Hub
 from .identity.authenticator import Authenticator
+from .identity.hook import IdentifyHook
 from .identity.tokens import Tokens
 from .settings import Settings
 from .telemetry.metrics import Metrics
@@ -70,10 +71,12 @@ def build_app(
     authenticator: Authenticator | None = None,
     measured: Metrics | None = None,
     tracing: "Tracing | None" = None,
+    hook: IdentifyHook | None = None,
 ) -> ASGIApp:
     """Build what serves a hub, to those whom the authenticator knows, and what is measured of it.
 
-    Without these they are built of the settings; without `tracing` requests have no spans.
+    Without these they are built of the settings; without `tracing` requests have no spans. A
+    `hook` names the callers where there is one.
     """
     if authenticator is None:
         authenticator = build_authenticator(settings)
@@ -94,11 +97,13 @@ def build_app(
     app.router.redirect_slashes = False  # an absolute URL, wrong behind a proxy
     local_origins = settings.local_origins
     if local_origins is None:  # where only this machine can reach the relay
-        local_origins = is_loopback(settings.host)
+        # With a hook the server is the host application's, and pages bring cookies.
+        local_origins = hook is None and is_loopback(settings.host)
     authenticated = Authentication(
         app,
         authenticator,
         loopback_only=not settings.identity.trusted,
+        hook=hook,
     )
     # Around it, so that pages can read why they were refused.
     with_cors = CORSMiddleware(
@@ -107,6 +112,7 @@ def build_app(
         allow_origin_regex=LOCAL_ORIGINS if local_origins else None,
         allow_methods=("GET", "POST", "DELETE"),
         allow_headers=("*",),
+        allow_credentials=hook is not None,
         expose_headers=EXPOSED_HEADERS,
     )
     guarded = Guard(

@@ -42,6 +42,7 @@ from .telemetry.observer import Ended, Observer, Observers
 from .telemetry.stream_log import StreamLog
 from .upstreams.cassettes import CASSETTE
 from .upstreams.client import open_client, open_trust
+from .upstreams.options import SAFE_WORD
 from .upstreams.routes import Upstreams
 
 if TYPE_CHECKING:
@@ -332,6 +333,33 @@ def settle_identity(settings: Settings) -> Start:
     except KeysUnusable as error:
         raise SettingsError(f"auth: {error}") from None
     return start
+
+
+def settle_hook(settings: Settings) -> Settings:
+    """Complete the settings of a relay whose host application identifies the callers.
+
+    Raises:
+        SettingsError: they say themselves who may ask, or let every page use the cookies of users.
+    """
+    identity = settings.identity
+    if identity.trusted or identity.keys or identity.issuers or identity.auth.keys_file:
+        raise SettingsError(
+            "identify: the settings say who may ask too; leave out identify, or auth = 'none', "
+            "keys_file, [[key]] and [[issuer]]"
+        )
+    if "*" in settings.cors_origins:
+        raise SettingsError(
+            "cors_origins: with identify '*' would let every page ask with the cookies of your "
+            "users; name the origins of your pages"
+        )
+    upstreams = tuple(  # as for every relay that asks who it is
+        msgspec.structs.replace(upstream, options=(SAFE_WORD,))
+        if upstream.options is None
+        else upstream
+        for upstream in settings.upstreams
+    )
+    identity = msgspec.structs.replace(identity, configured=True)
+    return msgspec.structs.replace(settings, identity=identity, upstreams=upstreams)
 
 
 def build_log(settings: Settings, clock: Clock = SYSTEM) -> EventLog:

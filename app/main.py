@@ -13,10 +13,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .api import problems
 from .api.paths import path_of
-from .composition import settle_identity
+from .composition import settle_hook, settle_identity
 from .dialects.client_formats import client_format_of
 from .errors import ServiceError
 from .eventlog import LogUnusable
+from .identity.hook import Identify
 from .relay import Relay
 from .settings import Settings, SettingsError, load_settings
 from .telemetry.access_logs import hide_tokens_in_access_logs
@@ -30,8 +31,13 @@ class App:
     app in which this one is mounted has to be given it: `Starlette(..., lifespan=relay.lifespan)`.
     """
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(
+        self, settings: Settings | None = None, *, identify: Identify | None = None
+    ) -> None:
+        if settings is not None and identify is not None:
+            settle_hook(settings)  # refused here, and not when it is opened
         self._settings = settings
+        self._identify = identify
         self._served: ASGIApp | None = None
 
     @asynccontextmanager
@@ -44,8 +50,9 @@ class App:
             SettingsError: they cannot be used.
             LogUnusable: the place of the log cannot be used.
         """
-        start = settle_identity(self._settings or load_settings(os.environ))
-        settings = start.settings
+        settings = self._settings or load_settings(os.environ)
+        start = settle_identity(settings) if self._identify is None else None
+        settings = settle_hook(settings) if start is None else start.settings
         lines = LineCounter()
         if not structlog.is_configured():  # else whoever mounts it has said how to log
             lines = configure_logs(
@@ -55,11 +62,12 @@ class App:
                 libraries=False,
             )
         hide_tokens_in_access_logs()
-        async with Relay.open(settings) as relay:
+        async with Relay.open(settings, identify=self._identify) as relay:
             if relay.metrics is not None:
                 lines.tell = relay.metrics.logged
             self._served = relay.app
-            start.announce(settings.port)
+            if start is not None:
+                start.announce(settings.port)
             try:
                 yield
             finally:
@@ -82,12 +90,17 @@ class App:
             await self._served(scope, receive, send)
 
 
-def create_app(settings: Settings | None = None) -> App:
+def create_app(settings: Settings | None = None, *, identify: Identify | None = None) -> App:
     """Build the relay as an ASGI app, to be served or to be mounted.
 
     Without settings they are read from the environment and `seseragi.toml` when it is opened.
+    `identify` names the caller of each request, in place of credentials in the settings: it gets
+    the ASGI scope, and returns the id of a user, a `Caller`, or None for a 401.
+
+    Raises:
+        SettingsError: the settings cannot be used with `identify`.
     """
-    return App(settings)
+    return App(settings, identify=identify)
 
 
 async def _run_lifespan(

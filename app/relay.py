@@ -20,6 +20,7 @@ from .composition import (
 )
 from .eventlog import EventLog
 from .generation.hub import Hub
+from .identity.hook import Identify, IdentifyHook
 from .peers import Peers
 from .server import Server
 from .settings import Settings
@@ -43,11 +44,16 @@ class Relay:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, settings: Settings, *, substitutes: Substitutes = NO_SUBSTITUTES
+        cls,
+        settings: Settings,
+        *,
+        substitutes: Substitutes = NO_SUBSTITUTES,
+        identify: Identify | None = None,
     ) -> AsyncIterator[Self]:
         """Open a relay, and close it at the end of the `async with`.
 
-        The settings say who may ask: `settle_identity` has completed them.
+        The settings say who may ask: `settle_identity`, or with `identify` `settle_hook`, has
+        completed them.
 
         Raises:
             SettingsError: a setting cannot be used.
@@ -63,7 +69,8 @@ class Relay:
         )
         metrics, tracing = build_metrics(settings, hub), build_tracing(settings)
         async with opened(hub, authenticator, metrics, tracing):
-            app = build_app(settings, hub, authenticator, metrics, tracing)
+            hook = None if identify is None else IdentifyHook(identify)
+            app = build_app(settings, hub, authenticator, metrics, tracing, hook)
             yield cls(app=app, hub=hub, event_log=event_log, metrics=metrics)
 
 

@@ -185,6 +185,7 @@ def test_only_who_works_within_anothers_call_catches_everything():
     expected = [
         "api.event_stream",
         "generation.relay",
+        "identity.hook",
         "records.redaction",
         "telemetry.observer",
         "upstreams.transport",

@@ -288,7 +288,7 @@ class Desk:
     ) -> Ordered:
         """Have all processes try a target now, let it rest, or end its rest.
 
-        `by` is the name of the key of who orders it.
+        `by` is the name of the key, or the user, who orders it.
 
         Raises:
             RequestError: `not_found`, the settings name no such target.

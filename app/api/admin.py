@@ -55,7 +55,8 @@ class Admin:
         order = await read_options(
             request, self._hub, policy=self._policy, decoder=_order, example=EXAMPLE
         )
-        by = principal_of(request).key
+        principal = principal_of(request)
+        by = principal.key or principal.user
         ordered = await self._desk.order(order.target, order.action, for_s=order.for_s, by=by)
         return document(ordered, status_code=202)
 

@@ -19,6 +19,7 @@ from ..addresses import is_loopback, parse_address
 from ..dialects.client_formats import client_format_of
 from ..errors import RelayError, RequestError
 from ..identity.authenticator import Authenticator
+from ..identity.hook import IdentifyHook
 from ..identity.principal import ANYONE, Principal
 from .paths import path_of
 from .problems import REALM, failure
@@ -65,6 +66,7 @@ class Authentication:
     Without an authenticator, or with one for operators only, every request is passed on: with an
     operator's key as that operator's, else as `ANYONE`'s. With `loopback_only`, requests without
     that key are refused if the server's address is not a loopback address.
+    A `hook` names the caller instead, and the authenticator knows stream tokens alone.
     """
 
     def __init__(
@@ -73,10 +75,12 @@ class Authentication:
         authenticator: Authenticator | None,
         *,
         loopback_only: bool = False,
+        hook: IdentifyHook | None = None,
     ) -> None:
         self._app = app
         self._authenticator = authenticator
         self._loopback_only = loopback_only
+        self._hook = hook
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # there are none
@@ -92,8 +96,11 @@ class Authentication:
 
     async def _identify(self, scope: Scope) -> Principal:
         authenticator = self._authenticator
+        if self._hook is not None and _read_token(scope) is None:
+            return await self._hook.authenticate(scope)
         if authenticator is not None and not authenticator.operators_only:
-            return await _authenticate(scope, authenticator)
+            # With a hook too: a link holds for whoever has it, whoever a cookie names.
+            return await _authenticate(scope, authenticator, token_only=self._hook is not None)
         if authenticator is not None:
             # Other credentials are ignored: clients send placeholders, and proxies their own.
             with suppress(RequestError):
@@ -105,8 +112,10 @@ class Authentication:
         return ANYONE
 
 
-async def _authenticate(scope: Scope, authenticator: Authenticator) -> Principal:
-    shown = read_credentials(scope)
+async def _authenticate(
+    scope: Scope, authenticator: Authenticator, *, token_only: bool = False
+) -> Principal:
+    shown = _Shown(None, _check(_read_token(scope))) if token_only else read_credentials(scope)
     principal = await _resolve(shown, authenticator)
     if principal.origins:
         _check_origin(principal, scope)
