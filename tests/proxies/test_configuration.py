@@ -2,7 +2,7 @@
 
 import re
 
-from app.settings.values import SCALARS, Settings
+from app.settings.values import IDENTITY, SCALARS, Settings
 from tests.proxies.programs import CONFIGURATION, ROOT
 
 COMPOSE = (ROOT / "compose.yaml").read_text()
@@ -21,7 +21,9 @@ def test_compose_runs_the_nginx_configuration_that_is_tested():
 
 
 def test_compose_sets_settings_that_there_are():
-    assert set(SCALARS) >= {name.lower() for name in re.findall(r"SESERAGI_(\w+):", COMPOSE)}
+    named = set(re.findall(r"(SESERAGI_\w+):", COMPOSE))
+
+    assert {*IDENTITY, *(f"SESERAGI_{name.upper()}" for name in SCALARS)} >= named
 
 
 def test_compose_leaves_a_relay_its_time_to_drain():
