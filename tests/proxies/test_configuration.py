@@ -2,7 +2,8 @@
 
 import re
 
-from app.settings.values import IDENTITY, SCALARS, Settings
+from app.settings.scalars import IDENTITY
+from app.settings.values import SCALARS, Settings
 from tests.proxies.programs import CONFIGURATION, ROOT
 
 COMPOSE = (ROOT / "compose.yaml").read_text()
