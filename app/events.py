@@ -41,6 +41,16 @@ class TaggedEvent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag
     """What all events share: a `type` that is also the SSE event name."""
 
 
+class Raw(Value, frozen=True):
+    """The provider's own words beside an event, for clients of the provider's dialect.
+
+    `format` names the dialect, `data` is a JSON object as text.
+    """
+
+    format: str
+    data: str
+
+
 class TokenCounts(Value, frozen=True):
     """Tokens of the whole stream so far; an unknown count is None and left out."""
 
@@ -148,10 +158,13 @@ class RefusalEnd(TaggedEvent, frozen=True, tag="refusal.end"):
 
 
 class ToolCallStart(TaggedEvent, frozen=True, tag="tool_call.start"):
+    """`raw` has the other members of the provider's block."""
+
     block: int
     id: str
     name: str
     choice: int = 0
+    raw: Raw | None = None
 
 
 class ToolCallDelta(TaggedEvent, frozen=True, tag="tool_call.delta"):
@@ -180,7 +193,10 @@ class Opaque(TaggedEvent, frozen=True, tag="opaque"):
 
 
 class Source(TaggedEvent, frozen=True, tag="source"):
-    """What a text rests on. `start` and `end` count characters of the block."""
+    """What a text rests on. `start` and `end` count characters of the block.
+
+    `raw` is the provider's whole citation.
+    """
 
     url: str | None = None
     document: str | None = None
@@ -190,6 +206,7 @@ class Source(TaggedEvent, frozen=True, tag="source"):
     end: int | None = None
     block: int | None = None
     choice: int = 0
+    raw: Raw | None = None
 
 
 class Media(TaggedEvent, frozen=True, tag="media"):
@@ -220,13 +237,17 @@ class ContentFilter(TaggedEvent, frozen=True, tag="content_filter"):
 
 
 class ProviderTool(TaggedEvent, frozen=True, tag="provider_tool"):
-    """A tool that the provider ran itself; a client has nothing to answer."""
+    """A tool that the provider ran itself; a client has nothing to answer.
+
+    `raw` is the provider's block without what is the `input` or `output`.
+    """
 
     block: int
     name: str
     input: Any | UnsetType = UNSET
     output: Any | UnsetType = UNSET
     choice: int = 0
+    raw: Raw | None = None
 
 
 class Notice(TaggedEvent, frozen=True, tag="notice"):
@@ -237,12 +258,16 @@ class Notice(TaggedEvent, frozen=True, tag="notice"):
 
 
 class ChoiceEnd(TaggedEvent, frozen=True, tag="choice.end"):
-    """`finish_reason_raw` is the provider's word, absent where it gave none."""
+    """`finish_reason_raw` is the provider's word, absent where it gave none.
+
+    `raw` has what else the provider says at the end of a message.
+    """
 
     finish_reason: FinishReason
     finish_reason_raw: str | None = None
     stop_sequence: str | None = None
     choice: int = 0
+    raw: Raw | None = None
 
 
 class Usage(TokenCounts, frozen=True, tag_field="type", tag="usage"):

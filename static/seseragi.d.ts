@@ -48,7 +48,9 @@ export type ReasoningEnd = InBlock & { type: 'reasoning.end'; signature?: string
 export type RefusalStart = InBlock & { type: 'refusal.start' };
 export type RefusalDelta = InBlock & { type: 'refusal.delta'; text: string };
 export type RefusalEnd = InBlock & { type: 'refusal.end' };
-export type ToolCallStart = InBlock & { type: 'tool_call.start'; id: string; name: string };
+/** The provider's own words, in its dialect `format`; `data` is a JSON object as text. */
+export type Raw = { format: string; data: string };
+export type ToolCallStart = InBlock & { type: 'tool_call.start'; id: string; name: string; raw?: Raw };
 /** `arguments` is a piece of JSON text. */
 export type ToolCallDelta = InBlock & { type: 'tool_call.delta'; arguments: string };
 /** `arguments` is the whole JSON text. */
@@ -57,16 +59,17 @@ export type ToolCallEnd = InBlock & { type: 'tool_call.end'; arguments: string }
 export type Opaque = Partial<InBlock> & { type: 'opaque'; format: string; data: unknown };
 export type Source = Partial<InBlock> & {
   type: 'source'; url?: string; document?: unknown; title?: string; cited_text?: string; start?: number; end?: number;
+  raw?: Raw;
 };
 /** `data` is base64. */
 export type Media = InBlock & { type: 'media'; media_type: string; url?: string; data?: string };
 export type Logprobs = InBlock & { type: 'logprobs'; content: unknown };
 export type ContentFilter = { type: 'content_filter'; choice?: number; scope: 'prompt' | 'completion'; categories: unknown; filtered: boolean };
 /** A tool that the provider ran itself. */
-export type ProviderTool = InBlock & { type: 'provider_tool'; name: string; input?: unknown; output?: unknown };
+export type ProviderTool = InBlock & { type: 'provider_tool'; name: string; input?: unknown; output?: unknown; raw?: Raw };
 /** For developers; no part of the answer. */
 export type Notice = { type: 'notice'; code: string; message: string };
-export type ChoiceEnd = { type: 'choice.end'; choice?: number; finish_reason: FinishReason; finish_reason_raw?: string; stop_sequence?: string };
+export type ChoiceEnd = { type: 'choice.end'; choice?: number; finish_reason: FinishReason; finish_reason_raw?: string; stop_sequence?: string; raw?: Raw };
 export type UsageEvent = Usage & { type: 'usage' };
 /** Always the last. `cost` is in USD, of the whole stream: attempts that failed before the answer are in it. */
 export type StreamEnd = { type: 'stream.end'; status: Status; finish_reason?: FinishReason; usage?: Usage; error?: StreamFailure; cost?: string };

@@ -21,6 +21,7 @@ from ..events import (
     ErrorInfo,
     Event,
     Notice,
+    Raw,
     ReasoningDelta,
     RefusalDelta,
     Status,
@@ -311,6 +312,8 @@ def redact_all(value: Any, redact: Callable[[str], str]) -> Any:
             return [redact_all(item, redact) for item in value]
         case dict():
             return {redact(str(k)): redact_all(v, redact) for k, v in value.items()}
+        case Raw():
+            return msgspec.structs.replace(value, data=redact(value.data))
         case ErrorInfo():
             return msgspec.structs.replace(
                 value,

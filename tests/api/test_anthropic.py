@@ -245,6 +245,104 @@ ANTHROPIC = of_anthropic(
 )
 
 
+BY_CODE = {"type": "code_execution_20250825", "tool_id": "srvtoolu_2"}
+DIRECT = {"type": "direct"}
+AT_TEXT = {"cited_text": "c", "document_index": 0, "document_title": "D"}
+IN_RESULT = {
+    **{"type": "search_result_location", "source": "kb/1", "title": None, "cited_text": "c"},
+    **{"search_result_index": 0, "start_block_index": 0, "end_block_index": 1},
+}
+FOUND = {"type": "web_search_result", "title": "T", "url": "https://a.example", "page_age": None}
+RAN: list[dict[str, Any]] = [
+    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}},
+    {
+        **{"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "caller": DIRECT},
+        "content": [{**FOUND, "encrypted_content": "e"}],
+    },
+    {
+        **{"type": "text", "text": "It is so."},
+        "citations": [
+            IN_RESULT,
+            {**AT_TEXT, "type": "char_location", "start_char_index": 5, "end_char_index": 6},
+            {**AT_TEXT, "type": "char_location", "start_char_index": 7, "end_char_index": 8},
+            {
+                **{**AT_TEXT, "type": "page_location", "file_id": "file_1"},
+                **{"start_page_number": 1, "end_page_number": 2},
+            },
+            {
+                **{**AT_TEXT, "type": "content_block_location"},
+                **{"start_block_index": 0, "end_block_index": 1},
+            },
+            {
+                **{"type": "web_search_result_location", "url": "https://a.example"},
+                **{"title": "T", "cited_text": "c", "encrypted_index": "i"},
+            },
+        ],
+    },
+    {
+        **{"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "echo", "server_name": "s"},
+        "input": {"a": 1},
+    },
+    {
+        **{"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "is_error": True},
+        "content": [{"type": "text", "text": "no", "citations": None}],
+    },
+    {"type": "novel_tool_use", "id": "x", "name": "novel", "input": {}, "at": 1},
+    {"type": "novel_tool_result", "tool_use_id": "x", "content": {"type": "novel"}, "by": None},
+    {
+        **{"type": "server_tool_use", "id": "srvtoolu_2", "name": "code_execution"},
+        **{"input": {"code": "f()"}, "caller": DIRECT},
+    },
+    {
+        **{"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"city": "Nara"}},
+        "caller": BY_CODE,
+    },
+]
+CONTAINER = {"id": "container_1", "expires_at": "2026-11-23T00:00:00Z"}
+
+
+def streamed(block: dict[str, Any], index: int) -> list[dict[str, Any]]:
+    """A block as Anthropic streams it."""
+    pieces: list[dict[str, Any]] = []
+    start = dict(block)
+    if block["type"] == "text":
+        start |= {"text": "", "citations": []}
+        found = [{"type": "citations_delta", "citation": one} for one in block["citations"]]
+        pieces = [*found, {"type": "text_delta", "text": block["text"]}]
+    elif "input" in block:
+        start["input"] = {}
+        pieces = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+    deltas = [{"type": "content_block_delta", "index": index, "delta": piece} for piece in pieces]
+    first = {"type": "content_block_start", "index": index, "content_block": start}
+    return [first, *deltas, {"type": "content_block_stop", "index": index}]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_anthropics_tools_did_is_told_whole_and_goes_back(stream: bool) -> None:
+    body = of_anthropic(
+        {"type": "message_start", "message": {"id": "msg_up", "usage": {"input_tokens": 3}}},
+        *(piece for index, block in enumerate(RAN) for piece in streamed(block, index)),
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use", "container": CONTAINER}},
+        {"type": "message_stop"},
+    )
+    script = [head(), send(body)]
+    async with serve_script(script, dialect="anthropic") as (relay, upstream), client(relay) as sdk:
+        if stream:
+            async with sdk.beta.messages.stream(**ASK) as answer:
+                message = await answer.get_final_message()
+        else:
+            message = await sdk.beta.messages.create(**ASK)
+        told = json.loads(message.model_dump_json(exclude_unset=True, warnings=False))
+        turn = {"role": "assistant", "content": told["content"]}
+        await sdk.beta.messages.create(**{**ASK, "messages": [*ASK["messages"], turn]})
+
+    for block in told["content"]:
+        block.pop("parsed_output", None)
+    assert told["content"] == RAN
+    assert told["container"] == CONTAINER
+    assert upstream.calls[1].json["messages"][1]["content"] == RAN
+
+
 async def test_what_only_anthropic_knows_is_left_out_for_others_and_noted() -> None:
     found = {"type": "web_search_result", "title": "T", "url": "https://a.example/t"}
     history = [

@@ -20,6 +20,25 @@ def named(**fields: Any) -> str:
     return f"data: {json.dumps({'choices': [choice], **fields})}\n\n"
 
 
+CITATION = "".join(
+    f"data: {json.dumps(payload)}\n\n"
+    for payload in (
+        {"type": "message_start", "message": {"id": "m"}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}},
+        {
+            **{"type": "content_block_delta", "index": 0},
+            "delta": {"type": "text_delta", "text": "a"},
+        },
+        {
+            **{"type": "content_block_delta", "index": 0},
+            "delta": {"type": "citations_delta", "citation": {"source": "s", "novel": KEY}},
+        },
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    )
+)
+
+
 ECHOES: dict[str, list[Step]] = {
     "in text": [head(), send(event({"content": f"it is {KEY}."}) + FINISH + DONE)],
     "in text, in two reads": [chunked_head(), *(chunk(piece) for piece in (event({"content": f"{KEY} "}), FINISH + DONE)), send("0\r\n\r\n")],
@@ -29,13 +48,15 @@ ECHOES: dict[str, list[Step]] = {
     "as a name": [head(), send(call(id="c", function={"name": f"f_{KEY}"}) + FINISH + DONE)],
     "as its id": [head(), send(named(id=f"chatcmpl-{KEY}") + FINISH + DONE)],
     "as the model": [head(), send(named(model=KEY) + FINISH + DONE)],
+    "in a citation of Anthropic's": [head(), send(CITATION)],
     "as a header": [head(x_request_id=KEY), send(event({"content": "a"}) + FINISH + DONE)]
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("echo", ECHOES)
 async def test_a_key_that_is_echoed_is_not_passed_on(echo: str) -> None:
-    async with serve_script(ECHOES[echo], key=KEY) as (relay, _):
+    dialect = "anthropic" if "Anthropic" in echo else "openai_chat"
+    async with serve_script(ECHOES[echo], key=KEY, dialect=dialect) as (relay, _):
         reply = await relay.client.post("/v1/chat", json=HELLO)
         shown = reply.text + str(reply.headers)
 

@@ -65,6 +65,56 @@ async def test_an_upstream_that_speaks_responses_is_sent_the_request_itself(tmp_
     assert [] == told
 
 
+CITED: list[dict[str, Any]] = [
+    {"type": "file_citation", "file_id": "file-1", "filename": "a.pdf", "index": 2},
+    {"type": "file_citation", "file_id": "file-2", "filename": "a.pdf", "index": 2},
+    {"type": "file_path", "file_id": "file-3", "index": 0},
+    {
+        **{"type": "container_file_citation", "container_id": "cntr_1", "file_id": "cfile_1"},
+        **{"filename": "b.png", "start_index": 0, "end_index": 2},
+    },
+    {
+        **{"type": "url_citation", "url": "https://a.example", "title": "A"},
+        **{"start_index": 0, "end_index": 2},
+    },
+]
+
+
+async def test_citations_of_files_keep_their_ids_and_go_back(tmp_path: Path) -> None:
+    said = {"type": "output_text", "text": "Yes", "annotations": CITED, "logprobs": []}
+    item = {"type": "message", "id": "msg_up", "role": "assistant", "status": "completed"}
+    place = {"item_id": "msg_up", "output_index": 0, "content_index": 0}
+    events = [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}},
+        {"type": "response.output_text.delta", **place, "delta": "Yes"},
+        *(
+            {"type": "response.output_text.annotation.added", **place, "annotation": annotation}
+            for annotation in CITED[:3]
+        ),
+        {
+            "type": "response.output_item.done",
+            "output_index": 0,
+            "item": {**item, "content": [said]},
+        },
+    ]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    async with (
+        configured(tmp_path, routes="", dialect="openai_responses") as (relay, upstream),
+        AsyncOpenAI(api_key="k", base_url=f"{relay.url}/v1", max_retries=0) as client,
+    ):
+        upstream.script = [head(), send(body), *completed()[1:]]
+        whole = await client.responses.create(model="u/m", input="Hi")
+        async with client.responses.stream(model="u/m", input="Hi") as stream:
+            added = [e async for e in stream if e.type == "response.output_text.annotation.added"]
+            streamed = await stream.get_final_response()
+        for response in (whole, streamed):
+            (message,) = response.output
+            assert CITED == message.model_dump(exclude_unset=True)["content"][0]["annotations"]
+            await client.responses.create(model="u/m", input=[message.model_dump()])  # type: ignore[list-item]
+            assert CITED == upstream.calls[-1].json["input"][0]["content"][0]["annotations"]
+        assert CITED == [json.loads(json.dumps(e.annotation, default=vars)) for e in added]
+
+
 async def test_its_list_of_options_holds_and_drops_what_it_does_not_have(tmp_path: Path) -> None:
     async with configured(tmp_path, dialect="openai_responses") as (relay, upstream):
         upstream.script = completed()

@@ -6,6 +6,7 @@ from app.events import (
     ChoiceEnd,
     Event,
     ProviderTool,
+    Raw,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -45,11 +46,17 @@ def refusal(*pieces: str | Event, block: int = 0) -> list[Event]:
     return [RefusalStart(block), *inner, RefusalEnd(block)]
 
 
-def call(name: str, *pieces: str | Event, block: int = 0, id: str | None = None) -> list[Event]:
+def call(
+    name: str,
+    *pieces: str | Event,
+    block: int = 0,
+    id: str | None = None,
+    raw: Raw | None = None,
+) -> list[Event]:
     """A call with its arguments in pieces; without an id of the provider's it gets one."""
     inner = [ToolCallDelta(block, p) if isinstance(p, str) else p for p in pieces]
     arguments = "".join(p for p in pieces if isinstance(p, str))
-    start = ToolCallStart(block, id or f"seseragi_{block}", name)
+    start = ToolCallStart(block, id or f"seseragi_{block}", name, raw=raw)
     return [start, *inner, ToolCallEnd(block, arguments or "{}")]
 
 
@@ -58,7 +65,9 @@ def ran(block: int, name: str, **said: Any) -> list[Event]:
     return [ProviderTool(block, name), ProviderTool(block, name, **said)]
 
 
-def ended(*parts: Part, reason: Any = "stop", raw: str | None = "") -> list[Event]:
+def ended(
+    *parts: Part, reason: Any = "stop", raw: str | None = "", more: Raw | None = None
+) -> list[Event]:
     """The parts of an answer, and the end of it; `raw` is the reason itself unless given."""
-    end = ChoiceEnd(reason, reason if raw == "" else raw)
+    end = ChoiceEnd(reason, reason if raw == "" else raw, raw=more)
     return [*flat(*parts), end, StreamEnd("completed", reason)]

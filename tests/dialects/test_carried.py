@@ -57,6 +57,7 @@ CARRIED: dict[str, list[e.Event]] = {
     "logprobs": said(e.TextStart(0), e.TextDelta(0, "a"), e.LogProbs(0, [{"token": MARK, "logprob": -0.1, "bytes": None, "top_logprobs": []}]), e.TextEnd(0)),
     "verdicts of filters": said(e.ContentFilter("prompt", {MARK: {"filtered": False}}, False), *TEXT),
     "tools that the provider ran": said(e.ProviderTool(0, "web_search", input={"q": MARK}), e.ProviderTool(0, "web_search", output=1)),
+    "tools that Anthropic ran": said(e.ProviderTool(0, "web_search", input={"q": MARK}, raw=e.Raw("anthropic", '{"type":"server_tool_use"}'))),
     "notices": said(e.Notice("retry", MARK), *TEXT),
     "the model that answers": said(*TEXT, model=MARK),
     "input tokens": said(*TEXT, usage=e.TokenCounts(input_tokens=NUMBER, output_tokens=1)),

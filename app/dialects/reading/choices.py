@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ...events import (
     Event,
     FinishReason,
+    Raw,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -60,6 +61,8 @@ class Choice:
     finish: FinishReason | None = None
     raw: str | None = None
     stop_sequence: str | None = None
+    more: Raw | None = None
+    """The other members of the provider's end."""
 
     @property
     def torn(self) -> bool:

@@ -28,6 +28,7 @@ from ...events import (
     Notice,
     Opaque,
     ProviderTool,
+    Raw,
     Source,
     Status,
     StreamEnd,
@@ -210,6 +211,7 @@ class EventBuilder:
         name: str,
         arguments: object,
         free: bool = False,
+        raw: Raw | None = None,
     ) -> int | None:
         """Take a fragment of a tool call; return its block, None until its name is known.
 
@@ -239,7 +241,7 @@ class EventBuilder:
             if not call.name:
                 self._await_name(call, len(id) + len(piece))
                 return None
-            self._begin_call(choice, state, call)
+            self._begin_call(choice, state, call, raw)
             piece = call.arguments
         assert call.block is not None  # noqa: S101  (for mypy)
         if piece and not call.sent:
@@ -254,7 +256,7 @@ class EventBuilder:
         call.held += ENTRY + size
         self.hold(ENTRY + size)
 
-    def _begin_call(self, choice: int, state: Choice, call: Call) -> None:
+    def _begin_call(self, choice: int, state: Choice, call: Call, raw: Raw | None) -> None:
         self.end_text(choice)
         self.release(call.held)
         call.block = block = self._number()
@@ -264,7 +266,7 @@ class EventBuilder:
         shown = make_call_id(block) if known else call.id
         state.calls.ids.add(call.id)
         state.calls.told[block] = call
-        self._events.append(ToolCallStart(block, shown, call.name, choice))
+        self._events.append(ToolCallStart(block, shown, call.name, choice, raw))
 
     def end_tool_call(self, choice: int, block: int | None) -> None:
         """End the tool call of a block: the format says that nothing more comes for it."""
@@ -272,7 +274,13 @@ class EventBuilder:
             self._end_call(choice, call, whole=True)
 
     def provider_tool(
-        self, choice: int, name: str, *, block: int | None = None, **values: Any
+        self,
+        choice: int,
+        name: str,
+        *,
+        block: int | None = None,
+        raw: Raw | None = None,
+        **values: Any,
     ) -> int:
         """Emit a tool that the provider ran, its `input` and `output`; return its block."""
         if block is None:
@@ -280,7 +288,7 @@ class EventBuilder:
             block = self._number()
         known = {key: clean(value) for key, value in values.items()}
         name = well_formed(name[:MAX_WORD])
-        self._events.append(ProviderTool(block, name, choice=choice, **known))
+        self._events.append(ProviderTool(block, name, choice=choice, raw=raw, **known))
         return block
 
     def media(
@@ -308,25 +316,28 @@ class EventBuilder:
         cited_text: str | None = None,
         span: tuple[int | None, int | None] = (None, None),
         block: int | None = None,
+        raw: Raw | None = None,
     ) -> None:
         """Emit a source once.
 
         `span` counts characters of `block`, or without it of the choice's text.
         """
-        key = (choice, url, document, cited_text, block, *span)
+        own = None if raw is None else raw.data
+        key = (choice, url, document, cited_text, block, *span, own)
         if not (url or document) or key in self._sources:
             return
-        self._sources_size += sum(len(said) for said in (url, document, title, cited_text) if said)
+        texts = (url, document, title, cited_text, own)
+        self._sources_size += sum(len(said) for said in texts if said)
         if len(self._sources) >= 2 * MAX_SOURCES:
             raise Excess(MAX_SOURCES, "sources")
         if self._sources_size > MAX_SOURCES_SIZE:
             raise Excess(MAX_SOURCES_SIZE, "characters of sources")
-        self._sources.update((key, (choice, url, document, cited_text, None, None, None)))
+        self._sources.update((key, (choice, url, document, cited_text, *(None,) * 4)))
         if block is None:
             block = self.text_block(choice)
             if block is None or self._choices[choice].texts > 1:
                 span = (None, None)  # it cannot be told which block they count in
-        self._events.append(Source(url, document, title, cited_text, *span, block, choice))
+        self._events.append(Source(url, document, title, cited_text, *span, block, choice, raw))
 
     def logprobs(self, choice: int, content: list[Any]) -> None:
         """Take the log probabilities of the tokens of the last delta."""
@@ -373,13 +384,18 @@ class EventBuilder:
         *,
         reason: FinishReason | None = None,
         stop_sequence: str | None = None,
+        more: Raw | None = None,
     ) -> None:
-        """Take a finish reason, by the table unless `reason` is given; the first one counts."""
+        """Take a finish reason, by the table unless `reason` is given; the first one counts.
+
+        `more` is what else the provider says with it.
+        """
         state = self._choice(choice)
         if state.finish is None:
             state.finish = reason or parse_finish(raw or "")
             state.raw = raw and well_formed(raw[:MAX_WORD])
             state.stop_sequence = stop_sequence and well_formed(stop_sequence[:MAX_WORD])
+            state.more = more
 
     def reopen(self, choice: int) -> bool:
         """Forget the finish reason, as more of the answer follows; return whether there was one."""
@@ -461,7 +477,8 @@ class EventBuilder:
             else:
                 self._end_call(index, call, whole=reason is not None)
         if reason is not None:
-            self._events.append(ChoiceEnd(reason, state.raw, state.stop_sequence, index))
+            end = ChoiceEnd(reason, state.raw, state.stop_sequence, index, state.more)
+            self._events.append(end)
 
     def _end_call(self, choice: int, call: Call, *, whole: bool) -> None:
         if call.ended or call.block is None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ...events import Raw
 from .surrogates import well_formed
 
 MAX_DEPTH: Final = 256
@@ -94,6 +95,23 @@ def size(value: Any) -> int:
     """Estimate what decoded JSON takes in memory, in bytes."""
     data = msgspec.json.encode(clean(value))
     return len(data) + 64 * (data.count(b",") + data.count(b"[") + data.count(b"{") + 1)
+
+
+def make_raw(format: str, fields: dict[str, Any]) -> Raw:
+    """Return a provider's own words for an event; equal objects make equal values."""
+    data = msgspec.json.encode(clean(fields), order="deterministic")
+    return Raw(format, data.decode())
+
+
+def read_raw(raw: Raw | None, format: str) -> dict[str, Any] | None:
+    """Return the object of `make_raw`; None for what is of another dialect, or none."""
+    if raw is None or raw.format != format:
+        return None
+    try:
+        value = decode(raw.data)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def clean(value: Any) -> Any:

@@ -20,9 +20,10 @@ from tests.dialects.anthropic.messages_protocol import accumulate, payloads_of, 
 pytestmark = pytest.mark.pure
 
 START = e.StreamStart("st_T", "m", 1700000000)
-SERVER_TOOL = f"srvtoolu_{public_token('st_T', 'anthropic.tools').replace('-', '_')}_0"
 HI: list[e.Event] = ex.text(0, "Hi")
 SEARCH = [{"type": "web_search_result", "url": "https://a.example", "encrypted_content": "e"}]
+SEARCHES = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search"}
+FINDS = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1"}
 
 
 COUNTS = (
@@ -30,6 +31,10 @@ COUNTS = (
     *("server_tool_use", "fallback_credit", "iterations"),
 )
 TERMS = ("cache_creation", "inference_geo", "service_tier", "speed")
+
+
+def raw(fields: dict[str, Any]) -> e.Raw:
+    return e.Raw("anthropic", json.dumps(fields))
 
 
 def ended(
@@ -152,20 +157,17 @@ CONTENTS: dict[str, tuple[list[e.Event], list[dict[str, Any]]]] = {
     "sources that have no form": ([*HI, e.Source(document="d", block=0), e.Source("https://a.example"), e.Source("x:", block=0)], [text("Hi")]),
     "a tool of Anthropic's": (
         [
-            e.ProviderTool(0, "web_search", {"query": "q"}),
-            e.ProviderTool(0, "web_search", output=SEARCH),
+            e.ProviderTool(0, "web_search", {"query": "q"}, raw=raw(SEARCHES)),
+            e.ProviderTool(0, "web_search", output=SEARCH, raw=raw(FINDS)),
+            e.ProviderTool(1, "web_search", "{oops", raw=raw(SEARCHES)),
         ],
         [
-            {
-                "type": "server_tool_use",
-                "id": SERVER_TOOL,
-                "name": "web_search",
-                "input": {"query": "q"},
-            },
-            {"type": "web_search_tool_result", "tool_use_id": SERVER_TOOL, "content": SEARCH},
+            {**SEARCHES, "input": {"query": "q"}},
+            {**FINDS, "content": SEARCH},
+            {**SEARCHES, "input": {}},
         ],
     ),
-    "tools of others": ([e.ProviderTool(0, "google_search", {"q": "q"}), e.ProviderTool(1, "web_search", "q", "found"), e.ProviderTool(2, "web_search", output=SEARCH)], []),
+    "tools of others": ([e.ProviderTool(0, "web_search", {"query": "q"}), e.ProviderTool(0, "web_search", output=SEARCH), e.ProviderTool(1, "web_search", {}, raw=e.Raw("other", "{}")), e.ProviderTool(2, "web_search", {}, raw=e.Raw("anthropic", "[")), e.ProviderTool(3, "x", raw=raw(FINDS))], []),
     "what has no form": ([e.Media(0, "image/png", "https://a.example"), e.LogProbs(0, []), e.Notice("a", "b")], []),
     "other choices": (ex.text(0, "x", choice=1), []),
 }  # fmt: skip

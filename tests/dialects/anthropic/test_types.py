@@ -1,5 +1,6 @@
 """Every member that Anthropic's types ask for is there: compared with both official SDKs."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from app.events import (
     ChoiceEnd,
     Event,
     ProviderTool,
+    Raw,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -43,13 +45,22 @@ FOUND = [
         "encrypted_content": "e",
     }
 ]
+CALLER = {"caller": {"type": "direct"}}
+USE: dict[str, Any] = {"type": "server_tool_use", **CALLER}
+RESULT: dict[str, Any] = {"type": "web_search_tool_result", **CALLER}
+
+
+def raw(**fields: Any) -> Raw:
+    return Raw("anthropic", json.dumps(fields))
+
+
 EVENTS: list[Event] = [
     StreamStart("st_T", "m", 1700000000),
     ReasoningStart(0),
     ReasoningDelta(0, "Hm"),
     ReasoningEnd(0),
-    ProviderTool(1, "web_search", input={"query": "q"}),
-    ProviderTool(1, "web_search", output=FOUND),
+    ProviderTool(1, "web_search", input={"query": "q"}, raw=raw(id="s", name="web_search", **USE)),
+    ProviderTool(1, "web_search", output=FOUND, raw=raw(tool_use_id="s", **RESULT)),
     TextStart(2),
     TextDelta(2, "Hi"),
     Source(url="https://a.example", block=2),

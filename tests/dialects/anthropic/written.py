@@ -4,12 +4,15 @@ import json
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from app.events import (
     ChoiceEnd,
     Event,
     Notice,
     Opaque,
     ProviderTool,
+    Raw,
     Source,
     StreamEnd,
     ToolCallDelta,
@@ -69,8 +72,18 @@ def inputs(index: int, kind: str, *pieces: str, **more: Any) -> list[dict[str, A
 
 
 ended = partial(ended_with, raw="end_turn")
-TOOLS = {"reason": "tool_calls", "raw": "tool_use"}
+DIRECT = {"type": "direct"}
+BY_CODE = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+TOOLS: dict[str, Any] = {"reason": "tool_calls", "raw": "tool_use"}
 SEARCH = {"id": "s1", "name": "web_search"}
+
+
+def raw(**fields: Any) -> Raw:
+    """Anthropic's own words beside an event."""
+    data = msgspec.json.encode(fields, order="deterministic")
+    return Raw("anthropic", data.decode())
+
+
 FOUND = [{"type": "web_search_result", "url": "https://a"}]
 RESULT = {"tool_use_id": "s1", "content": FOUND}
 IN_TEXT = {
@@ -85,6 +98,17 @@ IN_TEXT = {
 
 def without_title(**more: Any) -> dict[str, Any]:
     return {**IN_TEXT, "document_title": None, **more}
+
+
+PLACES: list[dict[str, Any]] = [
+    {"type": "web_search_result_location", "url": "https://a", "title": "A"},
+    {"type": "search_result_location", "source": "https://b", "title": "B"},
+    {"type": "search_result_location", "source": "row 7", "cited_text": "c"},
+    IN_TEXT,
+    {**IN_TEXT, "start_char_index": 4},
+    without_title(type="page_location", file_id="file_1", start_page_number=1),
+    without_title(type="content_block_location", start_block_index=0),
+]
 
 
 def cited(index: int, *citations: Any) -> list[dict[str, Any]]:
@@ -270,8 +294,15 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         ],
         ended(
             said("a"),
-            ProviderTool(1, "web_search", input={"q": 1}),
-            ProviderTool(1, "web_search", output=FOUND),
+            ProviderTool(
+                1, "web_search", input={"q": 1}, raw=raw(type="server_tool_use", **SEARCH)
+            ),
+            ProviderTool(
+                1,
+                "web_search",
+                output=FOUND,
+                raw=raw(type="web_search_tool_result", tool_use_id="s1"),
+            ),
             said("b", block=2),
         ),
     ),
@@ -286,37 +317,54 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             last(),
         ],
         ended(
-            ProviderTool(0, "m", input={"y": 2}),
-            ProviderTool(1, "bash_code_execution", input="{oops"),
-            ProviderTool(0, "m", output={"is_error": True, "content": "no"}),
-            ProviderTool(1, "bash_code_execution", output={"stdout": "1"}),
-            ProviderTool(2, "web_fetch", output="p"),
+            ProviderTool(
+                0,
+                "m",
+                input={"y": 2},
+                raw=raw(type="mcp_tool_use", id="b", name="m", server_name="x"),
+            ),
+            ProviderTool(
+                1,
+                "bash_code_execution",
+                input="{oops",
+                raw=raw(type="server_tool_use", id="a", name="bash_code_execution"),
+            ),
+            ProviderTool(
+                0,
+                "m",
+                output={"is_error": True, "content": "no"},
+                raw=raw(type="mcp_tool_result", tool_use_id="b", is_error=True),
+            ),
+            ProviderTool(
+                1,
+                "bash_code_execution",
+                output={"stdout": "1"},
+                raw=raw(type="bash_code_execution_tool_result", tool_use_id="a"),
+            ),
+            ProviderTool(
+                2,
+                "web_fetch",
+                output="p",
+                raw=raw(type="web_fetch_tool_result", tool_use_id="gone"),
+            ),
         ),
     ),
     "citations-of-all-kinds": (
         [
             *(head(), start(0, "text"), delta(0, "text_delta", text="a")),
-            *cited(
-                0,
-                {"type": "web_search_result_location", "url": "https://a", "title": "A"},
-                {"type": "search_result_location", "source": "https://b", "title": "B"},
-                {"type": "search_result_location", "source": "row 7", "cited_text": "c"},
-                IN_TEXT,
-                without_title(type="page_location", file_id="file_1", start_page_number=1),
-                without_title(type="content_block_location", start_block_index=0),
-                without_title(document_index=None),
-            ),
+            *cited(0, *PLACES, PLACES[3], without_title(document_index=None)),
             *(stop(0), last()),
         ],
         ended(
             said(
                 "a",
-                Source(url="https://a", title="A", block=0),
-                Source(url="https://b", title="B", block=0),
-                Source(document="row 7", cited_text="c", block=0),
-                Source(document="D", cited_text="c", block=0),
-                Source(document="file_1", cited_text="c", block=0),
-                Source(document="2", cited_text="c", block=0),
+                Source(url="https://a", title="A", block=0, raw=raw(**PLACES[0])),
+                Source(url="https://b", title="B", block=0, raw=raw(**PLACES[1])),
+                Source(document="row 7", cited_text="c", block=0, raw=raw(**PLACES[2])),
+                Source(document="D", cited_text="c", block=0, raw=raw(**PLACES[3])),
+                Source(document="D", cited_text="c", block=0, raw=raw(**PLACES[4])),
+                Source(document="file_1", cited_text="c", block=0, raw=raw(**PLACES[5])),
+                Source(document="2", cited_text="c", block=0, raw=raw(**PLACES[6])),
             )
         ),
     ),
@@ -330,11 +378,15 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         ended(
             said(
                 "a",
-                Source(document="D", cited_text="c", block=0),
-                Source(document="2", cited_text="c", block=0),
+                Source(document="D", cited_text="c", block=0, raw=raw(**IN_TEXT)),
+                Source(document="2", cited_text="c", block=0, raw=raw(**without_title())),
             ),
-            said("b", Source(document="D", cited_text="c", block=1), block=1),
-            Source(document="E", cited_text="c"),
+            said(
+                "b",
+                Source(document="D", cited_text="c", block=1, raw=raw(**IN_TEXT)),
+                block=1,
+            ),
+            Source(document="E", cited_text="c", raw=raw(**without_title(document_title="E"))),
         ),
     ),
     "blocks-that-have-no-place": (
@@ -381,6 +433,21 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         ],
         ended(called("f", '{"x": 1}', id="i"), reason="pause", raw="pause_turn"),
     ),
+    "a-call-by-code-and-its-container": (
+        [
+            head(container=None),
+            *inputs(0, "tool_use", "{}", id="i", name="f", caller=DIRECT, toolset_name=None),
+            *inputs(1, "tool_use", "{}", id="j", name="f", caller=BY_CODE, novel=1),
+            last(None, container={"id": "c", "expires_at": "2026"}),
+            last("tool_use"),
+        ],
+        ended(
+            called("f", "{}", id="i"),
+            called("f", "{}", block=1, id="j", raw=raw(caller=BY_CODE, novel=1)),
+            more=raw(container={"id": "c", "expires_at": "2026"}),
+            **TOOLS,
+        ),
+    ),
     "a-stop-sequence": (
         [head(), *text(0, "a"), last("stop_sequence", stop_sequence="###")],
         flat(said("a"), ChoiceEnd("stop", "stop_sequence", "###"), StreamEnd("completed", "stop")),
@@ -394,6 +461,7 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             Notice("refusal", "upstream 'u' refused: bio: It is dangerous."),
             reason="refusal",
             raw="refusal",
+            more=raw(stop_details={"category": "bio", "explanation": "It is dangerous."}),
         ),
     ),
     "more-ends-than-one": (
@@ -418,7 +486,7 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         ],
         ended(
             Opaque("anthropic.redacted_thinking", "�"),
-            ProviderTool(0, "�", input="�"),
+            ProviderTool(0, "�", input="�", raw=raw(type="server_tool_use", id="a", name="�")),
             reason="unknown",
             raw="x�",
         ),

@@ -245,11 +245,16 @@ def test_phase_is_the_messages():
     assert "commentary" == message["phase"]
 
 
+FILE = json.dumps({"type": "file_citation", "file_id": "file-1", "index": 9, "filename": "f"})
+
+
 def test_sources_are_annotations_of_the_open_text():
     events = whole(
         *TEXT[:3],
         e.Source(url="https://a.example/", title="A", start=0, end=2, block=0),
         e.Source(document="a.pdf", title="A paper", block=0),
+        e.Source(document="f", start=9, end=9, block=7, raw=e.Raw("openai_responses", FILE)),
+        e.Source(document="f", raw=e.Raw("anthropic", "{}")),
         e.TextEnd(0),
         e.Source(url="https://b.example/"),
     )
@@ -263,7 +268,9 @@ def test_sources_are_annotations_of_the_open_text():
             "start_index": 0,
             "end_index": 2,
         },
-        {"type": "file_citation", "file_id": "a.pdf", "index": 0, "filename": "A paper"},
+        {"type": "file_citation", "file_id": "", "index": 0, "filename": "A paper"},
+        {"type": "file_citation", "file_id": "file-1", "index": 0, "filename": "f"},
+        {"type": "file_citation", "file_id": "", "index": 0, "filename": "f"},
         {
             "type": "url_citation",
             "url": "https://b.example/",
@@ -272,7 +279,7 @@ def test_sources_are_annotations_of_the_open_text():
             "end_index": 0,
         },
     ] == message["content"][0]["annotations"]
-    assert 3 == brief(events).count("output_text.annotation.added")
+    assert 5 == brief(events).count("output_text.annotation.added")
 
 
 def test_log_probabilities_come_with_the_whole_text():

@@ -54,6 +54,15 @@ def test_items_lose_the_ids_that_are_the_relays() -> None:
     assert [*without, *kept] == told(*items, *kept)["input"]
 
 
+def test_citations_of_files_go_on_but_those_without_an_id() -> None:
+    cited = {"type": "file_citation", "file_id": "file-1", "filename": "a", "index": 0}
+    annotations = [{**cited, "file_id": ""}, cited, {"type": "url_citation", "url": "https://a"}]
+    said = {"type": "message", "role": "assistant"}
+    given = {**said, "content": [{**TEXT, "annotations": annotations}]}
+
+    assert [{**said, "content": [{**TEXT, "annotations": annotations[1:]}]}] == told(given)["input"]
+
+
 def test_proofs_of_others_are_left_out() -> None:
     foreign = pack(PackedProof("anthropic", signature="sig"))
     asked = pack(PackedProof("openai.item", data=json.dumps(SHELL)))

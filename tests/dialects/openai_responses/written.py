@@ -13,6 +13,7 @@ from app.events import (
     Notice,
     Opaque,
     ProviderTool,
+    Raw,
     Source,
     StreamEnd,
     TextDelta,
@@ -78,11 +79,24 @@ MISMATCH = Notice(
     "upstream_contradiction", "the whole text differs from the pieces that the upstream sent of it"
 )
 CITED = {"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0, "end_index": 2}
+FILES: list[dict[str, Any]] = [
+    {"type": "file_citation", "file_id": "f", "filename": "a.md", "index": 3},
+    {"type": "file_path", "file_id": "g", "index": 0},
+    {
+        **{"type": "container_file_citation", "container_id": "c", "file_id": "h"},
+        **{"filename": "b.png", "start_index": 1, "end_index": 2},
+    },
+]
 LOGPROBS = [{"token": "a", "logprob": -0.5}]
 SAFE = {"hate": {"filtered": False, "severity": "safe"}}
 HATE = {"hate": {"filtered": True, "severity": "high"}}
 answer = sse
 BEGUN = sse(delta("a"))
+
+
+def own(annotation: dict[str, Any]) -> Raw:
+    data = json.dumps(dict(sorted(annotation.items())), separators=(",", ":"))
+    return Raw("openai_responses", data)
 
 
 def completed_as(status: str, reason: str | None = None) -> dict[str, Any]:
@@ -520,22 +534,14 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             on("output_text.annotation.added", content_index=0, annotation=None),
             *(
                 on("output_text.annotation.added", content_index=1, annotation=annotation)
-                for annotation in (
-                    {"type": "file_citation", "file_id": "f", "filename": "a.md", "index": 3},
-                    {"type": "file_path", "file_id": "g", "index": 0},
-                    {
-                        "type": "container_file_citation",
-                        "container_id": "c",
-                        "file_id": "h",
-                        "filename": "b.png",
-                        "start_index": 1,
-                        "end_index": 2,
-                    },
-                )
+                for annotation in FILES
             ),
             done(
                 "message",
-                content=[said("ab", annotations=[CITED]), said("cd", annotations=[CITED])],
+                content=[
+                    said("ab", annotations=[CITED]),
+                    said("cd", annotations=[CITED, {**FILES[0], "logprob": None}]),
+                ],
             ),
             COMPLETED,
         ],
@@ -544,9 +550,9 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             text("cd", block=1)[:-1],
             Source("https://a", title="A", start=0, end=2, block=1),
             Source("https://a", title="A", start=0, end=2, block=0),
-            Source(document="a.md", start=3, end=3, block=1),
-            Source(document="g", block=1),
-            Source(document="b.png", start=1, end=2, block=1),
+            Source(document="a.md", start=3, end=3, block=1, raw=own(FILES[0])),
+            Source(document="g", block=1, raw=own(FILES[1])),
+            Source(document="b.png", start=1, end=2, block=1, raw=own(FILES[2])),
             TextEnd(1),
         ),
     ),

@@ -4,9 +4,10 @@ from typing import Final
 
 from ...client_format import ClientFormat
 from ..headers import BETA
+from ..name import NAME
 from .errors import render_failure
 from .renderer import Renderer
-from .request import NAME, Request, parse_request
+from .request import Request, parse_request
 from .result import render_result
 
 CLIENT_FORMAT: Final = ClientFormat(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from ....errors import RelayError, UpstreamError
 from ....events import (
@@ -42,7 +43,8 @@ from ...answering.packed_proofs import UNPROVED, PackedProof, pack
 from ...answering.public_ids import public_token
 from ...client_format import Frame
 from ...proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
-from ...reading.json_values import decode, mapping, mappings, string
+from ...reading.json_values import decode, mapping, read_raw, string
+from ..name import NAME
 from .errors import render_error
 
 Payload = dict[str, Any]
@@ -73,13 +75,6 @@ _CALLER: Final = {"type": "direct"}
 
 _KEPT: Final = ("model_context_window_exceeded", "compaction")
 """The words of Anthropic's that ours are less exact than."""
-
-_SERVER_TOOLS: Final = frozenset(
-    (
-        *("web_search", "web_fetch", "code_execution", "bash_code_execution"),
-        *("text_editor_code_execution", "tool_search_tool_regex", "tool_search_tool_bm25"),
-    )
-)
 
 
 class Renderer:
@@ -120,8 +115,6 @@ class Payloads:
         self._count = 0
         self._calls: dict[int, str] = {}
         self._names: dict[int, str] = {}
-        self._uses: set[int] = set()
-        """The blocks of tools that the provider ran, as far as they were told."""
         self._broken: str | None = None
         """The first tool that was called with what is no JSON object."""
         self._refused = False
@@ -173,8 +166,9 @@ class Payloads:
             case ToolCallStart():
                 call = self._calls[event.block] = pack_id(show_call(self._stream, event.id))
                 self._names[event.block] = event.name
+                more = {"caller": _CALLER} | (read_raw(event.raw, NAME) or {})
                 use = {"type": "tool_use", "id": call, "name": event.name, "input": {}}
-                self._start(event.block, use | {"caller": _CALLER})
+                self._start(event.block, more | use)
             case ToolCallEnd():
                 self._stop(event.block)
                 if self._broken is None and not _is_object(event.arguments):
@@ -213,7 +207,8 @@ class Payloads:
             yield render_error(failed)
             return
         stop = self._choice and self._choice.stop_sequence
-        delta = {**_OF_STOPS, "stop_reason": self._reason(end), "stop_sequence": stop}
+        more = read_raw(self._choice.raw if self._choice else None, NAME) or {}
+        delta = _OF_STOPS | more | {"stop_reason": self._reason(end), "stop_sequence": stop}
         usage = _OF_DELTAS | render_usage(end.usage or TokenCounts()) | render_cost(end)
         yield {
             "type": "message_delta",
@@ -286,25 +281,24 @@ class Payloads:
             self._whole({"type": "redacted_thinking", "data": proof})
 
     def _provider_tool(self, event: ProviderTool) -> None:
-        """Render a tool that Anthropic ran; the format has none for other providers' tools."""
-        if event.name not in _SERVER_TOOLS:
-            return
-        token = public_token(self._stream, "anthropic.tools").replace("-", "_")
-        use_id = f"srvtoolu_{token}_{event.block}"
-        if isinstance(event.input, dict) and event.block not in self._uses:
-            self._uses.add(event.block)
-            use = {"id": use_id, "name": event.name, "input": event.input, "caller": _CALLER}
-            self._whole({"type": "server_tool_use", **use})
-        if _is_result(event.output) and event.block in self._uses:
-            kind = "tool_search" if event.name.startswith("tool_search") else event.name
-            result = {"tool_use_id": use_id, "content": event.output, "caller": _CALLER}
-            self._whole({"type": f"{kind}_tool_result", **result})
+        """Render a block of a tool that Anthropic ran; the format has none for other tools."""
+        block = read_raw(event.raw, NAME) or {}
+        kind, output = string(block.get("type")), event.output
+        if kind.endswith("_tool_use"):
+            # An input that is no JSON comes as a text, which no client takes.
+            self._whole({**block, "input": mapping(event.input)})
+        elif kind.endswith("_tool_result") and output is not UNSET:
+            failed = block.get("is_error") is True
+            self._whole({**block, "content": mapping(output).get("content") if failed else output})
 
     def _source(self, event: Source) -> None:
-        """Cite a web page; other sources are documents that only the provider knows."""
-        if event.url is None or event.block not in self._blocks:
+        """Cite what Anthropic cites, and web pages; other documents have no place in the format."""
+        if event.block not in self._blocks:
             return
-        citation = {
+        citation = read_raw(event.raw, NAME)
+        if citation is None and event.url is None:
+            return
+        citation = citation or {
             "type": "web_search_result_location",
             "url": event.url,
             "title": event.title,
@@ -336,15 +330,6 @@ def _is_object(text: str) -> bool:
         return isinstance(decode(text or "{}"), dict)
     except ValueError:
         return False
-
-
-def _is_result(output: object) -> bool:
-    """Whether it is what a tool of Anthropic's gives: an object with a type, or a list of such."""
-    if isinstance(output, list):
-        return all(string(item.get("type")) for item in mappings(output)) and all(
-            isinstance(item, dict) for item in output
-        )
-    return bool(string(mapping(output).get("type")))
 
 
 def render_usage(counts: TokenCounts) -> Payload:

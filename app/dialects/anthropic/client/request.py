@@ -32,11 +32,10 @@ from ....requests import ToolChoice as ChatToolChoice
 from ...client_format import ParsedRequest
 from ...writing.cache_marks import parse_mark
 from ..headers import BETA
+from ..name import NAME
 from .errors import ThreadRefused
 from .messages import Content, History, Turn
 from .tools import find_client_tool
-
-NAME: Final = "anthropic"
 
 _EXAMPLE: Final = '{"model": "demo", "max_tokens": 1024, "messages": [...]}'
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ....events import Raw
 from ...proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
@@ -17,6 +18,7 @@ from ...reading.json_values import (
     clean,
     count,
     decode,
+    make_raw,
     mapping,
     mappings,
     short,
@@ -24,8 +26,14 @@ from ...reading.json_values import (
     string,
     text_or_none,
 )
+from ..name import NAME
 
-_PROVIDER_USES: Final = ("server_tool_use", "mcp_tool_use")
+_USE: Final = "_tool_use"
+_RESULT: Final = "_tool_result"
+"""Suffixes of the types of blocks about tools that the provider runs, known ones or not."""
+_OF_CALLS: Final = ("type", "id", "name", "input")
+_DIRECT: Final = {"caller": {"type": "direct"}}
+"""The other members of an ordinary call, one of the model itself."""
 _MAX_UNTOLD: Final = 20
 """How many kinds of blocks that are left out are told of."""
 
@@ -39,6 +47,8 @@ class _Block:
     start: dict[str, Any]
     call: int | None = None
     """The number of the tool call."""
+    raw: Raw | None = None
+    """The other members of a tool call's start."""
     written: bool = False
     """Whether a piece of its arguments came."""
     pieces: list[str] = field(default_factory=list)
@@ -95,12 +105,14 @@ class Blocks:
             case "redacted_thinking":
                 self._builder.opaque(0, CLAUDE_REDACTED, string(content.get("data")))
             case "tool_use":
+                more = {k: v for k, v in content.items() if k not in _OF_CALLS and v is not None}
+                block.raw = make_raw(NAME, more) if more and more != _DIRECT else None
                 self._call(block, None)
-            case kind if kind.endswith("_tool_result"):
-                self._result(content, kind.removesuffix("_tool_result"))
+            case kind if kind.endswith(_RESULT):
+                self._result(content, kind.removesuffix(_RESULT))
             case "fallback":
                 self._fall_back(short(mapping(content.get("to")).get("model")))
-            case kind if kind not in (*_PROVIDER_USES, "compaction"):
+            case kind if kind != "compaction" and not kind.endswith(_USE):
                 self._leave(kind)
 
     def delta(self, index: object, delta: dict[str, Any]) -> None:
@@ -139,7 +151,7 @@ class Blocks:
             case "compaction":
                 whole = clean(block.start | block.compaction)
                 self._builder.opaque(0, CLAUDE_COMPACTION, msgspec.json.encode(whole).decode())
-            case kind if kind in _PROVIDER_USES:
+            case kind if kind.endswith(_USE):
                 self._use(block)
         self._prove(block)
         for citation in block.citations:
@@ -171,7 +183,7 @@ class Blocks:
         if block.kind == "tool_use":
             block.written = block.written or bool(piece)
             self._call(block, piece)
-        elif piece and block.kind in _PROVIDER_USES:
+        elif piece and block.kind.endswith(_USE):
             self._hold(block, len(piece) + 64)
             block.pieces.append(piece)
 
@@ -207,6 +219,7 @@ class Blocks:
             id=string(block.start.get("id")),
             name=string(block.start.get("name")),
             arguments=arguments,
+            raw=block.raw,
         )
 
     def _use(self, block: _Block) -> None:
@@ -217,7 +230,8 @@ class Blocks:
         except ValueError:
             value = text
         name = string(block.start.get("name")) or "tool"
-        number = self._builder.provider_tool(0, name, input=value)
+        raw = _without(block.start, "input")
+        number = self._builder.provider_tool(0, name, input=value, raw=raw)
         use_id = string(block.start.get("id"))
         self._builder.hold(ENTRY + len(use_id) + len(name))
         self._tools[use_id] = (number, name)
@@ -228,7 +242,8 @@ class Blocks:
         output = content.get("content")
         if content.get("is_error") is True:
             output = {"is_error": True, "content": output}
-        self._builder.provider_tool(0, name or "tool", block=number, output=output)
+        raw = _without(content, "content")
+        self._builder.provider_tool(0, name or "tool", block=number, output=output, raw=raw)
 
     def _fall_back(self, model: str | None) -> None:
         self.model = model or self.model
@@ -270,7 +285,13 @@ class Blocks:
             title=title,
             cited_text=text_or_none(citation.get("cited_text")),
             block=self._builder.text_block(0),
+            raw=make_raw(NAME, citation),
         )
+
+
+def _without(block: dict[str, Any], name: str) -> Raw:
+    """Return a block without what the event itself says."""
+    return make_raw(NAME, {k: v for k, v in block.items() if k != name})
 
 
 def _number(index: object) -> int:

@@ -9,8 +9,18 @@ from typing import Any, Final
 from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
-from ...reading.json_values import count, decode, mapping, short, string, text_or_none
+from ...reading.json_values import (
+    count,
+    decode,
+    make_raw,
+    mapping,
+    short,
+    size,
+    string,
+    text_or_none,
+)
 from ...reading.service_tier import parse_service_tier
+from ..name import NAME
 from .content_blocks import Blocks
 
 _EVENTS: Final = frozenset(
@@ -25,6 +35,8 @@ _COUNTS: Final = (
     *("cache_read_input_tokens", "cache_creation_input_tokens"),
 )
 _OUTPUT: Final = ("output_tokens", "output_tokens_details")
+_AT_END: Final = ("container", "stop_details")
+"""Members of the message that come with its end."""
 _MAX_TEXT: Final = 500
 
 
@@ -36,6 +48,7 @@ class Parser(AnswerParser):
         self._blocks = Blocks(self._builder, upstream=upstream)
         self._usage: dict[str, Any] = {}
         self._started = False
+        self._at_end: dict[str, Any] = {}
 
     def _message(self, message: Message) -> None:
         data = message.data.strip()
@@ -100,9 +113,15 @@ class Parser(AnswerParser):
         if any(said):
             what = ": ".join(filter(None, said))[:_MAX_TEXT]
             self._builder.notice("refusal", f"upstream {self._upstream!r} refused: {what}")
+        if more := {k: message[k] for k in _AT_END if message.get(k) is not None}:
+            self._builder.hold(size(more))
+            self._at_end |= more
         if reason := string(message.get("stop_reason")):
             self._builder.finish(
-                0, reason, stop_sequence=text_or_none(message.get("stop_sequence"))
+                0,
+                reason,
+                stop_sequence=text_or_none(message.get("stop_sequence")),
+                more=make_raw(NAME, self._at_end) if self._at_end else None,
             )
 
     def _count(self, usage: object) -> None:

@@ -181,7 +181,8 @@ class Candidates:
             case _:
                 value = {k: v for k, v in told.items() if k != "id"}
         block = self._tools.get(key) if side == "output" else None
-        block = self._builder.provider_tool(index, name, block=block, **{side: value})
+        said: dict[str, Any] = {side: value}
+        block = self._builder.provider_tool(index, name, block=block, **said)
         self._tools[key] = block
         return block
 

@@ -7,7 +7,7 @@ too, and clients run a call that is done.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ....events import (
     Event,
@@ -39,8 +39,9 @@ from ...proof_formats import (
     OPENAI_PHASE,
     OPENAI_REASONING,
 )
-from ...reading.json_values import string
+from ...reading.json_values import read_raw, string
 from ...writing.conversation import parse_object
+from ..name import NAME
 from .free_text import FreeText
 from .tool_calls import (
     ITEMS,
@@ -51,6 +52,9 @@ from .tool_calls import (
 
 _OF_CALLS = (OPENAI_CUSTOM_CALL, OPENAI_NAMESPACE)
 """The proofs that say more of a call."""
+
+_PLACES: Final = frozenset(("index", "start_index", "end_index"))
+"""Where an annotation stands in its text."""
 
 ItemStatus = Literal["completed", "incomplete"]
 OutputEvent = tuple[str, dict[str, Any]]
@@ -215,8 +219,11 @@ class Output:
             return
         here = source.block == message.block and source.start is not None
         start, end = (source.start or 0, source.end or 0) if here else (0, 0)
-        if source.url is not None:
-            annotation: dict[str, Any] = {
+        if (annotation := read_raw(source.raw, NAME)) is not None:
+            if source.start is not None and not here:
+                annotation |= dict.fromkeys(_PLACES & annotation.keys(), 0)
+        elif source.url is not None:
+            annotation = {
                 "type": "url_citation",
                 "url": source.url,
                 "title": source.title or "",
@@ -224,9 +231,9 @@ class Output:
                 "end_index": end,
             }
         else:
-            name = source.document or ""
-            annotation = {"type": "file_citation", "file_id": name, "index": end}
-            annotation["filename"] = source.title or name
+            # Only a provider that speaks Responses gives such an id.
+            annotation = {"type": "file_citation", "file_id": "", "index": end}
+            annotation["filename"] = source.title or source.document or ""
         part["annotations"].append(annotation)
         yield (
             "response.output_text.annotation.added",

@@ -80,9 +80,17 @@ def _convert_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | N
     # arguments is what they read in them.
     converted = {k: v for k, v in item.items() if k not in ("id", "parsed_arguments")}
     if item.get("role") == "assistant" and isinstance(item.get("content"), list):
-        parts = mappings(item["content"])
-        converted["content"] = [{k: v for k, v in part.items() if k != "parsed"} for part in parts]
+        converted["content"] = [_convert_part(part) for part in mappings(item["content"])]
     return converted
+
+
+def _convert_part(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of an answer without what the relay added, and citations of no known file."""
+    kept = {k: v for k, v in part.items() if k != "parsed"}
+    if kept.get("annotations"):
+        given = mappings(kept["annotations"])
+        kept["annotations"] = [one for one in given if one.get("file_id") != ""]
+    return kept
 
 
 def _convert_reasoning(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None:

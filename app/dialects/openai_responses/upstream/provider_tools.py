@@ -5,7 +5,16 @@ Pure functions of an item as the provider sent it.
 
 from typing import Any, Final
 
-from ...reading.json_values import count, decode, mapping, mappings, string, text_or_none
+from ...reading.json_values import (
+    count,
+    decode,
+    make_raw,
+    mapping,
+    mappings,
+    string,
+    text_or_none,
+)
+from ..name import NAME
 
 XAI_TOOLS: Final = frozenset(
     (
@@ -126,7 +135,8 @@ def read_image(item: dict[str, Any]) -> tuple[str, str] | None:
 def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of `EventBuilder.source`."""
     start, end = annotation.get("start_index"), annotation.get("end_index")
-    if annotation.get("type") == "file_citation":
+    kind = annotation.get("type")
+    if kind == "file_citation":
         # It stands at one place; the `index` of a `file_path` counts files instead.
         start = end = annotation.get("index")
     return {
@@ -135,6 +145,10 @@ def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
         or text_or_none(annotation.get("file_id")),
         "title": text_or_none(annotation.get("title")),
         "span": (count(start), count(end)),
+        # A page has no other members. None of a file's may be null (OpenAI's schema).
+        "raw": None
+        if kind in (None, "url_citation")
+        else make_raw(NAME, {k: v for k, v in annotation.items() if v is not None}),
     }
 
 
