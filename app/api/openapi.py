@@ -111,6 +111,7 @@ _READS: Final = {
     "token": "A stream token, in place of a credential",
 }
 _OPENAI: Final = "openai_responses"
+_TO_COMPACT: Final = "OpenaiResponsesRequestToCompact"
 
 _VALUES: Final[Mapping[str, dict[str, Any]]] = {
     "format": {"enum": [*CLIENT_FORMATS]},
@@ -177,6 +178,12 @@ _OTHERS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("POST", "/v1/responses/{response_id}/cancel"): Operation(
         "Stop a response", answers={"200": _json()}, dialect=_OPENAI
+    ),
+    ("POST", "/v1/responses/compact"): Operation(
+        "Compact a conversation",
+        _TO_COMPACT,
+        answers={"200": _json()},
+        dialect=_OPENAI,
     ),
     ("POST", "/v1/responses/input_tokens"): Operation(
         "Count the tokens of a request",
@@ -373,6 +380,12 @@ def _schemas() -> dict[str, Any]:
     for dialect, field in NOT_NEEDED.items():
         whole = found[_request_name(dialect)]
         found[f"{whole['title']}ToCount"] = _without(whole, field)
+    found[_TO_COMPACT] = {
+        **found["OpenaiResponsesRequestToCount"],
+        "title": _TO_COMPACT,
+        "description": "A conversation: its items in `input`, or `previous_response_id`.",
+        "required": ["model"],
+    }
     return found
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +12,11 @@ from starlette.routing import Route
 
 from ..admission import RequestMemory, address_of
 from ..dialects.client_format import ParsedRequest
+from ..dialects.openai_responses.client.compaction import (
+    parse_compaction,
+    read_compaction,
+    render_compaction,
+)
 from ..dialects.openai_responses.client.format import CLIENT_FORMAT
 from ..dialects.openai_responses.client.result import (
     BACKGROUND,
@@ -70,6 +76,21 @@ class Create(Generation):
         response = _show(reader.stream, begun)
         response.headers.update(self._told(opened))
         return response
+
+
+class Compact(Create):
+    """One request to compact a conversation: a response that is not stored, shown otherwise."""
+
+    async def _parse(
+        self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
+    ) -> tuple[ParsedRequest, Kept | None]:
+        resolved = await self._stored.resolve(streams, read_compaction(body), memory=memory)
+        asked, kept = parse_compaction(resolved.body)
+        self._client_format = CLIENT_FORMAT._replace(render_result=partial(render_compaction, kept))
+        return asked, None
+
+    def _digest(self, request: Request, body: bytes) -> str:
+        return super()._digest(request, b"compact\0" + body)
 
 
 class Responses:
@@ -224,9 +245,14 @@ def _json(body: object, *, stream: str | None = None) -> Response:
 
 def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
     responses = Responses(hub, policy)
+
+    async def compact(request: Request) -> Response:
+        return await Compact(hub, policy, tokens).post(request)
+
     path = "/v1/responses/{response_id}"
     return [
         Route("/v1/responses", Create(hub, policy, tokens).post, methods=["POST"]),
+        Route("/v1/responses/compact", compact, methods=["POST"]),
         Route(path, responses.retrieve, methods=["GET"]),
         Route(path, responses.delete, methods=["DELETE"]),
         Route(f"{path}/input_items", responses.list_input, methods=["GET"]),

@@ -66,6 +66,7 @@ _OPENAI_ITSELF = {"allowed_tools": True, "extras": _OPENAI_EXTRAS, "call_ids": "
 _NEWER = ("verbosity", "prompt_cache_key", "prompt_cache_retention", "safety_identifier")
 _OPENAIS_OWN = (*_NEWER, "service_tier", "store")
 """What hosts refuse that are strict about fields which OpenAI alone has."""
+_COMPACTS = {"compaction": True}
 _GATEWAY = {"cache_control": True}
 _GOOGLE = "https://{location_host}/v1/projects/{project}/locations/{location}/publishers"
 _AZURE = "https://{resource}.openai.azure.com/openai"
@@ -90,6 +91,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("OPENAI_API_KEY",),
         added_by="table",
         dialect="openai_responses",
+        host_quirks=_COMPACTS,
         default_model="gpt-6-luna",
         page="openai",
     ),
@@ -114,6 +116,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         auth="api-key",
         added_by="table",
         dialect="openai_responses",
+        quirks=_COMPACTS,
         lists_models=False,
         page="azure",
     ),

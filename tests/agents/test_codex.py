@@ -49,6 +49,8 @@ def function(said: Said) -> tuple[str, Any]:
 
 def own_item(said: Said, number: int) -> dict[str, Any]:
     """Return a call as OpenAI's Responses have it, in Codex's own kinds of tools."""
+    if said.tool == "compaction":
+        return {"type": "compaction", "id": f"up_{number}", "encrypted_content": said.given}
     call: dict[str, Any] = {"id": f"up_{number}", "call_id": call_id(number), "status": "completed"}
     if said.tool == "tool_search":
         return {"type": "tool_search_call", "execution": "client", "arguments": said.given, **call}
@@ -133,6 +135,36 @@ async def test_a_command_a_patch_and_a_resume(dialect: str, tmp_path: Path) -> N
 
             assert SCRIPT[3].text == answer
             assert 4 == len(upstream.calls)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "summary", "going_on"),
+    [
+        ("anthropic", Said("One is written."), b"work that is done.\\n\\nOne is written."),
+        ("openai_responses", Said("One is written."), b"work that is done.\\n\\nOne is written."),
+        ("openai_responses", Said(tool="compaction", given="E"), b'"encrypted_content":"E"'),
+    ],
+)
+async def test_a_compaction_in_the_middle_of_a_turn(
+    dialect: str, summary: Said, going_on: bytes, tmp_path: Path
+) -> None:
+    """Codex leaves it to the server where the provider is called OpenAI, as its own one is."""
+    file(PROGRAM, how="run npm ci --prefix tests/agents")
+    config = ['model_providers.seseragi.name="OpenAI"', "model_auto_compact_token_limit=1"]
+    async with serve_upstream() as upstream:
+        play(upstream, dialect, [SCRIPT[0], summary, SCRIPT[2]])
+        environ = configure(tmp_path, upstream, dialect)
+        if summary.tool:
+            toml = Path(environ["SESERAGI_CONFIG"])
+            toml.write_text(f"{toml.read_text()}[upstream.u.quirks]\ncompaction = true\n")
+        async with serve_relay(environ=environ) as relay:
+            answer = await codex(tmp_path, relay.port, "change the file", config=config)
+
+        assert SCRIPT[2].text == answer
+        asked, last = upstream.calls[1].body, upstream.calls[2].body
+        assert (b"compaction_trigger" if summary.tool else b"Do not call any tools.") in asked
+        assert (3, True) == (len(upstream.calls), going_on in last)
+        assert COMMAND.encode() not in last
 
 
 WEATHER = """

@@ -24,7 +24,7 @@ def body_of(path: str, *, streams: bool = True) -> dict[str, Any]:
             return {"threadId": "a", "runId": "b", "messages": [{**message, "id": "1"}], **empty}
         case "/v1/admin/targets":
             return {"target": M, "action": "wake"}
-        case "/v1/embeddings" | "/v1/responses/input_tokens":
+        case "/v1/embeddings" | "/v1/responses/input_tokens" | "/v1/responses/compact":
             return {"model": M, "input": "hello"}
         case "/v1/messages":
             return {"model": M, "messages": [message], "max_tokens": 9, **more}

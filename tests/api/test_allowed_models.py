@@ -29,6 +29,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/messages/count_tokens": {"messages": MESSAGES},
     "/v1/responses": {"input": "hello"},
     "/v1/responses/input_tokens": {"input": "hello"},
+    "/v1/responses/compact": {"input": "hello"},
     "/v1/embeddings": {"input": "hello"},
     "/v1/ui/chat": {"id": "c", "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}]},
     "/v1/ag-ui": {**{"threadId": "a", "runId": "b", "state": {}, "tools": [], "context": []}, **{"messages": [{"id": "1", **MESSAGES[0]}], "forwardedProps": {}}}
@@ -72,8 +73,8 @@ REFUSED = [
 @pytest.mark.parametrize("path", BODIES)
 async def test_other_models_are_refused_before_an_upstream_is_asked(relay, upstream, path: str):
     for who, model in REFUSED:
-        if model is None and path.startswith("/v1/messages"):
-            model = "openai/big"  # Anthropic's requests have to name one
+        if model is None and path.startswith(("/v1/messages", "/v1/responses/compact")):
+            model = "openai/big"  # such requests have to name one
         answer = await relay.client.post(path, json=body_of(path, model), headers=bearer(who))
 
         assert 403 == answer.status_code, (who, model, answer.text)

@@ -87,7 +87,7 @@ def test_every_event_is_told_by_its_type(document):
     assert len(types) == len(event["anyOf"])
 
 
-@pytest.mark.parametrize("path", sorted(STARTS))
+@pytest.mark.parametrize("path", sorted(STARTS - {"/v1/responses/compact"}))
 def test_requests_of_each_dialect_are_as_told(document, path: str):
     check = validator(document, taken(document, path))
     body = body_of(path)
@@ -122,6 +122,16 @@ def test_inputs_that_a_type_says_little_of_are_as_told(document, name: str):
         assert not check.is_valid(body), body
         with pytest.raises(RequestError):
             parse(json.dumps(body).encode())
+
+
+async def test_what_is_compacted_is_as_told(document):
+    check = validator(document, taken(document, "/v1/responses/compact"))
+    whole = {"model": "demo", "input": "hello"}
+    async with serve_relay() as relay:
+        for body, status in ((whole, 200), ({"input": "hello"}, 400), ({**whole, "input": 1}, 400)):
+            assert (status == 200) == check.is_valid(body)
+            told = await relay.client.post("/v1/responses/compact", json=body)
+            assert status == told.status_code, told.text
 
 
 COUNTS = {

@@ -42,7 +42,7 @@ SAID = "what only I was told"
 
 STARTS = {
     *("/v1/chat", "/v1/chat/completions", "/v1/completions", "/v1/messages"),
-    *("/v1/responses", "/v1/ui/chat", "/v1/ag-ui"),
+    *("/v1/responses", "/v1/responses/compact", "/v1/ui/chat", "/v1/ag-ui"),
 }
 CALLS = {
     *("/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/embeddings"),
@@ -501,7 +501,8 @@ async def test_key_of_another_starts_a_stream_of_its_own(path: str):
 
 @pytest.mark.parametrize("path", sorted(STARTS))
 async def test_cursor_of_another_is_not_read_on(world, path: str):
-    letter = next(one.letter for one in CLIENT_FORMATS.values() if one.path == path)
+    own = path.removesuffix("/compact")
+    letter = next(one.letter for one in CLIENT_FORMATS.values() if one.path == own)
     stream = world.names["{stream}"]
     for who in OTHERS:
         told = []
@@ -513,9 +514,9 @@ async def test_cursor_of_another_is_not_read_on(world, path: str):
         assert told[0] == told[1]
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/v1/responses/input_tokens"])
+@pytest.mark.parametrize("end", ["", "/input_tokens", "/compact"])
 @pytest.mark.parametrize("field", ["previous_response_id", "item_reference"])
-async def test_response_of_another_is_not_gone_on_from(field: str, path: str):
+async def test_response_of_another_is_not_gone_on_from(field: str, end: str):
     async with serve_world(ends=True) as world:
         first = await world.ask("me", "POST", "/v1/responses", json={"model": M, "input": "hi"})
         answer = first.json()
@@ -527,7 +528,7 @@ async def test_response_of_another_is_not_gone_on_from(field: str, path: str):
                 body["previous_response_id"] = name
             else:
                 body["input"].insert(0, {"type": "item_reference", "id": name})
-            return await world.ask(who, "POST", path, json=body)
+            return await world.ask(who, "POST", f"/v1/responses{end}", json=body)
 
         for who in OTHERS:
             mine, none = await go_on(who, named), await go_on(who, none_like(named))

@@ -80,6 +80,7 @@ ASK: dict[str, Ask] = {
     "chat": lambda o, _: o.chat.completions.create(model=M, messages=MESSAGES),
     "chat stream": stream_of_chat,
     "response": lambda o, _: o.responses.create(model=M, input="hello"),
+    "compaction": lambda o, _: o.responses.compact(model=M, input="hello"),
     "response stream": stream_of_response,
     "completion": lambda o, _: o.completions.create(model=M, prompt="hello"),
     "embeddings": lambda o, _: o.embeddings.create(model="demo-embedding", input="hello"),

@@ -82,6 +82,7 @@ WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
         (item("assistant", **IMAGE), "input[0].content[0].type: 'input_image' has no place there"),
         (item("system", **IMAGE), "input[0].content: the role 'system' has only text"),
         ({"input": [{"type": "reasoning", "encrypted_content": "seseragi.!"}]}, "input[0].encrypted_content: it is not as the relay gave it"),
+        ({"input": [{"type": "compaction", "encrypted_content": "seseragi.!"}]}, "input[0].encrypted_content: it is not as the relay gave it"),
     ],
     "anthropic": [
         (b"", "the body is empty"),

@@ -8,6 +8,7 @@ import pytest
 from app import events as e
 from app.dialects.answering.public_ids import public_token
 from app.dialects.openai_responses.client.result import is_response_id, render_result, response_id
+from app.dialects.openai_responses.summary import pack_summary
 from app.errors import CODES
 from tests.dialects import examples as ex
 from tests.dialects.clients import STREAM, frames
@@ -237,6 +238,32 @@ def test_proofs_are_encrypted_content():
     assert second["encrypted_content"].startswith("seseragi.")
     assert ([], "raw") == (third["summary"], third["encrypted_content"])
     assert ("compaction", "short") == (fourth["type"], fourth["encrypted_content"])
+
+
+COMPACTS: list[e.Event] = [
+    e.StreamStart(STREAM, "fast", 1700000000, {"compaction": "1"}),
+    e.StreamTarget("up", "m-1", 1, "up-1"),
+]
+NATIVE = [e.Opaque("openai.compaction", "short")]
+
+
+@pytest.mark.parametrize(
+    ("events", "reason", "expected"),
+    [
+        (TEXT, "stop", pack_summary("Hi 🌊")),
+        ([*THOUGHT, *ex.text(1, " \n", "Hi"), *CALL], "length", pack_summary("Hi")),
+        ([*TEXT, *NATIVE], "stop", "short"),
+        ([*NATIVE, *NATIVE], "stop", "short"),
+        ([*ex.text(0, " "), *CALL, e.Opaque("a.b", "xx")], "stop", None),
+    ],
+)
+def test_text_of_a_compaction_is_a_summary(events, reason, expected):
+    end = e.StreamEnd("completed", reason, COUNTS)
+    stream = [*COMPACTS, *events, e.ChoiceEnd(reason), end]
+    found = [(item["type"], item["encrypted_content"]) for item in check(stream)["output"]]
+
+    assert [("compaction", expected)] * (expected is not None) == found
+    assert [] == check([*stream[:-1], e.StreamEnd("failed", "error")])["output"]
 
 
 def test_phase_is_the_messages():

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from app.dialects.openai_responses.client.request import parse_request
+from app.dialects.openai_responses.summary import INSTRUCTION, pack_summary
 
 pytestmark = pytest.mark.pure
 
@@ -146,6 +147,20 @@ def test_items_become_turns():
         {"role": "assistant", "content": "Noon."},
         {"role": "user", "content": "Thanks"},
     ] == found
+
+
+def test_compaction_is_asked_for_and_comes_back_as_text():
+    ours = {"type": "compaction", "encrypted_content": pack_summary("All.")}
+    theirs = {"type": "compaction", "encrypted_content": "E"}
+    trigger = {"type": "compaction_trigger"}
+    summary, hi, asks = messages(trigger, ours, {"role": "user", "content": "Hi"}, trigger)
+
+    assert ("user", True) == (summary["role"], summary["content"].endswith("\n\nAll."))
+    assert ("Hi", INSTRUCTION) == (hi["content"], asks["content"])
+    assert "1" == parse(input=[ours, trigger]).labels["compaction"]
+    asked = parse(input=[theirs, {"role": "user", "content": "Hi"}])
+    assert ("input[0]: a provider's compaction",) == asked.chat.client_body.foreign
+    assert "compaction" not in asked.labels
 
 
 def test_parts_of_a_users_message():

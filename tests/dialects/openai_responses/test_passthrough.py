@@ -7,6 +7,7 @@ import pytest
 
 from app.dialects.answering.packed_proofs import PackedProof, pack
 from app.dialects.openai_responses.client.request import parse_request
+from app.dialects.openai_responses.summary import INSTRUCTION, pack_summary
 from app.dialects.openai_responses.upstream.passthrough import pass_on
 from app.dialects.openai_responses.upstream.quirks import ENCRYPTED_REASONING, Quirks
 
@@ -75,6 +76,18 @@ def test_proofs_of_others_are_left_out() -> None:
     )
 
     assert [SHELL, {"role": "user", "content": "Hi"}] == found["input"]
+
+
+@pytest.mark.parametrize("compacts", [True, False])
+def test_one_that_does_not_compact_is_asked_for_a_summary(compacts: bool) -> None:
+    trigger, hi = {"type": "compaction_trigger", "id": "t"}, {"role": "user", "content": "Hi"}
+    summary = {"type": "compaction", "id": "cmp_1", "encrypted_content": pack_summary("All.")}
+    given = [trigger, summary, hi, trigger]
+    told_of, same, asks = told(*given, quirks=Quirks(compaction=compacts))["input"]
+
+    assert ("user", True) == (told_of["role"], told_of["content"].endswith("\n\nAll."))
+    asked = {"role": "user", "content": INSTRUCTION}
+    assert [hi, {"type": "compaction_trigger"} if compacts else asked] == [same, asks]
 
 
 def test_tools_come_with_items_only_if_the_client_runs_them() -> None:

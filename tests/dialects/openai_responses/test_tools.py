@@ -149,7 +149,6 @@ def test_tools_that_were_found_are_offered() -> None:
     [
         {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "x"}},
         {"type": "computer_call", "call_id": "c"},
-        {"type": "compaction_trigger"},
         {"type": "not_known_yet", "any": ["thing"]},
     ],
 )

@@ -38,6 +38,7 @@ from ...answering.assistant_message import build_message
 from ...answering.packed_proofs import PackedProof, is_packed, unpack
 from ...proof_formats import OPENAI_COMPACTION, OPENAI_ENCRYPTED, OPENAI_PHASE
 from ...reading.json_values import mappings, string
+from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from .tool_calls import INPUT, Called
 from .tools import Offered
 
@@ -151,6 +152,9 @@ class Conversation:
     def __init__(self, offered: Offered) -> None:
         self.beyond: list[str] = []
         self.ignored: dict[str, None] = {}
+        self.foreign: list[str] = []
+        self.compacts = False
+        """Whether the last item asks for a compaction of those before it."""
         self._offered = offered
         self._messages: list[Message] = []
         self._parts: list[Answered] = []
@@ -164,6 +168,7 @@ class Conversation:
             RequestError: `invalid_request`, with the place and the reason.
         """
         kind = item.get("type", "message")
+        self.compacts = kind == TRIGGER
         match kind:
             case "message":
                 self._take_message(convert_body(item, MessageItem, place=place), place=place)
@@ -176,9 +181,10 @@ class Conversation:
                 self._answer(result.call_id, result.output, place=place)
             case "reasoning":
                 self._think(convert_body(item, ReasoningItem, place=place), place=place)
-            case "compaction" | "compaction_summary":
-                said = convert_body(item, CompactionItem, place=place)
-                self._parts.append(OpaquePart(OPENAI_COMPACTION, said.encrypted_content))
+            case str() if kind in COMPACTIONS:
+                self._recall(convert_body(item, CompactionItem, place=place), place=place)
+            case str() if kind == TRIGGER:
+                pass
             case "item_reference":
                 what = f"{kind!r} was not recognised; write its name without escapes"
                 raise RequestError("invalid_request", f"{place}.type: {what}")
@@ -232,6 +238,8 @@ class Conversation:
     def end(self) -> list[Message]:
         """Return the messages."""
         self._end_turn()
+        if self.compacts:
+            self._messages.append(UserMessage(INSTRUCTION))
         return self._messages
 
     def _ignore(self, what: str) -> None:
@@ -340,12 +348,8 @@ class Conversation:
         """Take what was thought: the proof stands with the last of its texts."""
         texts = [part.text for part in item.summary or item.content or () if part.text]
         encrypted = item.encrypted_content or ""
-        proof = unpack(encrypted) if encrypted else PackedProof()
+        proof = _unpack(encrypted, place=place) if encrypted else PackedProof()
         if proof is None:
-            if is_packed(encrypted):
-                raise RequestError(
-                    "invalid_request", f"{place}.encrypted_content: it is not as the relay gave it"
-                )
             proof = PackedProof(OPENAI_ENCRYPTED, encrypted=encrypted)
         if proof.data is not None:
             self._take_opaque(proof.format or "", proof.data, call=proof.call)
@@ -354,6 +358,15 @@ class Conversation:
         if last or proof.signature or proof.encrypted:
             part = ReasoningPart(last, proof.signature, proof.encrypted, proof.format)
             self._parts.append(part)
+
+    def _recall(self, item: CompactionItem, *, place: str) -> None:
+        """Take what stands for the conversation before it: a summary of ours, or a provider's."""
+        proof = _unpack(item.encrypted_content, place=place)
+        if proof is None:
+            self.foreign.append(f"{place}: a provider's compaction")
+            self._parts.append(OpaquePart(OPENAI_COMPACTION, item.encrypted_content))
+        elif summary := read_summary(proof):
+            self._say(UserMessage(summary))
 
     def _take_opaque(self, format: str, data: str, *, call: str | None) -> None:
         if call is None:
@@ -366,6 +379,19 @@ _DETAILS: Final[dict[str, Literal["auto", "low", "high"]]] = {
     **{"auto": "auto", "low": "low", "high": "high", "original": "high"}
 }
 """How close an image is looked at; only newer models of OpenAI look at it as it is."""
+
+
+def _unpack(encrypted: str, *, place: str) -> PackedProof | None:
+    """Undo `pack`; None for what the relay did not pack.
+
+    Raises:
+        RequestError: `invalid_request`, the relay packed it, and it was changed.
+    """
+    proof = unpack(encrypted)
+    if proof is None and is_packed(encrypted):
+        what = f"{place}.encrypted_content: it is not as the relay gave it"
+        raise RequestError("invalid_request", what)
+    return proof
 
 
 def _describe_tools(tools: Parts) -> str:

@@ -42,6 +42,7 @@ from ...proof_formats import (
 from ...reading.json_values import read_raw, string
 from ...writing.conversation import parse_object
 from ..name import NAME
+from ..summary import pack_summary
 from .free_text import FreeText
 from .tool_calls import (
     ITEMS,
@@ -85,6 +86,9 @@ class Output:
         self.items: list[dict[str, Any]] = []
         self.called: Mapping[str, Called] = {}
         """The client's tools that are no plain functions, by the names of their calls."""
+        self.compacts = False
+        """Whether the output is one compaction item, of the provider's or of the text."""
+        self._compaction: _Item | None = None
         self._stream = stream
         self._token = item_token(stream)
         self._message: _Item | None = None
@@ -105,6 +109,8 @@ class Output:
             case TextDelta() | RefusalDelta() if self._message is not None:
                 kind = "output_text" if isinstance(event, TextDelta) else "refusal"
                 return (self._piece(self._message, kind, event.text),)
+            case _ if self.compacts:
+                return self._compact(event)
             case ToolCallDelta():
                 return self._write_arguments(event)
             case ReasoningDelta() if self._reasoning is not None:
@@ -135,10 +141,18 @@ class Output:
         """End what is open, in an answer that came to an end."""
         yield from self._close_text(status)
         yield from self._close_calls(status, all=True)
+        if self._compaction is not None:
+            item = self._compaction.item
+            item["encrypted_content"] = item["encrypted_content"] or pack_summary(
+                "".join(self._compaction.pieces)
+            )
+            yield self._done(self._compaction)
 
     def abandon(self) -> None:
         """Leave what is open as it is, in an answer that was cut."""
         self.write_down()
+        if self._compaction is not None:
+            self.items.clear()
         for item in self._open():
             item.item["status"] = "incomplete"
 
@@ -328,6 +342,26 @@ class Output:
             if not (free and event.arguments == "{}"):  # which stands for none
                 yield from self._write_call(call, event.arguments)
         self._ended.append(event.block)
+
+    def _compact(self, event: Event) -> Iterator[OutputEvent]:
+        """Take the provider's compaction, or a piece of the summary in its place."""
+        match event:
+            case TextDelta(text=text):
+                given = ""
+            case Opaque(format=name, data=given) if name == OPENAI_COMPACTION:
+                text = ""
+            case _:
+                return
+        if self._compaction is None:
+            if not (given or text.strip()):
+                return
+            self._compaction, told = self._begin("compaction", "cmp", encrypted_content="")
+            yield told
+        item = self._compaction.item
+        item["encrypted_content"] = item["encrypted_content"] or given
+        if text:
+            self._compaction.pieces.append(text)
+            yield "response.compaction.compacting", self._compaction.place
 
     def _opaque(self, event: Opaque) -> Iterable[OutputEvent]:
         match event.format:

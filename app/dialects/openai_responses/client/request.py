@@ -32,7 +32,7 @@ from ...client_format import ParsedRequest
 from ...reading.json_values import mappings, string
 from ..name import NAME
 from .messages import Conversation
-from .result import BACKGROUND, ECHO
+from .result import BACKGROUND, COMPACTS, ECHO
 from .tool_calls import Called
 from .tools import Offered
 
@@ -181,6 +181,7 @@ def parse_request(body: bytes) -> ParsedRequest:
         {k: v for k, v in given.items() if k not in _RELAYS_OWN},
         beyond=(*conversation.beyond, *choosing.beyond),
         ignored=_list_ignored(request, given, [*conversation.ignored, *_list_hosted(offered)]),
+        foreign=tuple(conversation.foreign),
     )
     chat = TranslatedRequest(
         messages=messages,
@@ -213,6 +214,7 @@ def parse_request(body: bytes) -> ParsedRequest:
         client_body=client_body,
     )
     labels = {ECHO: msgspec.json.encode(_echo(request)).decode(), **offered.label()}
+    labels |= {COMPACTS: "1"} if conversation.compacts else {}
     return ParsedRequest(chat, labels | ({BACKGROUND: "1"} if request.background else {}))
 
 

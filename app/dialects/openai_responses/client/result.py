@@ -26,6 +26,8 @@ ECHO: Final = "response"
 """The label with the fields that the response says again, as JSON."""
 BACKGROUND: Final = "background"
 """The label of a stream that its client did not wait for."""
+COMPACTS: Final = "compaction"
+"""The label of a stream whose text is a summary of the conversation, for a compaction item."""
 
 _RESPONSE_ID: Final = re.compile(r"resp_[\w-]{22}", re.ASCII)
 
@@ -90,6 +92,7 @@ class Response:
                 self._created, self._model = event.created, event.model
                 self._echo = msgspec.json.decode(labels.get(ECHO, "{}"))
                 self.output.called = parse_label(labels)
+                self.output.compacts = COMPACTS in labels
                 self.background = BACKGROUND in labels
                 self._status = "queued" if self.background else "in_progress"
             case StreamTarget():

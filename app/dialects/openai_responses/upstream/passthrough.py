@@ -13,6 +13,7 @@ from ...proof_formats import OPENAI_ITEM
 from ...reading.json_values import mapping, mappings, string
 from ...upstream_format import PassedBody
 from ...writing.conversation import parse_object
+from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from .provider_tools import keep_clients_tools, keep_in_space
 from .quirks import ENCRYPTED_REASONING, Quirks
 
@@ -32,6 +33,9 @@ def pass_on(client_body: ClientBody, *, quirks: Quirks | None = None) -> PassedB
     if isinstance(body.get("input"), list):
         converted = (_convert_item(item, quirks=quirks) for item in mappings(body["input"]))
         body["input"] = [item for item in converted if item is not None]
+        if client_body.body["input"][-1].get("type") == TRIGGER:
+            asks = {"type": TRIGGER} if quirks.compaction else _user(INSTRUCTION)
+            body["input"].append(asks)
     if quirks.user_field == "safety_identifier" and "user" in body:
         user = body.pop("user")
         body.setdefault("safety_identifier", user)
@@ -71,8 +75,12 @@ def _convert_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | N
     kind = item.get("type", "message")
     if kind == "reasoning":
         return _convert_reasoning(item, quirks=quirks)
-    if kind == "compaction" and is_packed(string(item.get("encrypted_content"))):
-        return None
+    if kind == TRIGGER:
+        return None  # one that is not the last has been done, in a turn before
+    proof = unpack(string(item.get("encrypted_content"))) if kind in COMPACTIONS else None
+    if proof is not None:
+        summary = read_summary(proof)
+        return None if summary is None else _user(summary)
     item = keep_clients_tools(item)
     if kind not in _UNNAMED:
         return item
@@ -91,6 +99,10 @@ def _convert_part(part: dict[str, Any]) -> dict[str, Any]:
         given = mappings(kept["annotations"])
         kept["annotations"] = [one for one in given if one.get("file_id") != ""]
     return kept
+
+
+def _user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
 
 
 def _convert_reasoning(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None:

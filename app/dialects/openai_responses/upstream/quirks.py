@@ -22,3 +22,5 @@ class Quirks(CommonQuirks, frozen=True):
     send_reasoning: Literal["encrypted", "text", "no"] = "encrypted"
     """What goes back of the reasoning: what only the provider can read, or its text too."""
     user_field: Literal["user", "safety_identifier"] = "user"
+    compaction: bool = False
+    """Whether the provider takes a `compaction_trigger`; else the model writes a summary."""

@@ -1,0 +1,46 @@
+"""Compaction by a summary, for conversations of providers that do not compact themselves.
+
+OpenAI replaces a conversation by an encrypted `compaction` item when the last item of `input`
+is a `compaction_trigger`. Other models are asked for a summary instead. It goes to the client
+in such an item too, packed as proofs are, and comes back as a message of the user: models that
+go on in the middle of a turn refuse a last message of the assistant's.
+"""
+
+from typing import Final
+
+from ..answering.packed_proofs import PackedProof, pack
+from ..proof_formats import SUMMARY
+
+TRIGGER: Final = "compaction_trigger"
+"""The type of the item that asks for compaction; it has to be the last one."""
+
+COMPACTIONS: Final = ("compaction", "compaction_summary")
+"""The types of the item that stands for a conversation."""
+
+INSTRUCTION: Final = (
+    "Answer this with text only. Do not call any tools.\n"
+    "The conversation has become too long. Write a summary that replaces it: the model that "
+    "continues will see the summary, and nothing else of what you said and did. State\n"
+    "- the task, and everything that the user asked for or ruled out;\n"
+    "- what has been done, and the decisions made, with their reasons;\n"
+    "- the facts needed to continue: names, paths, commands, values and errors, exactly;\n"
+    "- the current state, and the next steps.\n"
+    "Answer with the summary alone."
+)
+"""Tools and `tool_choice` stay as they were: Anthropic would read a conversation again, uncached,
+whose `tool_choice` has changed, and Bedrock has no word for none."""
+
+_PREFACE: Final = (
+    "This is a summary of the conversation so far, which it replaces. Continue from it, and do "
+    "not repeat work that is done.\n\n"
+)
+
+
+def pack_summary(summary: str) -> str:
+    """Return a summary as the `encrypted_content` of a compaction item."""
+    return pack(PackedProof(SUMMARY, data=summary))
+
+
+def read_summary(proof: PackedProof) -> str | None:
+    """Return what the model is told in place of a compaction item, None if it is no summary."""
+    return _PREFACE + proof.data if proof.format == SUMMARY and proof.data else None
