@@ -13,7 +13,7 @@ from app.testing.upstream import Hold, answer, head, send, text
 from tests.needs import file, program
 from tests.ports import answers, free_port
 from tests.proxies import programs
-from tests.proxies.programs import Proxy, certify, replace, running
+from tests.proxies.programs import ROOT, Proxy, certify, replace, running
 from tests.proxies.reading import TOKENS, Timed, curl, delays, post
 from tests.serving import HELLO
 from tests.test_docs import block
@@ -63,6 +63,8 @@ async def vite(folder: Path, relay: int) -> AsyncIterator[Proxy]:
     port, how = free_port(), "run npm ci --ignore-scripts --prefix tests/examples"
     text = replace(block("vite", "docs/proxies.md"), "127.0.0.1:8000", f"127.0.0.1:{relay}")
     (folder / "vite.config.mjs").write_text(text)
+    (folder / "node_modules").mkdir()
+    (folder / "node_modules/seseragi").symlink_to(ROOT / "static")
     command = [
         program("node"),
         str(file(VITE, how=how)),
