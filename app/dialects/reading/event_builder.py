@@ -339,13 +339,17 @@ class EventBuilder:
                 span = (None, None)  # it cannot be told which block they count in
         self._events.append(Source(url, document, title, cited_text, *span, block, choice, raw))
 
-    def logprobs(self, choice: int, content: list[Any]) -> None:
-        """Take the log probabilities of the tokens of the last delta."""
+    def logprobs(self, choice: int, content: list[Any], *, reasoning: bool = False) -> None:
+        """Take the log probabilities of the tokens of the last delta.
+
+        With `reasoning` they are of a reasoning block, and dropped if another block is open.
+        """
         state = self._choice(choice)
-        if not content:
+        block = state.open
+        if not content or (reasoning and block is not None and block.kind is not REASONING):
             return
-        if state.open is not None:
-            number: int | None = state.open.number
+        if block is not None:
+            number: int | None = block.number
         else:
             last = state.calls.all[-1] if state.calls.all else None
             number = last.block if last is not None and not last.ended else None

@@ -170,6 +170,7 @@ def test_sound_that_is_no_base64_is_handed_on_as_it_is():
 def test_log_probabilities_stand_where_they_belong():
     token = {"token": "Hi", "logprob": -0.1, "bytes": [72, 105], "top_logprobs": []}
     bare = {"token": "No", "logprob": -1}
+    told = {"token": "Hm", "logprob": -2, "bytes": None}
     events: list[e.Event] = [
         *START,
         e.TextStart(0),
@@ -178,14 +179,20 @@ def test_log_probabilities_stand_where_they_belong():
         e.RefusalStart(1),
         e.LogProbs(1, [bare]),
         e.RefusalEnd(1),
+        e.ReasoningStart(2),
+        e.LogProbs(2, [{**told, "top_logprobs": [told]}]),
+        e.ReasoningEnd(2),
         e.ChoiceEnd("stop"),
         *DONE,
     ]
     check(events)
     logprobs = render_result(STREAM, events)["choices"][0]["logprobs"]
 
-    full = {"token": "No", "logprob": -1, "bytes": None, "top_logprobs": []}
-    assert {"content": [token], "refusal": [full]} == logprobs
+    assert {
+        "content": [token],
+        "refusal": [{"token": "No", "logprob": -1, "bytes": None, "top_logprobs": []}],
+        "reasoning_content": [{**told, "top_logprobs": [told]}],
+    } == logprobs
 
 
 def test_model_is_what_answers_and_the_rest_is_the_streams():

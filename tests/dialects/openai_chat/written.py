@@ -84,6 +84,7 @@ def tool(
 
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+T1, T2 = {"token": "r"}, {"token": "a"}
 SAFE = {"hate": {"filtered": False, "severity": "safe"}}
 HATE = {"hate": {"filtered": True, "severity": "high"}}
 BROKEN = {"error": {"code": "content_filter_error", "message": "The contents are not filtered"}}
@@ -261,6 +262,17 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             refusal("b", LogProbs(1, [{"token": "b"}]), block=1),
             call("f", LogProbs(2, [{"token": "c"}]), block=2, id="i"),
             reason="length",
+        ),
+    ),
+    "log-probabilities-of-reasoning": (  # DeepSeek lists them beside those of the content
+        [
+            {"choices": [choice({"reasoning_content": "r"}, logprobs={"reasoning_content": [T1]})]},
+            {"choices": [choice({"content": "a"}, logprobs={"content": [T2]})]},
+            {"choices": [choice({}, "stop", logprobs={"reasoning_content": [T1]})]},
+        ],
+        stopped(
+            reasoning("r", LogProbs(0, [T1])),
+            text("a", LogProbs(1, [T2]), block=1),
         ),
     ),
     "content-filters": (

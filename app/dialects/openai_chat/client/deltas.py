@@ -95,7 +95,8 @@ class DeltaBuilder:
         self._starts: dict[int, int] = {}
         """Of a text's block: where it begins in the content."""
         self._thoughts: dict[int, list[str]] = {}
-        self._refusals: set[int] = set()
+        self._logprobs_names: dict[int, str] = {}
+        """Of a block that is no content: the list that its log probabilities stand in."""
         self._custom: set[str] = set()
         """The names of tools that take a text."""
         self._odd: dict[int, Literal["custom", "older", "unsaid"]] = {}
@@ -153,10 +154,11 @@ class DeltaBuilder:
                 self._starts[event.block] = state.length
             case ReasoningStart():
                 self._thoughts[event.block] = []
+                self._logprobs_names[event.block] = "reasoning_content"
             case ReasoningEnd():
                 state.details += _prove(event, "".join(self._thoughts.pop(event.block)))
             case RefusalStart():
-                self._refusals.add(event.block)
+                self._logprobs_names[event.block] = "refusal"
             case ToolCallStart():
                 self._calls[event.block] = (state.calls, False)
                 if FUNCTIONS in self.labels or event.name in self._custom:
@@ -183,7 +185,7 @@ class DeltaBuilder:
             case Source(url=str()):
                 state.annotations.append(_cite(event, self._starts.get(event.block or 0, 0)))
             case LogProbs():
-                name = "refusal" if event.block in self._refusals else "content"
+                name = self._logprobs_names.get(event.block, "content")
                 found = {"content": None, "refusal": None, name: render_logprobs(event.content)}
                 return (Delta(event.choice, {}, logprobs=found),)
             case Media():

@@ -107,8 +107,11 @@ class Deltas:
         builder = self._builder
         builder.choice(index)
         if logprobs := choice.get("logprobs"):
-            builder.logprobs(index, mappings(mapping(logprobs).get("content")))
-            builder.logprobs(index, mappings(mapping(logprobs).get("refusal")))
+            said = mapping(logprobs)
+            # DeepSeek lists those of what it thought beside those of the content.
+            builder.logprobs(index, mappings(said.get("reasoning_content")), reasoning=True)
+            builder.logprobs(index, mappings(said.get("content")))
+            builder.logprobs(index, mappings(said.get("refusal")))
         if verdict := choice.get("content_filter_results"):
             builder.content_filter(index, "completion", mapping(verdict))
         reason = choice.get("finish_reason")
