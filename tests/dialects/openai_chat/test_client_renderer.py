@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
+from openai.types.responses.response import Moderation as ResponsesModeration
 
 from app import events as e
 from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import Frame
 from app.dialects.openai_chat.client.renderer import Renderer
 from app.dialects.openai_chat.client.result import render_result
+from app.dialects.openai_responses.client.result import render_result as openai_responses_result
 from app.errors import RelayError
 from tests.dialects import clients
 from tests.dialects import examples as ex
@@ -193,6 +195,33 @@ def test_log_probabilities_stand_where_they_belong():
         "refusal": [{"token": "No", "logprob": -1, "bytes": None, "top_logprobs": []}],
         "reasoning_content": [{**told, "top_logprobs": [told]}],
     } == logprobs
+
+
+RESULT = {
+    **{"type": "moderation_result", "model": "m", "flagged": True, "categories": {"hate": True}},
+    **{"category_scores": {"hate": 0.9}, "category_applied_input_types": {"hate": ["text"]}},
+}
+FAILED = {"type": "error", "code": "c", "message": "m"}
+LISTED = {"type": "moderation_results", "model": "m", "results": [RESULT]}
+
+
+@pytest.mark.parametrize("told", [LISTED, RESULT])
+def test_moderation_results_have_a_chunk_of_their_own(told: dict[str, Any]) -> None:
+    events: list[e.Event] = [
+        *START,
+        *ex.text(0, "Hi"),
+        e.ContentFilter("prompt", told, False),
+        e.ContentFilter("completion", FAILED, False),
+        e.ContentFilter("completion", {"hate": {"filtered": False}}, False),
+        e.ChoiceEnd("stop"),
+        *DONE,
+    ]
+    check(events)
+    found = json.loads(frames(events)[-3].data)
+
+    assert ([], {"input": LISTED, "output": FAILED}) == (found["choices"], found["moderation"])
+    assert found["moderation"] == render_result(STREAM, events)["moderation"]
+    ResponsesModeration.model_validate(openai_responses_result(STREAM, events)["moderation"])
 
 
 def test_model_is_what_answers_and_the_rest_is_the_streams():

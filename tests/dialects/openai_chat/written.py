@@ -85,6 +85,7 @@ def tool(
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 T1, T2 = {"token": "r"}, {"token": "a"}
+FLAGGED = {"type": "moderation_results", "results": [{"flagged": True}]}
 SAFE = {"hate": {"filtered": False, "severity": "safe"}}
 HATE = {"hate": {"filtered": True, "severity": "high"}}
 BROKEN = {"error": {"code": "content_filter_error", "message": "The contents are not filtered"}}
@@ -273,6 +274,20 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         stopped(
             reasoning("r", LogProbs(0, [T1])),
             text("a", LogProbs(1, [T2]), block=1),
+        ),
+    ),
+    "moderation-after-the-finish": (
+        [
+            *(chunk({"content": "a"}), STOP),
+            {"choices": [], "moderation": {"input": FLAGGED, "output": None}},
+        ],
+        flat(
+            TextStart(0),
+            TextDelta(0, "a"),
+            ContentFilter("prompt", FLAGGED, False),
+            TextEnd(0),
+            ChoiceEnd("stop", "stop"),
+            StreamEnd("completed", "stop"),
         ),
     ),
     "content-filters": (

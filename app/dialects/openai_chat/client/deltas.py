@@ -1,7 +1,8 @@
 """An answer in the words of Chat Completions: events to deltas, whatever becomes of them.
 
 The stream sends each delta in a chunk, the whole answer is their sum. What has no delta in
-the format is left out: tools that the provider ran, filters' verdicts, notices.
+the format is left out: tools that the provider ran, filters' verdicts but for OpenAI's
+moderation, notices.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ....events import (
     ChoiceEnd,
+    ContentFilter,
     Event,
     FinishReason,
     LogProbs,
@@ -32,6 +34,7 @@ from ....events import (
 )
 from ...answering.call_ids import show_call
 from ...answering.costs import render_cost
+from ...answering.moderation import Moderation
 from ...answering.public_ids import public_token
 from ...answering.token_logprobs import render_logprobs
 from ...proof_formats import GOOGLE_SIGNATURE
@@ -87,6 +90,7 @@ class DeltaBuilder:
         self.created = 0
         self.model = ""
         self.labels: dict[str, str] = {}
+        self.moderation = Moderation()
         self._stream = stream
         self._token = public_token(stream, "openai_chat")
         self._choices: dict[int, _Choice] = {}
@@ -190,6 +194,8 @@ class DeltaBuilder:
                 return (Delta(event.choice, {}, logprobs=found),)
             case Media():
                 return self._media(event, state)
+            case ContentFilter():
+                self.moderation.feed(event)
             case ChoiceEnd():
                 state.finish = event.finish_reason
         return ()

@@ -77,6 +77,10 @@ class Deltas:
                 delta = self._message(chunk, choice, index)
             self._delta(index, delta)
             self._choice(index, choice)
+        if "moderation" in chunk:
+            moderation = mapping(chunk["moderation"])
+            self._builder.content_filter(0, "prompt", mapping(moderation.get("input")))
+            self._builder.content_filter(0, "completion", mapping(moderation.get("output")))
         if "prompt_filter_results" in chunk:
             for result in mappings(chunk["prompt_filter_results"]):
                 verdict = mapping(result.get("content_filter_results"))
