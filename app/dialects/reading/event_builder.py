@@ -187,6 +187,13 @@ class EventBuilder:
             if format:
                 block.opaque["format"] = well_formed(format)
 
+    def name_reasoning(self, choice: int, format: str) -> None:
+        """Note the format of the open reasoning block, unless a proof has set it."""
+        state = self._choices.get(choice)
+        block = state.open if state is not None else None
+        if format and block is not None and block.kind is REASONING:
+            block.opaque.setdefault("format", well_formed(format[:MAX_WORD]))
+
     def text_block(self, choice: int) -> int | None:
         """Return the number of the open text block."""
         state = self._choices.get(choice)

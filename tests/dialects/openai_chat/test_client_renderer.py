@@ -81,6 +81,13 @@ TABLE: dict[str, tuple[list[e.Event], list[Any]]] = {
     "an empty answer": ([], [role()]),
     "a refusal": (ex.refusal(0, "No."), [role(), say(refusal="No.")]),
     "reasoning without proof": (ex.thought(0, "Hm", "."), HM),
+    "reasoning whose format is known": (
+        [*ex.thought(0, "Hm", ".", format="anthropic-claude-v1"), *ex.thought(1, "So", format="openai-responses-v1")],
+        [*HM, say(reasoning_content="So"), say(reasoning_details=[
+            {"type": "reasoning.text", "text": "Hm.", "format": "anthropic-claude-v1", "index": 0},
+            {"type": "reasoning.summary", "summary": "So", "format": "openai-responses-v1", "index": 1},
+        ])],
+    ),
     "signed reasoning": (
         [*ex.thought(0, "Hm", ".", signature="sig", format="anthropic"), e.Opaque("a.b", "xx", 0), *ex.thought(1, signature="bare")],
         [*HM, say(reasoning_details=[

@@ -193,6 +193,14 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         ],
         stopped(reasoning("a", "b", signature="S", encrypted="E", format="f"), text("c", block=1)),
     ),
+    "reasoning-details-that-prove-nothing": (
+        [
+            chunk({"reasoning": "a", "reasoning_details": [{"text": "a", "format": "f"}]}),
+            chunk({"reasoning_details": [{"text": "", "format": "g"}]}),
+            chunk({"content": "b", "reasoning_details": [{"format": "h"}]}, "stop"),
+        ],
+        stopped(reasoning("a", format="f"), text("b", block=1)),
+    ),
     "signatures-without-a-place": (
         [
             chunk({"reasoning": "a", "reasoning_details": [{"signature": "S", "text": "a"}]}),

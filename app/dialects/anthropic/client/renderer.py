@@ -39,7 +39,7 @@ from ....events import (
 from ...answering.call_ids import pack_id, show_call
 from ...answering.costs import render_cost
 from ...answering.end_errors import error_of_end
-from ...answering.packed_proofs import UNPROVED, PackedProof, pack
+from ...answering.packed_proofs import PackedProof, pack
 from ...answering.public_ids import public_token
 from ...client_format import Frame
 from ...proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
@@ -312,9 +312,7 @@ def _sign(event: ReasoningEnd) -> str:
     """Return the reasoning's signature, or a packed proof in its place, so that it is sent back."""
     if event.signature and event.format == CLAUDE_THINKING and not event.encrypted:
         return event.signature
-    if event.signature or event.encrypted:
-        return pack(PackedProof(event.format, event.signature, event.encrypted))
-    return pack(UNPROVED)
+    return pack(PackedProof(event.format, event.signature, event.encrypted))
 
 
 def _parse(text: str) -> Payload:

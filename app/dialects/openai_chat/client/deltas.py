@@ -289,9 +289,9 @@ def _numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _prove(end: ReasoningEnd, text: str) -> list[dict[str, Any]]:
-    """Return OpenRouter's `reasoning_details` for reasoning that something proves."""
+    """Return OpenRouter's `reasoning_details` for reasoning whose format or proof is known."""
     found = []
-    if end.signature or (end.encrypted and text):
+    if end.signature or (text and (end.encrypted or end.format)):
         found.append(render_text_detail(text, signature=end.signature, format=end.format))
     if end.encrypted:
         found.append(render_encrypted_detail(end.encrypted, format=end.format))

@@ -197,10 +197,12 @@ class Deltas:
     def _details(self, index: int, details: list[dict[str, Any]], *, spoken: bool) -> None:
         """Take `reasoning_details`; `reasoning` has its text too [openrouter/reasoning-details]."""
         for detail in details:
+            text = string(detail.get("text")) or string(detail.get("summary"))
             if not spoken:
-                text = string(detail.get("text")) or string(detail.get("summary"))
                 self._builder.reasoning(index, text)
             name = string(detail.get("format"))
+            if text:
+                self._builder.name_reasoning(index, name)
             signature, data = string(detail.get("signature")), string(detail.get("data"))
             self._builder.sign(index, "signature", signature, format=name)
             self._builder.sign(index, "encrypted", data, format=name)
