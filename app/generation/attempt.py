@@ -28,6 +28,7 @@ from ..events import (
     StreamEnd,
     StreamTarget,
     TextDelta,
+    TokenCounts,
     ToolCallDelta,
     ToolCallStart,
     Usage,
@@ -185,8 +186,8 @@ class Attempt:
             self.billable = self.billable and (answered or was_sent(failure))
             await sink.take(self._cut(explain(failure, upstream=upstream, answered=answered)))
 
-    def start(self) -> list[Event]:
-        """Return the events before the answer: who gives it, and what was left out.
+    def start(self, usage: TokenCounts | None) -> list[Event]:
+        """Return the events before the answer: the target with its input counts, and notices.
 
         None for a replay, whose own events say it.
         """
@@ -194,7 +195,7 @@ class Attempt:
             return []
         parser, name = self.parser, self.target.upstream.name
         model = parser.model or self.target.model
-        target = StreamTarget(name, model, self.number, parser.upstream_id)
+        target = StreamTarget(name, model, self.number, parser.upstream_id, usage)
         return [self._redact(target), *self._notices]
 
     async def _open(self) -> Body | AsyncGenerator[bytes]:
