@@ -206,8 +206,11 @@ class Attempt:
         self.billable = True
         try:
             body = await open_stream(self._client, call, upstream=self.target.upstream.name)
-        except RelayError:
+        except RelayError as error:
             self.billable = False
+            if error.code == "upstream_invalid_request":
+                fields = self.target.upstream.reasoning_fields
+                fields.refused(self.target.model, error.message)
             raise
         if self._is_last:
             request.drop()
@@ -275,6 +278,8 @@ class Attempt:
         ):  # nearly every piece: 1 us less
             self._watch.saw(events=bool(events), finished=finished)
             return events
+        if (field := self.parser.reasoning_field) is not None:
+            self.target.upstream.reasoning_fields.saw(self.target.model, field)
         self._watch.saw(events=any(map(is_visible, events)), finished=finished)
         return self._redacted(events)
 

@@ -35,6 +35,8 @@ class Deltas:
         """Whether a chunk was no piece of an answer but all of it."""
         self.alone = False
         """Whether the chunk to come is all that the upstream sent."""
+        self.reasoning_field: str | None = None
+        """The field of a delta that had reasoning."""
         self.error: Any = None
         """The error of a choice, where one had any."""
         self.usage: Any = None
@@ -57,6 +59,8 @@ class Deltas:
             index = choice.index if 0 <= choice.index < MAX_CHOICES else 0
             delta = choice.delta
             if reasoning := delta.reasoning_content or delta.reasoning:
+                if self.reasoning_field is None:
+                    self._name(delta.reasoning_content)
                 self._builder.reasoning(index, reasoning)
             if delta.content:
                 self._builder.text(index, delta.content)
@@ -136,6 +140,7 @@ class Deltas:
         # Both names were seen, in vLLM one after the other; together they say the same.
         reasoning = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
         if reasoning:
+            self._name(string(delta.get("reasoning_content")))
             builder.reasoning(index, reasoning)
         google = _google(delta) if "extra_content" in delta else {}
         if isinstance(content, str) and (self._thinking or google):
@@ -161,6 +166,10 @@ class Deltas:
             builder.opaque(index, GOOGLE_SIGNATURE, signature, block=builder.text_block(index))
         if not _COMMON_FIELDS.issuperset(delta):
             self._rest(index, delta)
+
+    def _name(self, content: str | None) -> None:
+        """Note which of the two names the host has for reasoning."""
+        self.reasoning_field = "reasoning_content" if content else "reasoning"
 
     def _thought(self, index: int, content: str, *, thought: bool) -> str:
         """Take Gemini's thoughts, which it marks beside the content; return the rest of the text.
