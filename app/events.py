@@ -95,10 +95,13 @@ class StreamStart(TaggedEvent, frozen=True, tag="stream.start"):
 
 
 class StreamTarget(TaggedEvent, frozen=True, tag="stream.target"):
+    """`usage` counts the input as far as it is known now: the provider's counts, or an estimate."""
+
     upstream: str
     model: str
     attempt: int
     upstream_id: str | None = None
+    usage: TokenCounts | None = None
 
 
 class TextStart(TaggedEvent, frozen=True, tag="text.start"):

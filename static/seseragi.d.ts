@@ -38,7 +38,7 @@ export interface InBlock {
 }
 
 export type StreamStart = { type: 'stream.start'; stream: string; model: string; created: number; labels?: Record<string, string> };
-export type StreamTarget = { type: 'stream.target'; upstream: string; model: string; attempt: number; upstream_id?: string };
+export type StreamTarget = { type: 'stream.target'; upstream: string; model: string; attempt: number; upstream_id?: string; usage?: Usage };
 export type TextStart = InBlock & { type: 'text.start' };
 export type TextDelta = InBlock & { type: 'text.delta'; text: string };
 export type TextEnd = InBlock & { type: 'text.end' };

@@ -129,6 +129,22 @@ def test_any_other_host_is_three_lines(load):
     assert upstream.lists_models
 
 
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ('[upstream.other]\nbase_url = "https://llm.example/v1"', "as_received"),
+        ('[upstream.openai]\nbase_url = "https://llm.example/v1"', "as_received"),
+        ("[upstream.openai]", "no"),
+        ("[upstream.groq]", "no"),
+        ("[upstream.deepseek]", "reasoning_content"),
+    ],
+)
+def test_reasoning_goes_back_to_hosts_that_are_known_or_have_sent_it(load, table, expected):
+    keys = dict.fromkeys(("OPENAI_API_KEY", "GROQ_API_KEY", "DEEPSEEK_API_KEY"), KEY)
+
+    assert expected == load(table, **keys)[0].quirks.send_reasoning
+
+
 def test_table_overrules_the_preset(load):
     (upstream,) = load(
         """

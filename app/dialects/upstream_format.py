@@ -1,7 +1,7 @@
 """What a dialect is: all that a relay needs to speak one format. No format is known here."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -73,6 +73,10 @@ class Parser(Protocol):
     def refused(self) -> bool:
         """Whether the provider itself has said that it failed."""
 
+    @property
+    def reasoning_field(self) -> str | None:
+        """The field in which the provider sends reasoning, if hosts of the format differ in it."""
+
     def know_calls(self, ids: Collection[str]) -> None:
         """Take the ids of the conversation's calls, which no call of this answer may have."""
 
@@ -96,6 +100,10 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def ignored(self) -> Collection[str]:
         """The fields of a chat request that are left out for this vendor's sake."""
         return ()
+
+    def with_reasoning(self, field: str) -> Self:
+        """Return the quirks of a model that takes reasoning in this field, by its own answers."""
+        return self
 
 
 def _find_no_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:

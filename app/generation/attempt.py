@@ -28,6 +28,7 @@ from ..events import (
     StreamEnd,
     StreamTarget,
     TextDelta,
+    TokenCounts,
     ToolCallDelta,
     ToolCallStart,
     Usage,
@@ -185,8 +186,8 @@ class Attempt:
             self.billable = self.billable and (answered or was_sent(failure))
             await sink.take(self._cut(explain(failure, upstream=upstream, answered=answered)))
 
-    def start(self) -> list[Event]:
-        """Return the events before the answer: who gives it, and what was left out.
+    def start(self, usage: TokenCounts | None) -> list[Event]:
+        """Return the events before the answer: the target with its input counts, and notices.
 
         None for a replay, whose own events say it.
         """
@@ -194,7 +195,7 @@ class Attempt:
             return []
         parser, name = self.parser, self.target.upstream.name
         model = parser.model or self.target.model
-        target = StreamTarget(name, model, self.number, parser.upstream_id)
+        target = StreamTarget(name, model, self.number, parser.upstream_id, usage)
         return [self._redact(target), *self._notices]
 
     async def _open(self) -> Body | AsyncGenerator[bytes]:
@@ -205,8 +206,11 @@ class Attempt:
         self.billable = True
         try:
             body = await open_stream(self._client, call, upstream=self.target.upstream.name)
-        except RelayError:
+        except RelayError as error:
             self.billable = False
+            if error.code == "upstream_invalid_request":
+                fields = self.target.upstream.reasoning_fields
+                fields.refused(self.target.model, error.message)
             raise
         if self._is_last:
             request.drop()
@@ -274,6 +278,8 @@ class Attempt:
         ):  # nearly every piece: 1 us less
             self._watch.saw(events=bool(events), finished=finished)
             return events
+        if (field := self.parser.reasoning_field) is not None:
+            self.target.upstream.reasoning_fields.saw(self.target.model, field)
         self._watch.saw(events=any(map(is_visible, events)), finished=finished)
         return self._redacted(events)
 

@@ -51,6 +51,7 @@ from .accounting import FREE, Accounting, Charge, Finished
 from .attempt import Attempt, KeptRequest, is_visible
 from .content import Content
 from .readers import Attended
+from .token_usage import count_input
 
 log = structlog.get_logger("seseragi.relay")
 
@@ -281,7 +282,8 @@ class Relay:
             self._breaker.answered(self.stream, self._clock())
             self._note(end)
             self._request.drop()
-            await self._append([*self._attempt.start(), *held])
+            counts = count_input(self._attempt.parser.usage, request=self._record.reserve)
+            await self._append([*self._attempt.start(counts), *held])
         elif end is None:
             self._held = held
         elif end.error is not None and end.status == "failed":

@@ -54,6 +54,20 @@ def count_usage(
     )
 
 
+def count_input(
+    told: TokenCounts | None, *, request: ReservationRequest | None
+) -> TokenCounts | None:
+    """Return what is known of the input when an answer begins; None if nothing is."""
+    if told is not None and believe(told.input_tokens):
+        return TokenCounts(
+            told.input_tokens,
+            cached_input_tokens=told.cached_input_tokens,
+            cache_write_tokens=told.cache_write_tokens,
+            cache_write_1h_tokens=told.cache_write_1h_tokens,
+        )
+    return None if request is None else TokenCounts(request.input_tokens, estimated=True)
+
+
 def believe(tokens: int | None) -> int | None:
     """Return a provider's count; None for one that cannot be true."""
     return tokens if tokens is None or 0 <= tokens <= MOST else None

@@ -11,7 +11,7 @@ from ..dialects.upstream_format import Quirks
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..upstreams.cassettes import CASSETTE
 from ..upstreams.endpoints import Upstream
-from ..upstreams.presets import PRESETS, Preset
+from ..upstreams.presets import PRESETS, UNKNOWN, Preset
 from .failure import SettingsError, reason, suggest
 from .keys import build_credentials, find_source
 from .places import check_headers, check_query, find_base_url, find_base_url_source
@@ -98,7 +98,7 @@ def _build(
             f"{place}.preset: unknown preset {table.preset!r}{suggest(table.preset, PRESETS)}; "
             f"presets: {', '.join(PRESETS)}"
         )
-    preset = PRESETS.get(table.preset or name, Preset())
+    preset = PRESETS.get(table.preset or name, UNKNOWN)
     dialect = table.dialect or preset.dialect
     if dialect not in UPSTREAM_FORMATS:
         raise SettingsError(

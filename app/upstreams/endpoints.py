@@ -8,6 +8,7 @@ import msgspec
 
 from ..dialects.upstream_format import Quirks
 from .credentials import PIECE, Credentials, CredentialsSource, Key, NoCredentials, Secret
+from .reasoning_fields import ReasoningFields
 
 NEEDLE = 12
 """How much of the end of a key is looked for in what an upstream sends."""
@@ -60,6 +61,11 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
             if len(value) >= PIECE:
                 text = Secret(value).redact(text)
         return self.credentials.redact(text)
+
+    @cached_property
+    def reasoning_fields(self) -> ReasoningFields:
+        """The field in which each of its models takes reasoning back, as far as it was seen."""
+        return ReasoningFields()
 
     @cached_property
     def secret_fields(self) -> dict[str, str]:

@@ -62,6 +62,9 @@ _OPENAI_EXTRAS = (
     *("audio", "logit_bias", "modalities", "moderation", "prediction", "prompt_cache_options"),
     "web_search_options",
 )
+_UNKNOWN_HOST = {"send_reasoning": "as_received"}
+UNKNOWN: Final = Preset(quirks=_UNKNOWN_HOST)
+"""Of an upstream that no preset is known for."""
 _OPENAI_ITSELF = {"allowed_tools": True, "extras": _OPENAI_EXTRAS, "call_ids": "40"}
 _NEWER = ("verbosity", "prompt_cache_key", "prompt_cache_retention", "safety_identifier")
 _OPENAIS_OWN = (*_NEWER, "service_tier", "store")
@@ -79,8 +82,8 @@ PRESETS: Final[Mapping[str, Preset]] = {
         base_url_env="OPENAI_BASE_URL",
         key_env=("OPENAI_API_KEY",),
         added_by="key or URL",
-        quirks=_OPENAI,
-        host_quirks=_OPENAI_ITSELF,
+        quirks=_OPENAI | _UNKNOWN_HOST,
+        host_quirks=_OPENAI_ITSELF | {"send_reasoning": "no"},
         default_model="gpt-6-luna",
         page="openai",
     ),

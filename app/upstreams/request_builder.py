@@ -122,9 +122,8 @@ class RequestBuilder:
     def _translate(self, chat: ChatRequest, client_body: ClientBody | None) -> TargetRequest:
         """Render a chat request in the upstream's format."""
         fitted = self._fit(chat)
-        body, changes = self._format.render_request(
-            fitted.chat, model=self._model, quirks=self._quirks
-        )
+        quirks = self._quirks.with_reasoning(self._upstream.reasoning_fields.of(self._model))
+        body, changes = self._format.render_request(fitted.chat, model=self._model, quirks=quirks)
         changes = [*changes]
         unknown = {*fitted.unknown, *self._list_ignored(fitted.chat)}
         if isinstance(chat, TranslatedRequest):

@@ -12,6 +12,8 @@ import pytest
 from anthropic import AsyncAnthropic
 
 from app.dialects.answering.packed_proofs import UNPROVED, pack
+from app.dialects.anthropic.client.request import parse_request
+from app.dialects.writing.token_estimate import estimate_tokens
 from app.testing.upstream import (
     DONE,
     FINISH,
@@ -19,6 +21,7 @@ from app.testing.upstream import (
     Hold,
     Reset,
     Step,
+    Until,
     Upstream,
     event,
     head,
@@ -341,6 +344,24 @@ async def test_what_anthropics_tools_did_is_told_whole_and_goes_back(stream: boo
     assert told["content"] == RAN
     assert told["container"] == CONTAINER
     assert upstream.calls[1].json["messages"][1]["content"] == RAN
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_the_message_begins_with_its_input_tokens(tmp_path: Path, own: bool) -> None:
+    async with routed(tmp_path) as (relay, claude, other), client(relay) as sdk:
+        begin, stop, rest = ANTHROPIC.partition("event: content_block_stop")
+        go_on = Until()
+        claude.script = [head(), send(begin), go_on, send(stop + rest)]
+        other.script = [head(), send(text("Hi")), go_on, send(FINISH + USAGE + DONE)]
+        async with sdk.messages.stream(**{**ASK, "model": "claude/c" if own else "other/o"}) as s:
+            start = await anext(aiter(s))
+            assert start.type == "message_start"
+            begun = start.message.usage.input_tokens
+            go_on.told.set()
+            message = await s.get_final_message()
+
+    estimate = estimate_tokens(parse_request(json.dumps(ASK).encode()).chat)
+    assert (begun, message.usage.input_tokens) == ((3, 3) if own else (estimate, 3))
 
 
 async def test_what_only_anthropic_knows_is_left_out_for_others_and_noted() -> None:

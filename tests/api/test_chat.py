@@ -79,6 +79,7 @@ async def test_stream_has_the_headers_and_frames_of_the_protocol():
             "model": "m-1",
             "attempt": 1,
             "upstream_id": "up-1",
+            "usage": {"input_tokens": 3},
         } == events[1]
         usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
         assert {"type": "usage", **usage} == events[-2]

@@ -14,8 +14,7 @@ def render_logprobs(content: object, *, bytes_always: bool = False) -> list[dict
         {
             **_render_token(row, bytes_always),
             "top_logprobs": [
-                {**_render_token(top, bytes_always), "top_logprobs": []}
-                for top in _list_tokens(row.get("top_logprobs"))
+                _render_token(top, bytes_always) for top in _list_tokens(row.get("top_logprobs"))
             ],
         }
         for row in _list_tokens(content)

@@ -57,6 +57,11 @@ class AnswerParser:
         """
         return False
 
+    @property
+    def reasoning_field(self) -> str | None:
+        """The field in which the provider sends reasoning, if hosts of the format differ in it."""
+        return None
+
     def know_calls(self, ids: Collection[str]) -> None:
         """Take the ids of the conversation's calls, which no call of this answer may have.
 

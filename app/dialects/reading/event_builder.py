@@ -187,6 +187,13 @@ class EventBuilder:
             if format:
                 block.opaque["format"] = well_formed(format)
 
+    def name_reasoning(self, choice: int, format: str) -> None:
+        """Note the format of the open reasoning block, unless a proof has set it."""
+        state = self._choices.get(choice)
+        block = state.open if state is not None else None
+        if format and block is not None and block.kind is REASONING:
+            block.opaque.setdefault("format", well_formed(format[:MAX_WORD]))
+
     def text_block(self, choice: int) -> int | None:
         """Return the number of the open text block."""
         state = self._choices.get(choice)
@@ -339,13 +346,17 @@ class EventBuilder:
                 span = (None, None)  # it cannot be told which block they count in
         self._events.append(Source(url, document, title, cited_text, *span, block, choice, raw))
 
-    def logprobs(self, choice: int, content: list[Any]) -> None:
-        """Take the log probabilities of the tokens of the last delta."""
+    def logprobs(self, choice: int, content: list[Any], *, reasoning: bool = False) -> None:
+        """Take the log probabilities of the tokens of the last delta.
+
+        With `reasoning` they are of a reasoning block, and dropped if another block is open.
+        """
         state = self._choice(choice)
-        if not content:
+        block = state.open
+        if not content or (reasoning and block is not None and block.kind is not REASONING):
             return
-        if state.open is not None:
-            number: int | None = state.open.number
+        if block is not None:
+            number: int | None = block.number
         else:
             last = state.calls.all[-1] if state.calls.all else None
             number = last.block if last is not None and not last.ended else None

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from anthropic.types import Usage
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,36 @@ def message(*events: e.Event, **end: Any) -> dict[str, Any]:
 
 def call(block: int, *pieces: str, id: str = "call_a") -> list[e.Event]:
     return ex.call(block, id, "f", *pieces)
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        (None, {"input_tokens": 0}),
+        (e.TokenCounts(9, estimated=True), {"input_tokens": 9}),
+        (
+            e.TokenCounts(
+                100, cached_input_tokens=60, cache_write_tokens=30, cache_write_1h_tokens=10
+            ),
+            {
+                "input_tokens": 10,
+                "cache_read_input_tokens": 60,
+                "cache_creation_input_tokens": 30,
+                "cache_creation": {
+                    "ephemeral_5m_input_tokens": 20,
+                    "ephemeral_1h_input_tokens": 10,
+                },
+            },
+        ),
+    ],
+)
+def test_the_message_begins_with_the_counts_of_its_input(counts: Any, told: Any) -> None:
+    again, target = e.Notice("retry", "again"), e.StreamTarget("u", "m-1", 1, usage=counts)
+    start, *_ = payloads_of([START, again, target, *HI])
+    usage = Usage.model_validate(start["message"]["usage"]).model_dump()
+
+    assert {"output_tokens": 0, **told} == {k: v for k, v in usage.items() if v is not None}
+    assert [] == payloads_of([START, again])
 
 
 def test_a_text_is_said_in_anthropics_events() -> None:

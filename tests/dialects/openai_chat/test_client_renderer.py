@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
+from openai.types.responses.response import Moderation as ResponsesModeration
 
 from app import events as e
 from app.dialects.answering.public_ids import public_token
 from app.dialects.client_format import Frame
 from app.dialects.openai_chat.client.renderer import Renderer
 from app.dialects.openai_chat.client.result import render_result
+from app.dialects.openai_responses.client.result import render_result as openai_responses_result
 from app.errors import RelayError
 from tests.dialects import clients
 from tests.dialects import examples as ex
@@ -79,6 +81,13 @@ TABLE: dict[str, tuple[list[e.Event], list[Any]]] = {
     "an empty answer": ([], [role()]),
     "a refusal": (ex.refusal(0, "No."), [role(), say(refusal="No.")]),
     "reasoning without proof": (ex.thought(0, "Hm", "."), HM),
+    "reasoning whose format is known": (
+        [*ex.thought(0, "Hm", ".", format="anthropic-claude-v1"), *ex.thought(1, "So", format="openai-responses-v1")],
+        [*HM, say(reasoning_content="So"), say(reasoning_details=[
+            {"type": "reasoning.text", "text": "Hm.", "format": "anthropic-claude-v1", "index": 0},
+            {"type": "reasoning.summary", "summary": "So", "format": "openai-responses-v1", "index": 1},
+        ])],
+    ),
     "signed reasoning": (
         [*ex.thought(0, "Hm", ".", signature="sig", format="anthropic"), e.Opaque("a.b", "xx", 0), *ex.thought(1, signature="bare")],
         [*HM, say(reasoning_details=[
@@ -170,6 +179,7 @@ def test_sound_that_is_no_base64_is_handed_on_as_it_is():
 def test_log_probabilities_stand_where_they_belong():
     token = {"token": "Hi", "logprob": -0.1, "bytes": [72, 105], "top_logprobs": []}
     bare = {"token": "No", "logprob": -1}
+    told = {"token": "Hm", "logprob": -2, "bytes": None}
     events: list[e.Event] = [
         *START,
         e.TextStart(0),
@@ -178,14 +188,47 @@ def test_log_probabilities_stand_where_they_belong():
         e.RefusalStart(1),
         e.LogProbs(1, [bare]),
         e.RefusalEnd(1),
+        e.ReasoningStart(2),
+        e.LogProbs(2, [{**told, "top_logprobs": [told]}]),
+        e.ReasoningEnd(2),
         e.ChoiceEnd("stop"),
         *DONE,
     ]
     check(events)
     logprobs = render_result(STREAM, events)["choices"][0]["logprobs"]
 
-    full = {"token": "No", "logprob": -1, "bytes": None, "top_logprobs": []}
-    assert {"content": [token], "refusal": [full]} == logprobs
+    assert {
+        "content": [token],
+        "refusal": [{"token": "No", "logprob": -1, "bytes": None, "top_logprobs": []}],
+        "reasoning_content": [{**told, "top_logprobs": [told]}],
+    } == logprobs
+
+
+RESULT = {
+    **{"type": "moderation_result", "model": "m", "flagged": True, "categories": {"hate": True}},
+    **{"category_scores": {"hate": 0.9}, "category_applied_input_types": {"hate": ["text"]}},
+}
+FAILED = {"type": "error", "code": "c", "message": "m"}
+LISTED = {"type": "moderation_results", "model": "m", "results": [RESULT]}
+
+
+@pytest.mark.parametrize("told", [LISTED, RESULT])
+def test_moderation_results_have_a_chunk_of_their_own(told: dict[str, Any]) -> None:
+    events: list[e.Event] = [
+        *START,
+        *ex.text(0, "Hi"),
+        e.ContentFilter("prompt", told, False),
+        e.ContentFilter("completion", FAILED, False),
+        e.ContentFilter("completion", {"hate": {"filtered": False}}, False),
+        e.ChoiceEnd("stop"),
+        *DONE,
+    ]
+    check(events)
+    found = json.loads(frames(events)[-3].data)
+
+    assert ([], {"input": LISTED, "output": FAILED}) == (found["choices"], found["moderation"])
+    assert found["moderation"] == render_result(STREAM, events)["moderation"]
+    ResponsesModeration.model_validate(openai_responses_result(STREAM, events)["moderation"])
 
 
 def test_model_is_what_answers_and_the_rest_is_the_streams():

@@ -8,6 +8,7 @@ import pytest
 
 from app.dialects.answering.openai_errors import render_failure
 from app.dialects.openai_chat.client.request import parse_request
+from app.dialects.openai_chat.upstream.request import Quirks, render_request
 from app.errors import RequestError
 from app.requests import parse_chat_request
 
@@ -99,6 +100,20 @@ def test_encrypted_detail_alone_is_reasoning_without_a_text():
     found = parse(messages=[{"role": "assistant", "reasoning_details": details}]).chat.messages[0]
 
     assert [{"type": "reasoning", "encrypted": "x"}] == msgspec.to_builtins(found)["content"]
+
+
+def test_plain_details_go_back_as_they_came():
+    details = [
+        {"type": "reasoning.summary", "summary": "s", "format": "openai-responses-v1"},
+        {"type": "reasoning.encrypted", "data": "x", "format": "openai-responses-v1"},
+        {"type": "reasoning.text", "text": "t", "format": "google-gemini-v1"},
+        {"type": "reasoning.text", "text": "u"},
+    ]
+    chat = parse(messages=[{"role": "assistant", "reasoning_details": details}]).chat
+    quirks = Quirks(send_reasoning="reasoning_details")
+    (sent,) = render_request(chat, model="m", quirks=quirks).body["messages"]
+
+    assert details == sent["reasoning_details"]
 
 
 def test_every_field_of_the_native_request_is_taken():

@@ -84,6 +84,8 @@ def tool(
 
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+T1, T2 = {"token": "r"}, {"token": "a"}
+FLAGGED = {"type": "moderation_results", "results": [{"flagged": True}]}
 SAFE = {"hate": {"filtered": False, "severity": "safe"}}
 HATE = {"hate": {"filtered": True, "severity": "high"}}
 BROKEN = {"error": {"code": "content_filter_error", "message": "The contents are not filtered"}}
@@ -191,6 +193,14 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         ],
         stopped(reasoning("a", "b", signature="S", encrypted="E", format="f"), text("c", block=1)),
     ),
+    "reasoning-details-that-prove-nothing": (
+        [
+            chunk({"reasoning": "a", "reasoning_details": [{"text": "a", "format": "f"}]}),
+            chunk({"reasoning_details": [{"text": "", "format": "g"}]}),
+            chunk({"content": "b", "reasoning_details": [{"format": "h"}]}, "stop"),
+        ],
+        stopped(reasoning("a", format="f"), text("b", block=1)),
+    ),
     "signatures-without-a-place": (
         [
             chunk({"reasoning": "a", "reasoning_details": [{"signature": "S", "text": "a"}]}),
@@ -261,6 +271,31 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             refusal("b", LogProbs(1, [{"token": "b"}]), block=1),
             call("f", LogProbs(2, [{"token": "c"}]), block=2, id="i"),
             reason="length",
+        ),
+    ),
+    "log-probabilities-of-reasoning": (  # DeepSeek lists them beside those of the content
+        [
+            {"choices": [choice({"reasoning_content": "r"}, logprobs={"reasoning_content": [T1]})]},
+            {"choices": [choice({"content": "a"}, logprobs={"content": [T2]})]},
+            {"choices": [choice({}, "stop", logprobs={"reasoning_content": [T1]})]},
+        ],
+        stopped(
+            reasoning("r", LogProbs(0, [T1])),
+            text("a", LogProbs(1, [T2]), block=1),
+        ),
+    ),
+    "moderation-after-the-finish": (
+        [
+            *(chunk({"content": "a"}), STOP),
+            {"choices": [], "moderation": {"input": FLAGGED, "output": None}},
+        ],
+        flat(
+            TextStart(0),
+            TextDelta(0, "a"),
+            ContentFilter("prompt", FLAGGED, False),
+            TextEnd(0),
+            ChoiceEnd("stop", "stop"),
+            StreamEnd("completed", "stop"),
         ),
     ),
     "content-filters": (

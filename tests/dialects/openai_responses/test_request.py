@@ -205,6 +205,8 @@ def test_reasoning_that_nothing_proves_goes_back_to_hosts_that_want_it() -> None
     thoughts = part("reasoning", summary=[], content=[{"type": "reasoning_text", "text": "r"}])
 
     assert items(plain, send_reasoning="text") == [thoughts, A]
+    named = assistant(part("reasoning", "r", format="another's"), said("a"))
+    assert items(named, send_reasoning="text") == [thoughts, A]
     assert items(plain) == [A]
     proved = assistant(part("reasoning", "r", encrypted="E"), said("a"))
     assert items(proved, send_reasoning="no") == [A]

@@ -88,6 +88,7 @@ FILES: list[dict[str, Any]] = [
     },
 ]
 LOGPROBS = [{"token": "a", "logprob": -0.5}]
+FLAGGED = {"type": "moderation_result", "flagged": True}
 SAFE = {"hate": {"filtered": False, "severity": "safe"}}
 HATE = {"hate": {"filtered": True, "severity": "high"}}
 answer = sse
@@ -584,6 +585,10 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             )
         ],
         stopped(ContentFilter("prompt", SAFE, False), ContentFilter("completion", HATE, True)),
+    ),
+    "moderation": (
+        [over(moderation={"input": FLAGGED, "output": 1})],
+        stopped(ContentFilter("prompt", FLAGGED, False)),
     ),
     "odd-types-are-ignored": (
         [

@@ -17,6 +17,7 @@ from ....errors import RelayError, UpstreamError
 from ....events import (
     ChoiceEnd,
     Event,
+    Notice,
     Opaque,
     ProviderTool,
     ReasoningDelta,
@@ -28,6 +29,7 @@ from ....events import (
     Source,
     StreamEnd,
     StreamStart,
+    StreamTarget,
     TextDelta,
     TextEnd,
     TextStart,
@@ -39,7 +41,7 @@ from ....events import (
 from ...answering.call_ids import pack_id, show_call
 from ...answering.costs import render_cost
 from ...answering.end_errors import error_of_end
-from ...answering.packed_proofs import UNPROVED, PackedProof, pack
+from ...answering.packed_proofs import PackedProof, pack
 from ...answering.public_ids import public_token
 from ...client_format import Frame
 from ...proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
@@ -109,6 +111,8 @@ class Payloads:
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
+        self._start_event: StreamStart | None = None
+        """Until the message has begun: with the target, which has the counts of its input."""
         self._queue: deque[_Block] = deque()
         self._blocks: dict[int, _Block] = {}
         """Those that have not ended, by our numbers."""
@@ -124,9 +128,15 @@ class Payloads:
         """Yield what the next event adds."""
         if getattr(event, "choice", 0):
             return
+        start = self._start_event
+        if start is not None and not isinstance(event, Notice):
+            self._start_event = None
+            counts = event.usage if isinstance(event, StreamTarget) else None
+            message = self._message(start, counts or TokenCounts())
+            yield {"type": "message_start", "message": message}
         match event:
             case StreamStart():
-                yield {"type": "message_start", "message": self._message(event)}
+                self._start_event = event
             case StreamEnd():
                 failed = self.failed(event)
                 yield from self._flush(whole=failed is None)
@@ -187,7 +197,14 @@ class Payloads:
             case Source():
                 self._source(event)
 
-    def _message(self, start: StreamStart) -> Payload:
+    def _message(self, start: StreamStart, counts: TokenCounts) -> Payload:
+        usage = render_usage(counts)
+        if (written := usage.get("cache_creation_input_tokens")) is not None:
+            hour = min(counts.cache_write_1h_tokens or 0, written)
+            usage["cache_creation"] = {
+                "ephemeral_5m_input_tokens": written - hour,
+                "ephemeral_1h_input_tokens": hour,
+            }
         return {
             "id": f"msg_{public_token(self._stream, 'anthropic')}",
             "type": "message",
@@ -198,8 +215,8 @@ class Payloads:
             "stop_sequence": None,
             "stop_details": None,
             **_OF_MESSAGES,
-            # Clients need numbers here. The counts of `message_delta` replace them.
-            "usage": _OF_USAGE | {"input_tokens": 0, "output_tokens": 0},
+            # The counts of `message_delta` replace them.
+            "usage": _OF_USAGE | usage,
         }
 
     def _end(self, end: StreamEnd, failed: RelayError | None) -> Iterator[Payload]:
@@ -312,9 +329,7 @@ def _sign(event: ReasoningEnd) -> str:
     """Return the reasoning's signature, or a packed proof in its place, so that it is sent back."""
     if event.signature and event.format == CLAUDE_THINKING and not event.encrypted:
         return event.signature
-    if event.signature or event.encrypted:
-        return pack(PackedProof(event.format, event.signature, event.encrypted))
-    return pack(UNPROVED)
+    return pack(PackedProof(event.format, event.signature, event.encrypted))
 
 
 def _parse(text: str) -> Payload:

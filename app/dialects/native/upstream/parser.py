@@ -24,6 +24,7 @@ class Parser:
 
     counted_early = False
     finished = False
+    reasoning_field = None
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         self.upstream_id: str | None = None

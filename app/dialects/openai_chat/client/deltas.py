@@ -1,7 +1,8 @@
 """An answer in the words of Chat Completions: events to deltas, whatever becomes of them.
 
 The stream sends each delta in a chunk, the whole answer is their sum. What has no delta in
-the format is left out: tools that the provider ran, filters' verdicts, notices.
+the format is left out: tools that the provider ran, filters' verdicts but for OpenAI's
+moderation, notices.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ....events import (
     ChoiceEnd,
+    ContentFilter,
     Event,
     FinishReason,
     LogProbs,
@@ -32,6 +34,7 @@ from ....events import (
 )
 from ...answering.call_ids import show_call
 from ...answering.costs import render_cost
+from ...answering.moderation import Moderation
 from ...answering.public_ids import public_token
 from ...answering.token_logprobs import render_logprobs
 from ...proof_formats import GOOGLE_SIGNATURE
@@ -87,6 +90,7 @@ class DeltaBuilder:
         self.created = 0
         self.model = ""
         self.labels: dict[str, str] = {}
+        self.moderation = Moderation()
         self._stream = stream
         self._token = public_token(stream, "openai_chat")
         self._choices: dict[int, _Choice] = {}
@@ -95,7 +99,8 @@ class DeltaBuilder:
         self._starts: dict[int, int] = {}
         """Of a text's block: where it begins in the content."""
         self._thoughts: dict[int, list[str]] = {}
-        self._refusals: set[int] = set()
+        self._logprobs_names: dict[int, str] = {}
+        """Of a block that is no content: the list that its log probabilities stand in."""
         self._custom: set[str] = set()
         """The names of tools that take a text."""
         self._odd: dict[int, Literal["custom", "older", "unsaid"]] = {}
@@ -153,10 +158,11 @@ class DeltaBuilder:
                 self._starts[event.block] = state.length
             case ReasoningStart():
                 self._thoughts[event.block] = []
+                self._logprobs_names[event.block] = "reasoning_content"
             case ReasoningEnd():
                 state.details += _prove(event, "".join(self._thoughts.pop(event.block)))
             case RefusalStart():
-                self._refusals.add(event.block)
+                self._logprobs_names[event.block] = "refusal"
             case ToolCallStart():
                 self._calls[event.block] = (state.calls, False)
                 if FUNCTIONS in self.labels or event.name in self._custom:
@@ -183,11 +189,13 @@ class DeltaBuilder:
             case Source(url=str()):
                 state.annotations.append(_cite(event, self._starts.get(event.block or 0, 0)))
             case LogProbs():
-                name = "refusal" if event.block in self._refusals else "content"
+                name = self._logprobs_names.get(event.block, "content")
                 found = {"content": None, "refusal": None, name: render_logprobs(event.content)}
                 return (Delta(event.choice, {}, logprobs=found),)
             case Media():
                 return self._media(event, state)
+            case ContentFilter():
+                self.moderation.feed(event)
             case ChoiceEnd():
                 state.finish = event.finish_reason
         return ()
@@ -281,9 +289,9 @@ def _numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _prove(end: ReasoningEnd, text: str) -> list[dict[str, Any]]:
-    """Return OpenRouter's `reasoning_details` for reasoning that something proves."""
+    """Return OpenRouter's `reasoning_details` for reasoning whose format or proof is known."""
     found = []
-    if end.signature or (end.encrypted and text):
+    if end.signature or (text and (end.encrypted or end.format)):
         found.append(render_text_detail(text, signature=end.signature, format=end.format))
     if end.encrypted:
         found.append(render_encrypted_detail(end.encrypted, format=end.format))

@@ -47,6 +47,8 @@ class Renderer:
             self._head = self._begin()
         frames = [self._chunk(delta) for delta in deltas]
         if isinstance(event, StreamEnd):
+            if event.status == "completed" and (found := self._deltas.moderation.render_lists()):
+                frames.append(self._frame(choices=[], moderation=found))
             frames += render_end(event, labels=self._deltas.labels, frame=self._frame)
         return frames
 

@@ -32,6 +32,8 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
         "model": builder.model,
         "choices": [total.choice(builder.created) for _, total in sorted(choices.items())],
     }
+    if found := builder.moderation.render_lists():
+        result["moderation"] = found
     return result if usage is None else {**result, "usage": usage}
 
 

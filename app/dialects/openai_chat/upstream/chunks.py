@@ -35,6 +35,8 @@ class Deltas:
         """Whether a chunk was no piece of an answer but all of it."""
         self.alone = False
         """Whether the chunk to come is all that the upstream sent."""
+        self.reasoning_field: str | None = None
+        """The field of a delta that had reasoning."""
         self.error: Any = None
         """The error of a choice, where one had any."""
         self.usage: Any = None
@@ -57,6 +59,8 @@ class Deltas:
             index = choice.index if 0 <= choice.index < MAX_CHOICES else 0
             delta = choice.delta
             if reasoning := delta.reasoning_content or delta.reasoning:
+                if self.reasoning_field is None:
+                    self._name(delta.reasoning_content)
                 self._builder.reasoning(index, reasoning)
             if delta.content:
                 self._builder.text(index, delta.content)
@@ -77,6 +81,10 @@ class Deltas:
                 delta = self._message(chunk, choice, index)
             self._delta(index, delta)
             self._choice(index, choice)
+        if "moderation" in chunk:
+            moderation = mapping(chunk["moderation"])
+            self._builder.content_filter(0, "prompt", mapping(moderation.get("input")))
+            self._builder.content_filter(0, "completion", mapping(moderation.get("output")))
         if "prompt_filter_results" in chunk:
             for result in mappings(chunk["prompt_filter_results"]):
                 verdict = mapping(result.get("content_filter_results"))
@@ -107,8 +115,11 @@ class Deltas:
         builder = self._builder
         builder.choice(index)
         if logprobs := choice.get("logprobs"):
-            builder.logprobs(index, mappings(mapping(logprobs).get("content")))
-            builder.logprobs(index, mappings(mapping(logprobs).get("refusal")))
+            said = mapping(logprobs)
+            # DeepSeek lists those of what it thought beside those of the content.
+            builder.logprobs(index, mappings(said.get("reasoning_content")), reasoning=True)
+            builder.logprobs(index, mappings(said.get("content")))
+            builder.logprobs(index, mappings(said.get("refusal")))
         if verdict := choice.get("content_filter_results"):
             builder.content_filter(index, "completion", mapping(verdict))
         reason = choice.get("finish_reason")
@@ -129,6 +140,7 @@ class Deltas:
         # Both names were seen, in vLLM one after the other; together they say the same.
         reasoning = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
         if reasoning:
+            self._name(string(delta.get("reasoning_content")))
             builder.reasoning(index, reasoning)
         google = _google(delta) if "extra_content" in delta else {}
         if isinstance(content, str) and (self._thinking or google):
@@ -154,6 +166,10 @@ class Deltas:
             builder.opaque(index, GOOGLE_SIGNATURE, signature, block=builder.text_block(index))
         if not _COMMON_FIELDS.issuperset(delta):
             self._rest(index, delta)
+
+    def _name(self, content: str | None) -> None:
+        """Note which of the two names the host has for reasoning."""
+        self.reasoning_field = "reasoning_content" if content else "reasoning"
 
     def _thought(self, index: int, content: str, *, thought: bool) -> str:
         """Take Gemini's thoughts, which it marks beside the content; return the rest of the text.
@@ -190,10 +206,12 @@ class Deltas:
     def _details(self, index: int, details: list[dict[str, Any]], *, spoken: bool) -> None:
         """Take `reasoning_details`; `reasoning` has its text too [openrouter/reasoning-details]."""
         for detail in details:
+            text = string(detail.get("text")) or string(detail.get("summary"))
             if not spoken:
-                text = string(detail.get("text")) or string(detail.get("summary"))
                 self._builder.reasoning(index, text)
             name = string(detail.get("format"))
+            if text:
+                self._builder.name_reasoning(index, name)
             signature, data = string(detail.get("signature")), string(detail.get("data"))
             self._builder.sign(index, "signature", signature, format=name)
             self._builder.sign(index, "encrypted", data, format=name)

@@ -32,6 +32,10 @@ class Parser(AnswerParser):
         """Whether every choice is finished, those too that were not seen yet."""
         return self._builder.finished and self._builder.seen >= self._choices
 
+    @property
+    def reasoning_field(self) -> str | None:
+        return self._deltas.reasoning_field
+
     def _is_whole(self) -> bool:
         return self._builder.finished or self._deltas.whole
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -70,6 +70,7 @@ class Quirks(CommonQuirks, frozen=True):
     """Whether to ask for usage; Mistral gives it unasked and refuses the field."""
     send_reasoning: Literal[
         "no",
+        "as_received",
         "reasoning_content",
         "reasoning",
         "reasoning_details",
@@ -78,7 +79,8 @@ class Quirks(CommonQuirks, frozen=True):
     ] = "no"
     """The field of an assistant message that takes what the model thought: DeepSeek wants
     `reasoning_content` back, OpenRouter `reasoning_details`, OpenAI nothing; Mistral wants
-    `thinking` parts in the content, LiteLLM `thinking_blocks` with what Claude signed."""
+    `thinking` parts in the content, LiteLLM `thinking_blocks` with what Claude signed. With
+    `as_received` it is the one in which the model has sent its own."""
     seed_field: Literal["seed", "random_seed"] = "seed"
     effort_field: Literal["reasoning_effort", "reasoning"] = "reasoning_effort"
     """`reasoning` is an object with the effort in it, as gateways have it."""
@@ -116,6 +118,12 @@ class Quirks(CommonQuirks, frozen=True):
         marks = () if self.cache_control else ("cache_control",)
         summary = () if self.effort_field == "reasoning" else ("reasoning_summary",)
         return (*self.left_out, *marks, *summary)
+
+    def with_reasoning(self, field: str) -> Self:
+        """Return the quirks with the field that a model uses, where that decides."""
+        if self.send_reasoning != "as_received" or field == "no":
+            return self
+        return msgspec.structs.replace(self, send_reasoning=field)
 
 
 def find_limit(quirks: Quirks) -> str:

@@ -43,6 +43,7 @@ class Chunk(msgspec.Struct, gc=False):
     usage: None = None
     base_resp: None = None
     x_groq: None = None
+    moderation: None = None
     prompt_filter_results: None = None
     search_results: None = None
     citations: None = None

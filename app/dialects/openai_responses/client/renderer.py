@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ....events import Event, StreamEnd, StreamStart, StreamTarget
+from ....events import ContentFilter, Event, StreamEnd, StreamStart, StreamTarget
 from ...client_format import Frame
 from .result import Response, render_error_event, settle
 
@@ -37,6 +37,8 @@ class Renderer:
                 response.feed(event)
                 if was == "queued":
                     yield self._state("in_progress")
+            case ContentFilter():
+                response.feed(event)
             case StreamEnd():
                 response.feed(event)
                 for kind, fields in settle(response):

@@ -8,6 +8,7 @@ import msgspec
 
 from ....errors import CODES
 from ....events import (
+    ContentFilter,
     ErrorInfo,
     Event,
     FinishReason,
@@ -18,6 +19,7 @@ from ....events import (
 )
 from ...answering.costs import render_cost
 from ...answering.end_errors import error_of_end
+from ...answering.moderation import Moderation
 from ...answering.public_ids import public_token
 from .output_items import Output
 from .tool_calls import parse_label
@@ -79,6 +81,7 @@ class Response:
         self._echo: dict[str, Any] = {}
         self._status: Status = "queued"
         self._end: StreamEnd | None = None
+        self._moderation = Moderation()
 
     @property
     def status(self) -> Status:
@@ -97,6 +100,8 @@ class Response:
                 self._status = "queued" if self.background else "in_progress"
             case StreamTarget():
                 self._model, self._status = event.model, "in_progress"
+            case ContentFilter():
+                self._moderation.feed(event)
             case StreamEnd():
                 self._end, self._status = event, _status(event)
 
@@ -106,6 +111,7 @@ class Response:
         reason = (
             _INCOMPLETE.get(end.finish_reason) if end and self._status == "incomplete" else None
         )
+        moderation = self._moderation.render_singles()
         return {
             "id": self._id,
             "object": "response",
@@ -119,6 +125,7 @@ class Response:
             "usage": self._usage(),
             **UNSAID,
             **self._echo,
+            **({"moderation": moderation} if moderation else {}),
         }
 
     def _usage(self) -> dict[str, Any] | None:

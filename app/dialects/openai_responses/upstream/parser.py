@@ -103,6 +103,9 @@ class Parser(AnswerParser):
             prompt = verdict.get("source_type") == "prompt"
             categories = mapping(verdict.get("content_filter_results"))
             self._builder.content_filter(0, "prompt" if prompt else "completion", categories)
+        moderation = mapping(response.get("moderation"))
+        self._builder.content_filter(0, "prompt", mapping(moderation.get("input")))
+        self._builder.content_filter(0, "completion", mapping(moderation.get("output")))
         # "message" is a body that was no stream, "done" OpenRouter's and LM Studio's end.
         status = string(response.get("status"))
         if end in ("message", "done") or (end == "completed" and status in _ENDS):

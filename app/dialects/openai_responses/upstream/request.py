@@ -347,7 +347,8 @@ class _AssistantRenderer:
 
     def _think(self, part: ReasoningPart) -> Iterator[dict[str, Any]]:
         """Take a block of reasoning; the blocks of one item come one after the other."""
-        if part.signature or part.format not in (None, OPENAI_ENCRYPTED):
+        foreign = part.encrypted and part.format not in (None, OPENAI_ENCRYPTED)
+        if part.signature or foreign:
             return  # it is another provider's
         if part.text:
             self._thought.append(part.text)
