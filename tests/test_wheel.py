@@ -8,6 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import yaml
+
+from tests.versions import versions
 
 pytestmark = pytest.mark.proving
 
@@ -199,3 +202,28 @@ def test_pytest_plugin_works_in_an_environment_that_has_the_wheel(installed, tmp
         alone, beside_others = both.map(test, (without, beside), (1, 2))
     assert "3 passed" in alone
     assert "4 passed" in beside_others
+
+
+def test_wheel_has_the_package_and_nothing_else(installed):
+    site = installed
+    names = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
+    (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+    said = (site / metadata).read_text()
+
+    assert {"seseragi", metadata.partition("/")[0]} == {name.partition("/")[0] for name in names}
+    for name in ("py.typed", "__main__.py", "static/index.html", "static/seseragi.js"):
+        assert f"seseragi/{name}" in names, name
+    assert not [
+        name for name in names if "node_modules" in name or name.endswith((".pyc", ".toml"))
+    ]
+    for line in ("Name: seseragi", "License-Expression: MIT", "Requires-Python: >=3.11"):
+        assert f"{line}\n" in said
+
+
+def test_versions_agree_and_the_release_trusts_no_stored_secret():
+    found = versions()
+    workflow = (ROOT / ".github/workflows/release.yml").read_text()
+
+    assert found["app/__init__.py"] == found["static/package.json"]
+    assert {"pypi", "npm", "image"} < {*yaml.safe_load(workflow)["jobs"]}
+    assert "secrets." not in workflow
