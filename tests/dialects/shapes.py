@@ -98,6 +98,7 @@ CHAT: dict[str, Shape] = {
     "calls of one place": many(lambda n: _call(id=f"i{n}", **_fragment("{}", name="f"))),
     "a call that repeats its name": many(lambda n: _call(index=0, **_fragment("[" if n == 0 else "1,", name="f"))),
     "a call of white space": many(lambda n: _call(index=0, **_fragment(" ", name="f"))),
+    "blank arguments": once(lambda size: [_call(index=0, **_fragment("", name="f")), *fill(size, lambda n: _delta(tool_calls=[{"index": 0, **_fragment(" ")}] * 500))]),
     "turns of open calls": many(lambda n: _call(index=n % 300, id=f"i{n % 300}", **_fragment('["', name="f"))),
     "calls in one delta": once(lambda size: _delta(tool_calls=rows(size, lambda n: {"id": f"i{n}", **_fragment("{}")}))),
     "calls after the finish": many(lambda n: _call(index=n, id=f"i{n}", **_fragment("[", name="f")), before=_STOP),

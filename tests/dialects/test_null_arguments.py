@@ -57,7 +57,9 @@ def test_null_is_no_arguments(pieces: list[str]):
     assert "completed" == found[-1].status
 
 
-@pytest.mark.parametrize("pieces", [["null", "x"], ["n", "1"], ['"null"'], ["nul"], ["{", "}"]])
+@pytest.mark.parametrize(
+    "pieces", [["null", "x"], ["n", "1"], ['"null"'], ["nul"], ["{", "}"], ["nu", " ", "ll"]]
+)
 def test_what_only_begins_like_null_is_kept(pieces: list[str]):
     assert ("".join(pieces),) * 2 == arguments_of(parse(*pieces))
 
