@@ -1,4 +1,8 @@
-"""The one composition of a relay: everything that the settings name, opened and closed together."""
+"""A relay within a process of others: all that the settings name, opened and closed together.
+
+The lifespan of the app, `seseragi.testing` and the tests open it so. The command puts the same
+parts together in `app/__main__.py`, around its server and its workers.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -100,7 +100,7 @@ class ClientSecrets:
             origins=wanted.origins or (),
             limits=wanted.limits or UNLIMITED,
             secret=secret,
-            expires_at=self._hub.accounting.wall() + self._seconds(wanted),
+            expires_at=self._hub.clock.wall() + self._seconds(wanted),
         )
         made = await self._tokens.verify(value)
         assert made is not None  # noqa: S101

@@ -105,13 +105,10 @@ class _DemoStream(httpx2.AsyncByteStream):
                 raise httpx2.ReadError("connection reset by the demo")
             raise StopAsyncIteration
         if step.pause:
-            await self._pause(step.pause * self._pace)
+            await self._wait(step.pause * self._pace, self._closed)
         if self._closed.is_set():
             raise StopAsyncIteration
         return step.data
 
     async def aclose(self) -> None:
         self._closed.set()
-
-    async def _pause(self, seconds: float) -> None:
-        await self._wait(seconds, self._closed)

@@ -87,7 +87,7 @@ class NumberedWriter:
             return b""
         retry, self._retry = self._retry, b""
         name = b"event: %b\n" % frame.event.encode() if frame.event else b""
-        data = frame.data if frame.data.isascii() else escape_line_ends(frame.data)
+        data = escape_line_ends(frame.data)
         return b"%b%bdata: %b%b%d\n\n" % (retry, name, data, self._id, number)
 
 

@@ -15,6 +15,8 @@ _LINE_ENDS: Final = (
 
 def escape_line_ends(json: bytes) -> bytes:
     """Return the same JSON with these characters as escapes: in JSON they are within strings."""
+    if json.isascii():
+        return json
     for raw, escaped in _LINE_ENDS:
         if raw in json:
             json = json.replace(raw, escaped)

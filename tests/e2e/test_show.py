@@ -45,9 +45,9 @@ def standing_still(after: int) -> Iterator[asyncio.Event]:
     """Let the demo's answer stand still after so many tokens, until it is told to go on."""
     tokens = 0
     go_on = asyncio.Event()
-    pause = _DemoStream._pause
+    read = _DemoStream.__anext__
 
-    async def paused(stream: _DemoStream, seconds: float) -> None:
+    async def paused(stream: _DemoStream) -> bytes:
         nonlocal tokens
         tokens += 1
         if tokens > after:
@@ -55,9 +55,9 @@ def standing_still(after: int) -> Iterator[asyncio.Event]:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for one in waiting:
                 one.cancel()
-        await pause(stream, seconds)
+        return await read(stream)
 
-    with patch.object(_DemoStream, "_pause", paused):
+    with patch.object(_DemoStream, "__anext__", paused):
         yield go_on
 
 
