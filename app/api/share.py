@@ -74,7 +74,7 @@ class Sharing:
             if latest < expires_at:
                 expires_at, limited_by = latest, "key"
             token = self._tokens.make_stream_token(
-                principal, stream.id, may="read", expires_at=expires_at
+                principal, stream.id, may="watch", expires_at=expires_at
             )
         query = {"format": wanted.format, "token": token}
         said = "&".join(f"{name}={value}" for name, value in query.items() if value)

@@ -62,7 +62,8 @@ class OwnedStream:
         """
         check_may(self._principal, "read")
         found = self._found or Look(self.id, self.state)
-        return self._runs.attach(found, address, after=self._after, counted=counted)
+        guest = self._principal.may == "watch"
+        return self._runs.attach(found, address, after=self._after, counted=counted, guest=guest)
 
     async def look(self) -> LogState:
         """Return how far it is now."""

@@ -5,6 +5,7 @@ that the log is asked whether it has readers in other processes.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from itertools import islice
@@ -132,6 +133,8 @@ class Attendance:
         self._drain = drain
         self._spawn = spawn
         self._readers: dict[str, int] = {}
+        self._guests: Counter[str] = Counter()
+        """Those of them that read by a share link."""
         self._produced: dict[str, _Lingering] = {}
 
     def begin(self, stream: str, *, linger_s: float | None, stop: Callable[[], None]) -> None:
@@ -159,8 +162,10 @@ class Attendance:
         """Return how many readers here some streams have, wherever these are produced."""
         return dict(islice(self._readers.items(), most))
 
-    def check(self, stream: str, address: str) -> None:
+    def check(self, stream: str, address: str, *, guest: bool) -> None:
         """Refuse a reader that would be one too many.
+
+        A `guest` reads by a share link: they have half of the places, so that the owner has one.
 
         Raises:
             ServiceError: `overloaded`, the stream has too many; `rate_limited`, the client
@@ -174,8 +179,23 @@ class Attendance:
                 f"the stream has {readers} readers, which is the limit",
                 retry_after_s=5,
             )
+        if guest and self._guests[stream] >= (self._max_readers + 1) // 2:
+            raise ServiceError(
+                "overloaded",
+                f"the stream has {self._guests[stream]} readers by share links, which is the limit "
+                "(half of max_readers)",
+                retry_after_s=5,
+            )
 
-    def join(self, found: Look, address: str, *, after: int = 0, counted: bool = True) -> Reader:
+    def join(
+        self,
+        found: Look,
+        address: str,
+        *,
+        after: int = 0,
+        counted: bool = True,
+        guest: bool = False,
+    ) -> Reader:
         """Add a reader to a stream as it was found, which keeps a running one alive.
 
         `after` is the cursor that it was looked up with. One that is not `counted` has its
@@ -188,7 +208,9 @@ class Attendance:
         self._readers[stream] = before + 1
         self._admission.add_reader(address)
         self._observer.reader_joined(Readers(stream, state.owner, before + 1, resumed=after > 0))
-        leave = partial(self._leave, address, state.owner)
+        if guest:
+            self._guests[stream] += 1
+        leave = partial(self._leave, address, state.owner, guest)
         if (produced := self._produced.get(stream)) is not None:
             self._cancel_timer(produced)
             produced.readers += 1
@@ -217,8 +239,14 @@ class Attendance:
             page_after=after,
         )
 
-    def _leave(self, address: str, owner: str, stream: str, linger_s: float | None) -> None:
+    def _leave(
+        self, address: str, owner: str, guest: bool, stream: str, linger_s: float | None
+    ) -> None:
         self._admission.remove_reader(address)
+        if guest:
+            self._guests[stream] -= 1
+            if not self._guests[stream]:
+                del self._guests[stream]
         self._readers[stream] -= 1
         self._observer.reader_left(Readers(stream, owner, self._readers[stream]))
         if self._readers[stream]:

@@ -22,9 +22,10 @@ def check_may(principal: Principal, what: Literal["read", "stop"] | None = None)
     Raises:
         RequestError: `forbidden`.
     """
-    if principal.may not in ("all", what) or (what is None and principal.stream is not None):
+    may = "read" if principal.may == "watch" else principal.may
+    if may not in ("all", what) or (what is None and principal.stream is not None):
         raise RequestError(
             "forbidden",
-            f"the stream token may {principal.may} its stream and nothing else; send a key or a "
+            f"the stream token may {may} its stream and nothing else; send a key or a "
             "client secret",
         )

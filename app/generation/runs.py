@@ -160,15 +160,19 @@ class Runs:
         if (error := run.relay.begun.result()) is not None:
             raise error
 
-    def attach(self, found: Look, address: str, *, after: int, counted: bool) -> Opened:
+    def attach(
+        self, found: Look, address: str, *, after: int, counted: bool, guest: bool
+    ) -> Opened:
         """Add a reader to a stream that was found, wherever it runs.
+
+        A `guest` reads by a share link.
 
         Raises:
             ServiceError: `overloaded`, the stream has too many readers; `rate_limited`, its
                 client reads too many streams.
         """
-        self._attendance.check(found.stream, address)
-        reader = self._attendance.join(found, address, after=after, counted=counted)
+        self._attendance.check(found.stream, address, guest=guest)
+        reader = self._attendance.join(found, address, after=after, counted=counted, guest=guest)
         run = self._runs.get(found.stream)
         return Opened(reader, None if run is None else run.relay.committed)
 

@@ -53,8 +53,11 @@ class Principal(msgspec.Struct, frozen=True):
     """Those of its user, likewise; of the client secret itself if that names no user."""
     secret: str = ""
     """What tells a client secret from others that names no user; "" for any other credential."""
-    may: Literal["all", "read", "stop"] = "all"
-    """What a stream token lets its holder do with its stream; "all" for any other credential."""
+    may: Literal["all", "read", "watch", "stop"] = "all"
+    """What a stream token lets its holder do with its stream; "all" for any other credential.
+
+    "watch" is to read it by a share link.
+    """
 
     @property
     def owner(self) -> str:

@@ -84,14 +84,14 @@ class _Claims(msgspec.Struct, frozen=True):
     secret: str = ""
     """What tells it from others, if it names no user."""
     stream: str | None = None
-    may: Literal["all", "read", "stop"] = "all"
+    may: Literal["all", "read", "watch", "stop"] = "all"
 
 
 class _StreamClaims(msgspec.Struct, frozen=True):
     exp: float
     iat: float
     stream: str
-    may: Literal["read", "stop"]
+    may: Literal["read", "watch", "stop"]
     who: str
     """Who started the stream, encrypted: links to streams are given to others."""
 
@@ -315,7 +315,12 @@ class Tokens:
         return token
 
     def make_stream_token(
-        self, principal: Principal, stream: str, *, may: Literal["read", "stop"], expires_at: float
+        self,
+        principal: Principal,
+        stream: str,
+        *,
+        may: Literal["read", "watch", "stop"],
+        expires_at: float,
     ) -> str:
         """Return a token by which anybody may read, or stop, one stream of the principal.
 

@@ -1,5 +1,6 @@
 """URLs that work without a header: of a stream that was started, and of one that is shared."""
 
+import contextlib
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -17,6 +18,7 @@ from tests.api.bodies import body_of
 from tests.api.test_ownership_matrix import STARTS
 from tests.clock import Clock
 from tests.serving import HELLO, events_of, read_messages, serve_script, text_of
+from tests.waiting import until
 
 M = "openai/m"
 SAID = [head(), *(send(text(one)) for one in "abcd"), send(FINISH + DONE)]
@@ -171,7 +173,42 @@ async def test_shared_link_is_read_by_anybody_in_any_format(asked):
         assert (200, mine.text) == (linked.status_code, linked.text)
         assert token_of(made["url"]) == made["token"]
         shown = await asked.tokens.verify(made["token"])
-        assert ("read", accepted["id"]) == (shown.may, shown.stream)
+        assert ("watch", accepted["id"]) == (shown.may, shown.stream)
+
+
+async def test_holder_of_a_link_leaves_the_owner_a_place():
+    async with (
+        serve_upstream() as upstream,
+        serve_asked(upstream, default_model=M, max_readers=4) as asked,
+    ):
+        upstream.script = [head(), send(text("a")), Hold()]
+        accepted = (await start(asked)).json()
+        link = (await share(asked, accepted["id"]))["url"]
+        own = {"authorization": "Bearer backend"}
+        async with contextlib.AsyncExitStack() as reading:
+
+            async def attach(url: str, **headers: str) -> int:
+                return (
+                    await reading.enter_async_context(stream("GET", url, headers=headers))
+                ).status_code
+
+            stream = asked.relay.client.stream
+            async with stream("GET", link) as first:
+                assert [200, 200, 503] == [
+                    first.status_code,
+                    await attach(link),
+                    await attach(link),
+                ]
+            await until(
+                lambda: asked.relay.hub.load().readers == 1
+            )  # a place that was left is free
+            assert [200, 503] == [await attach(link), await attach(link)]
+            events = accepted["events_url"]
+            assert [200, 200, 503] == [
+                await attach(f"{accepted['url']}/events", **own),
+                await attach(events),
+                await attach(events),
+            ]
 
 
 async def test_page_is_told_in_its_fragment(asked):
