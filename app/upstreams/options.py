@@ -30,6 +30,10 @@ _ANTHROPIC_REFUSED: Final[Mapping[str, str]] = {
     "what is stored": "container",
 }
 
+_SCHEMAS: Final = frozenset(("function", "parameters", "input_schema"))
+_OF_FUNCTIONS: Final = _SCHEMAS | {"cache_control"}
+"""The objects in a tool that is a function, in any dialect in which tools have types."""
+
 REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
     "openai_chat": {
         "another model": "models route router fallbacks fallback_* preset plugins"
@@ -228,12 +232,19 @@ class Options(msgspec.Struct, frozen=True):
             return ()
         if self.keyed:
             return (pair for item in value if isinstance(item, dict) for pair in item.items())
-        return ((_type_of(item), None) for item in value)
+        return ((type_of(item), None) for item in value)
 
 
-def _type_of(item: Any) -> str:
+def type_of(item: Any) -> str:
+    """Return the type of an item of a list: "custom" for a tool without one, if it is a function.
+
+    Gateways take tools of the provider by a key (`{"google_search": {}}`) or by their name alone.
+    """
     kind = item.get("type") if isinstance(item, dict) else "?"
-    return "custom" if kind is None else str(kind)
+    if kind is not None:
+        return str(kind)
+    objects = {name for name, value in item.items() if isinstance(value, dict)}
+    return "custom" if objects & _SCHEMAS and objects <= _OF_FUNCTIONS else "untyped"
 
 
 @lru_cache

@@ -19,7 +19,7 @@ from ..requests import ChatRequest, ClientBody, TranslatedRequest
 from .endpoints import Upstream
 from .extras import Fitted, fit_extras, refuse
 from .media import find_foreign
-from .options import options_of, own_of
+from .options import options_of, own_of, type_of
 
 _DEFAULTS: Final[Mapping[str, object]] = {
     **{"n": 1, "logprobs": False, "top_logprobs": 0, "metadata": {}},
@@ -235,7 +235,7 @@ class RequestBuilder:
         known: dict[str, str | None] = {}
         found: list[str | None] = []
         for item in value:
-            kind = str(item.get("type")) if isinstance(item, dict) else ""
+            kind = type_of(item)
             if kind not in known:
                 known[kind] = self._find_refused({name: [item]}).get(name)
             found.append(known[kind])

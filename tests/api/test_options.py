@@ -55,12 +55,16 @@ CHAT: dict[str, Any] = {
     "n": 128,
     "not_known": 1,
 }
+FUNCTION: dict[str, Any] = {"function": {"name": "f"}}
 REFUSED = [
     *(("openai_chat", {name: value}, name) for name, value in CHAT.items()),
+    ("openai_chat", {"tools": [FUNCTION, {"google_search": {}}]}, "tools.untyped"),
+    ("openai_chat", {"tools": [{"googleSearch": {}, **FUNCTION}]}, "tools.untyped"),
     ("openai_responses", {"conversation": "c"}, "conversation"),
     ("openai_responses", {"tools": [{"type": "file_search"}]}, "tools.file_search"),
     ("anthropic", {"fallbacks": [{"model": "x"}]}, "fallbacks"),
     ("anthropic", {"inference_geo": "us"}, "inference_geo"),
+    ("anthropic", {"tools": [{"name": "web_search_20260318"}]}, "tools.untyped"),
     ("gemini", {"model": "gemini-9"}, "model"),
     ("gemini", {"stream": False}, "stream"),
     ("gemini", {"cachedContent": "c"}, "cachedContent"),
@@ -103,7 +107,7 @@ SAFE: list[tuple[str, dict[str, Any]]] = [
     ("openai_chat", {"top_k": 3, "min_p": 0.1, "repetition_penalty": 1.1}),
     ("openai_chat", {"chat_template_kwargs": {"enable_thinking": False}}),
     ("openai_chat", {"thinking": {"type": "disabled"}, "reasoning": {"effort": "low"}}),
-    ("openai_chat", {"tools": [{"type": "function", "function": {"name": "f"}}]}),
+    ("openai_chat", {"tools": [{"type": "function", **FUNCTION}, FUNCTION]}),
     ("openai_chat", {"stream_options": {"include_obfuscation": False}}),
     ("openai_responses", {"text": {"verbosity": "low"}, "truncation": "auto"}),
     ("anthropic", {"top_k": 3, "thinking": {"type": "adaptive"}}),
@@ -227,6 +231,7 @@ CUSTOM = {"name": "f", "input_schema": {"type": "object"}}
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
         ({"container": "c"}, "container"),
         ({"tools": [CUSTOM, {"type": "web_search_20260318"}]}, "tools.web_search_20260318"),
+        ({"tools": [CUSTOM, {**CUSTOM, "google_search": {}}]}, "tools.untyped"),
         ({"inference_geo": "us"}, "inference_geo"),
     ],
 )
