@@ -107,6 +107,8 @@ class RequestBuilder:
         """Pass a client's own body through, without what the upstream is not set to take."""
         passed = passthrough.pass_on(client_body, quirks=self._quirks)
         dropped = self._list_dropped(client_body)
+        if self._drops_store(chat):
+            dropped.append("store")
         left_out = {*self._quirks.ignored, *dropped}
         kept = {k: v for k, v in passed.body.items() if k not in left_out}
         for name in {path.partition(".")[0] for path in left_out if "." in path} & kept.keys():
@@ -179,16 +181,16 @@ class RequestBuilder:
         if isinstance(chat, TranslatedRequest):
             fitted = fit_extras(chat, upstream=self._upstream, dialect=self._format)
             chat = fitted.chat
-        if chat.store is None and chat.service_tier is None:
-            return fitted
-        said = {"service_tier": chat.tier, "store": chat.store or None}
-        refused = self.list_refused({n: v for n, v in said.items() if self._knows(n)})
-        if "service_tier" in refused:
+        if self._knows("service_tier") and self.list_refused({"service_tier": chat.tier}):
             raise self._refuse("service_tier")
-        if "store" in refused:
+        if self._drops_store(chat):
             chat = msgspec.structs.replace(chat, store=None)
             fitted = fitted._replace(chat=chat, not_allowed=[*fitted.not_allowed, "store"])
         return fitted
+
+    def _drops_store(self, chat: ChatRequest) -> bool:
+        """Return whether a request asks the provider to keep the answer, and may not."""
+        return bool(chat.store and self._knows("store") and self.list_refused({"store": True}))
 
     def _knows(self, field: str) -> bool:
         return field not in self._format.ignored and field not in self._quirks.ignored

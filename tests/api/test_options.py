@@ -269,6 +269,29 @@ async def test_what_changes_nothing_of_the_answer_is_left_out_and_told(tmp_path:
         assert "is not set to take fallbacks, novel, service_tier, speed from clients" in events
 
 
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
+@pytest.mark.parametrize("dialect", ["openai_responses", "openai_chat"])
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_the_provider_keeps_no_answer_that_it_is_not_set_to_keep(
+    dialect: str, path: str, allowed: bool, tmp_path: Path
+) -> None:
+    lines = ['options = ["safe", "store"]'] if allowed else []
+    async with configured(tmp_path, *lines, dialect=dialect) as (relay, upstream):
+        if dialect == "openai_responses":
+            delta = {"type": "response.output_text.delta", "delta": "a"}
+            upstream.script = [head(), send(f"data: {json.dumps(delta)}\n\n")]
+        body = {"model": "r", "store": True}
+        body |= {"input": "Hi"} if path == "/v1/responses" else HELLO
+        reply = await relay.client.post(path, json=body)
+        stream = reply.headers["stream-id"]
+        events = (await relay.client.get(f"/v1/streams/{stream}/events")).text
+
+        # Responses are kept unless the request says otherwise, Chat Completions are not.
+        kept = False if dialect == "openai_responses" else None
+        assert (True if allowed else kept) is upstream.calls[0].json.get("store")
+        assert allowed != ("is not set to take store from clients: left out" in events)
+
+
 def part(kind: str, url: str) -> dict[str, Any]:
     if kind == "image":
         return {"type": "image_url", "image_url": {"url": url}}
