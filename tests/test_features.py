@@ -32,6 +32,8 @@ This table is made from the code, by a test: `python -m tests.test_features` wri
 A gateway's `openai_chat` takes more: `cache_control` at OpenRouter, Vercel and LiteLLM, `reasoning_summary` at the first two.
 `service_tier` and `store` go on only where [the relay lets clients](providers/options.md) set them: a tier that it does not is refused, and an answer that it does not let be stored is not.
 
+A file by its id goes on only where [the relay lets clients](providers/options.md#what-the-provider-stores) name what the provider stores.
+
 What a model can do is the provider's business: an image for a model that sees none is the provider's error.
 """
 

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from .media import STORED
+
 SAFE_WORD: Final = "safe"
 """In a list of options: all of `SAFE` of the dialect."""
 
@@ -27,7 +29,7 @@ _ANTHROPIC_REFUSED: Final[Mapping[str, str]] = {
     "another model": "fallbacks",
     "another destination": "mcp_servers tools.mcp* inference_geo",
     "another bill": "service_tier speed",
-    "what is stored": "container",
+    "what is stored": "container file_id",
 }
 
 _SCHEMAS: Final = frozenset(("function", "parameters", "input_schema"))
@@ -48,15 +50,16 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         " credentials*",
         "another bill": "service_tier priority search_parameters background",
         "what is stored": "previous_response_id conversation* thread_id prompt prompt_id"
-        " prompt_variables container assistant* agent_id vector_store* file_ids cache caching"
-        " tools.file_search tools.retrieval tools.collections_search",
+        " prompt_variables container container_id assistant* agent_id vector_store* file_id"
+        " file_ids cache caching tools.file_search tools.retrieval tools.collections_search",
     },
     "openai_responses": {
         "another model": "models fallbacks plugins route preset",
         "another destination": "provider mcp_servers tools.mcp extra_* data_sources webhook*",
         "another account": "api_key organization project",
         "another bill": "service_tier background",
-        "what is stored": "previous_response_id conversation prompt container tools.file_search"
+        "what is stored": "previous_response_id conversation prompt container container_id"
+        " file_id file_ids vector_store_ids tools.file_search"
         " tools.code_interpreter tools.shell tools.collections_search",
     },
     "anthropic": _ANTHROPIC_REFUSED,
@@ -76,7 +79,7 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         " routingConfig modelSelectionConfig",
         "another destination": "tools.mcpServers tools.mcp_servers",
         "another bill": "serviceTier",
-        "what is stored": "cachedContent tools.fileSearch tools.retrieval modelArmorConfig",
+        "what is stored": "cachedContent fileUri tools.fileSearch tools.retrieval modelArmorConfig",
     },
     "cohere": {
         "another destination": "connectors",
@@ -256,6 +259,12 @@ def options_of(dialect: str, given: tuple[str, ...] | None) -> Options:
         return Options(("*",), _patterns(refused), keyed)
     names = (SAFE.get(dialect, "") if word == SAFE_WORD else word for word in given)
     return Options(_patterns(" ".join(names)), keyed=keyed)
+
+
+@lru_cache
+def stored_of(dialect: str, given: tuple[str, ...] | None) -> frozenset[str]:
+    """Return the fields of `STORED` that an upstream does not take, wherever they stand."""
+    return frozenset(options_of(dialect, given).list_refused(dict.fromkeys(STORED, "")))
 
 
 @lru_cache

@@ -19,7 +19,7 @@ from ..requests import ChatRequest, ClientBody, TranslatedRequest
 from .endpoints import Upstream
 from .extras import Fitted, fit_extras, refuse
 from .media import find_foreign
-from .options import options_of, own_of, type_of
+from .options import options_of, own_of, stored_of, type_of
 
 _DEFAULTS: Final[Mapping[str, object]] = {
     **{"n": 1, "logprobs": False, "top_logprobs": 0, "metadata": {}},
@@ -70,7 +70,7 @@ class RequestBuilder:
             if client_body:
                 self._check_translation(client_body, last=last)
             request = self._translate(chat, client_body)
-        self._check_urls(request.body)
+        self._check_read(request.body)
         if isinstance(chat, TranslatedRequest) and chat.ceiling is not None:
             field = self._format.find_limit(self._quirks)
             request = request._replace(body=bound_output(request.body, chat.ceiling, field=field))
@@ -246,18 +246,21 @@ class RequestBuilder:
     def _refuse(self, path: str) -> RequestError:
         return refuse(path, self._upstream)
 
-    def _check_urls(self, body: dict[str, Any]) -> None:
-        """Refuse a URL that the provider would read with rights that the client has not."""
-        schemes = self._upstream.url_schemes
-        found = find_foreign(body, schemes)
-        if found is not None:
-            place, scheme = found
+    def _check_read(self, body: dict[str, Any]) -> None:
+        """Refuse what the provider would read with rights that the client has not."""
+        upstream = self._upstream
+        schemes, stored = upstream.url_schemes, stored_of(upstream.dialect, upstream.options)
+        found = find_foreign(body, schemes=schemes, stored=stored)
+        if found is None:
+            return
+        if found.scheme is None:
+            why = f"takes no ids of what is stored in the provider's account; {found.field!r} in"
+            why += f" options of [upstream.{upstream.name}] in the relay's settings can allow it"
+        else:
             taken = ", ".join(map(repr, schemes)) or "none"
-            raise RequestError(
-                "invalid_request",
-                f"{place}: upstream {self._upstream.name!r} is sent no URL of {scheme[:40]!r} "
-                f"(of these: {taken}); url_schemes in the relay's settings can allow it",
-            )
+            why = f"is sent no URL of {found.scheme[:40]!r} (of these: {taken}); url_schemes in"
+            why += " the relay's settings can allow it"
+        raise RequestError("invalid_request", f"{found.place}: upstream {upstream.name!r} {why}")
 
 
 def _list_lost(client_body: ClientBody, chat: ChatRequest) -> list[str]:

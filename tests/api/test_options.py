@@ -188,6 +188,8 @@ async def test_a_relay_for_any_model_takes_any_option_but_those_that_reach_beyon
         for name in ("api_base", "models", "mcp_servers", "service_tier", "previous_response_id"):
             reply = await ask(relay, {name: "x"}, model="u/m")
             assert (400, True) == (reply.status_code, name in reply.json()["detail"])
+        reply = await ask(relay, {}, model="u/m", **asks(part("id", "file-1")))
+        assert (400, True) == (reply.status_code, "'file_id' in options" in reply.json()["detail"])
         await ask(relay, {"not_known": 1}, model="u/m")
 
         assert 1 == upstream.calls[0].json["not_known"]
@@ -378,3 +380,74 @@ async def test_the_settings_say_which_schemes(tmp_path: Path) -> None:
         for url, status in zip([*FOREIGN, "https://h/a.png"], (400, 400, 200, 400), strict=True):
             message = {"role": "user", "content": [part("image", url)]}
             assert status == (await ask(relay, {}, messages=[message])).status_code, url
+
+
+def asks(*content: dict[str, Any]) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": [*content]}]}
+
+
+GEMINIS = "https://generativelanguage.googleapis.com/v1beta/files/abc"
+FILE = {"type": "file", "file_id": "file-1"}
+RUN = {"type": "code_interpreter_call", "id": "ci_1", "container_id": "cntr_1", "code": "1"}
+STORED: list[tuple[str, str, dict[str, Any], str, str]] = [
+    ("openai_chat", "/v1/chat", asks(part("id", "file-1")), "file_id", "messages[0].content[0].file"),
+    ("openai_chat", "/v1/chat/completions", asks(part("id", "file-1")), "file_id", "messages[0]"),
+    ("openai_responses", "/v1/chat", asks(part("id", "file-1")), "file_id", "input[0].content[0]"),
+    ("anthropic", "/v1/chat", asks(part("id", "file_1")), "file_id", "messages[0].content[0].source"),
+    ("gemini", "/v1/chat", asks(part("id", GEMINIS)), "fileUri", "contents[0].parts[0].fileData"),
+    ("gemini", "/v1/chat", asks(part("image", GEMINIS.upper().replace("HTTPS", "https"))), "fileUri", "contents[0]"),
+    ("openai_responses", "/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}]}, "file_id", "input[0].content[0]"),
+    ("openai_responses", "/v1/responses", {"input": [RUN, {"role": "user", "content": "Hi"}]}, "container_id", "input[0]"),
+    ("openai_responses", "/v1/responses", {"input": "Hi", "tools": [{"type": "code_interpreter", "container": "cntr_1"}]}, "container", "tools[0]"),
+    ("openai_responses", "/v1/responses", {"input": "Hi", "tools": [{"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["file-1"]}}]}, "file_ids", "tools[0].container"),
+    ("openai_responses", "/v1/responses", {"input": "Hi", "tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}]}, "vector_store_ids", "tools[0]"),
+    ("anthropic", "/v1/messages", {"max_tokens": 9, **asks({"type": "document", "source": FILE})}, "file_id", "messages[0].content[0].source"),
+    ("anthropic", "/v1/messages", {"max_tokens": 9, **asks({"type": "container_upload", "file_id": "file_1"})}, "file_id", "messages[0].content[0]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dialect", "path", "body", "field", "place"), STORED)
+async def test_what_the_provider_stores_is_named_only_where_that_is_allowed(
+    dialect: str, path: str, body: dict[str, Any], field: str, place: str, tmp_path: Path
+) -> None:
+    tools = '"safe", "tools.file_search", "tools.code_interpreter"'
+    for options, allowed in ((tools, False), (f'{tools}, "{field}"', True)):
+        line = f"options = [{options}]"
+        async with configured(tmp_path, line, dialect=dialect) as (relay, upstream):
+            reply = await relay.client.post(path, json={"model": "r", **body})
+
+            assert allowed == bool(upstream.calls)
+            assert allowed or 400 == reply.status_code
+            assert allowed or f"{place}" in reply.text
+            assert allowed or f"{field!r} in options of [upstream.u]" in reply.text
+
+
+CITED = {"type": "file_citation", "file_id": "file-1", "index": 1, "filename": "a.pdf"}
+SAID = {"type": "output_text", "text": "a", "annotations": [CITED]}
+NAMES = {"type": "object", "properties": {"file_id": {"type": "string"}}, "examples": [FILE]}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path", "body"),
+    [
+        (
+            "openai_responses",
+            "/v1/responses",
+            {"input": [{"role": "assistant", "content": [SAID]}]},
+        ),
+        (
+            "openai_responses",
+            "/v1/responses",
+            {"input": "Hi", "tools": [{"type": "function", "name": "f", "parameters": NAMES}]},
+        ),
+        ("anthropic", "/v1/messages", {**MESSAGES, "tools": [{**CUSTOM, "input_schema": NAMES}]}),
+        ("gemini", "/v1/chat", asks(part("image", "https://h/generative/a.png"))),
+    ],
+)
+async def test_what_only_speaks_of_files_is_passed_on(
+    dialect: str, path: str, body: dict[str, Any], tmp_path: Path
+) -> None:
+    async with configured(tmp_path, dialect=dialect) as (relay, upstream):
+        await relay.client.post(path, json={"model": "r", **body})
+
+        assert 1 == len(upstream.calls)

@@ -26,10 +26,16 @@ async def ask(relay: Relay, part: dict[str, Any], *, max_tokens: int = 16) -> in
     return (await relay.client.post("/v1/chat/completions", json=body)).status_code
 
 
-async def test_file_that_only_the_provider_has_takes_no_more_than_the_budget():
+async def test_file_that_only_the_provider_has_takes_no_more_than_the_budget(tmp_path):
     gate = Until()
     part = {"type": "file", "file": {"file_id": "file-large"}}
-    async with serve_upstream() as upstream, serve_relay(upstream, ledger=ledger(7)) as relay:
+    config = tmp_path / "seseragi.toml"
+    config.write_text('[upstream.openai]\noptions = ["safe", "file_id"]\n')
+    environ = {"SESERAGI_CONFIG": str(config)}
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, ledger=ledger(7), environ=environ) as relay,
+    ):
         upstream.script = [head(), send(text("a")), gate, send(FINISH + DONE)]
         asked = [asyncio.create_task(ask(relay, part)) for _ in range(20)]
         await until(lambda: sum(task.done() for task in asked) == 18)
