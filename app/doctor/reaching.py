@@ -99,9 +99,14 @@ async def _follow_redirects(exam: Exam, reply: Reply) -> Reply:
         except ValueError:
             raise GivenUp from None
         old = exam.client
-        # A credential is not sent to another host.
-        credential = old.credential if url.host == old.url.host else ()
-        exam.client = Client(url, credential=credential, trust=old.trust, timeout_s=old.timeout_s)
+        if old.credential and url.origin != old.url.origin:
+            raise GivenUp(
+                f"the key is not sent to {url.origin}, another origin than the one that it was "
+                f"given for; if that is yours, examine {url}"
+            )
+        exam.client = Client(
+            url, credential=old.credential, trust=old.trust, timeout_s=old.timeout_s
+        )
         reply = await exam.client.ask("GET", "/healthz", anonymous=True)
     raise GivenUp
 

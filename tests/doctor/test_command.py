@@ -15,6 +15,7 @@ from app.identity.authenticator import Authenticator
 from app.identity.principal import Principal
 from app.settings import load_settings
 from app.testing import start_upstream
+from app.testing.upstream import Call, Step, head, send
 from tests.doctor.exams import PACE
 from tests.identities import Table
 from tests.serving import serve_relay
@@ -49,6 +50,25 @@ def test_what_is_no_relay_is_wrong_and_1(capsys):
     with start_upstream() as other, pytest.raises(SystemExit, match=r"^1$"):
         main(["doctor", other.base_url])
     assert "WRONG  not_seseragi" in capsys.readouterr().out
+
+
+def test_key_is_not_sent_to_another_port(capsys):
+    seen: list[dict[str, str]] = []
+
+    def answer(call: Call) -> list[Step]:
+        seen.append(call.headers)
+        return [head(), send('{"status": "ok"}')]
+
+    with start_upstream() as asked, start_upstream() as other:
+        asked.models = [head("307 x", location=f"{other.base_url}/healthz")]
+        other.choose_models = answer
+        with pytest.raises(SystemExit, match=r"^1$"):
+            main(["doctor", asked.base_url, "--key", "sk_secret"])
+    assert "sk_secret" not in str(seen)
+    said = capsys.readouterr().out
+    assert f"leads to {other.base_url}/healthz" in said
+    assert f"examine {other.base_url}" in said
+    assert "sk_secret" not in said
 
 
 @pytest.mark.proving
