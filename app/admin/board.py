@@ -159,7 +159,7 @@ def unpack_board(data: bytes) -> Board:
     """Read back what `pack_board` wrote.
 
     Raises:
-        msgspec.MsgspecError: it is none, or of a version that shows other things.
+        msgspec.MsgspecError, ValueError: it is none, or of a version that shows other things.
     """
     return _decode(data)
 

@@ -164,7 +164,7 @@ class Desk:
                 continue
             try:
                 order = _decode_order(text)
-            except msgspec.MsgspecError:  # of another version
+            except (ValueError, msgspec.MsgspecError):  # of another version
                 continue
             if order.target in self._routes and self._obeyed.get(name) != order.id:
                 self._obeyed[name] = order.id
@@ -212,7 +212,7 @@ class Desk:
         boards = await self._log.posts("boards")
         boards.pop(self._id, None)
         for text in islice(boards.values(), MAX_BOARDS):
-            with contextlib.suppress(msgspec.MsgspecError):  # of another version
+            with contextlib.suppress(ValueError, msgspec.MsgspecError):  # of another version
                 merged.add(unpack_board(text))
             await asyncio.sleep(0)
 

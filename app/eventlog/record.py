@@ -120,5 +120,5 @@ def unpack_record(data: bytes | None, stream: str, *, started_at: float) -> Stre
     """Return a stream's record; the least that can be said where none, or no whole one, is kept."""
     try:
         return _decode(data or b"")
-    except msgspec.MsgspecError:
+    except (ValueError, msgspec.MsgspecError):
         return StreamRecord(stream, created_at=started_at)

@@ -215,7 +215,7 @@ class Recorder(Observer):
         """Return the columns of a packed row; None, and it is told, where it is none."""
         try:
             values = values_of(unpack_row(data))
-        except (msgspec.MsgspecError, Unusable) as error:
+        except (ValueError, msgspec.MsgspecError, Unusable) as error:
             self._drop(stream, str(error))
             return None
         if values["content"] is not None:

@@ -68,6 +68,6 @@ def unpack_row(data: bytes) -> StreamRow:
     """Read back what `pack_row` wrote.
 
     Raises:
-        msgspec.MsgspecError: it is none.
+        msgspec.MsgspecError, ValueError: it is none.
     """
     return _decode(data)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from app.admin import desk as desks
 from app.errors import ServiceError
@@ -118,11 +119,13 @@ async def test_board_is_taken_away_at_the_end(tmp_path, spied):
 async def test_what_others_leave_that_cannot_be_read_harms_nobody(tmp_path, spied):
     async with shared(tmp_path, spied) as relay:
         log = relay.log
-        for text in (b"", b"\xc1", b"x" * 1000):
+        for text in (b"", b"\xc1", b"\x81\xa2id\xa1\xff", b"x" * 1000):
             for place in ("orders", "boards"):
                 await log.post(place, f"rest {len(text)}", text, for_s=60)
-        assert 1 == len((await look(relay))["processes"])
-        await spied.beats()
+        with structlog.testing.capture_logs() as lines:
+            assert 1 == len((await look(relay))["processes"])
+            await spied.beats()
+        assert [] == lines
         assert {"closed"} == {target["state"] for target in (await look(relay))["targets"]}
 
 

@@ -5,11 +5,15 @@ import signal
 import time
 
 import pytest
+import structlog
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, read_all
+from app.eventlog.record import scoped
+from app.eventlog.redis.books_scripts import account_key
 from app.eventlog.redis.link import GRACE_S
 from app.eventlog.redis.log import RedisLog
+from app.eventlog.redis.scripts import claim_key, log_key, meta_key
 from app.events import Event, StreamEnd
 from tests.eventlog.contract import END, START, code_of, deltas, let_wait
 from tests.eventlog.creating import create, found
@@ -281,6 +285,52 @@ async def test_stream_with_a_hole_in_it_is_gone(server):
         server.ask("XDEL", "seseragi:{st_1}:log", "2-0")
         with pytest.raises(RequestError, match="is gone"):
             await second.read("st_1", 0, timeout_s=0)
+
+
+META, LOG, CLAIM = meta_key("st_1"), log_key("st_1"), claim_key(scoped("", "k"))
+FOREIGN = {
+    "a text as the stream": (META, "SET", "x"),
+    "a text as the events": (LOG, "SET", "x"),
+    "no number of the last event": (META, "HSET", "last", "x"),
+    "no number of the lease": (META, "HSET", "lease", "x"),
+    "no time of the start": (META, "HSET", "started", "x"),
+    "no name of the owner": (META, "HSET", "who", r'"\xff"'),
+    "no text as the key": (CLAIM, "SET", r'"\xff"'),
+    "a list as the key": (CLAIM, "RPUSH", "x"),
+    "no numbers as the account": (account_key("relay"), "SET", "x"),
+    "half the numbers of the account": (account_key("relay"), "SET", "x" * 128),
+    "a list as the account": (account_key("relay"), "RPUSH", "x"),
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "command", "words"), [(k, c, w) for k, c, *w in FOREIGN.values()], ids=FOREIGN
+)
+async def test_value_that_the_relay_has_not_written_is_told_in_one_line(
+    server, key, command, words
+):
+    async with opened(server.url) as first, opened(server.url) as second:
+        second._lease.settle_s = 0
+        await create(first, "st_1", key="k")
+        await first.append("st_1", [START, *deltas("a")])
+        if command != "HSET":
+            server.ask("DEL", key)
+        assert not server.ask(command, key, *words).startswith(b"-")
+        acts = {
+            META: lambda: second.state("st_1"),
+            LOG: lambda: second.read("st_1", 0, timeout_s=0),
+            CLAIM: lambda: create(second, "st_2", key="k"),
+        }
+        with structlog.testing.capture_logs() as lines:
+            with pytest.raises(ServiceError, match="the event log failed") as failed:
+                await acts.get(key, lambda: second.accounts(["relay"]))()
+            await second._pages.end_soon("st_1")
+            await second._burial._bury()
+            assert second.healthy()
+
+        assert "internal" == failed.value.code
+        assert key in str(lines[0]) or "WRONGTYPE" in lines[0]["error"]
+        assert not [line for line in lines if "exc_info" in line]
 
 
 async def test_redis_that_sleeps_is_waited_for(tmp_path, impatient):

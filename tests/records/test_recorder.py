@@ -103,15 +103,18 @@ async def test_stop_while_rows_are_written_lets_them_be_written(database, tmp_pa
 async def test_what_cannot_be_read_is_dropped_and_told(database, tmp_path):
     kept = KeptRows(tmp_path / "kept")
     kept.keep([make_row("st_a"), make_row("st_b", started_at=float("nan")), make_row("st_c")])
-    kept._save({**kept._load(), "st_bad": b"no row", "st_cut": pack_row(make_row("st_cut"))[:40]})
+    bad = {"st_bad": b"no row", "st_cut": pack_row(make_row("st_cut"))[:40]}
+    kept._save({**kept._load(), **bad, "st_text": b"\x81\xa6target\xa1\xff"})
 
     with structlog.testing.capture_logs() as lines:
         async with recording(kept, database) as recorder:
             await until(lambda: recorder.state.written == 2)
 
     assert ["st_a", "st_c"] == [row["stream"] for row in await recorded(database)]
-    assert 3 == recorder.state.dropped
-    assert {"st_b", "st_bad", "st_cut"} == {line["stream"] for line in lines if "stream" in line}
+    assert 4 == recorder.state.dropped
+    assert {"st_b", "st_bad", "st_cut", "st_text"} == {
+        line["stream"] for line in lines if "stream" in line
+    }
     assert [] == await kept.rows(limit=1)
 
 

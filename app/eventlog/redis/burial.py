@@ -1,9 +1,10 @@
 """Streams of processes that are lost, which nobody may ever ask for: they are looked for."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Any
+
+import structlog
 
 from ..supervision import Supervisor
 from .books_scripts import HOLDS, LOOKS
@@ -12,6 +13,8 @@ from .link import Away, Link, Refused
 from .scripts import FIND_HELD, FIND_LOST, OWNERS
 
 HELD_AT_ONCE = 100
+
+log = structlog.get_logger("seseragi.eventlog")
 
 
 class Burial:
@@ -49,11 +52,15 @@ class Burial:
     async def _keep_burying(self) -> None:
         while True:
             await asyncio.sleep(self._lease.renew_s)
-            with contextlib.suppress(Away, Refused):
+            try:
                 while self._settled() and await self._bury():
                     pass
                 while self._settled() and await self._let_go():
                     pass
+            except Away:
+                pass
+            except Refused as error:
+                log.error("streams of lost processes cannot be looked for", error=str(error))
 
     async def _bury(self) -> bool:
         """End some streams; tell whether there may be more."""

@@ -1,6 +1,8 @@
 """What is said of a Redis that fails, in the words of the log."""
 
-from collections.abc import Awaitable
+import struct
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import structlog
@@ -12,17 +14,34 @@ T = TypeVar("T")
 log = structlog.get_logger("seseragi.eventlog")
 
 
-async def asked(reply: Awaitable[T]) -> T:
-    """Wait for Redis, and say in words of the log what is the matter with it."""
+async def asked(reply: Awaitable[T], *, what: str = "") -> T:
+    """Wait for Redis, and say in words of the log what is the matter with it.
+
+    `what` is asked about, for whoever reads that Redis has refused it.
+    """
     try:
         return await reply
     except (Away, Broken):
         raise away() from None
     except Refused as error:
-        log.error("Redis refused a command", error=str(error))
+        log.error("Redis refused a command", error=str(error), **({"what": what} if what else {}))
         if error.full:
             raise _full() from None
-        raise ServiceError("internal", "the event log failed; its log tells more") from None
+        raise _failed() from None
+
+
+@contextmanager
+def parsing(what: str) -> Iterator[None]:
+    """Report a value that the relay has not written as a failure of the log."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, ArithmeticError, struct.error) as error:
+        log.error("Redis has a value that is not the relay's", what=what, error=str(error))
+        raise _failed() from None
+
+
+def _failed() -> ServiceError:
+    return ServiceError("internal", "the event log failed; its log tells more")
 
 
 def away(why: str = "the event log cannot be reached; try again shortly") -> ServiceError:

@@ -39,7 +39,7 @@ from .address import Address
 from .books import Rows, pack_settlement, state_from
 from .books_scripts import account_key
 from .burial import Burial
-from .failures import asked, away, conflict
+from .failures import asked, away, conflict, parsing
 from .lease import Lease
 from .link import OPEN_S, Away, Link, Refused
 from .owner import Owner, lost
@@ -296,7 +296,8 @@ class RedisLog:
 
     async def claimed(self, key: Scoped) -> Claim | None:
         found: bytes | None = await asked(self._link.send("GET", claim_key(key)))
-        claim = None if found is None else _claim(found.decode())
+        with parsing(claim_key(key)):
+            claim = None if found is None else _claim(found.decode())
         return claim if claim is not None and await self._is_kept(claim.stream) else None
 
     async def record(self, stream: str) -> StreamRecord:
@@ -420,7 +421,7 @@ class RedisLog:
             pass  # it has begun since it was looked at, which happens once
         self._drop(stream)
         if found:
-            self._tell(found[0].decode(), "gone", stream)
+            self._tell(found[0].decode(errors="replace"), "gone", stream)
 
     async def _delete(self, stream: str) -> Any:
         """Remove a stream with what it has cost; return what DELETE says."""
@@ -483,8 +484,14 @@ class RedisLog:
         return () if run is None or run.ended_at is not None else run.events()
 
     async def accounts(self, names: Sequence[str]) -> list[AccountState]:
-        sent = [self._link.send("GET", account_key(name)) for name in names]
-        return [state_from(await asked(reply)) for reply in sent]
+        keys = [account_key(name) for name in names]
+        sent = [self._link.send("GET", key) for key in keys]
+        states = []
+        for key, reply in zip(keys, sent, strict=True):
+            packed = await asked(reply, what=key)
+            with parsing(key):
+                states.append(state_from(packed))
+        return states
 
     async def rows(self, *, limit: int) -> list[tuple[str, bytes]]:
         return await self._rows.some(limit=limit)
@@ -500,7 +507,7 @@ class RedisLog:
     async def ask_stop(self, stream: str) -> None:
         owner: bytes | None = await asked(self._link.run(ASK_STOP, [meta_key(stream)]))
         if owner is not None:
-            self._tell(owner.decode(), "stop", stream)
+            self._tell(owner.decode(errors="replace"), "stop", stream)
 
     def readers_here(self, stream: str) -> None:
         if stream not in self._owner.runs:

@@ -25,7 +25,7 @@ from ..entries import Entries, expired
 from ..record import StreamRecord, pack_record
 from ..supervision import Supervisor
 from .books import grant_from, pack_request, refuse
-from .failures import away
+from .failures import away, parsing
 from .lease import Lease
 from .link import Away, Broken, Link, Part, Refused
 from .runs import Batch, Run
@@ -198,13 +198,14 @@ class Owner:
                 if found[0] == -1:
                     refuse(found[1], found[2], record.reserve)
                 run.grant = grant_from(found, record.reserve)
+            with parsing(keys[0] if keys else meta_key(stream)):
+                bound = found.decode() if isinstance(found, bytes) else value
         except (Away, Broken, asyncio.CancelledError):  # which the script may survive
             self.abandon(run)
             raise
         except BaseException:
             self._entries.drop(stream)
             raise
-        bound = found.decode() if isinstance(found, bytes) else value
         if bound == value:
             self.runs[stream] = run
         else:

@@ -1,7 +1,6 @@
 """What Redis has of a stream, for whoever asks; streams whose owner is lost are ended then."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
+from ...errors import ServiceError
 from ...events import Event, StreamEnd, decode, encode
 from ...ledger.accounts import NOTHING
 from ..contract import PAGE, STRIDE, Ending, before_ending
@@ -17,7 +17,7 @@ from ..lost import UNREADABLE, Close, LostStream, Passing
 from ..record import StreamRecord, unpack_record
 from ..recovery import LOST, closing_events
 from .books import hold_of, pack_settlement
-from .failures import asked, away, conflict
+from .failures import asked, away, conflict, parsing
 from .lease import Lease
 from .link import Away, Link, Part, Refused
 from .scripts import DELETE, END, RECORD_ID, log_key, meta_key
@@ -143,12 +143,12 @@ class Pages:
 
         Raises what every call does that names a stream.
         """
-        page = await asked(self._ask(stream, after, limit, owner=owner))
+        page = await asked(self._ask(stream, after, limit, owner=owner), what=meta_key(stream))
         return await self._check(stream, page, after, limit)
 
     async def find(self, key: str, after: int, limit: int) -> Found | None:
         """Ask Redis for the stream that a key leads to, before anybody looks whether it is kept."""
-        return await asked(self._find(key, after, limit))
+        return await asked(self._find(key, after, limit), what=key)
 
     async def look_found(self, found: Found, after: int, limit: int) -> Page:
         """Do what `look` does for a stream that was found."""
@@ -182,29 +182,34 @@ class Pages:
         keys = [meta_key(stream), log_key(stream)]
         whose = () if owner is None else (owner,)
         _, *fields = await self._link.run(PAGE_SCRIPT, keys, after, limit, PAGE_BYTES, *whose)
-        return self._page(fields)
+        return self._page(stream, fields)
 
     async def _find(self, key: str, after: int, limit: int) -> Found | None:
         found: list[Any] | None = await self._link.run(PAGE_SCRIPT, [key], after, limit, PAGE_BYTES)
-        return None if found is None else Found(found[0].decode(), self._page(found[1:]))
+        if found is None:
+            return None
+        with parsing(key):
+            stream: str = found[0].decode()
+        return Found(stream, self._page(stream, found[1:]))
 
     @staticmethod
-    def _page(fields: Sequence[Any]) -> Page | None:
+    def _page(stream: str, fields: Sequence[Any]) -> Page | None:
         if not fields:
             return None
-        started, ended, last, epoch, gone, kept, owner, lease_ms, attended_ms, entries = fields
-        return Page(
-            started_at=float(started),
-            ended_at=float(ended) if ended else None,
-            last=last,
-            epoch=epoch,
-            gone=bool(gone),
-            kept=kept if kept >= 0 else None,
-            owner=owner.decode(),
-            lease_s=lease_ms / 1000,
-            reader_lease_s=attended_ms / 1000,
-            entries=entries,
-        )
+        with parsing(meta_key(stream)):
+            started, ended, last, epoch, gone, kept, owner, lease_ms, attended_ms, entries = fields
+            return Page(
+                started_at=float(started),
+                ended_at=float(ended) if ended else None,
+                last=last,
+                epoch=epoch,
+                gone=bool(gone),
+                kept=kept if kept >= 0 else None,
+                owner=owner.decode(),
+                lease_s=lease_ms / 1000,
+                reader_lease_s=attended_ms / 1000,
+                entries=entries,
+            )
 
     def settled(self) -> bool:
         """Return whether owners have had the time to come back to a Redis that was away."""
@@ -240,9 +245,15 @@ class Pages:
             )
 
     async def _end(self, stream: str) -> None:
-        with contextlib.suppress(Away, Refused):
+        try:
             if self.settled():
                 await self._end_lost(stream)
+        except (Away, ServiceError):
+            pass  # the log has told of it
+        except Refused as error:
+            log.error(
+                "lost stream could not be ended; it is tried again", stream=stream, error=str(error)
+            )
 
     async def _end_lost(self, stream: str) -> None:
         """End it as its owner would have, or remove it where its events are not all there."""

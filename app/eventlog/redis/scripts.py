@@ -228,7 +228,7 @@ for i = 1, #KEYS, 2 do
   elseif not is[1] then
     reply = {3, 0}
   elseif is[1] ~= ARGV[1] or is[2] ~= ARGV[at] then
-    reply = {4, tonumber(is[6] or last)}
+    reply = {4, tonumber(is[6] or last) or 0}
   elseif last < first - 1 then
     reply = {2, last}
   else
@@ -285,7 +285,7 @@ for i = 1, #KEYS, 2 do
   elseif not is[1] then
     replies[#replies + 1] = {3, 0}
   elseif is[1] ~= ARGV[1] or is[2] ~= ARGV[4 + (i + 1) / 2] then
-    replies[#replies + 1] = {4, tonumber(is[5] or is[6])}
+    replies[#replies + 1] = {4, tonumber(is[5] or is[6]) or 0}
   elseif is[7] then
     replies[#replies + 1] = 0
   else
@@ -343,7 +343,7 @@ LOOK = _script(
 local replies = {}
 for i, meta in ipairs(KEYS) do
   local is = redis.call('HMGET', meta, 'ended', 'gone', 'lease', 'last')
-  replies[2 * i] = tonumber(is[4] or 0)
+  replies[2 * i] = tonumber(is[4] or 0) or 0
   if is[2] then
     replies[2 * i - 1] = 2
   elseif not is[3] then

@@ -165,7 +165,7 @@ class Tails:
             return
         try:
             tail.add(first, [decode(fields[1]) for _, fields in entries])
-        except msgspec.MsgspecError as error:
+        except (ValueError, msgspec.MsgspecError) as error:
             log.error("events in Redis cannot be read", stream=stream, error=str(error))
             self.stop(stream)
 
