@@ -13,9 +13,14 @@ Once every choice has its finish reason only usage and an end marker can follow,
 hosts send none: then `FINISHED_WAIT_S` are enough, whatever else comes.
 """
 
+from typing import NamedTuple
+
 import msgspec
 
 FINISHED_WAIT_S = 5.0
+
+QUIET_S = 1.0
+"""A pause of an answer that is shorter is the network's, or the time to read the prompt."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -35,6 +40,15 @@ class Limits(Timeouts, frozen=True):
 
     max_line: int = 8 * 2**20
     max_event: int = 8 * 2**20
+
+
+class Quiet(NamedTuple):
+    """The time in which an upstream that had taken the request sent nothing to show."""
+
+    seconds: float
+    """Of all pauses of `QUIET_S` and longer, the one before the first piece among them."""
+    elapsed_s: float
+    """Since the request was taken."""
 
 
 class Deadlines:
@@ -65,7 +79,17 @@ class Deadlines:
         self._seen_event = False
         self.longest_gap_s = 0.0
         """Between two pieces of the answer."""
+        self._called_at = now
+        self._taken_at: float | None = None
+        self._first_event_at = now
+        self._notable_s = 0.0
+        """The gaps that are longer are noted: the smaller of `longest_gap_s` and `QUIET_S`."""
+        self._quiet_s = 0.0
         self._finished_at: float | None = None
+
+    def on_taken(self, now: float) -> None:
+        """Note that the upstream has taken the request: the head of its answer has come."""
+        self._taken_at = now
 
     def on_bytes(self, now: float, *, events: bool, finished: bool) -> bool:
         """Note that bytes came; tell whether the time to wait may have become shorter.
@@ -81,11 +105,31 @@ class Deadlines:
         elif not finished:
             self._finished_at = None
         if events:
-            if now - self._event_at > self.longest_gap_s and self._seen_event:
-                self.longest_gap_s = now - self._event_at
+            if not self._seen_event:
+                self._seen_event = True
+                self._first_event_at = now
+            elif (gap := now - self._event_at) > self._notable_s:
+                self.longest_gap_s = max(gap, self.longest_gap_s)
+                self._notable_s = min(self.longest_gap_s, QUIET_S)
+                if gap > QUIET_S:
+                    self._quiet_s += gap
             self._event_at = now
-            self._seen_event = True
         return shorter
+
+    def quiet(self, now: float, *, unanswered: bool = False) -> Quiet | None:
+        """Return how long nothing came that could be shown, such as while a model thinks hidden.
+
+        None if the upstream has not taken the request; with `unanswered` a request without the
+        head of an answer counts as taken.
+        """
+        since = self._called_at if self._taken_at is None and unanswered else self._taken_at
+        if since is None:
+            return None
+        pauses = [(self._first_event_at if self._seen_event else now) - since]
+        if self._seen_event and self._finished_at is None:
+            pauses.append(now - self._event_at)
+        seconds = self._quiet_s + sum(pause for pause in pauses if pause > QUIET_S)
+        return Quiet(seconds, now - since)
 
     def silent_s(self, now: float) -> float:
         """Return how long no piece of the answer has come."""

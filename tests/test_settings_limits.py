@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.ledger.config import LimitsConfig
-from app.ledger.limits import UNLIMITED, UsageLimits
+from app.ledger.limits import UNLIMITED, UsageLimits, smaller
 from app.settings import load_settings
 
 pytestmark = pytest.mark.pure
@@ -42,6 +42,7 @@ usd_per_month = 500
 streams = 0
 [limits.user]
 usd_per_day = 1
+strict = true
 [tenant.acme]
 usd_per_month = 900
 [tenant."会社 2"]
@@ -59,7 +60,7 @@ streams = 3
         ),
         tenant=UsageLimits(usd_per_month=500),
         key=UsageLimits(streams=0),
-        user=UsageLimits(usd_per_day=1),
+        user=UsageLimits(usd_per_day=1, strict=True),
         tenants={"acme": UsageLimits(usd_per_month=900), "会社 2": UsageLimits(streams=3)},
         max_output_tokens=4096,
     )
@@ -86,3 +87,9 @@ limits = {{ usd_per_month = 5 }}
     assert UsageLimits(usd_per_day=2, streams=3) == identity.keys[0].limits
     assert UsageLimits(usd_per_month=5) == identity.issuers[0].limits
     assert not UNLIMITED
+
+
+def test_one_strict_limit_of_several_makes_an_account_strict():
+    strict, lax = UsageLimits(usd_per_day=2, strict=True), UsageLimits(usd_per_day=1, strict=False)
+
+    assert UsageLimits(usd_per_day=1, strict=True) == smaller(strict, lax) == smaller(lax, strict)

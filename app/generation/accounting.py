@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ..deadlines import Quiet
 from ..dialects.writing.token_estimate import (
     estimate_output,
     estimate_tokens,
@@ -23,6 +24,7 @@ from ..events import Event, StreamEnd, TokenCounts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, Grant, Reservation, ReservationRequest, Settlement
 from ..ledger.config import LedgerConfig
+from ..ledger.hidden_output import HiddenRates
 from ..ledger.money import to_usd
 from ..ledger.prices import PriceBook
 from ..ledger.principals import PrincipalAccounts
@@ -98,6 +100,7 @@ class Accounting:
         self._limits = config.limits
         self.accounts = PrincipalAccounts(config.limits)
         self._prices = prices
+        self._hidden = HiddenRates()
         self.keeps_rows = keeps_rows
         self.records_away: Callable[[], bool] = lambda: False
         """Whether the records cannot be written to now, so that rows wait."""
@@ -215,19 +218,30 @@ class Accounting:
         request: ReservationRequest | None,
         written: Callable[[], Sequence[Event]] = tuple,
         complete: bool = False,
+        quiet: Quiet | None = None,
     ) -> Charge:
         """Return what an attempt has cost that its provider may bill.
 
         That is by the provider's count; what it lacks is estimated, of the events that were
         `written`. `complete`: the provider has ended the answer, and can have counted all of it.
+        `quiet` is the time in which it may have generated what it did not show; None: nothing was.
         """
+        cut = None if complete else quiet
         counts = count_usage(
             told,
             request=request,
             count_output=lambda: _count_output(written()),
             complete=complete,
+            hidden=0 if cut is None else self._hidden.estimate(target, cut),
         )
-        return self._priced(target, counts)
+        if quiet is not None and quiet.seconds and complete and not counts.estimated:
+            shown = _count_output(written())
+            self._hidden.measure(target, counts, shown=shown, quiet=quiet)
+        charge = self._priced(target, counts)
+        if cut is not None and counts.estimated and request is not None and request.strict:
+            held = _held(request.reservation(request.output_tokens), request)
+            return max(charge, held, key=_weight)
+        return charge
 
     def estimate(
         self,
@@ -427,6 +441,12 @@ def _held(held: Reservation, request: ReservationRequest | None) -> Charge:
     if request is None or request.unpriced:
         return Charge(counts, None)
     return Charge(msgspec.structs.replace(counts, cost=to_usd(held.nano_usd)), held.nano_usd)
+
+
+def _weight(charge: Charge) -> tuple[int, int]:
+    counts = charge.counts
+    tokens = 0 if counts is None else (counts.input_tokens or 0) + (counts.output_tokens or 0)
+    return charge.nano_usd or 0, tokens
 
 
 def _count_output(written: Sequence[Event]) -> int:

@@ -170,6 +170,7 @@ class Attempt:
                         await sink.take(self.stop("failed", error))
                         return
                     answered = True
+                    self._watch.taken()
                     try:
                         await self._read(body)
                     except BaseException:

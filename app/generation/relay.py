@@ -423,12 +423,19 @@ class Relay:
         told = end.usage or attempt.parser.usage
         if told is None and (refused or not attempt.billable):
             return FREE
+        completed, early = end.status == "completed", attempt.parser.counted_early
+        quiet = None
+        if self._deadlines is not None and not (attempt.parser.refused or (completed and early)):
+            # A client may leave while a model thinks that sends no head before; a provider that
+            # has sent none in time has most likely done nothing.
+            quiet = self._deadlines.quiet(self._clock(), unanswered=self._stop is not None)
         return self._accounting.charge(
             attempt.target.name,
             told,
             request=self._record.reserve,
             written=lambda: self._produced(events),
-            complete=end.status == "completed" and not attempt.parser.counted_early,
+            complete=completed and not early,
+            quiet=quiet,
         )
 
     def _added(self, events: Sequence[Event]) -> None:

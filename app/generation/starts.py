@@ -5,6 +5,8 @@ import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+import msgspec
+
 from ..admission import Admission
 from ..errors import RelayError, shutting_down
 from ..eventlog import Claim, EventLog
@@ -133,6 +135,9 @@ class Starts:
                 self._admission.leave(address)
         if claim.stream != stream:
             return claim
+        if claim.grant is not None and claim.grant.output_tokens != reserve.output_tokens:
+            given = msgspec.structs.replace(reserve, output_tokens=claim.grant.output_tokens)
+            record = msgspec.structs.replace(record, reserve=given)
         clamped = self._accounting.clamp(request, reserve, claim.grant)
         opened = await self._runs.begin(record, clamped, terms, route=route)
         if choice.records and self._taping is not None:

@@ -29,18 +29,23 @@ def count_usage(
     request: ReservationRequest | None,
     count_output: Callable[[], int],
     complete: bool,
+    hidden: int = 0,
 ) -> TokenCounts:
     """Return what was used.
 
     `count_output` estimates the answer, and is asked only if it matters. `complete`: the answer
-    is whole, and so is what was told of it.
+    is whole, and so is what was told of it. `hidden` is an estimate of what was generated and not
+    shown; with it an answer has at most the length that was reserved, unless more was shown.
     """
     told = _NONE if told is None else _possible(told)
     given, made = told.input_tokens, told.output_tokens
     if not given and request is not None:
         given = request.input_tokens
     if not (made and complete):
-        written = count_output()
+        written = shown = count_output()
+        if hidden and request is not None:
+            reserved = request.output_tokens * request.choices
+            written = max(shown, min(shown + hidden, reserved))
         if made is None or made * STALE < written:
             made = written
     if (given, made) == (told.input_tokens, told.output_tokens):

@@ -47,6 +47,8 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     streams: int | None = None
     nano_usd_per_day: int | None = None
     nano_usd_per_month: int | None = None
+    strict: bool = False
+    """See `UsageLimits.strict`."""
 
     @property
     def limits_output(self) -> bool:
@@ -95,6 +97,11 @@ class ReservationRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fal
     def span(self) -> int:
         """The span of five seconds in which it counts."""
         return int(self.at // SPAN_S)
+
+    @property
+    def strict(self) -> bool:
+        """Whether one of the accounts is: what a stream has cost is the same in each."""
+        return any(account.strict for account in self.accounts)
 
     def reservation(self, output_tokens: int) -> "Reservation":
         """Return what is held for a stream whose answer may have so many tokens."""

@@ -24,6 +24,8 @@ class UsageLimits(
     """At once."""
     usd_per_day: Usd | None = None
     usd_per_month: Usd | None = None
+    strict: bool | None = None
+    """Whether a stream without its provider's count costs all that was reserved for it."""
 
     def __bool__(self) -> bool:
         """Return whether there is any limit."""
@@ -34,22 +36,15 @@ UNLIMITED = UsageLimits()
 
 
 def smaller(first: UsageLimits, second: UsageLimits) -> UsageLimits:
-    """Return the smaller of each limit of two sources."""
+    """Return the smaller of each limit of two sources; one that is strict makes both so."""
     if not second:
         return first
-    return UsageLimits(
-        **{
-            name: min(limits)
-            for name in UsageLimits.__struct_fields__
-            if (
-                limits := [
-                    limit
-                    for source in (first, second)
-                    if (limit := getattr(source, name)) is not None
-                ]
-            )
-        }
-    )
+    found = {}
+    for name in UsageLimits.__struct_fields__:
+        limits = [value for one in (first, second) if (value := getattr(one, name)) is not None]
+        if limits:
+            found[name] = any(limits) if name == "strict" else min(limits)
+    return UsageLimits(**found)
 
 
 def over(own: UsageLimits, default: UsageLimits) -> UsageLimits:

@@ -101,4 +101,5 @@ def _account(name: str, limits: UsageLimits) -> Account:
         limits.streams,
         None if limits.usd_per_day is None else to_nano(limits.usd_per_day),
         None if limits.usd_per_month is None else to_nano(limits.usd_per_month),
+        strict=bool(limits.strict),
     )

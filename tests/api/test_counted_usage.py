@@ -3,6 +3,7 @@
 A token of the input costs a millionth of a dollar, one of the output ten.
 """
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -18,6 +19,7 @@ from app.errors import ServiceError
 from app.events import TextDelta
 from app.ledger.accounts import AccountState
 from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
+from app.ledger.hidden_output import DEFAULT_RATE
 from app.ledger.limits import UsageLimits
 from app.requests import ChatRequest
 from app.testing.upstream import (
@@ -40,6 +42,7 @@ from app.upstreams.presets import PRESETS
 from tests.api.asking import Started, altering
 from tests.clock import Clock
 from tests.serving import HELLO, Relay, chat, serve_relay, text_so_far
+from tests.waiting import until
 
 PRICE = PriceConfig(target="openai/*", input=1, output=10)
 INPUT = 9
@@ -92,7 +95,12 @@ ERROR = 'data: {"error": {"message": "no", "code": 503, "type": "overloaded"}}\n
 BEGUN = [chunked_head(), chunk(text(SAID))]
 WHOLE = [head(), send(text(SAID) + FINISH + USAGE + DONE)]
 
-ENDS: list[tuple[str, Sequence[Step], str, tuple[int, int, bool] | None]] = [
+
+def about(tokens: float) -> Any:
+    return pytest.approx(tokens, abs=0.3 * DEFAULT_RATE)
+
+
+ENDS: list[tuple[str, Sequence[Step], str, tuple[int, Any, bool] | None]] = [
     ("told", WHOLE, "completed", (3, 2, False)),
     ("not told", [head(), send(text(SAID) + FINISH + DONE)], "completed", (INPUT, 10, True)),
     ("told as nothing, though there is text", [head(), send(text(SAID) + FINISH + counted(0, 0) + DONE)], "completed", (INPUT, 10, True)),
@@ -103,7 +111,8 @@ ENDS: list[tuple[str, Sequence[Step], str, tuple[int, int, bool] | None]] = [
     ("told on every chunk but the last", [head(), send(counting(SAID, 5, 9) + counting(SAID, 5, 19) + FINISH + DONE)], "completed", (5, 19, False)),
     ("cut", [*BEGUN, Reset()], "failed", (INPUT, 10, True)),
     ("ended early", [head(), send(text(SAID))], "failed", (INPUT, 10, True)),
-    ("silent amid the text", [*BEGUN, Hold()], "failed", (INPUT, 10, True)),
+    # The text, and two seconds in which it may have thought.
+    ("silent amid the text", [*BEGUN, Hold()], "failed", (INPUT, about(10 + 2 * DEFAULT_RATE), True)),
     ("cut, told on every chunk", [chunked_head(), *(chunk(counting(SAID, 5, 11 * n)) for n in (1, 2, 3)), Reset()], "failed", (5, 33, False)),
     ("cut, told before the text only", [chunked_head(), chunk(counted(5, 1)), *(chunk(text(SAID)) for _ in range(3)), Reset()], "failed", (5, 30, True)),
     ("cut after all but the end mark", [chunked_head(), chunk(text(SAID) + FINISH + counted(5, 12)), Reset()], "completed", (5, 12, False)),
@@ -117,7 +126,7 @@ ENDS: list[tuple[str, Sequence[Step], str, tuple[int, int, bool] | None]] = [
     # It has taken the request, and may have run the model.
     ("reset before the head", [Reset()], "failed", (INPUT, 0, True)),
     ("closed before the head", [], "failed", (INPUT, 0, True)),
-    ("silent after the head", [head(), Hold()], "failed", (INPUT, 0, True)),
+    ("silent after the head", [head(), Hold()], "failed", (INPUT, about(3 * DEFAULT_RATE), True)),
     ("silent", [Hold()], "failed", (INPUT, 0, True)),
     ("cut before the text", [chunked_head(), Reset()], "failed", (INPUT, 0, True)),
     ("garbage instead of the text", [head(), send("data: x\n\n")], "failed", (INPUT, 0, True))
@@ -136,20 +145,19 @@ async def test_every_end_costs_what_was_used(monkeypatch, script, status, usage)
     times: dict[str, Any] = {"idle_timeout_s": 2, "first_event_timeout_s": 3}
     async with (
         serve_upstream() as upstream,
-        serve_priced(upstream, observers=[told := Started()], **times) as relay,
+        serve_priced(upstream, observers=[started := Started()], **times) as relay,
         Clock(monkeypatch).hurrying() if waits else contextlib.nullcontext(),
     ):
         upstream.script = script
-        end = await finish(relay, told)
+        end = await finish(relay, started)
         state = await account(relay)
 
     assert status == end["status"]
-    found = end.get("usage")
-    assert usage == (
-        found and (found["input_tokens"], found["output_tokens"], found.get("estimated", False))
-    )
-    assert cost_of(usage) == nano(end.get("cost")) == state.day.nano_usd
-    tokens = (0, 0) if usage is None else usage[:2]
+    told = end.get("usage")
+    found = told and (told["input_tokens"], told["output_tokens"], told.get("estimated", False))
+    assert usage == found
+    assert cost_of(found) == nano(end.get("cost")) == state.day.nano_usd
+    tokens = (0, 0) if found is None else found[:2]
     assert tokens == (state.day.input_tokens, state.day.output_tokens)
     assert (0, 0, 1) == (state.running, state.day.held_nano_usd, state.day.requests)
 
@@ -200,7 +208,9 @@ async def test_a_stream_costs_all_its_attempts(monkeypatch, tmp_path, first, cos
     usage = end["usage"]
     assert ("0.000023", 3, 2) == (usage["cost"], usage["input_tokens"], usage["output_tokens"])
     assert "estimated" not in usage
-    whole = 23_000 + 1000 * INPUT * costs
+    hidden = state.day.output_tokens - 2
+    assert hidden == (about(3 * DEFAULT_RATE) if first == "silent after the head" else 0)
+    whole = 23_000 + 1000 * INPUT * costs + 10_000 * hidden
     assert whole == nano(end["cost"]) == state.day.nano_usd
     assert 3 + INPUT * costs == state.day.input_tokens
 
@@ -219,6 +229,57 @@ async def test_a_cancelled_stream_costs_what_came():
     }
     assert result.json()["usage"]["estimated"]
     assert 109_000 == nano(result.json()["cost"]) == state.day.nano_usd
+
+
+THOUGHT = [wait(4), send(text("word") + FINISH + counted(5, 2_001) + DONE)]
+PLAIN = [wait(4), send(text("word") + FINISH + counted(5, 1) + DONE)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "limits", "script", "most", "output"),
+    [
+        ([], {}, [chunked_head(), Hold()], None, 10 * DEFAULT_RATE),
+        ([], {}, [Hold()], None, 10 * DEFAULT_RATE),  # thought before the head
+        ([], {}, [chunked_head(), Hold()], 300, 300),  # no more than was reserved
+        ([], {}, [*BEGUN, Hold()], 5, 10),  # no less than was seen
+        ([THOUGHT], {}, [chunked_head(), Hold()], None, 10 * 500),
+        ([PLAIN], {}, [chunked_head(), Hold()], None, 0),
+        ([THOUGHT, PLAIN], {}, [chunked_head(), Hold()], None, 10 * 250),
+        ([], {"strict": True}, [chunked_head(), Hold()], 2_000, 2_000),
+        ([], {"strict": True}, [*BEGUN, Hold()], 2_000, 2_000),
+        ([], {"strict": True, "tokens_per_minute": 900 + INPUT}, [*BEGUN, Hold()], 2_000, 900),
+    ],
+)  # fmt: skip
+async def test_who_leaves_while_a_model_thinks_pays_for_that(
+    monkeypatch, answers, limits, script, most, output
+):
+    clock, loop = Clock(monkeypatch), asyncio.get_running_loop()
+    asked = {**HELLO, "model": "openai/m"} | ({} if most is None else {"max_tokens": most})
+    async with (
+        serve_upstream() as upstream,
+        serve_priced(upstream, relay=UsageLimits(usd_per_day=1, **limits)) as relay,
+        clock.hurrying(),
+    ):
+        for answer in answers:
+            upstream.reset(head(), *answer)
+            await chat(relay, model="openai/m")
+        before = (await account(relay)).day.nano_usd
+        upstream.reset(*script)
+        response = await relay.client.post(
+            "/v1/chat", json=asked, headers={"prefer": "respond-async"}
+        )
+        left_at = loop.time() + 10
+        await until(lambda: loop.time() > left_at)
+        await relay.client.post(f"{response.headers['location']}/cancel")
+        result = (await relay.client.get(response.headers["location"])).json()
+        state = await account(relay)
+
+    used = result["usage"]
+    assert used["output_tokens"] == pytest.approx(output, rel=0.06)
+    assert used["estimated"]
+    assert cost_of((used["input_tokens"], used["output_tokens"], True)) == nano(result["cost"])
+    assert before + nano(result["cost"]) == state.day.nano_usd
+    assert 0 == state.day.held_nano_usd
 
 
 async def test_a_log_that_is_full_counts_an_attempt_once():
