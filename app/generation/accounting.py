@@ -9,11 +9,13 @@ from functools import partial
 from typing import NamedTuple
 
 import msgspec
+import structlog
 
 from ..deadlines import Quiet
 from ..dialects.writing.token_estimate import (
     estimate_output,
     estimate_tokens,
+    has_media,
     has_unsized,
     tokens_of,
 )
@@ -31,16 +33,16 @@ from ..ledger.principals import PrincipalAccounts
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
 from ..telemetry.row import StreamRow, pack_row, unpack_row
 from ..upstreams.routes import Route
-from .token_usage import count_usage
+from .token_usage import UNKNOWN_CONTEXT, bound_usage, count_usage
 
 LEAST_OUTPUT = 16
 """Tokens below which an answer is refused instead of cut, if more was asked for."""
 
-UNKNOWN_CONTEXT = 200_000
-"""The tokens that a model is taken to have room for where nobody knows."""
-
 SAMPLED = 100_000
 """How many events of an answer are looked at to estimate its length: 10 ms."""
+
+
+log = structlog.get_logger("seseragi.accounting")
 
 
 class Charge(NamedTuple):
@@ -133,6 +135,11 @@ class Accounting:
             ceiling.input,
             ceiling.output,
             unpriced=ceiling.unpriced,
+            unsized=has_media(chat)
+            or _has_options(chat)
+            or (isinstance(chat, TranslatedRequest) and chat.client_body is not None),
+            limited=any(account.limits_output for account in accounts)
+            or (asked is not None and not _has_options(chat)),
         )
 
     def accounts_of(self, principal: Principal) -> tuple[Account, ...]:
@@ -226,6 +233,7 @@ class Accounting:
         `written`. `complete`: the provider has ended the answer, and can have counted all of it.
         `quiet` is the time in which it may have generated what it did not show; None: nothing was.
         """
+        told = self._bounded(target, told, request=request, written=written)
         cut = None if complete else quiet
         counts = count_usage(
             told,
@@ -242,6 +250,35 @@ class Accounting:
             held = _held(request.reservation(request.output_tokens), request)
             return max(charge, held, key=_weight)
         return charge
+
+    def _bounded(
+        self,
+        target: str,
+        told: TokenCounts | None,
+        *,
+        request: ReservationRequest | None,
+        written: Callable[[], Sequence[Event]],
+    ) -> TokenCounts | None:
+        """Return what a provider has counted, no more than the call can have taken."""
+        if told is None or request is None:
+            return told
+        price = self._prices.price_of(target)
+        bounded = bound_usage(
+            told,
+            request=request,
+            context=None if price is None else price.context_length,
+            written=written,
+        )
+        if bounded is not told:
+            log.warning(
+                "provider counts more than is possible",
+                upstream=target,
+                input_tokens=told.input_tokens,
+                output_tokens=told.output_tokens,
+                most_input_tokens=bounded.input_tokens,
+                most_output_tokens=bounded.output_tokens,
+            )
+        return bounded
 
     def estimate(
         self,
@@ -441,6 +478,11 @@ def _held(held: Reservation, request: ReservationRequest | None) -> Charge:
     if request is None or request.unpriced:
         return Charge(counts, None)
     return Charge(msgspec.structs.replace(counts, cost=to_usd(held.nano_usd)), held.nano_usd)
+
+
+def _has_options(chat: ChatRequest) -> bool:
+    """Return whether a request has fields of a provider's own."""
+    return bool(chat.provider_options or (isinstance(chat, TranslatedRequest) and chat.extras))
 
 
 def _weight(charge: Charge) -> tuple[int, int]:

@@ -55,10 +55,12 @@ class Tally:
 
     def answered(self, estimate: int, tokens: int | None) -> None:
         """Take the upstream's own count, if it has one."""
-        tokens = believe(tokens)
-        if tokens is not None:
+        believed = believe(tokens, estimate=estimate)
+        if believed is not None:
             self._guessed -= estimate
-            self._told += tokens
+            self._told += believed
+        elif tokens is not None:
+            log.warning("provider counts more than is possible", input_tokens=tokens)
 
     @property
     def counts(self) -> TokenCounts | None:

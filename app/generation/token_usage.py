@@ -3,20 +3,36 @@
 A provider's count holds for a whole answer, and for one that was cut as far as it came: Gemini,
 Perplexity and vLLM say on every chunk what was used so far, others only at the end. A number
 that cannot be true is none: more than any call takes, no output although there is text, or one
-at a cut that was said long before. What is lacking is estimated, and then the counts are
-`estimated`.
+at a cut that was said long before. One that is more than this call can have taken is lowered to
+that. What is lacking is estimated, and then, or if it was lowered, the counts are `estimated`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ..events import TokenCounts
+from ..dialects.writing.token_estimate import estimate_output
+from ..events import Event, ProviderTool, Source, TokenCounts
 from ..ledger.accounts import ReservationRequest
 
 MOST = 20_000_000
 """Tokens of one kind in one call: twice the largest context there is. More is some mistake of
 the provider's, which must not use up a month's budget."""
+
+UNKNOWN_CONTEXT = 200_000
+"""The tokens that a model is taken to have room for where nobody knows."""
+
+WIDEST = 2_000_000
+"""The same for a request whose input the relay cannot size."""
+
+WIDTH = 4
+"""The most tokens for one of the estimate of a text, which takes four bytes for one."""
+
+MEDIA_WIDTH = 40
+"""The same for pictures (gpt-4o-mini counts 48,000 for a large one), packed PDFs, thin sounds."""
+
+SLACK = 1_000
+"""Output tokens beyond a limit, for ends of turns and for the fewest that a provider takes."""
 
 STALE = 3
 """How many times as much as a provider has counted before the end may be there, by the estimate,
@@ -73,9 +89,48 @@ def count_input(
     return None if request is None else TokenCounts(request.input_tokens, estimated=True)
 
 
-def believe(tokens: int | None) -> int | None:
-    """Return a provider's count; None for one that cannot be true."""
-    return tokens if tokens is None or 0 <= tokens <= MOST else None
+def bound_usage(
+    told: TokenCounts,
+    *,
+    request: ReservationRequest,
+    context: int | None,
+    written: Callable[[], Sequence[Event]],
+) -> TokenCounts:
+    """Return a provider's counts, lowered to what one call can have taken; else the same object.
+
+    The input is what was sent, a byte a token, and what a host may add to it, such as documents:
+    at most what the model has room for (`context`, where that is known). The output is at most
+    that, and about the limit that was sent; what the provider calls reasoning is left out of the
+    limit, as it is at Qwen's hosts. Tools that the provider runs have the model asked again.
+    """
+    given, made, choices = told.input_tokens or 0, told.output_tokens or 0, request.choices
+    if not (0 <= given <= MOST and 0 <= made <= MOST):
+        return told
+    width, beside = WIDTH, min(context or WIDEST, UNKNOWN_CONTEXT)
+    if request.unsized:
+        width, beside = MEDIA_WIDTH, context or WIDEST
+    most_given = (width * request.input_tokens + beside) * choices
+    most_made = max(context or UNKNOWN_CONTEXT, request.output_tokens) * choices
+    if request.limited:
+        limit = 2 * request.output_tokens * choices + SLACK
+        most_made = min(most_made, limit + (told.reasoning_tokens or 0))
+    if given <= most_given and made <= most_made:
+        return told
+    events = written()
+    turns = 1 + sum(isinstance(event, ProviderTool | Source) for event in events)
+    given = min(given, most_given * turns)
+    made = min(made, most_made * turns + WIDTH * estimate_output(events))
+    if (given, made) == (told.input_tokens or 0, told.output_tokens or 0):
+        return told
+    return msgspec.structs.replace(
+        told, input_tokens=given, output_tokens=made, total_tokens=given + made, estimated=True
+    )
+
+
+def believe(tokens: int | None, *, estimate: int = MOST) -> int | None:
+    """Return a provider's count of an input that is estimated so; None if it cannot be true."""
+    most = min(MOST, WIDTH * estimate + UNKNOWN_CONTEXT)
+    return tokens if tokens is None or 0 <= tokens <= most else None
 
 
 def _possible(told: TokenCounts) -> TokenCounts:

@@ -82,6 +82,10 @@ class ReservationRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fal
     """Of one token of one answer."""
     unpriced: bool = False
     """Whether what a target costs is unknown, so that it may cost more than is held."""
+    unsized: bool = False
+    """Whether the input may be far longer than estimated: pictures, files, a provider's tools."""
+    limited: bool = False
+    """Whether the provider was told `output_tokens` as the longest answer."""
 
     @property
     def day(self) -> int:

@@ -106,6 +106,7 @@ ENDS: list[tuple[str, Sequence[Step], str, tuple[int, Any, bool] | None]] = [
     ("told as nothing, though there is text", [head(), send(text(SAID) + FINISH + counted(0, 0) + DONE)], "completed", (INPUT, 10, True)),
     ("told as no output, though there is text", [head(), send(text(SAID) + FINISH + counted(5, 0) + DONE)], "completed", (5, 10, True)),
     ("told as more than any call takes", [head(), send(text(SAID) + FINISH + counted(2**53 - 1, 2**31) + DONE)], "completed", (INPUT, 10, True)),
+    ("told as far more than was sent", [head(), send(text(SAID) + FINISH + counted(10_000_000, 1_000_000) + DONE)], "completed", (200_000 + 4 * INPUT, 2 * 16_384 + 1_000 + 4 * 10, True)),
     ("told with parts that no call takes", [head(), send(text(SAID) + FINISH + impossible_parts(3, 2) + DONE)], "completed", (3, 2, False)),
     ("told before the text only", [head(), send(counted(5, 1) + text(SAID) * 3 + FINISH + DONE)], "completed", (5, 30, True)),
     ("told on every chunk but the last", [head(), send(counting(SAID, 5, 9) + counting(SAID, 5, 19) + FINISH + DONE)], "completed", (5, 19, False)),
@@ -140,7 +141,7 @@ def cost_of(usage: tuple[int, int, bool] | None) -> int:
 @pytest.mark.parametrize(
     ("script", "status", "usage"), [e[1:] for e in ENDS], ids=[e[0] for e in ENDS]
 )
-async def test_every_end_costs_what_was_used(monkeypatch, script, status, usage):
+async def test_every_end_costs_what_was_used(monkeypatch, capsys, script, status, usage):
     waits = any(isinstance(step, Hold) for step in script)
     times: dict[str, Any] = {"idle_timeout_s": 2, "first_event_timeout_s": 3}
     async with (
@@ -160,6 +161,8 @@ async def test_every_end_costs_what_was_used(monkeypatch, script, status, usage)
     tokens = (0, 0) if found is None else found[:2]
     assert tokens == (state.day.input_tokens, state.day.output_tokens)
     assert (0, 0, 1) == (state.running, state.day.held_nano_usd, state.day.requests)
+    lowered = usage is not None and usage[0] > 200_000
+    assert lowered == capsys.readouterr().out.count("provider counts more than is possible")
 
 
 async def finish(relay: Relay, started: Started) -> dict[str, Any]:

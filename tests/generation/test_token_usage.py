@@ -8,8 +8,8 @@ import pytest
 
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.dialects.writing.token_estimate import estimate_output
-from app.events import Event, StreamEnd, TokenCounts
-from app.generation.token_usage import count_usage
+from app.events import Event, Source, StreamEnd, TextDelta, TokenCounts
+from app.generation.token_usage import bound_usage, count_usage
 from app.ledger.accounts import ReservationRequest
 from tests.dialects.streams import DIALECT_OF, body_of, recordings
 
@@ -105,3 +105,57 @@ def test_a_placeholder_is_no_count(row):
 def test_counts_on_every_chunk_hold_at_a_cut(row):
     early = [used(play(row, count)) for count in range(4, 7)]
     assert not any(counts.estimated for counts in early)
+
+
+SOURCE = Source(url="https://a.example/")
+SAID = [TextDelta(0, "word " * 8)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "context", "events", "told", "bounded"),
+    [
+        ({}, None, SAID, (190_000, 150_000), None),
+        ({}, None, SAID, (10_000_000, 10), (200_200, 10)),
+        ({}, None, SAID, (50, 1_000_000), (50, 200_040)),
+        ({}, 32_000, SAID, (10_000_000, 1_000_000), (32_200, 32_040)),
+        ({}, 1_000_000, SAID, (10_000_000, 1_000_000), (200_200, 1_000_000)),
+        ({"input_tokens": 250_000}, 200_000, SAID, (999_000, 10), None),  # a byte a token
+        ({"choices": 3}, None, SAID, (600_000, 600_000), None),
+        ({"unsized": True}, None, SAID, (1_900_000, 10), None),  # a film by its URL
+        ({"unsized": True, "input_tokens": 16_000}, 128_000, SAID, (480_000, 10), None),
+        ({"unsized": True}, 128_000, SAID, (10_000_000, 10), (130_000, 10)),
+        ({}, 128_000, [SOURCE] * 5, (700_000, 10), None),  # what a search has read
+        ({"limited": True}, None, SAID, (50, 1_200), None),
+        ({"limited": True}, None, SAID, (50, 100_000), (50, 1_240)),
+        ({"limited": True}, None, [TextDelta(0, "a" * 9_000)], (50, 9_000), None),
+        ({"limited": True}, None, [SOURCE], (50, 2_300), None),
+        ({"limited": True}, None, SAID, (50, 30_000, 29_500), None),  # Qwen's
+        ({"limited": True}, None, SAID, (50, 900_000, 899_500), (50, 200_040)),
+    ],
+)
+def test_no_count_is_more_than_a_call_can_have_taken(fields, context, events, told, bounded):
+    given, made, *thought = told
+    counts = TokenCounts(given, made, reasoning_tokens=thought[0] if thought else None)
+    request = ReservationRequest((), 0, **{"input_tokens": 50, "output_tokens": 100, **fields})
+    found = bound_usage(counts, request=request, context=context, written=lambda: events)
+
+    if bounded is None:
+        assert found is counts
+    else:
+        assert (*bounded, sum(bounded), True) == (
+            *(found.input_tokens, found.output_tokens, found.total_tokens),
+            found.estimated,
+        )
+
+
+@pytest.mark.parametrize("row", recordings())
+def test_no_count_of_a_recording_is_lowered(row):
+    events = play(row)
+    end = events[-1]
+    assert isinstance(end, StreamEnd)
+    for limited in (False, True):
+        request = ReservationRequest((), 0, 3_000, output_tokens=1_000, limited=limited)
+        if end.usage is not None:
+            assert end.usage is bound_usage(
+                end.usage, request=request, context=None, written=lambda: events
+            )

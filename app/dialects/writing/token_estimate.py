@@ -152,6 +152,16 @@ def has_unsized(chat: ChatRequest) -> bool:
     )
 
 
+def has_media(chat: ChatRequest) -> bool:
+    """Return whether a request has pictures, sounds or files."""
+    return any(
+        isinstance(part, ImagePart | AudioPart | FilePart)
+        for message in chat.messages
+        if isinstance(message.content, list)
+        for part in message.content
+    )
+
+
 def tokens_of(weight: int) -> int:
     """Return how many tokens so many quarters are, rounded up."""
     return -(-weight // 4)
