@@ -68,9 +68,11 @@ class TokenCounts(Value, frozen=True):
     service_tier: str | None = None
     """By whose prices the provider bills, where that is not its usual one."""
     cost: str | None = None
-    """What these tokens cost, in USD, as a decimal number; None where a price is unknown."""
+    """What these tokens cost, in USD, as a decimal number; None where that is unknown."""
     estimated: bool | None = None
     """True where the relay has estimated what the provider did not say."""
+    cost_from: Literal["provider"] | None = None
+    """Whose word `cost` is, where it is not the relay's, by its prices."""
 
 
 class ErrorInfo(Value, frozen=True):

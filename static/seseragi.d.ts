@@ -22,6 +22,8 @@ export interface Usage {
   cost?: string;
   /** Whether the relay has estimated what the provider did not say. */
   estimated?: true;
+  /** Whose word `cost` is, where it is not the relay's own, by its prices. */
+  cost_from?: 'provider';
 }
 
 export interface StreamFailure {

@@ -9,6 +9,7 @@ from msgspec import Meta, Raw
 from ..errors import RequestError
 from ..requests import convert_body, parse_body, parse_part
 from .reading.json_values import count, short
+from .reading.provider_cost import parse_cost
 from .writing.token_counts import GOOGLES
 from .writing.token_estimate import estimate_text
 
@@ -120,6 +121,8 @@ class Parsed(NamedTuple):
     vectors: Sequence[Raw]
     tokens: int | None = None
     model: str | None = None
+    cost: str | None = None
+    """In USD, by the provider's word."""
 
 
 class Format(NamedTuple):
@@ -169,15 +172,10 @@ class _OpenAIRow(msgspec.Struct):
     index: int | None = None
 
 
-class _OpenAIUsage(msgspec.Struct):
-    prompt_tokens: Any = None
-    total_tokens: Any = None
-
-
 class _OpenAIAnswer(msgspec.Struct):
     data: list[_OpenAIRow]
     model: Any = None
-    usage: _OpenAIUsage | None = None
+    usage: dict[str, Any] | None = None
 
 
 _openai = msgspec.json.Decoder(_OpenAIAnswer)
@@ -203,10 +201,11 @@ def _parse_openai(body: bytes) -> Parsed:
     rows = answer.data
     if all(row.index is not None for row in rows):
         rows = sorted(rows, key=lambda row: row.index or 0)
-    usage = answer.usage or _OpenAIUsage()
-    tokens = count(usage.prompt_tokens)
-    tokens = count(usage.total_tokens) if tokens is None else tokens
-    return Parsed([row.embedding for row in rows], tokens, short(answer.model))
+    usage = answer.usage or {}
+    tokens = count(usage.get("prompt_tokens"))
+    tokens = count(usage.get("total_tokens")) if tokens is None else tokens
+    vectors = [row.embedding for row in rows]
+    return Parsed(vectors, tokens, short(answer.model), parse_cost(usage))
 
 
 _OPENAI: Final = Format("embeddings", _render_openai, _parse_openai, takes_tokens=True, fields=None)

@@ -27,7 +27,7 @@ from ..identity.principal import Principal
 from ..ledger.accounts import Account, Grant, Reservation, ReservationRequest, Settlement
 from ..ledger.config import LedgerConfig
 from ..ledger.hidden_output import HiddenRates
-from ..ledger.money import to_usd
+from ..ledger.money import to_nano, to_usd
 from ..ledger.prices import PriceBook
 from ..ledger.principals import PrincipalAccounts
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
@@ -295,11 +295,15 @@ class Accounting:
         return self._priced(target, counts)
 
     def _priced(self, target: str, counts: TokenCounts) -> Charge:
+        """Price counts; where no price is known, the provider's own word is taken."""
         price = self._prices.price_of(target)
-        if price is None:
-            return Charge(counts, None)
-        nano = price.cost(counts)
-        return Charge(msgspec.structs.replace(counts, cost=to_usd(nano)), nano, price.version)
+        if price is not None:
+            nano = price.cost(counts)
+            counts = msgspec.structs.replace(counts, cost=to_usd(nano), cost_from=None)
+            return Charge(counts, nano, price.version)
+        if counts.cost is not None and counts.cost_from == "provider":
+            return Charge(counts, to_nano(counts.cost), "provider")
+        return Charge(counts, None)
 
     def request_call(
         self, principal: Principal, route: Route, input_tokens: int

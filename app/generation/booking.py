@@ -20,6 +20,7 @@ from ..eventlog.record import StreamRecord
 from ..events import StreamEnd, StreamStart, TokenCounts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, ReservationRequest
+from ..ledger.money import to_nano, to_usd
 from ..telemetry.trace_context import TRACEPARENT
 from ..upstreams.routes import Route
 from .accounting import FREE, Accounting, Charge, Finished
@@ -42,6 +43,8 @@ class Tally:
         self._calls = 0
         self._told = 0
         self._guessed = 0
+        self._costs: list[str | None] = []
+        """What the upstream says that each call has cost."""
 
     def sent(self, estimate: int) -> None:
         """Count an input that an upstream is sent, until it says how long that was."""
@@ -53,8 +56,9 @@ class Tally:
         self._calls -= 1
         self._guessed -= estimate
 
-    def answered(self, estimate: int, tokens: int | None) -> None:
-        """Take the upstream's own count, if it has one."""
+    def answered(self, estimate: int, tokens: int | None, cost: str | None = None) -> None:
+        """Take the upstream's own count, and what it says of the cost, if it does."""
+        self._costs.append(cost)
         believed = believe(tokens, estimate=estimate)
         if believed is not None:
             self._guessed -= estimate
@@ -68,7 +72,11 @@ class Tally:
         if not self._calls:
             return None
         used = self._told + self._guessed
-        return TokenCounts(used, 0, used, estimated=True if self._guessed else None)
+        counts = TokenCounts(used, 0, used, estimated=True if self._guessed else None)
+        costs = [to_nano(cost) for cost in self._costs if cost is not None]
+        if len(costs) < self._calls:
+            return counts
+        return msgspec.structs.replace(counts, cost=to_usd(sum(costs)), cost_from="provider")
 
 
 class Booking:

@@ -518,10 +518,10 @@ class Relay:
 
 
 def _with_cost(event: Usage, counts: TokenCounts | None) -> Usage:
-    """Return an event with the cost of what it counts."""
-    if counts is not None and not counts.estimated:
-        return msgspec.structs.replace(event, cost=counts.cost)
-    return event
+    """Return an event with the cost of what it counts; without one if other counts are billed."""
+    if counts is None or counts.estimated:
+        return msgspec.structs.replace(event, cost=None, cost_from=None)
+    return msgspec.structs.replace(event, cost=counts.cost, cost_from=counts.cost_from)
 
 
 def outcome_of(end: StreamEnd) -> RelayError:

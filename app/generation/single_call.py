@@ -198,7 +198,7 @@ class Asking:
                 parsed = api.parse(answer)
             except (msgspec.MsgspecError, RecursionError):
                 raise _unreadable(target, "no embeddings") from None
-            tally.answered(tokens, parsed.tokens)
+            tally.answered(tokens, parsed.tokens, parsed.cost)
             if len(parsed.vectors) != len(inputs):
                 raise _unreadable(target, f"{len(parsed.vectors)} vectors for {len(inputs)} texts")
             return parsed

@@ -66,6 +66,8 @@ def count_usage(
             made = written
     if (given, made) == (told.input_tokens, told.output_tokens):
         return told
+    if not complete:  # a cost that was told is of a part
+        told = msgspec.structs.replace(told, cost=None, cost_from=None)
     return msgspec.structs.replace(
         told,
         input_tokens=given,

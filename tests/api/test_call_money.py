@@ -93,6 +93,18 @@ async def test_a_call_is_counted_and_leaves_a_row(log: str) -> None:
     assert row.stream not in str(response.headers) + response.text
 
 
+async def test_a_cost_that_the_provider_states_counts_where_no_price_is_known() -> None:
+    stated = TOLD.replace('"usage": {', '"usage": {"cost": 0.00000018, ')
+    async with serve_upstream() as upstream, serve(upstream, prices=()) as relay:
+        upstream.script = reply("200 OK", stated)
+        assert 200 == (await relay.client.post(PATH, json=ASK)).status_code
+        state = await settled(relay)
+        (row,) = await rows(relay)
+
+    assert (180, "provider", 9) == (row.nano_usd, row.price_version, row.input_tokens)
+    assert (180, 0) == (state.day.nano_usd, state.day.unpriced)
+
+
 async def test_what_the_provider_does_not_count_is_estimated(log: str) -> None:
     async with serve_upstream() as upstream, serve(upstream, log) as relay:
         upstream.script = reply("200 OK", f"{VECTORS}}}")

@@ -6,6 +6,7 @@ A token of the input costs a millionth of a dollar, one of the output ten.
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from typing import Any
@@ -22,6 +23,7 @@ from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
 from app.ledger.hidden_output import DEFAULT_RATE
 from app.ledger.limits import UsageLimits
 from app.requests import ChatRequest
+from app.telemetry.row import unpack_row
 from app.testing.upstream import (
     DONE,
     FINISH,
@@ -283,6 +285,45 @@ async def test_who_leaves_while_a_model_thinks_pays_for_that(
     assert cost_of((used["input_tokens"], used["output_tokens"], True)) == nano(result["cost"])
     assert before + nano(result["cost"]) == state.day.nano_usd
     assert 0 == state.day.held_nano_usd
+
+
+STATED = USAGE.replace('"usage":{', '"usage":{"cost":0.000669,"is_byok":false,')
+
+
+@pytest.mark.parametrize(
+    ("prices", "script", "streams", "cost", "version"),
+    [
+        ((), [head(), send(text(SAID) + FINISH + STATED + DONE)], True, "0.000669", "provider"),
+        ((), [head(), send(text(SAID) + FINISH + STATED + DONE)], False, "0.000669", "provider"),
+        ((PRICE,), [head(), send(text(SAID) + FINISH + STATED + DONE)], True, "0.000023", "own"),
+        ((), [head(), send(STATED + text(SAID) * 9), Reset()], True, None, ""),  # it was of a part
+        ((), WHOLE, True, None, ""),
+    ],
+)
+async def test_a_cost_that_the_provider_states_counts_where_no_price_is_known(
+    prices, script, streams, cost, version
+):
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, ledger=LedgerConfig(prices=prices), keeps_rows=True) as relay,
+    ):
+        upstream.script = script
+        if streams:
+            *_, event, end = await chat(relay)
+            assert ("usage", cost) == (event["type"], event.get("cost"))
+        else:
+            end = (await relay.client.post("/v1/chat", json={**HELLO, "stream": False})).json()
+        state, used = await account(relay), end["usage"]
+        [(_, packed)] = await relay.log.rows(limit=9)
+        metrics = (await relay.client.get("/metrics")).text
+
+    assert (cost, cost) == (end.get("cost"), used.get("cost"))
+    assert used.get("cost_from") == (version if version == "provider" else None)
+    row = unpack_row(packed)
+    assert (None if cost is None else nano(cost)) == row.nano_usd
+    assert row.price_version.startswith(version)
+    assert (nano(cost), cost is None) == (state.day.nano_usd, state.day.unpriced)
+    assert cost is None or re.search(rf"cost_usd_total{{.*}} {float(cost)}\n", metrics)
 
 
 async def test_a_log_that_is_full_counts_an_attempt_once():

@@ -15,6 +15,7 @@ from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.json_values import count, decode, mapping, short
+from ...reading.provider_cost import parse_cost
 from ...reading.service_tier import parse_service_tier
 from . import text_chunk
 from .chunks import Deltas
@@ -125,6 +126,7 @@ def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCoun
     input_tokens = count(usage.get("prompt_tokens"))
     output_tokens = count(usage.get("completion_tokens"))
     total_tokens = count(usage.get("total_tokens"))
+    cost = parse_cost(usage)
     reasoning = _first(output_details.get("reasoning_tokens"), usage.get("reasoning_tokens"))
     if output_tokens is not None and reasoning:
         # xAI counts reasoning beside the completion: 432 + 68 + 136 = 636 [xai/tools-parallel].
@@ -149,6 +151,8 @@ def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCoun
         audio_input_tokens=count(input_details.get("audio_tokens")) or None,
         audio_output_tokens=count(output_details.get("audio_tokens")) or None,
         service_tier=parse_service_tier(service_tier),
+        cost=cost,
+        cost_from=None if cost is None else "provider",
     )
 
 

@@ -14,6 +14,7 @@ from ...reading.answer_parser import AnswerParser
 from ...reading.errors import parse_finish_error
 from ...reading.finish_reasons import parse_finish
 from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
+from ...reading.provider_cost import parse_cost
 from ...reading.service_tier import parse_service_tier
 from .items import Items
 
@@ -148,6 +149,7 @@ def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCoun
     """Read a `usage` object; the details are parts of the totals."""
     input_details = mapping(usage.get("input_tokens_details"))
     output_details = mapping(usage.get("output_tokens_details"))
+    cost = parse_cost(usage)
     return TokenCounts(
         input_tokens=count(usage.get("input_tokens")),
         output_tokens=count(usage.get("output_tokens")),
@@ -156,6 +158,8 @@ def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCoun
         cache_write_tokens=count(input_details.get("cache_write_tokens")),
         reasoning_tokens=count(output_details.get("reasoning_tokens")),
         service_tier=parse_service_tier(service_tier),
+        cost=cost,
+        cost_from=None if cost is None else "provider",
     )
 
 

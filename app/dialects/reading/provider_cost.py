@@ -1,0 +1,36 @@
+"""What a provider itself says that a call has cost, in USD."""
+
+import math
+from decimal import Decimal
+from typing import Any, Final
+
+from ...ledger.money import NANO, to_usd
+from .json_values import mapping
+
+MOST_USD: Final = 100
+"""No call costs more: a larger number is in another unit. Below it a double is exact to less than
+a nano-USD, so that the decimal number that was sent is the shortest that reads back as it."""
+
+
+def parse_cost(usage: dict[str, Any]) -> str | None:
+    """Return the cost that stands beside the counts; None where none does that can be.
+
+    It is `cost` at OpenRouter [openrouter/text-emoji] and Vercel's gateway, and the total of its
+    parts at Perplexity [perplexity/sonar-crlf]. Where OpenRouter calls with a key of the caller's
+    own (`is_byok`), `cost` is its fee, and the provider bills `upstream_inference_cost` beside it
+    (OpenRouter's docs, "Usage Accounting").
+    """
+    cost = usage.get("cost")
+    nano = _nano(mapping(cost).get("total_cost") if isinstance(cost, dict) else cost)
+    if nano is not None and usage.get("is_byok") is True:
+        billed = _nano(mapping(usage.get("cost_details")).get("upstream_inference_cost"))
+        nano = None if billed is None else nano + billed
+    return None if nano is None else to_usd(nano)
+
+
+def _nano(usd: object) -> int | None:
+    if not isinstance(usd, int | float) or isinstance(usd, bool):
+        return None
+    if not math.isfinite(usd) or not 0 <= usd <= MOST_USD:
+        return None
+    return round(Decimal(str(usd)) * NANO)
