@@ -226,12 +226,14 @@ class Accounting:
         written: Callable[[], Sequence[Event]] = tuple,
         complete: bool = False,
         quiet: Quiet | None = None,
+        followed: bool = False,
     ) -> Charge:
         """Return what an attempt has cost that its provider may bill.
 
         That is by the provider's count; what it lacks is estimated, of the events that were
         `written`. `complete`: the provider has ended the answer, and can have counted all of it.
         `quiet` is the time in which it may have generated what it did not show; None: nothing was.
+        `followed`: another attempt takes over what was reserved.
         """
         told = self._bounded(target, told, request=request, written=written)
         cut = None if complete else quiet
@@ -246,10 +248,9 @@ class Accounting:
             shown = _count_output(written())
             self._hidden.measure(target, counts, shown=shown, quiet=quiet)
         charge = self._priced(target, counts)
-        if cut is not None and counts.estimated and request is not None and request.strict:
-            held = _held(request.reservation(request.output_tokens), request)
-            return max(charge, held, key=_weight)
-        return charge
+        if followed or cut is None or not counts.estimated or request is None or not request.strict:
+            return charge
+        return max(charge, _held(request.reservation(request.output_tokens), request), key=_weight)
 
     def _bounded(
         self,

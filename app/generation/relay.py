@@ -303,7 +303,7 @@ class Relay:
             verdict = error if self._stop else self._plan.verdict(self._route.name, error)
             await self._append([*held[:-1], msgspec.structs.replace(end, error=verdict.info())])
             return
-        self._charges.append(self._charge(end, held))
+        self._charges.append(self._charge(end, held, followed=True))
         number, self._attempt = self._attempt.number, self._prepare(step)
         target = self._attempt.target
         code = "retry" if target.name == failed.name else "fallback"
@@ -413,7 +413,7 @@ class Relay:
         """Return all events of the stream, with these at its end."""
         return [*self._log.produced(self.stream), *events]
 
-    def _charge(self, end: StreamEnd, events: Sequence[Event]) -> Charge:
+    def _charge(self, end: StreamEnd, events: Sequence[Event], *, followed: bool = False) -> Charge:
         """Return what the attempt has cost that has ended so, with these as its last events.
 
         Nothing if the provider has refused it, before there was anything to bill.
@@ -436,6 +436,7 @@ class Relay:
             written=lambda: self._produced(events),
             complete=completed and not early,
             quiet=quiet,
+            followed=followed,
         )
 
     def _added(self, events: Sequence[Event]) -> None:

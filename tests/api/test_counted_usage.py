@@ -185,6 +185,7 @@ targets = ["openai/m-a", "openai/m-b"]
 """
 
 
+@pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize(
     ("first", "costs"),
     [
@@ -196,14 +197,15 @@ targets = ["openai/m-a", "openai/m-b"]
         ("reset before the head", True),
     ],
 )
-async def test_a_stream_costs_all_its_attempts(monkeypatch, tmp_path, first, costs):
+async def test_a_stream_costs_all_its_attempts(monkeypatch, tmp_path, first, costs, strict):
     scripts = [next(e[1] for e in ENDS if e[0] == first), WHOLE]
     async with serve_upstream() as upstream:
         config = tmp_path / "route.toml"
         config.write_text(ROUTE.replace("URL", upstream.base_url))
         environ = {"SESERAGI_CONFIG": str(config)}
+        limits = UsageLimits(usd_per_day=1, strict=strict)
         async with (
-            serve_priced(None, environ=environ, fallback_after_s=3) as relay,
+            serve_priced(None, relay=limits, environ=environ, fallback_after_s=3) as relay,
             Clock(monkeypatch).hurrying(),
         ):
             upstream.choose = lambda call: scripts.pop(0)
