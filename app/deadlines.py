@@ -48,7 +48,7 @@ class Quiet(NamedTuple):
     seconds: float
     """Of all pauses of `QUIET_S` and longer, the one before the first piece among them."""
     elapsed_s: float
-    """Since the request was taken."""
+    """Since the call."""
 
 
 class Deadlines:
@@ -80,16 +80,13 @@ class Deadlines:
         self.longest_gap_s = 0.0
         """Between two pieces of the answer."""
         self._called_at = now
-        self._taken_at: float | None = None
+        self.taken = False
+        """Whether the upstream has taken the request: the head of its answer has come."""
         self._first_event_at = now
         self._notable_s = 0.0
         """The gaps that are longer are noted: the smaller of `longest_gap_s` and `QUIET_S`."""
         self._quiet_s = 0.0
         self._finished_at: float | None = None
-
-    def on_taken(self, now: float) -> None:
-        """Note that the upstream has taken the request: the head of its answer has come."""
-        self._taken_at = now
 
     def on_bytes(self, now: float, *, events: bool, finished: bool) -> bool:
         """Note that bytes came; tell whether the time to wait may have become shorter.
@@ -116,15 +113,12 @@ class Deadlines:
             self._event_at = now
         return shorter
 
-    def quiet(self, now: float, *, unanswered: bool = False) -> Quiet | None:
+    def quiet(self, now: float) -> Quiet:
         """Return how long nothing came that could be shown, such as while a model thinks hidden.
 
-        None if the upstream has not taken the request; with `unanswered` a request without the
-        head of an answer counts as taken.
+        From the call on: a host may send the head of an answer with its first token.
         """
-        since = self._called_at if self._taken_at is None and unanswered else self._taken_at
-        if since is None:
-            return None
+        since = self._called_at
         pauses = [(self._first_event_at if self._seen_event else now) - since]
         if self._seen_event and self._finished_at is None:
             pauses.append(now - self._event_at)

@@ -170,7 +170,7 @@ class Attempt:
                         await sink.take(self.stop("failed", error))
                         return
                     answered = True
-                    self._watch.taken()
+                    deadlines.taken = True
                     try:
                         await self._read(body)
                     except BaseException:

@@ -424,11 +424,13 @@ class Relay:
         if told is None and (refused or not attempt.billable):
             return FREE
         completed, early = end.status == "completed", attempt.parser.counted_early
-        quiet = None
-        if self._deadlines is not None and not (attempt.parser.refused or (completed and early)):
-            # A client may leave while a model thinks that sends no head before; a provider that
-            # has sent none in time has most likely done nothing.
-            quiet = self._deadlines.quiet(self._clock(), unanswered=self._stop is not None)
+        deadlines, quiet = self._deadlines, None
+        ended_itself = attempt.parser.refused or (completed and early)
+        # Before the head of an answer a client may leave a model that thinks; a provider that has
+        # sent no head by its deadline has most likely done nothing.
+        taken = deadlines is not None and (deadlines.taken or self._stop is not None)
+        if deadlines is not None and taken and not ended_itself:
+            quiet = deadlines.quiet(self._clock())
         return self._accounting.charge(
             attempt.target.name,
             told,

@@ -34,10 +34,6 @@ class Watch:
         if self._timer is not None:
             self._timer.cancel()
 
-    def taken(self) -> None:
-        """Note that the upstream has taken the request."""
-        self._deadlines.on_taken(self._loop.time())
-
     def saw(self, *, events: bool, finished: bool) -> None:
         """Note that bytes came, and whether they held events."""
         self._stood_still = False

@@ -32,6 +32,7 @@ LOGGERS: Final = (
     "seseragi",
     *(
         "seseragi.access",
+        "seseragi.accounting",
         "seseragi.admin",
         "seseragi.api",
         "seseragi.asking",

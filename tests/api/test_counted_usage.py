@@ -238,8 +238,8 @@ async def test_a_cancelled_stream_costs_what_came():
     assert 109_000 == nano(result.json()["cost"]) == state.day.nano_usd
 
 
-THOUGHT = [wait(4), send(text("word") + FINISH + counted(5, 2_001) + DONE)]
-PLAIN = [wait(4), send(text("word") + FINISH + counted(5, 1) + DONE)]
+THOUGHT = [wait(2), head(), wait(2), send(text("word") + FINISH + counted(5, 2_001) + DONE)]
+PLAIN = [head(), wait(4), send(text("word") + FINISH + counted(5, 1) + DONE)]
 
 
 @pytest.mark.parametrize(
@@ -247,6 +247,7 @@ PLAIN = [wait(4), send(text("word") + FINISH + counted(5, 1) + DONE)]
     [
         ([], {}, [chunked_head(), Hold()], None, 10 * DEFAULT_RATE),
         ([], {}, [Hold()], None, 10 * DEFAULT_RATE),  # thought before the head
+        ([], {}, [wait(9.5), *BEGUN, Hold()], None, 10 + 9.5 * DEFAULT_RATE),
         ([], {}, [chunked_head(), Hold()], 300, 300),  # no more than was reserved
         ([], {}, [*BEGUN, Hold()], 5, 10),  # no less than was seen
         ([THOUGHT], {}, [chunked_head(), Hold()], None, 10 * 500),
@@ -268,7 +269,7 @@ async def test_who_leaves_while_a_model_thinks_pays_for_that(
         clock.hurrying(),
     ):
         for answer in answers:
-            upstream.reset(head(), *answer)
+            upstream.reset(*answer)
             await chat(relay, model="openai/m")
         before = (await account(relay)).day.nano_usd
         upstream.reset(*script)
