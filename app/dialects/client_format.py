@@ -12,7 +12,7 @@ read that line, and would never ask again for a frame that was cut after it.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -117,6 +117,16 @@ class Failure(NamedTuple):
     status: int
     body: bytes
     media_type: str = "application/json"
+
+
+PROVIDER_STATUSES: Final = {
+    "upstream_auth": 401,
+    "upstream_billing": 402,
+    "upstream_not_found": 404,
+}
+"""Failures that the clients of OpenAI's and Anthropic's formats are given with the provider's
+status: they send again what is answered with a 5xx, some of them (AI SDK, opencode) whatever
+`x-should-retry` says."""
 
 
 class ClientFormat(NamedTuple):

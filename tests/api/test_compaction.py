@@ -84,7 +84,7 @@ async def test_last_messages_of_the_user_are_kept_up_to_a_bound():
     [
         ([head(), send(FINISH + DONE)], 502, "wrote no summary of the conversation: its answer"),
         ([head(), send(text("Hi") + event(finish_reason="length") + DONE)], 502, "was cut (max_"),
-        (reply("401 Unauthorized", "{}"), 502, "upstream"),
+        (reply("401 Unauthorized", "{}"), 401, "upstream"),
     ],
 )
 async def test_conversation_without_a_summary_is_an_error(script, status: int, told: str):

@@ -155,7 +155,9 @@ async def test_model_that_is_not_there_is_not_found():
     ("status", "kind", "code"),
     [
         ("429 Slow", openai.RateLimitError, "upstream_rate_limited"),
-        ("401 No", openai.InternalServerError, "upstream_auth"),
+        ("401 No", openai.AuthenticationError, "upstream_auth"),
+        ("402 Pay", openai.APIStatusError, "insufficient_quota"),
+        ("404 No", openai.NotFoundError, "upstream_not_found"),
         ("400 Bad", openai.BadRequestError, "upstream_invalid_request"),
     ],
 )
@@ -169,11 +171,11 @@ async def test_failure_before_the_answer_is_a_status(status, kind, code, streams
         assert code == caught.value.code
 
 
-@pytest.mark.parametrize(("status", "times"), [("401 No", 1), ("503 Busy", 2)])
+@pytest.mark.parametrize(("status", "times"), [("401 No", 1), ("402 Pay", 1), ("503 Busy", 2)])
 async def test_client_sends_again_only_what_may_pass(status, times):
     async with serve(retries=1) as (upstream, _, client):
         upstream.script = reply(status, "{}", retry_after="0")
-        with pytest.raises(openai.InternalServerError):
+        with pytest.raises(openai.APIStatusError):
             await client.chat.completions.create(**ASK)
 
         assert times == len(upstream.calls)

@@ -167,11 +167,20 @@ def test_a_wrong_request_is_refused_with_the_place(
         )
 
 
-OPENAIS = {"rate_limited": "rate_limit_exceeded", "budget_exceeded": "insufficient_quota"}
+OPENAIS = {
+    "rate_limited": "rate_limit_exceeded",
+    **dict.fromkeys(("budget_exceeded", "upstream_billing"), "insufficient_quota"),
+}
 ANTHROPICS = {
-    **{401: "authentication_error", 403: "permission_error", 404: "not_found_error"},
-    **{413: "request_too_large", 429: "rate_limit_error", 499: "api_error"},
-    **{504: "timeout_error", 529: "overloaded_error"},
+    **{401: "authentication_error", 402: "billing_error", 403: "permission_error"},
+    **{404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"},
+    **{499: "api_error", 504: "timeout_error", 529: "overloaded_error"},
+}
+PROVIDERS = {"upstream_auth": 401, "upstream_billing": 402, "upstream_not_found": 404}
+FULL = {
+    "openai_chat": "This model's maximum context length is exceeded; "
+    "reduce the length of the messages: m",
+    "anthropic": "prompt is too long: m",
 }
 
 
@@ -182,13 +191,16 @@ def test_every_code_has_a_status_that_clients_do_not_repeat_in_vain(code: str) -
         for name in ("openai_chat", "anthropic")
     )
 
+    if code in PROVIDERS:  # at a 5xx some ask again whatever `x-should-retry` says
+        assert PROVIDERS[code] == openai.status == anthropic.status
     assert 409 != openai.status >= 400
     assert OPENAIS.get(code, code) == json.loads(openai.body)["error"]["code"]
     assert 409 != anthropic.status >= 400
     default = "invalid_request_error" if anthropic.status < 500 else "api_error"
     body = json.loads(anthropic.body)
-    words = "prompt is too long: " if code == "context_length_exceeded" else ""
-    assert ("req_1", f"{words}m") == (body["request_id"], body["error"]["message"])
+    full = FULL if code == "context_length_exceeded" else dict.fromkeys(FULL, "m")
+    assert ("req_1", full["anthropic"]) == (body["request_id"], body["error"]["message"])
+    assert full["openai_chat"] == json.loads(openai.body)["error"]["message"]
     assert ANTHROPICS.get(anthropic.status, default) == body["error"]["type"]
 
 

@@ -1,7 +1,14 @@
 """Why an answer is not a whole one, for dialects that say it with an error."""
 
+from typing import Final
+
 from ...errors import RelayError, ServiceError
 from ...events import StreamEnd
+
+_CUTS: Final = ("upstream_truncated", "producer_lost")
+
+_CUT: Final = "connection lost"
+"""By these words coding agents (pi and its kin) know that an answer was cut, and ask again."""
 
 
 def error_of_end(end: StreamEnd) -> RelayError | None:
@@ -9,6 +16,10 @@ def error_of_end(end: StreamEnd) -> RelayError | None:
     if end.status == "completed":
         return None
     if end.error is not None:
-        return RelayError.of(end.error)
-    code = "cancelled" if end.status == "cancelled" else "producer_lost"
-    return ServiceError(code, f"the answer was not completed: it was {end.status}")
+        error = RelayError.of(end.error)
+    else:
+        code = "cancelled" if end.status == "cancelled" else "producer_lost"
+        error = ServiceError(code, f"the answer was not completed: it was {end.status}")
+    if error.code in _CUTS:
+        error.message = f"{_CUT}: {error.message}"
+    return error

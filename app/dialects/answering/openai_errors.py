@@ -10,7 +10,7 @@ import msgspec
 
 from ...errors import CODES, RelayError
 from ...events import ErrorInfo
-from ..client_format import Failure
+from ..client_format import PROVIDER_STATUSES, Failure
 
 _PARAM: Final = re.compile(
     r"(?:unknown|object missing required) field `(\w+)`|([a-z_]+(?:\[\d+\]|\.\w+)*): ", re.ASCII
@@ -20,14 +20,17 @@ _PARAM: Final = re.compile(
 _OWN_CODES: Final = {
     "rate_limited": "rate_limit_exceeded",
     "budget_exceeded": "insufficient_quota",
+    "upstream_billing": "insufficient_quota",
 }
 """What OpenAI itself calls these, which its clients' users look for."""
+
+_TOO_LONG: Final = "This model's maximum context length is"
+"""LiteLLM looks for these words, opencode and pi for those about reducing the length."""
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:
     """Return the response to a request that did not begin a stream."""
-    # The official clients send a request again that was answered with 409.
-    status = 400 if error.status == 409 else error.status
+    status = _status_of(error.code)
     body = {"error": error_object(error.info())}
     return Failure(status, msgspec.json.encode(body))
 
@@ -35,17 +38,30 @@ def render_failure(error: RelayError, request_id: str) -> Failure:
 def error_object(error: ErrorInfo) -> dict[str, Any]:
     """Return the `error` of a response or of a stream."""
     return {
-        "message": error.message,
+        "message": message_of(error),
         "type": _type_of(error.code),
         "param": _param_of(error),
-        "code": _code_of(error),
+        "code": code_of(error),
     }
 
 
+def message_of(error: ErrorInfo) -> str:
+    """Return what went wrong; a full context in the words by which clients know it."""
+    if error.code == "context_length_exceeded" and _TOO_LONG.lower() not in error.message.lower():
+        return f"{_TOO_LONG} exceeded; reduce the length of the messages: {error.message}"
+    return error.message
+
+
+def _status_of(code: str) -> int:
+    status = PROVIDER_STATUSES.get(code, CODES[code].status)
+    # The official clients send a request again that was answered with 409.
+    return 400 if status == 409 else status
+
+
 def _type_of(code: str) -> str:
-    if code == "budget_exceeded":
+    if _OWN_CODES.get(code) == "insufficient_quota":
         return "insufficient_quota"
-    match CODES[code].status:
+    match _status_of(code):
         case 401:
             return "authentication_error"
         case 403:
@@ -58,7 +74,8 @@ def _type_of(code: str) -> str:
             return "invalid_request_error"
 
 
-def _code_of(error: ErrorInfo) -> str:
+def code_of(error: ErrorInfo) -> str:
+    """Return what OpenAI calls an error, or else the relay's own code."""
     if error.provider_code is not None and error.code == "upstream_invalid_request":
         return error.provider_code
     return _OWN_CODES.get(error.code, error.code)

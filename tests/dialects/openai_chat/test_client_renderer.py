@@ -283,7 +283,7 @@ def test_failed_stream_has_an_error_and_no_finish_reason():
 
     assert {
         "error": {
-            "message": "cut off",
+            "message": "connection lost: cut off",
             "type": "server_error",
             "param": None,
             "code": "upstream_truncated",

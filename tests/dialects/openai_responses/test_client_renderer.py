@@ -170,9 +170,11 @@ def test_call_of_an_answer_that_was_cut_is_never_done():
 
     assert "response.function_call_arguments.done" not in {p["type"] for p in payloads(events)}
     assert "response.output_item.done" not in {p["type"] for p in payloads(events)}
-    assert {"code": "server_error", "message": "cut off", "type": "upstream_truncated"} == (
-        response["error"]
-    )
+    assert {
+        "code": "server_error",
+        "message": "connection lost: cut off",
+        "type": "upstream_truncated",
+    } == response["error"]
     assert ("failed", "incomplete") == (response["status"], response["output"][0]["status"])
     assert '{"a":1}' == response["output"][0]["arguments"]
 
@@ -186,9 +188,26 @@ def test_every_code_is_an_error_of_the_format(code):
 
     assert code == error["type"]
     assert {**error, "param": None} == told["error"]
-    assert {"code": error["code"], "message": "x", "param": None} == {
+    assert {"code": error["code"], "message": error["message"], "param": None} == {
         name: told[name] for name in ("code", "message", "param")
     }
+    assert error["message"].endswith("x")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("context_length_exceeded", "context_length_exceeded"),  # Codex compacts
+        ("upstream_billing", "insufficient_quota"),  # Codex gives up, here and at the next two
+        ("budget_exceeded", "insufficient_quota"),
+        ("upstream_auth", "invalid_prompt"),
+        ("upstream_truncated", "server_error"),  # Codex and opencode ask again
+    ],
+)
+def test_codes_are_those_that_agents_act_on(code, told):
+    events = [*START, e.StreamEnd("failed", "error", None, e.ErrorInfo(code, "x", False))]
+
+    assert told == check(events)["error"]["code"]
 
 
 def test_stopped_answer_keeps_its_text_and_is_cancelled():

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from ....errors import RelayError, RequestError
-from ...client_format import Failure
+from ...client_format import PROVIDER_STATUSES, Failure
 
 _KINDS: Final = {
     "unauthenticated": "authentication_error",
@@ -15,6 +15,9 @@ _KINDS: Final = {
     "request_too_large": "request_too_large",
     "rate_limited": "rate_limit_error",
     "budget_exceeded": "rate_limit_error",
+    "upstream_auth": "authentication_error",
+    "upstream_billing": "billing_error",
+    "upstream_not_found": "not_found_error",
     "upstream_rate_limited": "rate_limit_error",
     "overloaded": "overloaded_error",
     "upstream_overloaded": "overloaded_error",
@@ -26,6 +29,7 @@ _TOO_LONG: Final = "prompt is too long"
 """Anthropic has no code for a full context: clients look for these words, and then compact."""
 
 _STATUSES: Final = {
+    **PROVIDER_STATUSES,
     "overloaded": 529,
     "upstream_overloaded": 529,
     # Anthropic's SDKs send a request again at 409; none of these is better the next time.

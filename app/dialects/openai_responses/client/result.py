@@ -20,7 +20,9 @@ from ....events import (
 from ...answering.costs import render_cost
 from ...answering.end_errors import error_of_end
 from ...answering.moderation import Moderation
+from ...answering.openai_errors import code_of, message_of
 from ...answering.public_ids import public_token
+from ...client_format import PROVIDER_STATUSES
 from .output_items import Output
 from .tool_calls import parse_label
 
@@ -112,13 +114,14 @@ class Response:
             _INCOMPLETE.get(end.finish_reason) if end and self._status == "incomplete" else None
         )
         moderation = self._moderation.render_singles()
+        failed = error_of_end(end) if end and end.error else None
         return {
             "id": self._id,
             "object": "response",
             "created_at": self._created,
             "status": self._status,
             "background": self.background,
-            "error": _error(end.error) if end and end.error else None,
+            "error": _error(failed.info()) if failed else None,
             "incomplete_details": {"reason": reason} if reason else None,
             "model": self._model,
             "output": self.output.items,
@@ -201,15 +204,21 @@ def _status(end: StreamEnd) -> Status:
 
 
 def _error(error: ErrorInfo) -> dict[str, Any]:
-    """Return the error; `code` is one of the few that the format has, `type` is ours."""
-    match CODES[error.code].status:
+    """Return the error; `code` is one of the few that the format has, `type` is ours.
+
+    Two codes are in OpenAI's streams and not in its schema. Codex compacts at the one, gives up
+    at the other, and sends the request again at any that it does not know.
+    """
+    match PROVIDER_STATUSES.get(error.code, CODES[error.code].status):
+        case _ if (code := code_of(error)) in ("context_length_exceeded", "insufficient_quota"):
+            pass
         case 429:
             code = "rate_limit_exceeded"
         case status if status < 500:
             code = "invalid_prompt"
         case _:
             code = "server_error"
-    return {"code": code, "message": error.message, "type": error.code}
+    return {"code": code, "message": message_of(error), "type": error.code}
 
 
 def _usage(counts: TokenCounts) -> dict[str, Any]:
