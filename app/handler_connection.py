@@ -35,6 +35,10 @@ class HandlerConnection:
     def abort(self) -> None:
         self._transport.abort()
 
+    def break_off(self) -> None:
+        self.cycle.chunked_encoding = False
+        self.cycle.keep_alive = False
+
     @property
     def lost(self) -> bool:
         return self.cycle.disconnected

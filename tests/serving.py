@@ -116,12 +116,20 @@ async def serve_script(
         yield relay, upstream
 
 
-async def read_messages(response: httpx2.Response) -> list[Message]:
-    """Read a streamed response to its end as SSE."""
+async def read_messages(response: httpx2.Response, *, cut: bool | None = False) -> list[Message]:
+    """Read a streamed response to its end as SSE.
+
+    One that is `cut` has to end uncleanly; with None it may.
+    """
     decoder = Decoder()
     messages = []
-    async for chunk in response.aiter_bytes():
-        messages += decoder.feed(chunk)
+    try:
+        async for chunk in response.aiter_bytes():
+            messages += decoder.feed(chunk)
+    except httpx2.RemoteProtocolError:
+        assert cut in (True, None)
+    else:
+        assert not cut
     assert decoder.close() is None
     return messages
 

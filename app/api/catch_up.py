@@ -25,8 +25,8 @@ class CaughtUp(NamedTuple):
     frames: Sequence[bytes] = ()
     """What it has written: the first frames after the cursor. None where no frame that is known
     stands after it."""
-    ended: bool = False
-    """Whether the last of those events is the `stream.end`."""
+    end: StreamEnd | None = None
+    """The last of those events, if it is that."""
 
 
 async def catch_up(writer: NumberedWriter, reader: Reader, *, last: int) -> CaughtUp:
@@ -34,10 +34,11 @@ async def catch_up(writer: NumberedWriter, reader: Reader, *, last: int) -> Caug
 
     More events may be known by then; they are fed too if they come with others.
     """
-    after, ended = 0, False
+    after = 0
+    end: StreamEnd | None = None
     frames: list[bytes] = []
     first: Sequence[Event] = ()
-    while after < last and not frames and not ended:
+    while after < last and not frames and end is None:
         events = await reader.read(after, timeout_s=0)
         if not events:
             break
@@ -51,6 +52,7 @@ async def catch_up(writer: NumberedWriter, reader: Reader, *, last: int) -> Caug
             if number % GIVE_WAY == 0:
                 await asyncio.sleep(0)
         after += len(events)
-        ended = isinstance(events[-1], StreamEnd)
+        if isinstance(events[-1], StreamEnd):
+            end = events[-1]
     reader.put_back(0, first)  # for one that is sent everything again
-    return CaughtUp(after, frames, ended)
+    return CaughtUp(after, frames, end)

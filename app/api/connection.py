@@ -52,6 +52,12 @@ class Connection(Client, Protocol):
     def abort(self) -> None:
         """Close the connection without ending the response."""
 
+    def break_off(self) -> None:
+        """Have the response end without its last chunk, after all that was written.
+
+        The client sees that it is incomplete; one of HTTP/1.0 cannot.
+        """
+
 
 def connection_of(scope: Scope) -> Connection | None:
     """Return the connection that our own server offers; None under any other server."""

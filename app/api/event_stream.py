@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ..dialects.client_format import ClientFormat, FrameWriter, NumberedWriter, frame_id
 from ..dialects.native.client.renderer import Writer as NativeWriter
@@ -56,7 +56,8 @@ class EventStream(Response):
     The reader leaves when the response is over, however that came about. What ends before
     the `stream.end` is cut off rather than ended cleanly, since a clean end would look like
     a complete answer: a client that accepts nothing for `send_timeout_s`, a stream that is
-    removed under its reader, a server that will wait no longer.
+    removed under its reader, a server that will wait no longer. With `breaks_off` an answer
+    that did not complete is sent whole and cut off too.
     """
 
     _connection: Connection
@@ -70,6 +71,7 @@ class EventStream(Response):
         *,
         policy: HttpSettings,
         headers: Mapping[str, str],
+        breaks_off: bool = False,
         snapshot: bool = False,
         begun: CaughtUp | None = None,
     ) -> None:
@@ -85,8 +87,9 @@ class EventStream(Response):
         self._after = writer.begin if begun is None else begun.after
         self._begun = () if begun is None else begun.frames
         self._policy = policy
+        self._breaks_off = breaks_off
         self._snapshot = snapshot
-        self._complete = begun is not None and begun.ended
+        self._end = None if begun is None else begun.end
         self._sent_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,6 +114,8 @@ class EventStream(Response):
             del headers
             if scope["method"] != "HEAD" and not self._connection.lost:
                 await self._deliver()
+                if self._is_cut():
+                    self._connection.break_off()
             await send({"type": "http.response.body", "body": b""})
             return
         except RelayError as error:
@@ -130,7 +135,7 @@ class EventStream(Response):
             await self._send(begun)
         if self._snapshot:
             await self._send(await self._read_snapshot(), gives_way=True)
-        while not self._complete:
+        while self._end is None:
             if self._reader.follow(self._after, self._push):
                 await self._live()
                 continue
@@ -174,7 +179,7 @@ class EventStream(Response):
             return
         self._sent_at = self._caught_up.get_loop().time()
         self._note(events)
-        if self._complete or not taken or not events:
+        if self._end is not None or not taken or not events:
             self._caught_up.set_result(None)
 
     def _beat(self) -> None:
@@ -195,6 +200,9 @@ class EventStream(Response):
         from .asgi_stream import respond
 
         stopping = anyio.Event()
+        # Servers close a connection of HTTP/1 whose response the app has not completed; a stream
+        # of HTTP/2 hypercorn (0.18) leaves open.
+        breaks_off = scope["http_version"].startswith("1")
         draining = asyncio.ensure_future(self._drain_at(stopping))
         response = respond(
             self._read_pieces(),
@@ -203,8 +211,14 @@ class EventStream(Response):
             policy=self._policy,
             stopping=stopping,
         )
+
+        async def send_uncut(message: Message) -> None:
+            last = message["type"] == "http.response.body" and not message.get("more_body")
+            if not (last and breaks_off and self._is_cut()):
+                await send(message)
+
         try:
-            await response(scope, receive, send)
+            await response(scope, receive, send_uncut)
         finally:
             draining.cancel()
             self._reader.leave()
@@ -222,7 +236,7 @@ class EventStream(Response):
                 for piece in in_pieces(await self._read_snapshot()):
                     yield piece
                     await asyncio.sleep(0)
-            while not self._complete:
+            while self._end is None:
                 events = await self._read()
                 for piece in in_pieces(map(self._writer.feed, events)):
                     yield piece
@@ -253,7 +267,13 @@ class EventStream(Response):
     def _note(self, events: Sequence[Event]) -> None:
         """Move the cursor over what is sent."""
         self._after += len(events)
-        self._complete = bool(events) and isinstance(events[-1], StreamEnd)
+        if events and isinstance(last := events[-1], StreamEnd):
+            self._end = last
+
+    def _is_cut(self) -> bool:
+        """Whether the body is not to end as that of a whole answer does."""
+        end = self._end
+        return self._breaks_off and end is not None and end.status != "completed"
 
     def _note_dropped(self, error: RelayError) -> None:
         log.info("reader dropped", stream=self._reader.stream, code=error.code, error=error.message)
@@ -315,7 +335,7 @@ async def read_from(
         if after and isinstance(writer, NumberedWriter):
             begun = await catch_up(writer, reader, last=last)
             last = writer.last
-            ended = ended or begun.ended
+            ended = ended or begun.end is not None
         if after > last or after // STRIDE != last // STRIDE:
             raise _beyond(reader.stream, client_format, after, last, state)
     except BaseException:
@@ -333,6 +353,7 @@ async def read_from(
         writer,
         policy=policy,
         headers=client_format.headers,
+        breaks_off=client_format.breaks_off,
         snapshot=snapshot,
         begun=begun,
     )

@@ -205,6 +205,7 @@ class Generation:
             writer,
             policy=self._policy,
             headers={**self._client_format.headers, **self._told(opened)},
+            breaks_off=self._client_format.breaks_off,
         )
 
     async def _read_on(self, streams: OwnedStreams, cursor: str, *, address: str) -> Response:

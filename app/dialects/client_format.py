@@ -152,6 +152,9 @@ class ClientFormat(NamedTuple):
     """Whether its clients have to be sent everything again when they come back."""
     lingers: bool = True
     """Whether its clients can come back, so that their streams go on for a while."""
+    breaks_off: bool = False
+    """Whether the body of an answer that did not complete ends uncleanly: for old clients, that
+    pass over an error and take a clean end for that of the answer."""
     headers: Mapping[str, str] = {}
     name_of: Callable[[str], str] | None = None
     """What a stream that is started here is found by, made of its id."""

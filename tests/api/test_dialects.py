@@ -3,8 +3,11 @@
 import json
 from typing import Any
 
+import pytest
+
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.testing.upstream import Hold, Step, head, reply, send, serve_upstream
-from tests.serving import HELLO, chat, serve_relay, serve_script, text_of
+from tests.serving import HELLO, chat, read_messages, serve_relay, serve_script, text_of
 
 
 def sse(*payloads: dict[str, Any]) -> Step:
@@ -106,3 +109,17 @@ async def test_an_error_of_another_dialect_is_a_status():
         upstream.script = [head(), sse(error), Hold()]
         response = await relay.client.post("/v1/chat", json=HELLO)
         assert (503, "upstream_overloaded") == (response.status_code, response.json()["code"])
+
+
+@pytest.mark.parametrize("name", CLIENT_FORMATS)
+async def test_a_failed_answer_ends_uncleanly_where_a_clean_end_would_pass_for_a_whole_one(name):
+    async with serve_relay() as relay:
+        stream = (await chat(relay, model="demo-drop"))[0]["stream"]
+        url = f"/v1/streams/{stream}/events?format={name}"
+        for _ in range(2):  # the next request has a connection too
+            async with relay.client.stream("GET", url) as response:
+                cut = name in ("openai_chat", "openai_completions")
+                messages = await read_messages(response, cut=cut)
+
+    assert "connection lost" in messages[-1].data or name in ("native", "ui", "ag_ui")
+    assert "[DONE]" != messages[-1].data or name == "ui"

@@ -57,6 +57,7 @@ async def test_streams_are_served_and_nothing_is_logged_as_a_fault(name, tmp_pat
         await check_stream_is_resumed_stopped_and_looked_at(name, served)
         await check_answer_before_the_body_leaves_the_connection(served)
         await check_what_cannot_be_completed_is_cut_off(served)
+        await check_failed_chat_completion_does_not_look_whole(name, served)
         await served.client.aclose()  # hypercorn waits for its connections of HTTP/2
         out = await served.stop()
     assert b"Traceback" not in out, out.decode()
@@ -143,6 +144,15 @@ async def check_what_cannot_be_completed_is_cut_off(served: Served) -> None:
                 pytest.fail("the answer ended as if it were whole")
     # The end of what was stopped may have been read before it was removed.
     assert b'"status":"completed"' not in read
+
+
+async def check_failed_chat_completion_does_not_look_whole(name: str, served: Served) -> None:
+    body = {**HELLO, "model": "demo-drop", "stream": True}
+    async with served.client.stream("POST", "/v1/chat/completions", json=body) as response:
+        read, lost = await _read_to_loss(response)
+    assert lost or SERVERS[name].http2
+    assert b'{"error":{' in read
+    assert b"[DONE]" not in read
 
 
 @every_server

@@ -16,4 +16,5 @@ CLIENT_FORMAT = ClientFormat(
     render_failure=render_failure,
     request_type=Request,
     lingers=False,
+    breaks_off=True,
 )
