@@ -6,6 +6,8 @@ Until an answer has begun a failure can be made good by another attempt:
   than the provider asked for;
 - at the next target, once the attempts or half of the time at this one are used up, or it
   was silent, or asks for a long wait, or its failure will not pass (a key that it refuses);
+- by the client, if no target is left and it asks again by itself: its attempts and ours would
+  multiply;
 - nowhere, if the failure is the request's own doing: a content filter's verdict is not to
   be got round.
 
@@ -296,16 +298,19 @@ class Plan:
         """Whether no attempt can follow the one that was given last."""
         return len(self._left) == 1 and self._tries >= self._choices[self._left[0]].attempts
 
-    def next(self, error: RelayError, now: float, *, again: bool = True) -> Step | None:
+    def next(
+        self, error: RelayError, now: float, *, again: bool = True, handed_on: bool = False
+    ) -> Step | None:
         """Return the attempt that follows the failure of the last one, if any does.
 
-        `again`: whether it may be at the same target, if there is another.
+        `again`: whether it may be at the same target, if there is another. `handed_on`: whether
+        the client will ask again by itself, so that the last target is not asked again here.
         """
         self._errors.append(error)
         if error.code in FINAL:
             return None
         last = len(self._left) == 1
-        again = last or (again and error.code != "upstream_timeout")
+        again = not handed_on if last else again and error.code != "upstream_timeout"
         again = again and not self._rests(self._left[0], now)
         wait_s = self._wait_here(error) if again else None
         each_s = self._each_s[self._left[0]]

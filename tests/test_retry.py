@@ -84,6 +84,15 @@ def test_a_target_that_is_to_be_left_is_left_if_there_is_another():
     assert Step(1, PAUSE, 3) == tried.next(BUSY, 0, again=False)
 
 
+def test_a_client_that_asks_again_by_itself_is_given_the_failure_of_the_last_target():
+    tried = plan(2, 2)
+    tried.first()
+
+    assert Step(0, PAUSE, 2) == tried.next(BUSY, 0, handed_on=True)
+    assert Step(1, 0, 3) == tried.next(BUSY, 0, handed_on=True)
+    assert tried.next(BUSY, 0, handed_on=True) is None
+
+
 @pytest.mark.parametrize("code", sorted(FINAL))
 def test_a_final_failure_is_the_end(code):
     tried = plan(5, 5)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import math
 import re
 import time
 from collections.abc import Callable
@@ -144,6 +145,7 @@ class Generation:
             request=kept.request if kept else b"",
             client_format=self._client_format.name,
             leaves=respond_async,
+            asks_again_s=0 if respond_async else self._asks_again_s(asked),
             origin=origin,
             memory=memory,
         )
@@ -170,6 +172,11 @@ class Generation:
         digest = hashlib.sha256("\0".join([self._client_format.name, *said, ""]).encode())
         digest.update(body)  # no header has a zero in it
         return digest.hexdigest()
+
+    def _asks_again_s(self, asked: ParsedRequest) -> float:
+        if not self._client_format.asks_again:
+            return 0
+        return self._policy.gate_s if asked.chat.streams else math.inf
 
     def _linger_s(self, asked: ParsedRequest, *, can_return: bool) -> float | None:
         match asked.chat.on_disconnect:

@@ -65,6 +65,10 @@ class Create(Generation):
             asked = _tell_previous(asked, resolved.previous)
         return asked, Kept(resolved.stored, name_of_items) if resolved.stored else None
 
+    def _asks_again_s(self, asked: ParsedRequest) -> float:
+        unwatched = BACKGROUND in asked.labels and not asked.chat.streams
+        return 0 if unwatched else super()._asks_again_s(asked)
+
     async def _result(
         self, request: Request, opened: Opened, *, linger_s: float | None
     ) -> Response:

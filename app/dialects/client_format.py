@@ -152,6 +152,9 @@ class ClientFormat(NamedTuple):
     """Whether its clients have to be sent everything again when they come back."""
     lingers: bool = True
     """Whether its clients can come back, so that their streams go on for a while."""
+    asks_again: bool = False
+    """Whether its clients send a request again that was refused as something that may pass:
+    the official ones twice, Claude Code ten times."""
     breaks_off: bool = False
     """Whether the body of an answer that did not complete ends uncleanly: for old clients, that
     pass over an error and take a clean end for that of the answer."""

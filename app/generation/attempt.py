@@ -150,6 +150,8 @@ class Attempt:
         self._needle = target.upstream.needle
         self._quotes = False
         """Whether the answer has quoted the key."""
+        self.cut = False
+        """Whether it ended without a word of the provider: no connection, or silence."""
         self.billable = False
         """Whether the provider may bill it: it was sent the request and has not refused it."""
 
@@ -294,6 +296,7 @@ class Attempt:
         return self._forget() + self._redacted(self.parser.stop(status, error))
 
     def _cut(self, error: RelayError) -> list[Event]:
+        self.cut = True
         return self._forget() + self._redacted(self.parser.cut(error))
 
     def _redacted(self, events: list[Event]) -> list[Event]:

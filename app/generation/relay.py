@@ -81,9 +81,13 @@ class Relay:
         attended: Callable[[], Attended] = lambda: Attended(0, 0),
         headers: Mapping[str, str] | None = None,
         memory: RequestMemory | None = None,
+        asks_again_s: float = 0,
         tells_content: bool = False,
     ) -> None:
-        """Prepare it; with `tells_content` the observer is told what was asked and answered."""
+        """Prepare it; with `tells_content` the observer is told what was asked and answered.
+
+        For `asks_again_s` failures that may pass are left to the client: see `StartOptions`.
+        """
         self.stream = record.id
         self._record = record.without_request()
         self._observer = observer
@@ -109,6 +113,7 @@ class Relay:
         self._limits = limits
         self._clock = asyncio.get_running_loop().time
         self._started_at = self._clock()
+        self._asks_again_s = asks_again_s
         self._plan = upstreams.plan(
             route,
             now=self._started_at,
@@ -296,7 +301,11 @@ class Relay:
         now, failed = self._clock(), self._attempt.target
         self._blame(error)
         again = self._breaker.passes(now)
-        step = self._plan.next(error, now, again=again) if self._stop is None else None
+        cut = self._attempt.cut or error.code == "upstream_truncated"
+        handed_on = not cut and now - self._started_at < self._asks_again_s
+        step = None
+        if self._stop is None:
+            step = self._plan.next(error, now, again=again, handed_on=handed_on)
         end = held[-1]
         assert isinstance(end, StreamEnd)  # noqa: S101  (for mypy; take looked)
         if step is None:

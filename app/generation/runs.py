@@ -127,6 +127,7 @@ class Runs:
             attended=partial(self._attendance.attended, stream),
             headers=self._pseudonym.headers(origin),
             memory=terms.memory,
+            asks_again_s=terms.asks_again_s,
             tells_content=self._tells_content,
         )
         run = self._runs[stream] = _Run(relay, address=origin.address)

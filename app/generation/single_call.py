@@ -250,7 +250,9 @@ class Asking:
                     raise
                 now = clock()
                 breaker.failed(name, error, now)
-                following = plan.next(error, now, again=breaker.passes(now))
+                # A status of the upstream: else there was no answer, or a part of one.
+                handed_on = error.__cause__ is None and error.code != "upstream_truncated"
+                following = plan.next(error, now, again=breaker.passes(now), handed_on=handed_on)
                 log.warning("call failed", upstream=target.name, code=error.code)
                 if following is None:
                     raise plan.verdict(route.name, error) from None
@@ -328,7 +330,7 @@ class Asking:
         except FAILURES as failure:
             if not was_sent(failure):
                 not_taken()
-            raise explain(failure, upstream=upstream.name, answered=False) from None
+            raise explain(failure, upstream=upstream.name, answered=False) from failure
 
 
 @contextlib.asynccontextmanager

@@ -356,17 +356,23 @@ async def test_a_route_falls_back_and_its_breaker_learns(tmp_path: Any, monkeypa
     assert "open" == {row["target"]: row["state"] for row in health}["one/e"]
 
 
-async def test_it_is_asked_again_as_often_as_attempts_say(monkeypatch: Any) -> None:
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [([], 200), ([head(content_length="9"), send("{")], 200), (reply("503 Busy", "{}"), 503)],
+)
+async def test_it_is_asked_again_unless_the_client_will(
+    script: Any, status: int, monkeypatch: Any
+) -> None:
     async with (
         serve_upstream() as upstream,
         serve_relay(upstream, attempts=2) as relay,
         Clock(monkeypatch).hurrying(),
     ):
-        scripts = [reply("503 Busy", "{}"), openai_answer([1.0])]
+        scripts = [script, openai_answer([1.0])]
         upstream.choose = lambda _: scripts[len(upstream.calls) - 1]
         response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
 
-    assert 200 == response.status_code
+    assert status == response.status_code
 
 
 async def test_a_client_that_goes_ends_the_call() -> None:

@@ -389,3 +389,57 @@ async def test_endless_words_of_an_error_hold_up_nobody():
 
         assert b'"status":"failed"' in (await answer).content
         assert slowest < 0.5
+
+
+BUSY_FIRST = 'data: {"error":{"message":"no","type":"overloaded_error"}}\n\n'
+CHATS = {
+    "/v1/chat/completions": HELLO,
+    "/v1/messages": {**HELLO, "max_tokens": 9},
+    "/v1/responses": {"input": "hi"},
+    "/v1/completions": {"prompt": "hi"},
+}
+"""Of formats whose clients ask again by themselves: official ones twice, Claude Code ten times."""
+
+
+@pytest.mark.parametrize(
+    ("script", "calls", "retry_after"),
+    [
+        (reply("429 Too Many", OPENAI_429, retry_after="2"), 1, "2"),
+        (reply("500 Oops", "{}"), 1, None),
+        (reply("529 Busy", "{}", retry_after="2"), 1, "2"),
+        ([head(), send(BUSY_FIRST)], 1, None),
+        ([head()], 2, None),  # no word of the provider
+        ([Reset()], 2, None),
+    ],
+)
+async def test_attempts_are_not_multiplied_by_those_of_the_client(
+    script, calls, retry_after, hurry
+):
+    async with serve_script(script, attempts=2) as (relay, upstream), hurry():
+        for path, body in CHATS.items():
+            for streams in (True, False):
+                upstream.calls.clear()
+                asked = {**body, "model": "openai/m", "stream": streams}
+                response = await relay.client.post(path, json=asked)
+
+                assert response.status_code in (429, 502, 503, 529), response.text
+                assert retry_after == response.headers.get("retry-after")
+                assert calls == len(upstream.calls), path
+        upstream.calls.clear()
+        await relay.client.post("/v1/chat", json=HELLO)
+        assert 2 == len(upstream.calls)
+
+
+async def test_what_a_client_sees_too_late_for_a_status_is_asked_again(hurry):
+    script = reply("529 Busy", "{}")
+    async with serve_script(script, attempts=2, gate_s=0) as (relay, upstream), hurry():
+        asked = {**HELLO, "stream": True}
+        async with relay.client.stream("POST", "/v1/chat/completions", json=asked) as response:
+            await read_messages(response, cut=True)
+        background = {"input": "hi", "background": True}
+        begun = (await relay.client.post("/v1/responses", json=background)).json()
+        url = f"/v1/responses/{begun['id']}?stream=true"
+        await relay.client.get(url)
+
+    assert 200 == response.status_code
+    assert 4 == len(upstream.calls)

@@ -15,6 +15,7 @@ CLIENT_FORMAT = ClientFormat(
     render_result=render_result,
     render_failure=render_failure,
     lingers=False,  # as at OpenAI, unless `background` is asked for
+    asks_again=True,
     request_type=Request,
     name_of=lambda stream: name_of(response_id(stream)),
 )
