@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ import structlog
 
 from ..admission import RequestMemory
 from ..deadlines import Deadlines, Limits
+from ..dialects.reading.errors import read_wait
 from ..dialects.reading.json_values import decode
 from ..dialects.upstream_format import Decoder, Parser
 from ..errors import RelayError, UpstreamError
@@ -150,6 +152,7 @@ class Attempt:
         self._needle = target.upstream.needle
         self._quotes = False
         """Whether the answer has quoted the key."""
+        self._reply_headers = NO_HEADERS
         self.cut = False
         """Whether it ended without a word of the provider: no connection, or silence."""
         self.billable = False
@@ -201,6 +204,13 @@ class Attempt:
         target = StreamTarget(name, model, self.number, parser.upstream_id, usage)
         return [self._redact(target), *self._notices]
 
+    def note_wait(self, error: RelayError) -> None:
+        """Give an error of the stream the wait that the head of the reply asks for, if any."""
+        if error.retryable and error.retry_after_s is None:
+            limited = error.code == "upstream_rate_limited"
+            headers, now = self._reply_headers, time.time()
+            error.retry_after_s = read_wait(headers, limited=limited, now=now)
+
     async def _open(self) -> Body | AsyncGenerator[bytes]:
         request = self._request
         call = await self._build_call(request.chat)
@@ -208,7 +218,7 @@ class Attempt:
             request.shrink(len(call.content))
         self.billable = True
         try:
-            body = await open_stream(self._client, call, upstream=self.target.upstream.name)
+            reply = await open_stream(self._client, call, upstream=self.target.upstream.name)
         except RelayError as error:
             self.billable = False
             if error.code == "upstream_invalid_request":
@@ -217,7 +227,8 @@ class Attempt:
             raise
         if self._is_last:
             request.drop()
-        return body
+        self._reply_headers = reply.headers
+        return reply.body
 
     async def _build_call(self, chat: ChatRequest) -> Call:
         request = self.target.build_request(chat, last=self._is_last)

@@ -299,6 +299,7 @@ class Relay:
     async def _fail(self, error: RelayError, held: list[Event]) -> None:
         """Take a failure before anything visible: another attempt follows, or the end."""
         now, failed = self._clock(), self._attempt.target
+        self._attempt.note_wait(error)
         self._blame(error)
         again = self._breaker.passes(now)
         cut = self._attempt.cut or error.code == "upstream_truncated"

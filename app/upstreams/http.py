@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 import zlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 
 import aiohttp
 import httpx2
@@ -14,7 +14,7 @@ from ..dialects.reading.errors import parse_failure
 from ..errors import UpstreamError
 from ..framing.sse import FramingError
 from .client import Client
-from .transport import Body, Call, Reply, reused
+from .transport import Call, Reply, reused
 
 MAX_FAILURE_BYTES = 64 * 1024
 """How much of an error reply is read, and how much it may be once it is decoded."""
@@ -40,8 +40,8 @@ FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
 """What a call may fail with beside `UpstreamError`; `explain` says what it means."""
 
 
-async def open_stream(client: Client, call: Call, *, upstream: str) -> Body | AsyncGenerator[bytes]:
-    """Make a call and return the body of a streaming reply, for the caller to close.
+async def open_stream(client: Client, call: Call, *, upstream: str) -> Reply:
+    """Make a call and return a streaming reply, whose body the caller closes.
 
     Raises:
         UpstreamError: the upstream refused, or answered with something else.
@@ -53,7 +53,7 @@ async def open_stream(client: Client, call: Call, *, upstream: str) -> Body | As
     except BaseException:
         await reply.body.aclose()
         raise
-    return reply.body
+    return reply
 
 
 async def fetch(

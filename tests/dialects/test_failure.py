@@ -375,6 +375,24 @@ def test_an_error_in_a_stream_may_ask_for_a_wait() -> None:
     assert parse_error(RETRY_INFO, upstream="u").retry_after_s == 48.5
 
 
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ("Limit 30000, Used 22999. Please try again in 11.054s. Visit https://a.b.", 11.054),
+        ("Please try again in 6m0s.", 360),
+        ("Please try again in 898ms.", 0.898),
+        ("Please try again in a while.", None),
+        ("Please try again in 1x.", None),
+    ],
+)
+def test_a_rate_limit_in_a_stream_says_its_wait_in_words(told: str, seconds: float | None) -> None:
+    error = parse_error({"error": {"code": "rate_limit_exceeded", "message": told}}, upstream="u")
+
+    assert error.retry_after_s == seconds
+    words = "later" if seconds is None else f"in {seconds:g} s"
+    assert error.message.endswith(f"try again {words}")
+
+
 def test_the_message_names_the_upstream_and_what_to_do() -> None:
     assert str(failure(401, said(message="Incorrect API key provided: abc"))) == (
         "upstream 'u' refused the relay's key; check its key on the server"

@@ -196,6 +196,8 @@ _STATUSES: Final = {
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.\[\]-]{0,99}", re.ASCII)
 
+_AGAIN: Final = re.compile(r"try again in ((?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ms|h|m|s)){1,3})\b")
+
 _SECRETS: Final = re.compile(
     r"(?<=//)[^/\s@]+@"  # credentials in a URL
     r"|\bbearer\s+\S+"
@@ -219,20 +221,25 @@ def parse_failure(
     `now` is when it came, in unix seconds: waits that it gives as dates are counted from its
     own `Date`, or else from then.
     """
-    headers = {name.lower(): value for name, value in headers.items()}
-    headers = _of_provider(headers) | headers
     text = body.decode(errors="replace").strip()
     try:
         document = decode(text)
     except ValueError:
         document = None if text.startswith("<") else text  # HTML tells nobody anything
     # Bedrock: "ValidationException:http://internal.amazon.com/..."
-    kind = headers.get("x-amzn-errortype", "").partition(":")[0]
+    kind = next((v for n, v in headers.items() if n.lower() == "x-amzn-errortype"), "")
+    kind = kind.partition(":")[0]
     code = _classify(document, status=status, words=[kind])
-    date = _read_date(headers.get("date", ""))
-    wait = _wait(headers, limited=status == 429, now=now if date is None else date)
-    wait = wait or _retry_info(document)
+    wait = read_wait(headers, limited=status == 429, now=now) or _retry_info(document)
     return _error(code, upstream, document, wait=wait)
+
+
+def read_wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | None:
+    """Read the wait that the head of a reply asks for, in seconds."""
+    headers = {name.lower(): value for name, value in headers.items()}
+    headers = _of_provider(headers) | headers
+    date = _read_date(headers.get("date", ""))
+    return _wait(headers, limited=limited, now=now if date is None else date)
 
 
 def parse_message(body: bytes) -> str:
@@ -260,7 +267,12 @@ def parse_finish_error(raw: str, *, upstream: str) -> UpstreamError:
 
 
 def _error(code: str, upstream: str, document: object, *, wait: float | None) -> UpstreamError:
-    message = f"upstream {upstream!r} {_ADVICE[code]}"
+    advice = _ADVICE[code]
+    if code == "upstream_rate_limited":
+        wait = wait or _wait_in_words(_text(document))
+    if wait is not None:  # Codex reads it there
+        advice = advice.replace("try again later", f"try again in {wait:g} s")
+    message = f"upstream {upstream!r} {advice}"
     text = _scrub(_text(document)) if code in _TELLING else ""
     if text:
         message = f"{message}: {text}"
@@ -381,6 +393,12 @@ def _retry_info(document: object) -> float | None:
     """Read Gemini's google.rpc.RetryInfo."""
     delays = (string(error.get("retryDelay")) for error in _errors(document))
     return _bounded(max(map(_duration, delays)))
+
+
+def _wait_in_words(text: str) -> float | None:
+    """Read "Please try again in 11.054s", as OpenAI and Groq say it, in streams too."""
+    match = _AGAIN.search(text)
+    return _bounded(_duration(match[1])) if match else None
 
 
 def _bounded(seconds: float) -> float | None:
