@@ -43,8 +43,8 @@ CODES: dict[str, CodeInfo] = {
     "upstream_invalid_request": CodeInfo(400, "The provider refused the request"),
     # The provider.
     "upstream_auth": CodeInfo(502, "The provider refused the relay's credentials"),
-    "upstream_billing": CodeInfo(502, "The provider account cannot pay"),
-    "upstream_not_found": CodeInfo(502, "The provider does not have this model"),
+    "upstream_billing": CodeInfo(402, "The provider account cannot pay"),
+    "upstream_not_found": CodeInfo(404, "The provider does not have this model"),
     "upstream_rate_limited": CodeInfo(429, "The provider's rate limit is reached", retryable=True),
     "upstream_unavailable": CodeInfo(502, "The provider failed", retryable=True),
     "upstream_overloaded": CodeInfo(503, "The provider is overloaded", retryable=True),

@@ -119,14 +119,10 @@ class Failure(NamedTuple):
     media_type: str = "application/json"
 
 
-PROVIDER_STATUSES: Final = {
-    "upstream_auth": 401,
-    "upstream_billing": 402,
-    "upstream_not_found": 404,
-}
+PROVIDER_STATUSES: Final = {"upstream_auth": 401}
 """Failures that the clients of OpenAI's and Anthropic's formats are given with the provider's
 status: they send again what is answered with a 5xx, some of them (AI SDK, opencode) whatever
-`x-should-retry` says."""
+`x-should-retry` says. To pages of the relay's own format 401 is about their own credential."""
 
 
 class ClientFormat(NamedTuple):

@@ -68,8 +68,8 @@ def gzipped(*parts: str) -> bytes:
 REFUSED = [
     Refused("429 with retry-after", reply("429 Too Many", OPENAI_429, retry_after="7"), 429, "upstream_rate_limited", "7"),
     Refused("401", reply("401 Unauthorized", '{"error":{"message":"bad key sk-test-0123456789"}}'), 502, "upstream_auth"),
-    Refused("402", reply("402 Payment", '{"error":{"message":"no money"}}'), 502, "upstream_billing"),
-    Refused("404", reply("404 Not Found", '{"error":{"message":"no","code":"model_not_found"}}'), 502, "upstream_not_found"),
+    Refused("402", reply("402 Payment", '{"error":{"message":"no money"}}'), 402, "upstream_billing"),
+    Refused("404", reply("404 Not Found", '{"error":{"message":"no","code":"model_not_found"}}'), 404, "upstream_not_found"),
     Refused("400", reply("400 Bad Request", '{"error":{"message":"temperature is odd"}}'), 400, "upstream_invalid_request"),
     Refused("500 with HTML", reply("500 Oops", "<html><h1>Oops</h1></html>", "text/html"), 502, "upstream_unavailable"),
     Refused("503", reply("503 Busy", "{}"), 503, "upstream_overloaded"),
@@ -445,3 +445,16 @@ async def test_what_a_client_sees_too_late_for_a_status_is_asked_again(hurry):
 
     assert 200 == response.status_code
     assert 4 == len(upstream.calls)
+
+
+@pytest.mark.parametrize("path", [*CHATS, "/v1/chat"])
+async def test_model_that_is_nowhere_is_404_here_and_at_the_provider(path):
+    script = reply("404 Not Found", '{"error":{"message":"no","code":"model_not_found"}}')
+    body = {**CHATS.get(path, HELLO), "model": "nope/nope"}
+    async with serve_relay() as relay, serve_script(script) as (passing, _):
+        answers = [await one.client.post(path, json=body) for one in (relay, passing)]
+
+    assert [404, 404] == [answer.status_code for answer in answers]
+    assert ["false", "false"] == [answer.headers["x-should-retry"] for answer in answers]
+    if path not in ("/v1/chat", "/v1/messages"):
+        assert {"model_not_found"} == {answer.json()["error"]["code"] for answer in answers}

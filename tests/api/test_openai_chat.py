@@ -157,7 +157,7 @@ async def test_model_that_is_not_there_is_not_found():
         ("429 Slow", openai.RateLimitError, "upstream_rate_limited"),
         ("401 No", openai.AuthenticationError, "upstream_auth"),
         ("402 Pay", openai.APIStatusError, "insufficient_quota"),
-        ("404 No", openai.NotFoundError, "upstream_not_found"),
+        ("404 No", openai.NotFoundError, "model_not_found"),
         ("400 Bad", openai.BadRequestError, "upstream_invalid_request"),
     ],
 )

@@ -169,6 +169,7 @@ def test_a_wrong_request_is_refused_with_the_place(
 
 OPENAIS = {
     "rate_limited": "rate_limit_exceeded",
+    "upstream_not_found": "model_not_found",
     **dict.fromkeys(("budget_exceeded", "upstream_billing"), "insufficient_quota"),
 }
 ANTHROPICS = {
