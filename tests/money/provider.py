@@ -193,7 +193,7 @@ class Provider:
             await writer.drain()
         match how:
             case "cut":
-                await asyncio.sleep(0.05)  # so that the relay can read what was sent
+                await asyncio.sleep(0.5)  # a reset discards what a busy relay has not read yet
                 _reset(writer)
             case "stall":
                 await call.gone.wait()

@@ -33,7 +33,9 @@ class Moderation:
         }
 
     def render_singles(self) -> dict[str, Any]:
-        """Return the first result of each, as a response has them; {} if there are none."""
+        """Return the first result of each, as a response has them; {} until there are both."""
+        if len(self._found) < 2:
+            return {}
         return {
             name: mapping(next(iter(mappings(found.get("results"))), None))
             if found["type"] == _LISTED
