@@ -81,6 +81,7 @@ class Relay:
 DIRECT = Relay("none")
 OWN_ENVIRON = {
     "OPENAI_API_KEY": KEY,
+    "SESERAGI_AUTH": "none",  # as the peers, which ask for no key either
     "OPENAI_BASE_URL": "{upstream}",
     "SESERAGI_LOG_FORMAT": "json",
     "SESERAGI_MAX_STREAMS": "20000",  # a peer on the same machine has half of them

@@ -9,7 +9,7 @@ import pytest
 
 from app.testing.upstream import Step, chunk, chunked_head, send
 from tests.api.test_faults import check_form
-from tests.dialects.streams import DIALECT_OF, body_of, recordings
+from tests.dialects.streams import DIALECT_OF, body_of, recordings, usage_of
 from tests.serving import HELLO, chat, serve_script
 
 pytestmark = pytest.mark.proving
@@ -72,8 +72,8 @@ async def test_recorded_stream_comes_out_as_its_truth_says(row):
             (call["id"] or made_up, call["name"], parsed(call["arguments"] or "{}"))
             for call, (made_up, _, _) in zip(choice["tool_calls"], found, strict=True)
         ] == found
-    if truth["usage"]:
-        known = {name: value for name, value in truth["usage"].items() if value is not None}
+    if usage := usage_of(row):
+        known = {name: value for name, value in usage.items() if value is not None}
         told = [event for event in events if event["type"] == "usage"]
         assert [known] == [{k: v for k, v in one.items() if k != "type"} for one in told]
         if not end["usage"].get("estimated"):

@@ -113,6 +113,24 @@ def absent(names: int = 1) -> Any:
     return pytest.param(*[None] * names, marks=pytest.mark.skip(f"{ABSENT} in {STREAMS}"))
 
 
+STATED_COSTS = {
+    "openrouter/text-emoji.sse": "0.000106",
+    "openrouter/error-mid-stream.sse": "0",
+    "openrouter/tools-parallel-comments.sse": "0.0000893",
+    "openrouter/reasoning-details.sse": "0.000669",
+    "perplexity/sonar-crlf.sse": "0.00501",
+    "vercel-gateway/tools-parallel-encrypted.sse": "0.00637625",
+}
+"""What providers say in a recording of its cost, in USD, beside the counts of its truth."""
+
+
+def usage_of(row: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the usage that a recording has, with the cost that its provider states."""
+    usage: dict[str, Any] | None = row["truth"]["usage"]
+    cost = STATED_COSTS.get(row["file"])
+    return usage if cost is None else {**(usage or {}), "cost": cost, "cost_from": "provider"}
+
+
 def body_of(row: dict[str, Any]) -> bytes:
     path: Path = STREAMS / row["file"]
     return path.read_bytes()

@@ -30,6 +30,7 @@ from tests.dialects.streams import (
     recordings,
     specified_bodies,
     tool_calls,
+    usage_of,
 )
 
 pytestmark = pytest.mark.proving
@@ -62,12 +63,10 @@ def test_the_events_say_what_the_provider_said(row: dict[str, Any]) -> None:
         else:
             assert ends[number].finish_reason == choice["finish_reason"]
             assert ends[number].finish_reason_raw == choice["finish_reason_raw"]
-    usage = truth["usage"] and TokenCounts(**truth["usage"])
+    usage = usage_of(row)
     end = end_of(found)
-    assert end.usage == usage
-    assert [e for e in found if isinstance(e, Usage)] == (
-        [Usage(**truth["usage"])] if usage else []
-    )
+    assert end.usage == (usage and TokenCounts(**usage))
+    assert [e for e in found if isinstance(e, Usage)] == ([Usage(**usage)] if usage else [])
     assert end.status == ("failed" if truth["error"] else "completed")
     assert end.finish_reason == truth["choices"][0]["finish_reason"]
     if truth["error"]:
