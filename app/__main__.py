@@ -46,7 +46,7 @@ from .eventlog import LogUnusable
 from .generation.hub import Hub
 from .identity.config import KeyConfig
 from .identity.keys_file import KeysUnusable, read_keys_file
-from .relay import MAX_CONNECTIONS, build_server
+from .relay import MAX_CONNECTIONS, build_operator_server, build_server
 from .server import Server, allow_files, bind
 from .settings import Settings, SettingsError, load_settings
 from .settings.first_minute import Start
@@ -120,7 +120,11 @@ def _run(arguments: list[str]) -> None:
         tracing = build_tracing(settings)
     except SettingsError as error:
         fail(str(error))
-    listener = _listen(settings)
+    listener = _listen(settings.host, settings.port, "--port")
+    operator_port = settings.operator_port
+    operator = (
+        None if operator_port is None else _listen(settings.host, operator_port, "operator_port")
+    )
     until = STDIN if options.stop_with_stdin else None
     lines = configure_logs(
         format=settings.log_format, level=settings.log_level, levels=settings.log_levels
@@ -131,10 +135,10 @@ def _run(arguments: list[str]) -> None:
         fail(str(error))
     settings = _fit_files(settings)
     _warn_of_idle_limits(settings)
-    say_listening = partial(_say_listening, hub, listener, start)
-    with listener:
+    say_listening = partial(_say_listening, hub, listener, operator, start)
+    with listener, operator or contextlib.nullcontext():
         if settings.workers > 1:
-            serves = (settings, hub, listener, say_listening, lines, tracing)
+            serves = (settings, hub, listener, operator, say_listening, lines, tracing)
             raise SystemExit(_run_workers(*serves, until=until))
         if until is not None:
             threading.Thread(target=_stop_at_end_of, args=(until,), daemon=True).start()
@@ -142,7 +146,9 @@ def _run(arguments: list[str]) -> None:
             measured = build_metrics(settings, hub)
             if measured is not None:
                 lines.tell = measured.logged
-            serving = _serve(settings, hub, listener, measured, tracing, on_serving=say_listening)
+            serving = _serve(
+                settings, hub, listener, operator, measured, tracing, on_serving=say_listening
+            )
             runner.run(serving)
 
 
@@ -229,6 +235,7 @@ def _run_workers(
     settings: Settings,
     hub: Hub,
     listener: socket.socket,
+    operator: socket.socket | None,
     say_listening: Callable[..., None],
     lines: LineCounter,
     tracing: "Tracing | None",
@@ -261,7 +268,9 @@ def _run_workers(
                 lines.tell = measured.logged
             on_serving = partial(_tell, link)
             serving = _serve(
-                settings, hub, listener, measured, tracing, on_serving=on_serving, link=link
+                *(settings, hub, listener, operator, measured, tracing),
+                on_serving=on_serving,
+                link=link,
             )
             runner.run(serving)
 
@@ -271,7 +280,7 @@ def _run_workers(
         on_serving=lambda: say_listening(workers=settings.workers),
         on_stop=listener.close,  # else connections that no worker takes would wait there
         on_end=lambda number: areas[number - 1].leave(),
-        stop_s=settings.drain_s + STOP_WITHIN_S,
+        stop_s=settings.drain_s + STOP_WITHIN_S + (settings.last_scrape_s if operator else 0),
         until=until,
     ).run()
 
@@ -294,6 +303,7 @@ async def _serve(
     settings: Settings,
     hub: Hub,
     listener: socket.socket,
+    operator: socket.socket | None,
     measured: Metrics | None,
     tracing: "Tracing | None",
     *,
@@ -312,6 +322,7 @@ async def _serve(
         settings,
         app,
         hub,
+        measured,
         others_answer=lambda: (
             settings.log.startswith("redis") or (link is not None and not all_stop.is_set())
         ),
@@ -323,7 +334,11 @@ async def _serve(
         obey = partial(_obey, link, server, hub, all_stop)
         asyncio.get_running_loop().add_reader(link, obey)
     try:
-        async with opened(hub, authenticator, measured, tracing):
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(opened(hub, authenticator, measured, tracing))
+            if operator is not None:
+                operator_server = build_operator_server(settings, app)
+                await stack.enter_async_context(operator_server.serving(operator))
             await server.serve(sockets=[listener])
     except LogUnusable as error:
         fail(str(error))
@@ -343,7 +358,15 @@ def _obey(link: socket.socket, server: Server, hub: Hub, all_stop: asyncio.Event
         asyncio.get_running_loop().remove_reader(link)
 
 
-def _say_listening(hub: Hub, listener: socket.socket, start: Start, **more: object) -> None:
+def _say_listening(
+    hub: Hub,
+    listener: socket.socket,
+    operator: socket.socket | None,
+    start: Start,
+    **more: object,
+) -> None:
+    if operator is not None:
+        more["operator_url"] = _url(operator)
     structlog.get_logger("seseragi").info(
         "listening",
         url=_url(listener),
@@ -398,17 +421,19 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _listen(settings: Settings) -> socket.socket:
-    host, port = settings.host, settings.port
+def _listen(host: str, port: int, setting: str) -> socket.socket:
     try:
         return bind(host, port)
     except (socket.gaierror, UnicodeError):
         fail(f"{host!r} is not an address of this machine; choose another with --host")
     except PermissionError:
-        fail(f"port {port} needs more rights; choose one above 1023 with --port")
+        fail(f"port {port} needs more rights; choose one above 1023 with {setting}")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        fail(f"cannot listen on {host} port {port}: {reason}; choose another with --port or --host")
+        fail(
+            f"cannot listen on {host} port {port}: {reason}; "
+            f"choose another with {setting} or --host"
+        )
 
 
 def _fit_files(settings: Settings) -> Settings:

@@ -10,7 +10,7 @@
 
 import asyncio
 from enum import Enum, auto
-from typing import Any, cast
+from typing import Any
 
 import httptools
 import structlog

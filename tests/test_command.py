@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -258,6 +259,63 @@ def draining(url: str) -> bool:
     except urllib.error.HTTPError as refused:
         return json.load(refused) == {"status": "draining"}
     return False
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), pytest.param(("--workers", "2", "--log", "sqlite:///log.db"))]
+)
+def test_operator_port_stays_until_what_a_drain_ended_has_been_scraped(tmp_path, arguments):
+    variables = {"SESERAGI_OPERATOR_PORT": "0", "SESERAGI_DRAIN_S": "0.2"}
+    with started(*arguments, cwd=tmp_path, variables=variables) as process:
+        assert process.stderr is not None
+        lines = map(json.loads, process.stderr)
+        said = next(line for line in lines if line["event"] == "listening")
+        operator = said["operator_url"]
+        ended = (
+            'seseragi_streams_ended_total{code="producer_lost",route="demo",status="interrupted"} '
+        )
+
+        def scrape() -> str:
+            with urllib.request.urlopen(f"{operator}/metrics") as reply:
+                text: str = reply.read().decode()
+            return text
+
+        assert f"{ended}0.0" in scrape()
+        with ask(said["url"], HELLO) as reply:
+            first = reply.read(1000)
+            process.send_signal(signal.SIGTERM)
+            assert b'"status":"interrupted"' in first + reply.read()
+        began = time.monotonic()
+        last = ""
+        while process.poll() is None:
+            with contextlib.suppress(OSError):  # refused, or reset, by the one that exits
+                last = scrape()
+        process.communicate(timeout=60)
+
+        assert f"{ended}1.0" in last
+        assert 0 == process.returncode
+        assert time.monotonic() - began < 10  # not the 20 s of last_scrape_s
+
+
+def test_operator_port_has_the_operators_paths_alone(tmp_path):
+    with started(cwd=tmp_path, variables={"SESERAGI_OPERATOR_PORT": "0"}) as process:
+        assert process.stderr is not None
+        lines = map(json.loads, process.stderr)
+        url = next(line for line in lines if line["event"] == "listening")["operator_url"]
+
+        answers = {}
+        for path in ("/metrics", "/healthz", "/readyz", "/admin", "/static/admin.js", "/",
+                     "/v1/models", "/v1/chat", "/v1/streams/st_none/events"):  # fmt: skip
+            try:
+                with urllib.request.urlopen(f"{url}{path}") as reply:
+                    answers[path] = reply.read().decode()
+            except urllib.error.HTTPError as refused:
+                answers[path] = f"{refused.code} {refused.read().decode()}"
+    refused = {path for path, answer in answers.items() if "not on the operator's port" in answer}
+    assert {"/", "/v1/models", "/v1/chat"} == refused
+    assert {*refused, "/v1/streams/st_none/events"} == {
+        path for path, answer in answers.items() if answer.startswith("404 ")
+    }
 
 
 @pytest.mark.proving
