@@ -2,15 +2,18 @@
 
 import asyncio
 import contextlib
+import fcntl
 import http.client
 import io
 import json
 import os
+import pty
 import resource
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 import urllib.error
 import urllib.request
@@ -24,9 +27,11 @@ from unittest.mock import patch
 import pytest
 
 from app.__main__ import INTERRUPTED, main
+from app.identity.keys import digest
 from app.testing.upstream import (
     DONE,
     FINISH,
+    USAGE,
     Call,
     Step,
     Until,
@@ -311,9 +316,9 @@ def test_operator_port_has_the_operators_paths_alone(tmp_path):
                     answers[path] = reply.read().decode()
             except urllib.error.HTTPError as refused:
                 answers[path] = f"{refused.code} {refused.read().decode()}"
-    refused = {path for path, answer in answers.items() if "not on the operator's port" in answer}
-    assert {"/", "/v1/models", "/v1/chat"} == refused
-    assert {*refused, "/v1/streams/st_none/events"} == {
+    elsewhere = {path for path, answer in answers.items() if "not on the operator's port" in answer}
+    assert {"/", "/v1/models", "/v1/chat"} == elsewhere
+    assert {*elsewhere, "/v1/streams/st_none/events"} == {
         path for path, answer in answers.items() if answer.startswith("404 ")
     }
 
@@ -480,3 +485,106 @@ def test_stop_does_not_wait_for_half_a_request(tmp_path):
     assert 0 == process.returncode
     assert "Traceback" not in err
     assert '"level": "error"' not in err
+
+
+PRICED = """
+passthrough = false
+drain_s = {drain_s}
+
+[[route]]
+name = "{route}"
+targets = ["openai/m"]
+
+[[price]]
+target = "openai/m"
+input = {price}
+output = {price}
+
+[[key]]
+name = "{key}"
+sha256 = "{sha256}"
+roles = ["admin"]
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), pytest.param(("--workers", "2", "--log", "sqlite:///log.db"))]
+)
+def test_sighup_reloads_routes_prices_and_keys_and_what_runs_goes_on(tmp_path, arguments):
+    config = tmp_path / "seseragi.toml"
+
+    def write(route: str, *, key: str, price: int, drain_s: int = 60) -> None:
+        text = PRICED.format(
+            route=route, key=key, sha256=digest(f"ssk_{key}"), price=price, drain_s=drain_s
+        )
+        config.write_text(text)
+
+    def ask_for(model: str, key: str) -> http.client.HTTPResponse:
+        body = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+        request = urllib.request.Request(
+            f"{url}/v1/chat",
+            data=json.dumps(body).encode(),
+            headers={"authorization": f"Bearer ssk_{key}", "content-type": "application/json"},
+        )
+        reply: http.client.HTTPResponse = urllib.request.urlopen(request)
+        return reply
+
+    def status_of(model: str, key: str) -> int:
+        try:
+            with ask_for(model, key) as reply:
+                return 200 if b'"status":"completed"' in reply.read() else 0
+        except urllib.error.HTTPError as refused:
+            return refused.code
+
+    write("fast", key="one", price=1)
+    with start_upstream() as upstream:
+        over, loops = Until(), []
+        answer: list[Step] = [head(), send(text("hi")), send(FINISH + USAGE + DONE)]
+
+        def choose(_: Call) -> list[Step]:
+            loops.append(asyncio.get_running_loop())
+            return [head(), over, *answer[1:]] if len(loops) == 1 else answer
+
+        upstream.choose = choose
+        paid = {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": upstream.base_url}
+        with started(*arguments, cwd=tmp_path, variables=paid) as process:
+            assert process.stderr is not None
+            lines = map(json.loads, process.stderr)
+
+            def said(event: str) -> dict:
+                return next(line for line in lines if line["event"].startswith(event))
+
+            url = said("listening")["url"]
+            with ask_for("fast", "one") as before:
+                config.write_text("drain_s = 'soon'")
+                process.send_signal(signal.SIGHUP)
+                assert "drain_s" in said("settings are not reloaded")["why"]
+                assert 404 == status_of("other", "one")
+                write("other", key="two", price=3, drain_s=30)
+                process.send_signal(signal.SIGHUP)
+                assert ["drain_s"] == said("settings are reloaded")["settings"]
+                wait_until(lambda: {200} == {status_of("other", "two") for _ in range(4)})
+                assert (404, 401) == (status_of("fast", "two"), status_of("other", "one"))
+                with ask_for("other", "two") as after:
+                    assert b'"cost":"0.000015"' in after.read()
+                loops[0].call_soon_threadsafe(over.told.set)
+                assert b'"cost":"0.000005"' in before.read()
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+            assert 0 == process.returncode
+
+
+def test_the_end_of_its_terminal_stops_it(tmp_path):
+    ours, theirs = pty.openpty()
+
+    def take_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    with started(cwd=tmp_path, variables={}, prepare=take_terminal) as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if "listening" in line)
+        os.close(theirs)
+        os.close(ours)
+        process.communicate(timeout=60)
+        assert 0 == process.returncode

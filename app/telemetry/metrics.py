@@ -137,6 +137,11 @@ class Metrics(Observer):
         self._encoding = threading.Lock()
         self._begin_series()
 
+    def rename(self, names: Names) -> None:
+        """Take the labels of other settings."""
+        self._names = names
+        self._begin_series()
+
     def _begin_series(self) -> None:
         for route in self._names.routes:
             for status, code in EXPECTED_ENDS:
