@@ -21,7 +21,6 @@ import socket
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -44,17 +43,16 @@ from .composition import (
 )
 from .eventlog import LogUnusable
 from .generation.hub import Hub
-from .identity.config import KeyConfig
-from .identity.keys_file import KeysUnusable, read_keys_file
-from .relay import MAX_CONNECTIONS, build_server
+from .identity.keys_file import KeysUnusable
+from .relay import MAX_CONNECTIONS, build_operator_server, build_server
+from .reload import Configuration, apply, warn_of_idle_limits
 from .server import Server, allow_files, bind
 from .settings import Settings, SettingsError, load_settings
 from .settings.first_minute import Start
-from .settings.limits import list_idle
 from .telemetry.areas import Area
 from .telemetry.logs import LineCounter, configure_logs
 from .telemetry.metrics import Metrics
-from .workers import SERVES, STOP_NOW, Workers
+from .workers import RELOAD, SERVES, STOP_NOW, Workers
 
 if _interruptible:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -112,15 +110,20 @@ def _run(arguments: list[str]) -> None:
         for name in ("host", "port", "log", "records", "workers")
         if (value := getattr(options, name)) is not None
     }
+    load = partial(load_settings, os.environ, config=options.config, overrides=overrides)
     try:
-        settings = load_settings(os.environ, config=options.config, overrides=overrides)
-        start = settle_identity(settings)
+        given = load()
+        start = settle_identity(given)
         settings = start.settings
         hub = build_hub(settings)
         tracing = build_tracing(settings)
     except SettingsError as error:
         fail(str(error))
-    listener = _listen(settings)
+    listener = _listen(settings.host, settings.port, "--port")
+    operator_port = settings.operator_port
+    operator = (
+        None if operator_port is None else _listen(settings.host, operator_port, "operator_port")
+    )
     until = STDIN if options.stop_with_stdin else None
     lines = configure_logs(
         format=settings.log_format, level=settings.log_level, levels=settings.log_levels
@@ -130,11 +133,12 @@ def _run(arguments: list[str]) -> None:
     except SettingsError as error:
         fail(str(error))
     settings = _fit_files(settings)
-    _warn_of_idle_limits(settings)
-    say_listening = partial(_say_listening, hub, listener, start)
-    with listener:
+    warn_of_idle_limits(settings)
+    configuration = Configuration(load, given, start, settings)
+    say_listening = partial(_say_listening, hub, listener, operator, start)
+    with listener, operator or contextlib.nullcontext():
         if settings.workers > 1:
-            serves = (settings, hub, listener, say_listening, lines, tracing)
+            serves = (configuration, hub, listener, operator, say_listening, lines, tracing)
             raise SystemExit(_run_workers(*serves, until=until))
         if until is not None:
             threading.Thread(target=_stop_at_end_of, args=(until,), daemon=True).start()
@@ -142,7 +146,9 @@ def _run(arguments: list[str]) -> None:
             measured = build_metrics(settings, hub)
             if measured is not None:
                 lines.tell = measured.logged
-            serving = _serve(settings, hub, listener, measured, tracing, on_serving=say_listening)
+            serving = _serve(
+                configuration, hub, listener, operator, measured, tracing, on_serving=say_listening
+            )
             runner.run(serving)
 
 
@@ -226,9 +232,10 @@ def _examine(arguments: list[str]) -> None:
 
 
 def _run_workers(
-    settings: Settings,
+    configuration: Configuration,
     hub: Hub,
     listener: socket.socket,
+    operator: socket.socket | None,
     say_listening: Callable[..., None],
     lines: LineCounter,
     tracing: "Tracing | None",
@@ -238,6 +245,7 @@ def _run_workers(
     """Run the workers until they are stopped; each has a hub of its own. Gives the exit code."""
     if not hasattr(os, "fork"):
         fail("several workers need a system that can fork a process, as Linux and macOS can")
+    settings = configuration.settings
     areas = [Area() for _ in range(settings.workers + 1)]  # the last is this process's own
     measured = build_metrics(settings, hub, areas=areas, own=settings.workers)
     if measured is not None:
@@ -254,6 +262,7 @@ def _run_workers(
             tracing.close()
 
     def serve(link: socket.socket, number: int) -> None:
+        settings = configuration.settings  # those that this process has read last
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             hub = build_hub(settings)
             measured = build_metrics(settings, hub, areas=areas, own=number - 1)
@@ -261,9 +270,17 @@ def _run_workers(
                 lines.tell = measured.logged
             on_serving = partial(_tell, link)
             serving = _serve(
-                settings, hub, listener, measured, tracing, on_serving=on_serving, link=link
+                *(configuration, hub, listener, operator, measured, tracing),
+                on_serving=on_serving,
+                link=link,
             )
             runner.run(serving)
+
+    def reload() -> bool:
+        if configuration.lost_terminal:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return False
+        return configuration.read() is not None
 
     return Workers(
         serve,
@@ -271,7 +288,8 @@ def _run_workers(
         on_serving=lambda: say_listening(workers=settings.workers),
         on_stop=listener.close,  # else connections that no worker takes would wait there
         on_end=lambda number: areas[number - 1].leave(),
-        stop_s=settings.drain_s + STOP_WITHIN_S,
+        on_hangup=reload,
+        stop_s=settings.drain_s + STOP_WITHIN_S + (settings.last_scrape_s if operator else 0),
         until=until,
     ).run()
 
@@ -291,9 +309,10 @@ def _tell(link: socket.socket) -> None:
 
 
 async def _serve(
-    settings: Settings,
+    configuration: Configuration,
     hub: Hub,
     listener: socket.socket,
+    operator: socket.socket | None,
     measured: Metrics | None,
     tracing: "Tracing | None",
     *,
@@ -302,6 +321,7 @@ async def _serve(
 ) -> None:
     """Serve until a signal comes, or until the parent says so at the other end of the link."""
     all_stop = asyncio.Event()
+    settings = configuration.settings
     authenticator = build_authenticator(settings)
     app = build_app(settings, hub, authenticator, measured, tracing)
     # What has been made so far stays: a collection need not look at it again. 4 % of the CPU
@@ -312,6 +332,7 @@ async def _serve(
         settings,
         app,
         hub,
+        measured,
         others_answer=lambda: (
             settings.log.startswith("redis") or (link is not None and not all_stop.is_set())
         ),
@@ -319,22 +340,52 @@ async def _serve(
         # A signal may come from the parent's terminal or supervisor too, for each process.
         stop_now=(lambda: None) if link else hub.stop_now,
     )
+    loop, hangup = asyncio.get_running_loop(), asyncio.Event()
     if link is not None:
-        obey = partial(_obey, link, server, hub, all_stop)
-        asyncio.get_running_loop().add_reader(link, obey)
+        loop.add_reader(link, partial(_obey, link, server, hub, all_stop, hangup))
+    elif hasattr(signal, "SIGHUP"):  # not on Windows
+        loop.add_signal_handler(
+            signal.SIGHUP, lambda: server.stop() if configuration.lost_terminal else hangup.set()
+        )
+
+    async def reload() -> None:
+        while True:
+            await hangup.wait()
+            hangup.clear()
+            parts = await asyncio.to_thread(configuration.read, tells=link is None)
+            if parts is not None:
+                await apply(parts, configuration.settings, hub, authenticator, measured)
+
+    reloading = asyncio.create_task(reload())
     try:
-        async with opened(hub, authenticator, measured, tracing):
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(opened(hub, authenticator, measured, tracing))
+            if operator is not None:
+                operator_server = build_operator_server(settings, app)
+                await stack.enter_async_context(operator_server.serving(operator))
             await server.serve(sockets=[listener])
     except LogUnusable as error:
         fail(str(error))
+    finally:
+        reloading.cancel()
 
 
-def _obey(link: socket.socket, server: Server, hub: Hub, all_stop: asyncio.Event) -> None:
+def _obey(
+    link: socket.socket,
+    server: Server,
+    hub: Hub,
+    all_stop: asyncio.Event,
+    hangup: asyncio.Event,
+) -> None:
     """Do what the parent says; when it is gone, stop at once."""
     try:
         said = link.recv(16)
     except ConnectionResetError:  # it has died before it heard that this one serves
         said = b""
+    if RELOAD in said:
+        hangup.set()
+    if said and not said.strip(RELOAD):
+        return
     all_stop.set()
     server.stop()
     if STOP_NOW in said or not said:
@@ -343,7 +394,15 @@ def _obey(link: socket.socket, server: Server, hub: Hub, all_stop: asyncio.Event
         asyncio.get_running_loop().remove_reader(link)
 
 
-def _say_listening(hub: Hub, listener: socket.socket, start: Start, **more: object) -> None:
+def _say_listening(
+    hub: Hub,
+    listener: socket.socket,
+    operator: socket.socket | None,
+    start: Start,
+    **more: object,
+) -> None:
+    if operator is not None:
+        more["operator_url"] = _url(operator)
     structlog.get_logger("seseragi").info(
         "listening",
         url=_url(listener),
@@ -398,17 +457,19 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _listen(settings: Settings) -> socket.socket:
-    host, port = settings.host, settings.port
+def _listen(host: str, port: int, setting: str) -> socket.socket:
     try:
         return bind(host, port)
     except (socket.gaierror, UnicodeError):
         fail(f"{host!r} is not an address of this machine; choose another with --host")
     except PermissionError:
-        fail(f"port {port} needs more rights; choose one above 1023 with --port")
+        fail(f"port {port} needs more rights; choose one above 1023 with {setting}")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        fail(f"cannot listen on {host} port {port}: {reason}; choose another with --port or --host")
+        fail(
+            f"cannot listen on {host} port {port}: {reason}; "
+            f"choose another with {setting} or --host"
+        )
 
 
 def _fit_files(settings: Settings) -> Settings:
@@ -429,22 +490,6 @@ def _fit_files(settings: Settings) -> Settings:
         )
     most = settings.max_connections or min(MAX_CONNECTIONS, max(allowed - others, allowed // 2))
     return msgspec.structs.replace(settings, max_connections=most)
-
-
-def _warn_of_idle_limits(settings: Settings) -> None:
-    """Tell of limits that nobody meets: their operator believes that they hold."""
-    identity = settings.identity
-    keys: tuple[KeyConfig, ...] = ()
-    if identity.auth.keys_file is not None:
-        with contextlib.suppress(KeysUnusable):  # of which others tell
-            keys = read_keys_file(Path(identity.auth.keys_file)).file.keys
-    if idle := list_idle(settings.ledger.limits, identity, keys):
-        structlog.get_logger("seseragi").warning(
-            "these limits hold for nobody: no key is of that tenant"
-            if identity.configured
-            else "these limits hold for nobody, since nobody has to say who he is; set [auth]",
-            tables=idle[:20],
-        )
 
 
 def _url(listener: socket.socket) -> str:

@@ -176,7 +176,7 @@ def build_routes(
         drain_s=settings.drain_s,
         max_request_bytes=settings.max_request_bytes,
         retention_s=settings.retention_s,
-        longest_s=_longest_s(settings),
+        longest_s=find_longest_s(settings),
         client_secret_s=settings.identity.auth.client_secret_s,
     )
     routes = [
@@ -206,7 +206,7 @@ def build_routes(
     return [*routes, *openapi.routes(routes, root_path=settings.root_path)]
 
 
-def _longest_s(settings: Settings) -> float:
+def find_longest_s(settings: Settings) -> float:
     """Return how long a stream may run, whatever its target."""
     limits = Limits(total_timeout_s=settings.total_timeout_s)
     targets = (target for route in settings.routes for target in route.targets)

@@ -220,19 +220,13 @@ def build_taping(settings: Settings, folder: Folder | None) -> Taping | None:
     )
 
 
-def build_hub(
-    settings: Settings,
-    *,
-    event_log: EventLog | None = None,
-    substitutes: Substitutes = NO_SUBSTITUTES,
-) -> Hub:
-    """Build what runs the generations, and tells the observers of them.
+def build_upstreams(settings: Settings, folder: Folder | None) -> Upstreams:
+    """Build the upstreams and routes, with the cassettes of a folder if there is one.
 
     Raises:
         SettingsError: the default model is none that the settings know.
     """
     demo = (DEMO,) if settings.demo or not settings.upstreams else ()
-    folder = open_cassettes(settings)
     upstreams = Upstreams(
         (*demo, *settings.upstreams),
         routes=settings.routes,
@@ -253,13 +247,27 @@ def build_hub(
             upstreams.resolve(None)
         except RequestError as error:
             raise SettingsError(f"default_model: {error}") from None
+    return upstreams
+
+
+def build_hub(
+    settings: Settings,
+    *,
+    event_log: EventLog | None = None,
+    substitutes: Substitutes = NO_SUBSTITUTES,
+) -> Hub:
+    """Build what runs the generations, and tells the observers of them.
+
+    Raises:
+        SettingsError: the default model is none that the settings know.
+    """
+    folder = open_cassettes(settings)
+    upstreams = build_upstreams(settings, folder)
     event_log = event_log or build_log(settings)
     recorder = build_recorder(settings, event_log)
     observers = build_observers() if substitutes.observers is None else substitutes.observers
     accounting = build_accounting(settings, substitutes=substitutes)
-    mounts: dict[str, httpx2.AsyncBaseTransport] = {}
-    if demo:
-        mounts["all://demo"] = DemoTransport()
+    mounts: dict[str, httpx2.AsyncBaseTransport] = {"all://demo": DemoTransport()}
     if folder is not None:
         mounts[f"all://{httpx2.URL(CASSETTE.base_url).host}"] = CassetteTransport(folder)
     if recorder is not None:

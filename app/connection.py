@@ -10,7 +10,7 @@
 
 import asyncio
 from enum import Enum, auto
-from typing import Any, cast
+from typing import Any
 
 import httptools
 import structlog
@@ -167,13 +167,14 @@ class Protocol(HttpToolsProtocol):
         super().shutdown()
 
     def take_last(self, *, within_s: float) -> None:
-        """Answer the next request as the last; close if none comes within the time.
+        """Close after the current answer, or after the next if there is none.
 
-        One may be on its way, from a proxy that would not send it again.
+        An idle connection closes after the time: a request may be on its way, from a proxy that
+        would not send it again. After an answer that has begun the proxy would take the
+        connection for its next request, when the relay already refuses it.
         """
         self._leaves = True
-        self.timeout_keep_alive = cast(int, within_s)  # whole or not, it is for a timer
-        if self._wait is _Wait.ANSWER and not self.cycle.response_started:
+        if self._wait is _Wait.ANSWER:
             self.cycle.keep_alive = False
             self._last = True
         elif self._wait is _Wait.BODY:

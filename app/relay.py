@@ -6,10 +6,11 @@ parts together in `app/__main__.py`, around its server and its workers.
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Self
+from typing import Any, Self
 
 from starlette.types import ASGIApp
 
+from .api.operator import OperatorPaths
 from .asgi import build_app
 from .composition import (
     NO_SUBSTITUTES,
@@ -32,6 +33,8 @@ from .telemetry.metrics import Metrics
 
 MAX_CONNECTIONS = 65_536
 """The limit even where more files may be open: 640 MiB at 10 KiB for an idle connection."""
+
+OPERATOR_CONNECTIONS = 100
 
 
 class Relay:
@@ -82,28 +85,63 @@ def build_server(
     settings: Settings,
     app: ASGIApp,
     hub: Hub,
+    metrics: Metrics | None = None,
     *,
     others_answer: Callable[[], bool],
     on_listening: Callable[[], None],
     stop_now: Callable[[], None],
     obeys_signals: bool = True,
 ) -> Server:
-    """Build the HTTP server of a relay, which drains the hub when it is told to stop."""
+    """Build the HTTP server of a relay, which drains the hub when it is told to stop.
+
+    Where an operator has a port, the end waits for a last scrape of the metrics.
+    """
+
+    async def drain() -> None:
+        await hub.drain(settings.drain_s)
+        if metrics is not None and settings.operator_port is not None:
+            await metrics.wait_for_scrape(settings.last_scrape_s, unless=hub.shutdown.hastened)
+
+    return _build_server(
+        settings,
+        app,
+        most=settings.max_connections or MAX_CONNECTIONS,
+        each=settings.max_connections_per_address,
+        others_answer=others_answer,
+        on_listening=on_listening,
+        drain=drain,
+        stop_now=stop_now,
+        obeys_signals=obeys_signals,
+    )
+
+
+def build_operator_server(settings: Settings, app: ASGIApp) -> Server:
+    """Build the HTTP server of the operator's port, with connections that clients cannot take."""
+
+    async def stays() -> None:
+        """Whoever serves it says when it ends."""
+
+    return _build_server(
+        settings,
+        OperatorPaths(app),
+        most=OPERATOR_CONNECTIONS,
+        each=OPERATOR_CONNECTIONS,
+        others_answer=lambda: False,
+        on_listening=lambda: None,
+        drain=stays,
+        stop_now=lambda: None,
+        obeys_signals=False,
+    )
+
+
+def _build_server(settings: Settings, app: ASGIApp, *, most: int, each: int, **how: Any) -> Server:
     return Server(
         app,
-        peers=Peers(
-            settings.max_connections or MAX_CONNECTIONS,
-            each=settings.max_connections_per_address,
-            trusted=settings.trusted_proxies,
-        ),
+        peers=Peers(most, each=each, trusted=settings.trusted_proxies),
         send_timeout_s=settings.send_timeout_s,
         min_reader_rate=settings.min_reader_rate,
         keepalive_s=settings.keepalive_s,
         root_path=settings.root_path,
-        others_answer=others_answer,
-        on_listening=on_listening,
-        drain=lambda: hub.drain(settings.drain_s),
-        stop_now=stop_now,
         count_bytes=settings.access_log,
-        obeys_signals=obeys_signals,
+        **how,
     )

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from types import FrameType
 from typing import Any, cast
@@ -87,6 +87,18 @@ class Server(uvicorn.Server):
         """Leave the process its own signal handlers, unless the server is the process."""
         with super().capture_signals() if self._obeys_signals else contextlib.nullcontext():
             yield
+
+    @contextlib.asynccontextmanager
+    async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Serve until the end of the `async with`, whatever signals come."""
+        task = asyncio.create_task(self.serve(sockets=[listener]))
+        while not (self.started or task.done()):  # noqa: ASYNC110  (no event)
+            await asyncio.sleep(0)
+        try:
+            yield
+        finally:
+            self.should_exit = True
+            await task
 
     def stop(self) -> None:
         """Do what the first signal does."""

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import structlog
 
-SERVES, STOP, STOP_NOW = b"r", b"s", b"h"
+SERVES, STOP, STOP_NOW, RELOAD = b"r", b"s", b"h", b"l"
 """What a worker says, and what it is told."""
 
 FIRST_PAUSE_S = 0.5
@@ -50,7 +50,8 @@ class Workers:
     """Keeps `count` workers running until a signal says to stop.
 
     `on_serving` is called when all of them have served for the first time, `on_stop` when
-    they are about to be told to stop, `on_end` with the number of each that has ended. Those
+    they are about to be told to stop, `on_end` with the number of each that has ended, and
+    `on_hangup` at SIGHUP: whether they are to reload the settings. Those
     that have not stopped `stop_s` seconds after they were told to are killed. The end of what
     can be read from `until`, a file's number, says to stop as a signal does.
     """
@@ -63,6 +64,7 @@ class Workers:
         on_serving: Callable[[], None],
         on_stop: Callable[[], None],
         on_end: Callable[[int], None],
+        on_hangup: Callable[[], bool] = lambda: False,
         stop_s: float,
         until: int | None = None,
     ) -> None:
@@ -72,6 +74,7 @@ class Workers:
         self._on_serving = on_serving
         self._on_stop = on_stop
         self._on_end = on_end
+        self._on_hangup = on_hangup
         self._stop_s = stop_s
         self._waits = True
         """Whether some worker has not served yet."""
@@ -115,7 +118,8 @@ class Workers:
         signal.set_wakeup_fd(-1)
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signal_number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent says what it means
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _signals())
         for held in (other, self._wakeup, self._waker, *(w.link for w in self._workers)):
             if held is not None:
                 held.close()
@@ -142,8 +146,11 @@ class Workers:
             self._until = None
             self._stop()
         if self._wakeup in ready:
-            for _ in self._wakeup.recv(64):
-                self._stop()
+            for number in self._wakeup.recv(64):
+                if number != signal.SIGHUP:
+                    self._stop()
+                elif self._on_hangup():
+                    self._tell(RELOAD)
         for link in ready:
             if (
                 isinstance(link, socket.socket)
@@ -240,12 +247,10 @@ class Workers:
 
 @contextmanager
 def _signals_to(waker: socket.socket) -> Iterator[None]:
-    """Have SIGTERM and SIGINT written to a socket, and do nothing else."""
+    """Have SIGTERM, SIGINT and SIGHUP written to a socket, and do nothing else."""
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno())
-    before = {
-        number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)
-    }
+    before = {number: signal.signal(number, lambda *_: None) for number in _signals()}
     try:
         yield
     finally:
@@ -257,9 +262,12 @@ def _signals_to(waker: socket.socket) -> Iterator[None]:
 @contextmanager
 def _blocked_signals() -> Iterator[None]:
     """Hold signals back, so that none is taken twice while there are two processes."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _signals())
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _signals())
+
+
+def _signals() -> tuple[signal.Signals, ...]:
+    return signal.SIGTERM, signal.SIGINT, signal.SIGHUP  # not there on Windows

@@ -18,6 +18,7 @@ APP = Path(__file__).parent.parent / "app"
 # Top first. A module may import from the layers below its own, and from its own package.
 LAYERS = [
     ("app.__main__",),
+    ("app.reload",),
     (
         *("app.main", "app.relay", "app.asgi", "app.composition", "app.server", "app.workers"),
         *("app.key_command", "app.prices_command", "app.records.command"),

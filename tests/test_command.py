@@ -2,15 +2,19 @@
 
 import asyncio
 import contextlib
+import fcntl
 import http.client
 import io
 import json
 import os
+import pty
 import resource
 import signal
 import socket
 import subprocess
 import sys
+import termios
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,9 +27,11 @@ from unittest.mock import patch
 import pytest
 
 from app.__main__ import INTERRUPTED, main
+from app.identity.keys import digest
 from app.testing.upstream import (
     DONE,
     FINISH,
+    USAGE,
     Call,
     Step,
     Until,
@@ -260,6 +266,63 @@ def draining(url: str) -> bool:
     return False
 
 
+@pytest.mark.parametrize(
+    "arguments", [(), pytest.param(("--workers", "2", "--log", "sqlite:///log.db"))]
+)
+def test_operator_port_stays_until_what_a_drain_ended_has_been_scraped(tmp_path, arguments):
+    variables = {"SESERAGI_OPERATOR_PORT": "0", "SESERAGI_DRAIN_S": "0.2"}
+    with started(*arguments, cwd=tmp_path, variables=variables) as process:
+        assert process.stderr is not None
+        lines = map(json.loads, process.stderr)
+        said = next(line for line in lines if line["event"] == "listening")
+        operator = said["operator_url"]
+        ended = (
+            'seseragi_streams_ended_total{code="producer_lost",route="demo",status="interrupted"} '
+        )
+
+        def scrape() -> str:
+            with urllib.request.urlopen(f"{operator}/metrics") as reply:
+                text: str = reply.read().decode()
+            return text
+
+        assert f"{ended}0.0" in scrape()
+        with ask(said["url"], HELLO) as reply:
+            first = reply.read(1000)
+            process.send_signal(signal.SIGTERM)
+            assert b'"status":"interrupted"' in first + reply.read()
+        began = time.monotonic()
+        last = ""
+        while process.poll() is None:
+            with contextlib.suppress(OSError):  # refused, or reset, by the one that exits
+                last = scrape()
+        process.communicate(timeout=60)
+
+        assert f"{ended}1.0" in last
+        assert 0 == process.returncode
+        assert time.monotonic() - began < 10  # not the 20 s of last_scrape_s
+
+
+def test_operator_port_has_the_operators_paths_alone(tmp_path):
+    with started(cwd=tmp_path, variables={"SESERAGI_OPERATOR_PORT": "0"}) as process:
+        assert process.stderr is not None
+        lines = map(json.loads, process.stderr)
+        url = next(line for line in lines if line["event"] == "listening")["operator_url"]
+
+        answers = {}
+        for path in ("/metrics", "/healthz", "/readyz", "/admin", "/static/admin.js", "/",
+                     "/v1/models", "/v1/chat", "/v1/streams/st_none/events"):  # fmt: skip
+            try:
+                with urllib.request.urlopen(f"{url}{path}") as reply:
+                    answers[path] = reply.read().decode()
+            except urllib.error.HTTPError as refused:
+                answers[path] = f"{refused.code} {refused.read().decode()}"
+    elsewhere = {path for path, answer in answers.items() if "not on the operator's port" in answer}
+    assert {"/", "/v1/models", "/v1/chat"} == elsewhere
+    assert {*elsewhere, "/v1/streams/st_none/events"} == {
+        path for path, answer in answers.items() if answer.startswith("404 ")
+    }
+
+
 @pytest.mark.proving
 def test_second_signal_hastens(tmp_path):
     with running(cwd=tmp_path, SESERAGI_DRAIN_S="60") as (process, url):
@@ -422,3 +485,106 @@ def test_stop_does_not_wait_for_half_a_request(tmp_path):
     assert 0 == process.returncode
     assert "Traceback" not in err
     assert '"level": "error"' not in err
+
+
+PRICED = """
+passthrough = false
+drain_s = {drain_s}
+
+[[route]]
+name = "{route}"
+targets = ["openai/m"]
+
+[[price]]
+target = "openai/m"
+input = {price}
+output = {price}
+
+[[key]]
+name = "{key}"
+sha256 = "{sha256}"
+roles = ["admin"]
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), pytest.param(("--workers", "2", "--log", "sqlite:///log.db"))]
+)
+def test_sighup_reloads_routes_prices_and_keys_and_what_runs_goes_on(tmp_path, arguments):
+    config = tmp_path / "seseragi.toml"
+
+    def write(route: str, *, key: str, price: int, drain_s: int = 60) -> None:
+        text = PRICED.format(
+            route=route, key=key, sha256=digest(f"ssk_{key}"), price=price, drain_s=drain_s
+        )
+        config.write_text(text)
+
+    def ask_for(model: str, key: str) -> http.client.HTTPResponse:
+        body = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+        request = urllib.request.Request(
+            f"{url}/v1/chat",
+            data=json.dumps(body).encode(),
+            headers={"authorization": f"Bearer ssk_{key}", "content-type": "application/json"},
+        )
+        reply: http.client.HTTPResponse = urllib.request.urlopen(request)
+        return reply
+
+    def status_of(model: str, key: str) -> int:
+        try:
+            with ask_for(model, key) as reply:
+                return 200 if b'"status":"completed"' in reply.read() else 0
+        except urllib.error.HTTPError as refused:
+            return refused.code
+
+    write("fast", key="one", price=1)
+    with start_upstream() as upstream:
+        over, loops = Until(), []
+        answer: list[Step] = [head(), send(text("hi")), send(FINISH + USAGE + DONE)]
+
+        def choose(_: Call) -> list[Step]:
+            loops.append(asyncio.get_running_loop())
+            return [head(), over, *answer[1:]] if len(loops) == 1 else answer
+
+        upstream.choose = choose
+        paid = {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": upstream.base_url}
+        with started(*arguments, cwd=tmp_path, variables=paid) as process:
+            assert process.stderr is not None
+            lines = map(json.loads, process.stderr)
+
+            def said(event: str) -> dict:
+                return next(line for line in lines if line["event"].startswith(event))
+
+            url = said("listening")["url"]
+            with ask_for("fast", "one") as before:
+                config.write_text("drain_s = 'soon'")
+                process.send_signal(signal.SIGHUP)
+                assert "drain_s" in said("settings are not reloaded")["why"]
+                assert 404 == status_of("other", "one")
+                write("other", key="two", price=3, drain_s=30)
+                process.send_signal(signal.SIGHUP)
+                assert ["drain_s"] == said("settings are reloaded")["settings"]
+                wait_until(lambda: {200} == {status_of("other", "two") for _ in range(4)})
+                assert (404, 401) == (status_of("fast", "two"), status_of("other", "one"))
+                with ask_for("other", "two") as after:
+                    assert b'"cost":"0.000015"' in after.read()
+                loops[0].call_soon_threadsafe(over.told.set)
+                assert b'"cost":"0.000005"' in before.read()
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+            assert 0 == process.returncode
+
+
+def test_the_end_of_its_terminal_stops_it(tmp_path):
+    ours, theirs = pty.openpty()
+
+    def take_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    with started(cwd=tmp_path, variables={}, prepare=take_terminal) as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if "listening" in line)
+        os.close(theirs)
+        os.close(ours)
+        process.communicate(timeout=60)
+        assert 0 == process.returncode

@@ -5,6 +5,7 @@ import contextlib
 import socket
 
 import app.server
+from app.testing.upstream import DONE, FINISH, Until, head, send, serve_upstream, text
 from tests.clock import Clock
 from tests.hostile import chat, read_all, statuses
 from tests.serving import Relay, serve_relay
@@ -54,6 +55,26 @@ async def test_what_is_on_its_way_when_a_stop_begins_is_answered_as_the_last(mon
         assert [200] == statuses(answer)
         assert b"\r\nconnection: close\r\n" in answer
         assert b'"status":"completed"' in answer
+
+
+async def test_connection_closes_after_an_answer_that_had_begun_when_the_stop_began(monkeypatch):
+    """A proxy that kept it would send the next POST there, which is refused by then."""
+    monkeypatch.setattr(app.server, "ON_ITS_WAY_S", 600)
+    clock, over = Clock(monkeypatch), Until()
+    async with serve_upstream() as upstream, serve_relay(upstream, replicas=True) as relay:
+        upstream.script = [head(), send(text("so far")), over, send(FINISH + DONE)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+        writer.write(chat(body=b'{"messages":[{"role":"user","content":"hi"}],"model":"openai/m"}'))
+        begun = await reader.readuntil(b"so far")
+        relay.server.stop()
+        await until(lambda: not relay.server.servers[0].is_serving())
+        over.told.set()
+        answer = begun + await asyncio.wait_for(read_all(reader), 20)
+        writer.close()
+        await clock.pass_(700)
+
+    assert b"\r\nconnection: close\r\n" not in answer
+    assert b'"status":"completed"' in answer
 
 
 async def test_connection_that_is_just_made_when_a_stop_begins_is_answered_as_the_last(monkeypatch):

@@ -103,17 +103,12 @@ class Desk:
         self._hub = hub
         self._log = event_log
         self._about = about
-        upstreams = hub.upstreams
-        self._routes = _routes_of(hub)
-        names = {*upstreams.routes, *self._routes, *(one.name for one in upstreams.all)}
-        names |= {one.public_name(model) for one in upstreams.all for model in one.models}
-        self._history = History(frozenset(names), frozenset(self._routes))
-        self._sampler = Sampler(hub.accounting)
+        self._history = History((), ())
+        self.reconfigure(about.limits)
         self._looking = asyncio.Lock()
         self._board: Board | None = None
         self._looked_at = -math.inf
         """The board that was made last, and when, by the loop's clock."""
-        self._accounts = Accounts(about.limits)
         self.keys: Callable[[], Sequence[Principal]] = tuple
         """Whose keys are known."""
         self._id = secrets.token_hex(8)
@@ -128,6 +123,16 @@ class Desk:
         """The last order of each name that was obeyed."""
         self._tasks = Supervisor()
         hub.observe(self._history)
+
+    def reconfigure(self, limits: LimitsConfig) -> None:
+        """Take these limits, and the routes and prices of the hub as they are now."""
+        upstreams = self._hub.upstreams
+        self._routes = _routes_of(self._hub)
+        names = {*upstreams.routes, *self._routes, *(one.name for one in upstreams.all)}
+        names |= {one.public_name(model) for one in upstreams.all for model in one.models}
+        self._history.know(frozenset(names), frozenset(self._routes))
+        self._sampler = Sampler(self._hub.accounting)
+        self._accounts = Accounts(limits)
 
     async def open(self) -> None:
         """Begin to look for orders of others."""

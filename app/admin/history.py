@@ -41,8 +41,7 @@ class History(Observer):
         *,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._names = names
-        self._targets = targets
+        self.know(names, targets)
         self._wall = wall
         self._refused: dict[str, Minutes] = {}
         self._failed: dict[str, Minutes] = {}
@@ -50,6 +49,11 @@ class History(Observer):
         self.recent: deque[Recent] = deque(maxlen=MAX_LAST)
         """The newest last."""
         self._errors: dict[str, LastError] = {}
+
+    def know(self, names: Container[str], targets: Container[str]) -> None:
+        """Take the names of other settings."""
+        self._names = names
+        self._targets = targets
 
     def counts(self, *, failed: bool) -> dict[str, Minutes]:
         """Return how many requests were refused, or streams failed, in each of the last minutes."""

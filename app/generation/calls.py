@@ -43,7 +43,8 @@ class Calls:
         self._client = client
         self._log = event_log
         self._limits = limits
-        self._accounting = accounting
+        self.accounting = accounting
+        """Of what begins from now on."""
         self._admission = admission
         self._observer = observer
         self._pseudonym = pseudonym
@@ -78,7 +79,7 @@ class Calls:
         self.count += 1
         bookings = Bookings(
             self._log,
-            self._accounting,
+            self.accounting,
             principal,
             kind=kind,
             request_id=request_id,

@@ -213,6 +213,16 @@ class Hub:
         """Tell one more observer, from now on."""
         self._observer.add(observer)
 
+    def reconfigure(self, upstreams: Upstreams, accounting: Accounting) -> None:
+        """Take other routes, prices and limits for all that begins from now on.
+
+        What runs keeps what it began with.
+        """
+        accounting.records_away = self.accounting.records_away
+        self.upstreams.become(upstreams)
+        for part in (self, self._starts, self._runs, self.calls):
+            part.accounting = accounting
+
     async def models(self, principal: Principal) -> list[Listed]:
         """List the models that who asks may name, the default first.
 
@@ -266,7 +276,7 @@ class Hub:
             LogUnusable: the place of the log cannot be used.
         """
         self._log.on_ended(self._runs.report_end)
-        self._log.close_by(self.accounting.close_lost)
+        self._log.close_by(lambda lost: self.accounting.close_lost(lost))
         await self._log.open()
         self._log.on_stop(self._runs.obey_stop)
         for service in self.services:

@@ -77,7 +77,8 @@ class Runs:
         self._client = client
         self._log = event_log
         self._limits = limits
-        self._accounting = accounting
+        self.accounting = accounting
+        """Of what begins from now on."""
         self._admission = admission
         self._attendance = attendance
         self._observer = observer
@@ -123,7 +124,7 @@ class Runs:
             event_log=self._log,
             limits=self._limits,
             observer=self._observer,
-            accounting=self._accounting,
+            accounting=self.accounting,
             attended=partial(self._attendance.attended, stream),
             headers=self._pseudonym.headers(origin),
             memory=terms.memory,

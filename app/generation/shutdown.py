@@ -17,6 +17,8 @@ class Shutdown:
         """Whether nothing new is taken."""
         self.stopping = asyncio.Event()
         """Set once nothing is waited for any more."""
+        self.hastened = asyncio.Event()
+        """Set once the drain is cut short."""
         self._is_busy = is_busy
         self._drained = asyncio.Event()
 
@@ -36,6 +38,7 @@ class Shutdown:
     def cut_short(self) -> None:
         """End a running `drain`."""
         self._drained.set()
+        self.hastened.set()
 
     def stop(self) -> None:
         """Take nothing new, and have nothing waited for."""

@@ -52,7 +52,8 @@ class Starts:
         """Who is told of requests that are refused."""
         self._upstreams = upstreams
         self._log = event_log
-        self._accounting = accounting
+        self.accounting = accounting
+        """Of what begins from now on."""
         self._admission = admission
         self._pseudonym = pseudonym
         self._runs = runs
@@ -107,7 +108,7 @@ class Starts:
             choice = await self._choose(principal, request)
             route = choice.route
             self._upstreams.check_awake(route, now=asyncio.get_running_loop().time())
-            reserve = self._accounting.request(principal, route, request)
+            reserve = self.accounting.request(principal, route, request)
             self._admission.enter(address)
         except RelayError:
             earlier = None if key is None else await self.claimed(owner, key)
@@ -138,7 +139,7 @@ class Starts:
         if claim.grant is not None and claim.grant.output_tokens != reserve.output_tokens:
             given = msgspec.structs.replace(reserve, output_tokens=claim.grant.output_tokens)
             record = msgspec.structs.replace(record, reserve=given)
-        clamped = self._accounting.clamp(request, reserve, claim.grant)
+        clamped = self.accounting.clamp(request, reserve, claim.grant)
         opened = await self._runs.begin(record, clamped, terms, route=route)
         if choice.records and self._taping is not None:
             self._taping.record(self._log, record, choice, request)
@@ -179,7 +180,7 @@ class Starts:
             digest=digest,
             names=tuple(names if terms.name is None else [*names, terms.name]),
             labels=dict(terms.labels) if terms.labels else None,
-            created_at=self._accounting.wall(),
+            created_at=self.accounting.wall(),
             request=terms.request,
             reserve=reserve,
             tenant=principal.tenant,

@@ -86,6 +86,20 @@ class Authenticator:
         found = [scheme for scheme in self._schemes if isinstance(scheme, Keys)]
         return found[0].all() if found else ()
 
+    async def reconfigure(self, other: "Authenticator") -> None:
+        """Take the keys and issuers of another one of the same kinds; tokens stay valid."""
+        before = self._schemes
+        for own, new in zip(before, other._schemes, strict=True):
+            if isinstance(own, Keys) and isinstance(new, Keys):
+                own.become(new)  # in its place, since tokens stand on keys
+        self._schemes = tuple(
+            new if isinstance(new, Issuers) else own
+            for own, new in zip(before, other._schemes, strict=True)
+        )
+        for scheme in before:
+            if isinstance(scheme, Issuers):
+                await scheme.aclose()
+
     async def aclose(self) -> None:
         """End fetches of issuers' keys that go on in the background."""
         for scheme in self._schemes:

@@ -71,6 +71,10 @@ class Keys:
             self._stamp = stamp_of(keys_file)  # before: what changes meanwhile is read again
             self._take(read_keys_file(keys_file))
 
+    def become(self, other: "Keys") -> None:
+        """Take the keys and the file of another one."""
+        vars(self).update(vars(other))
+
     async def verify(self, credential: str) -> Principal | None:
         """Return whose key it is; None for what is no key, or none that is known.
 

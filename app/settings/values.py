@@ -38,6 +38,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    operator_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
     root_path: Annotated[str, Meta(pattern=ROOT_PATH)] = ""
     log: Annotated[str, Meta(pattern=LOG)] = "memory"
     records: Annotated[str, Meta(pattern=RECORDS)] | None = None
@@ -71,6 +72,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     keepalive_s: Seconds = 150
     linger_s: SecondsOrNone = 60
     drain_s: SecondsOrNone = 5
+    last_scrape_s: SecondsOrNone = 20
     retention_s: SecondsOrNone = 900
 
     connect_timeout_s: Seconds = 10

@@ -21,7 +21,7 @@ VALUES: Final = 2**18
 """How many numbers an area has room for. Memory that is not used is not taken."""
 
 _HEADER: Final = 64
-_PROCESS, _NAMES_USED, _VALUES_USED = 0, 1, 2
+_PROCESS, _NAMES_USED, _VALUES_USED, _SCRAPED_AT = 0, 1, 2, 3
 
 log = structlog.get_logger("seseragi.telemetry")
 
@@ -54,6 +54,15 @@ class Area:
     def process(self) -> int:
         """The id of the process that has the area; 0 if none has."""
         return self._header[_PROCESS]
+
+    @property
+    def scraped_at(self) -> int:
+        """When the process last answered with all numbers, by `time.monotonic_ns`; 0 for never."""
+        return self._header[_SCRAPED_AT]
+
+    @scraped_at.setter
+    def scraped_at(self, at: int) -> None:
+        self._header[_SCRAPED_AT] = at
 
     def places(self) -> dict[Series, int]:
         """Return the places of what is in it already."""

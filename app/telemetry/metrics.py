@@ -11,6 +11,7 @@ left out.
 
 import asyncio
 import threading
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
@@ -56,6 +57,7 @@ METHODS: Final = frozenset(("GET", "HEAD", "POST", "DELETE", "OPTIONS"))
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 BEAT_S: Final = 1.0
+SCRAPE_POLL_S: Final = 0.1
 
 REMEMBERED: Final = 256
 """How many names of models are remembered."""
@@ -133,6 +135,11 @@ class Metrics(Observer):
         self._records = records
         self._timer: asyncio.TimerHandle | None = None
         self._encoding = threading.Lock()
+        self._begin_series()
+
+    def rename(self, names: Names) -> None:
+        """Take the labels of other settings."""
+        self._names = names
         self._begin_series()
 
     def _begin_series(self) -> None:
@@ -291,7 +298,17 @@ class Metrics(Observer):
     async def render(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics, and the type of the text, in the best form that is accepted."""
         self._publish()
+        self._area.scraped_at = time.monotonic_ns()
         return await asyncio.to_thread(self._encode, OPENMETRICS in accept)
+
+    async def wait_for_scrape(self, within_s: float, *, unless: asyncio.Event) -> None:
+        """Wait until any worker has been scraped once more, but not longer, and not once set."""
+        since, waited = time.monotonic_ns(), 0.0
+        while waited < within_s and not unless.is_set():
+            if any(area.scraped_at >= since for area in self._areas):
+                return
+            await asyncio.sleep(SCRAPE_POLL_S)
+            waited += SCRAPE_POLL_S
 
     def _encode(self, as_openmetrics: bool) -> tuple[bytes, str]:
         registry = CollectorRegistry(auto_describe=False)

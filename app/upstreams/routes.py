@@ -170,6 +170,10 @@ class Upstreams:
         self._lists = ModelLists()
         self.default_model = default_model or self._first_default()
 
+    def become(self, other: "Upstreams") -> None:
+        """Take the upstreams and routes of another one; breakers stay, by their targets' names."""
+        vars(self).update(vars(other), breakers=self.breakers)
+
     def resolve(self, model: str | None) -> Route:
         """Find the route of a model name; None asks for the default.
 

@@ -347,7 +347,10 @@ class Cluster:
             }
         for name, there in self._names.items():
             said = {variable: value.replace(name, there) for variable, value in said.items()}
-        return environment(**said | {"SESERAGI_HOST": HOST, "SESERAGI_PORT": str(pod.port)})
+        said |= {"SESERAGI_HOST": HOST, "SESERAGI_PORT": str(pod.port)}
+        # All pods have one address here, and no Prometheus.
+        said |= {"SESERAGI_OPERATOR_PORT": "0", "SESERAGI_LAST_SCRAPE_S": "0"}
+        return environment(**said)
 
     def _mount(self, pod: Pod) -> Path:
         """Lay out the volumes as the kubelet does: behind a link, so that they change at once."""

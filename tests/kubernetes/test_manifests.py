@@ -67,7 +67,16 @@ def test_the_grace_period_has_room_for_the_hook_and_the_drain(settings):
     pod = RELAY["spec"]["template"]["spec"]
     hook = container_of(RELAY)["lifecycle"]["preStop"]["sleep"]["seconds"]
 
-    assert pod["terminationGracePeriodSeconds"] >= hook + settings.drain_s + STOP_WITHIN_S
+    stops_s = settings.drain_s + settings.last_scrape_s + STOP_WITHIN_S
+    assert pod["terminationGracePeriodSeconds"] >= hook + stops_s
+
+
+def test_prometheus_scrapes_the_port_that_stays_while_a_relay_drains(settings):
+    (endpoint,) = find("PodMonitor")["spec"]["podMetricsEndpoints"]
+    ports = {port["name"]: port["containerPort"] for port in container_of(RELAY)["ports"]}
+
+    assert settings.operator_port == ports[endpoint["port"]] != ports["http"]
+    assert int(endpoint["interval"].removesuffix("s")) < settings.last_scrape_s
 
 
 def test_memory_has_room_for_what_the_settings_allow(settings):
@@ -101,7 +110,7 @@ def test_the_image_is_that_of_the_dockerfile():
     runs_as = RELAY["spec"]["template"]["spec"]["securityContext"]
     assert int(image.user) == runs_as["runAsUser"] == runs_as["runAsGroup"] == runs_as["fsGroup"]
     assert f"groupadd --gid {image.user} " in (ROOT / "Dockerfile").read_text()
-    assert [image.port] == [port["containerPort"] for port in container["ports"]]
+    assert image.port == container["ports"][0]["containerPort"]
     assert "command" not in container
 
 
@@ -186,8 +195,7 @@ def test_selectors_find_the_pods_that_they_are_meant_for():
 
 def test_services_lead_to_ports_of_the_pods():
     service, redis = find("Service"), find("Service", "seseragi-redis")
-    names = {port["name"] for port in container_of(RELAY)["ports"]}
-    assert [service["spec"]["ports"][0]["targetPort"]] == [*names]
+    assert service["spec"]["ports"][0]["targetPort"] == container_of(RELAY)["ports"][0]["name"]
     (port,) = redis["spec"]["ports"]
     log = environment_of(container_of(RELAY), PASSWORDS)["SESERAGI_LOG"]
 

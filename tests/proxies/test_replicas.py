@@ -98,7 +98,10 @@ async def test_reading_goes_on_at_the_other_relay_when_one_stops(redis, tmp_path
 async def test_starts_go_to_the_other_relay_while_one_is_told_to_stop(redis, tmp_path):
     async with (
         serve_upstream() as upstream,
-        service(tmp_path, redis, drain_s=60, script=upstream) as (relays, client),
+        service(tmp_path, redis, drain_s=60, script=upstream, operator_port=0, last_scrape_s=0) as (
+            relays,
+            client,
+        ),
     ):
         over = Until()
         upstream.script = [head(), send(text("so far")), over, send(FINISH + DONE)]
@@ -130,6 +133,10 @@ async def test_starts_go_to_the_other_relay_while_one_is_told_to_stop(redis, tmp
         during = await asyncio.gather(*(starts(5) for _ in range(4)))
 
         assert not keeps_it_draining.done()
+        with pytest.raises(httpx2.ConnectError):
+            await client.get(f"{relays[0].url}/healthz")
+        metrics = await client.get(f"{relays[0].operator_url}/metrics")
+        assert "\nseseragi_draining 1.0\n" in metrics.text
         over.told.set()
         assert '"status":"completed"' in await keeps_it_draining
         answers = Counter(status for some in (*before, *during) for status in some)

@@ -50,7 +50,7 @@ class Replica:
     """A relay in a process of its own."""
 
     def __init__(self, folder: Path, log: str, **settings: object) -> None:
-        self.url = ""
+        self.url = self.operator_url = ""
         self._command = [sys.executable, "-m", "app", "--port", "0"]
         self._folder = folder
         self._log = log
@@ -98,7 +98,7 @@ class Replica:
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 said = json.loads(line)
                 if said["event"] == "listening":
-                    self.url = said["url"]
+                    self.url, self.operator_url = said["url"], said.get("operator_url", "")
                     listening.set()
 
     def signal(self, number: int) -> None:

@@ -1,0 +1,176 @@
+"""Settings that change while the relay runs: the `seseragi` command reads them again on SIGHUP.
+
+Upstreams, routes, prices, limits, keys and issuers are taken, for all that begins from then on;
+any other setting needs a restart.
+"""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from .admin.desk import Desk
+from .asgi import find_longest_s
+from .cassettes.folder import Folder
+from .composition import (
+    build_accounting,
+    build_authenticator,
+    build_upstreams,
+    settle_identity,
+)
+from .generation.accounting import Accounting
+from .generation.hub import Hub
+from .identity.authenticator import Authenticator
+from .identity.config import KeyConfig
+from .identity.keys_file import KeysUnusable, read_keys_file
+from .settings import Settings, SettingsError
+from .settings.first_minute import Start
+from .settings.limits import list_idle
+from .telemetry.metrics import Metrics, Names
+from .upstreams.routes import Upstreams
+
+TAKEN: Final = (
+    *("upstreams", "routes", "ledger", "default_model", "passthrough", "attempts", "url_schemes"),
+)
+"""The settings that can change, beside the keys and issuers of `identity`."""
+
+log = structlog.get_logger("seseragi.settings")
+
+
+class Parts(NamedTuple):
+    """What is built of settings that were read again."""
+
+    upstreams: Upstreams
+    accounting: Accounting
+    authenticator: Authenticator | None
+
+
+class Configuration:
+    """The settings of a running relay, and how they are read again."""
+
+    def __init__(
+        self, load: Callable[[], Settings], given: Settings, start: Start, settings: Settings
+    ) -> None:
+        """Take what was `given`, what the `start` made of that, and the `settings` in use."""
+        self.settings = settings
+        self._load = load
+        self._given = given
+        self._start = start
+        self._had_terminal = _has_terminal()
+
+    @property
+    def lost_terminal(self) -> bool:
+        """Whether the terminal of this process has gone, whose end sends SIGHUP too."""
+        return self._had_terminal and not _has_terminal()
+
+    def read(self, *, tells: bool = True) -> Parts | None:
+        """Read the settings again, and build what can change. It may be called in any thread.
+
+        None, and one line in the log, where they cannot be used; then nothing has changed. Where
+        they can, `tells` says whether there is a line too.
+        """
+        try:
+            given = self._load()
+            settings = self._merge(given)
+            folder = None if settings.cassettes is None else Folder(Path(settings.cassettes))
+            parts = Parts(
+                build_upstreams(settings, folder),
+                build_accounting(settings),
+                build_authenticator(settings),
+            )
+        except SettingsError as error:
+            log.error("settings are not reloaded, the relay keeps those it has", why=str(error))
+            return None
+        self.settings = settings
+        if not tells:
+            return parts
+        warn_of_idle_limits(settings)
+        if ignored := self._differing(given):
+            log.warning("settings are reloaded, but some need a restart", settings=ignored)
+        else:
+            log.info("settings are reloaded")
+        return parts
+
+    def _merge(self, given: Settings) -> Settings:
+        """Return the settings in use, with what can change as it is given now.
+
+        Raises:
+            SettingsError: others could call the relay than before, or a key cannot be used.
+        """
+        taken = {name: getattr(given, name) for name in TAKEN}
+        settings = msgspec.structs.replace(self.settings, **taken, identity=given.identity)
+        start, before = settle_identity(settings), self._start
+        if _kind(start) != _kind(before):
+            raise SettingsError(
+                f"auth: access is {before.access!r} and would be {start.access!r}; restart it"
+            )
+        identity = self.settings.identity
+        if start.key is None:
+            auth = msgspec.structs.replace(identity.auth, keys_file=given.identity.auth.keys_file)
+            identity = msgspec.structs.replace(given.identity, auth=auth)
+        return msgspec.structs.replace(settings, identity=identity)
+
+    def _differing(self, given: Settings) -> list[str]:
+        """Return the settings that need a restart to be as they are given now."""
+        names = [name for name in Settings.__struct_fields__ if name not in (*TAKEN, "identity")]
+        found = [name for name in names if getattr(given, name) != getattr(self._given, name)]
+        for name in ("signing_key", "client_secret_s"):
+            if getattr(given.identity.auth, name) != getattr(self._given.identity.auth, name):
+                found.append(f"auth.{name}")
+        if find_longest_s(given) > find_longest_s(self._given):  # stream tokens would end before
+            found.append("total_timeout_s of a target")
+        return found
+
+
+def warn_of_idle_limits(settings: Settings) -> None:
+    """Tell of limits that nobody meets: their operator believes that they hold."""
+    identity = settings.identity
+    keys: tuple[KeyConfig, ...] = ()
+    if identity.auth.keys_file is not None:
+        with contextlib.suppress(KeysUnusable):  # of which others tell
+            keys = read_keys_file(Path(identity.auth.keys_file)).file.keys
+    if idle := list_idle(settings.ledger.limits, identity, keys):
+        log.warning(
+            "these limits hold for nobody: no key is of that tenant"
+            if identity.configured
+            else "these limits hold for nobody, since nobody has to say who he is; set [auth]",
+            tables=idle[:20],
+        )
+
+
+def _kind(start: Start) -> object:
+    """Return what decides of which parts an authenticator is made, and who may call without one."""
+    identity = start.settings.identity
+    if identity.configured and start.key is None:
+        return "credentials"
+    has_keys = bool(identity.keys) or identity.auth.keys_file is not None
+    return start.access, start.key is None, has_keys
+
+
+async def apply(
+    parts: Parts,
+    settings: Settings,
+    hub: Hub,
+    authenticator: Authenticator | None,
+    measured: Metrics | None,
+) -> None:
+    """Have a running relay use what was read again."""
+    hub.reconfigure(parts.upstreams, parts.accounting)
+    for service in hub.services:
+        if isinstance(service, Desk):
+            service.reconfigure(settings.ledger.limits)
+    if measured is not None:
+        measured.rename(Names(hub.upstreams))
+    if authenticator is not None and parts.authenticator is not None:
+        await authenticator.reconfigure(parts.authenticator)
+
+
+def _has_terminal() -> bool:
+    try:
+        open("/dev/tty", "rb", buffering=0).close()
+    except OSError:
+        return False
+    return True
