@@ -46,11 +46,12 @@ from .eventlog import LogUnusable
 from .generation.hub import Hub
 from .identity.config import KeyConfig
 from .identity.keys_file import KeysUnusable, read_keys_file
+from .identity.principal import Principal
 from .relay import MAX_CONNECTIONS, build_server
 from .server import Server, allow_files, bind
 from .settings import Settings, SettingsError, load_settings
 from .settings.first_minute import Start
-from .settings.limits import list_idle
+from .settings.limits import list_budgeted, list_idle
 from .telemetry.areas import Area
 from .telemetry.logs import LineCounter, configure_logs
 from .telemetry.metrics import Metrics
@@ -130,7 +131,7 @@ def _run(arguments: list[str]) -> None:
     except SettingsError as error:
         fail(str(error))
     settings = _fit_files(settings)
-    _warn_of_idle_limits(settings)
+    _warn_of_limits(settings, hub)
     say_listening = partial(_say_listening, hub, listener, start)
     with listener:
         if settings.workers > 1:
@@ -431,8 +432,8 @@ def _fit_files(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, max_connections=most)
 
 
-def _warn_of_idle_limits(settings: Settings) -> None:
-    """Tell of limits that nobody meets: their operator believes that they hold."""
+def _warn_of_limits(settings: Settings, hub: Hub) -> None:
+    """Warn of limits that hold for nobody, and of models that a budget refuses altogether."""
     identity = settings.identity
     keys: tuple[KeyConfig, ...] = ()
     if identity.auth.keys_file is not None:
@@ -444,6 +445,21 @@ def _warn_of_idle_limits(settings: Settings) -> None:
             if identity.configured
             else "these limits hold for nobody, since nobody has to say who he is; set [auth]",
             tables=idle[:20],
+        )
+    budgets = list_budgeted(settings.ledger.limits, identity, keys)
+    limited = [Principal(models=models) for models in budgets]
+    unpriced = [
+        model
+        for model, targets in (hub.upstreams.configured_models() if limited else {}).items()
+        if any(one.may_use(model) for one in limited)
+        and None in map(hub.accounting.list_price, targets)
+    ]
+    if unpriced:
+        structlog.get_logger("seseragi").warning(
+            "a budget refuses every request for these models, since their price is unknown; "
+            "write a [[price]] for each",
+            models=unpriced[:5],
+            more=max(0, len(unpriced) - 5),
         )
 
 

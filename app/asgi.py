@@ -1,6 +1,6 @@
 """The routes, and the ASGI middleware around them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -48,6 +48,7 @@ from .errors import RelayError
 from .generation.hub import Hub
 from .identity.authenticator import Authenticator
 from .identity.hook import IdentifyHook
+from .identity.principal import Principal
 from .identity.tokens import Tokens
 from .settings import Settings
 from .telemetry.metrics import Metrics
@@ -82,10 +83,11 @@ def build_app(
         authenticator = build_authenticator(settings)
     tokens = None if authenticator is None else authenticator.tokens
     measured = measured or build_metrics(settings, hub)
-    routes = build_routes(settings, hub, tokens, measured)
+    keys = tuple if authenticator is None else authenticator.keys
+    routes = build_routes(settings, hub, tokens, measured, keys)
     for desk in hub.services:
-        if isinstance(desk, Desk) and authenticator is not None:
-            desk.keys = authenticator.keys
+        if isinstance(desk, Desk):
+            desk.keys = keys
     app = Starlette(
         routes=routes,
         exception_handlers={
@@ -164,6 +166,7 @@ def build_routes(
     hub: Hub,
     tokens: Tokens | None = None,
     measured: Metrics | None = None,
+    keys: Callable[[], Sequence[Principal]] = tuple,
 ) -> list[BaseRoute]:
     """List all routes of the HTTP interface."""
     measured = measured or build_metrics(settings, hub)
@@ -194,7 +197,7 @@ def build_routes(
         *usage.routes(hub, tokens),
         *arrival.routes(policy),
         *health.routes(hub),
-        *(metrics.routes(measured) if measured is not None else ()),
+        *(metrics.routes(measured, hub, settings.ledger.limits, keys) if measured else ()),
         *(
             route
             for desk in hub.services

@@ -13,10 +13,10 @@ import structlog
 from ..admission import Admission, Shares
 from ..clock import SYSTEM, Clock
 from ..deadlines import Limits
-from ..errors import RequestError
+from ..errors import RelayError, RequestError
 from ..eventlog import EventLog
 from ..identity.principal import Principal
-from ..ledger.accounts import Account
+from ..ledger.accounts import Account, AccountState
 from ..ledger.report import Report, report
 from ..telemetry.load import Load
 from ..telemetry.observer import Observer, Observers
@@ -243,6 +243,19 @@ class Hub:
             accounts = self.accounting.accounts_of(principal)
         states = await self._log.accounts([account.name for account in accounts])
         return report(accounts, states, self.clock.wall())
+
+    async def read_accounts(
+        self, accounts: Sequence[Account]
+    ) -> list[tuple[Account, AccountState]]:
+        """Return accounts with their numbers of now; none while the log cannot be reached."""
+        try:
+            states = await self._log.accounts([account.name for account in accounts])
+        except RelayError:
+            return []
+        now = self.clock.wall()
+        for state in states:
+            state.turn_to(now)
+        return list(zip(accounts, states, strict=True))
 
     async def drain(self, drain_s: float) -> None:
         """Take no new streams, let the running ones end, stop those that have not in time."""

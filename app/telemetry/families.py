@@ -87,6 +87,16 @@ BREAKERS: Final = _gauge(
 )
 RECORDS_WAITING: Final = _gauge("records_waiting", "Rows that wait for the records.", over="max")
 RECORDS_FAILURES: Final = _gauge("records_failures", "Writes of rows that failed since the start.")
+ACCOUNT_USD: Final = _gauge("account_usd", "What an account has spent.", "account", "period")
+ACCOUNT_USD_LIMIT: Final = _gauge(
+    "account_usd_limit", "What an account may spend.", "account", "period"
+)
+ACCOUNT_TOKENS: Final = _gauge(
+    "account_tokens", "Tokens that an account has used.", "account", "period"
+)
+ACCOUNT_TOKENS_LIMIT: Final = _gauge(
+    "account_tokens_limit", "Tokens that an account may use.", "account", "period"
+)
 WORKERS: Final = _gauge("workers", "Workers that serve.")
 
 FAMILIES: Final = (
@@ -94,4 +104,5 @@ FAMILIES: Final = (
     *(JOINED, RESUMES, TOKENS, COST, UNPRICED, FIRST_EVENT, LONGEST_GAP, DURATION, LAG),
     *(LOG_LINES, STREAMS, CALLS, READERS, DRAINING, LOG_HEALTHY, LOG_STREAMS, LOG_BYTES),
     *(REQUEST_BYTES, BREAKERS, RECORDS_WAITING, RECORDS_FAILURES, WORKERS),
+    *(ACCOUNT_USD, ACCOUNT_USD_LIMIT, ACCOUNT_TOKENS, ACCOUNT_TOKENS_LIMIT),
 )

@@ -34,6 +34,8 @@ from ..dialects.client_formats import CLIENT_FORMATS
 from ..errors import CODES
 from ..eventlog.record import StreamRecord
 from ..events import Status, TokenCounts
+from ..ledger.accounts import Account, AccountState
+from ..ledger.money import NANO
 from ..retry import State
 from ..upstreams.routes import Upstreams
 from . import families as f
@@ -288,14 +290,21 @@ class Metrics(Observer):
 
     # What is told
 
-    async def render(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics, and the type of the text, in the best form that is accepted."""
-        self._publish()
-        return await asyncio.to_thread(self._encode, OPENMETRICS in accept)
+    async def render(
+        self, accept: str, accounts: Sequence[tuple[Account, AccountState]] = ()
+    ) -> tuple[bytes, str]:
+        """Return all metrics, and the type of the text, in the best form that is accepted.
 
-    def _encode(self, as_openmetrics: bool) -> tuple[bytes, str]:
+        `accounts` have limits, and are the same whichever worker answers.
+        """
+        self._publish()
+        return await asyncio.to_thread(self._encode, OPENMETRICS in accept, accounts)
+
+    def _encode(
+        self, as_openmetrics: bool, accounts: Sequence[tuple[Account, AccountState]]
+    ) -> tuple[bytes, str]:
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collected(self._areas))
+        registry.register(_Collected(self._areas, accounts))
         with self._encoding:  # one at a time: some thousand series take 50 ms
             if as_openmetrics:
                 text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]  # it has no types
@@ -308,13 +317,18 @@ def _code(code: str) -> str:
 
 
 class _Collected(Collector):
-    """All areas as one."""
+    """All areas as one, and the accounts."""
 
-    def __init__(self, areas: Sequence[Area]) -> None:
+    def __init__(
+        self, areas: Sequence[Area], accounts: Sequence[tuple[Account, AccountState]]
+    ) -> None:
         self._areas = areas
+        self._accounts = accounts
 
     def collect(self) -> Iterator[Metric]:
         merged = self._merge()
+        for family, labels, value in _usage_of(self._accounts):
+            merged.setdefault(family.name, {})[labels] = [value]
         for family in FAMILIES:
             if family.name in merged:
                 yield _to_metric(family, merged[family.name])
@@ -358,6 +372,26 @@ class _Collected(Collector):
                 for sample in metric.samples:
                     whole.add_sample(sample.name, {"worker": f"{number}"}, sample.value)
         yield from found.values()
+
+
+def _usage_of(
+    accounts: Sequence[tuple[Account, AccountState]],
+) -> Iterator[tuple[Family, tuple[str, str], float]]:
+    """Yield what each account has used and may use."""
+    for account, state in accounts:
+        for name, period, limit in (
+            ("day", state.day, account.nano_usd_per_day),
+            ("month", state.month, account.nano_usd_per_month),
+        ):
+            labels = (account.name, name)
+            yield f.ACCOUNT_USD, labels, period.nano_usd / NANO
+            yield f.ACCOUNT_TOKENS, labels, period.input_tokens + period.output_tokens
+            if limit is not None:
+                yield f.ACCOUNT_USD_LIMIT, labels, limit / NANO
+        if account.tokens_per_minute is not None:
+            labels = (account.name, "minute")
+            yield f.ACCOUNT_TOKENS, labels, sum(tokens for _, tokens in state.spans.values())
+            yield f.ACCOUNT_TOKENS_LIMIT, labels, account.tokens_per_minute
 
 
 def _to_metric(family: Family, rows: dict[tuple[str, ...], list[float]]) -> Metric:

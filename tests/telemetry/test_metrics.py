@@ -20,6 +20,8 @@ from app.errors import CODES, RelayError
 from app.eventlog.record import StreamRecord
 from app.events import ErrorInfo, TokenCounts
 from app.identity.principal import Principal
+from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
+from app.ledger.limits import UsageLimits
 from app.settings import load_settings
 from app.telemetry import areas, metrics
 from app.telemetry.areas import Area
@@ -36,6 +38,9 @@ from tests.test_command import ask, running
 ROOT = Path(__file__).parents[2]
 TABLE = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
 HI = [head(), send(text("hi") + FINISH + DONE)]
+
+ADMIN = Principal("", "", "a", roles=frozenset(["admin"]))
+WHOSE = ("relay", "tenant:shop")
 
 Series = tuple[str, frozenset[tuple[str, str]]]
 
@@ -306,6 +311,46 @@ async def test_breakers_are_told_of_configured_targets_alone():
     }
     assert {"open": 1, "closed": 0, "half-open": 0, "resting": 0} == state
     assert "typed" not in repr(found)
+
+
+async def test_accounts_with_limits_are_told_and_no_user():
+    ledger = LedgerConfig(
+        limits=LimitsConfig(
+            relay=UsageLimits(usd_per_month=1),
+            user=UsageLimits(usd_per_day=1),
+            tenants={"shop": UsageLimits(usd_per_day=0.5, tokens_per_minute=10**6)},
+        ),
+        prices=(PriceConfig(target="openai/*", input=0, output=0, request=0.4),),
+    )
+    me = known(me=Principal("shop", "alice", "k"), admin=ADMIN)
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, ledger=ledger, authenticator=me) as relay,
+    ):
+        upstream.script = HI
+        asked = await relay.client.post("/v1/chat", json=HELLO, headers=bearer("me"))
+        assert 200 == asked.status_code
+        found = await scrape(relay, **bearer("admin"))
+
+    told = {
+        (
+            name.removeprefix("seseragi_account_"),
+            *(dict(labels)[n] for n in ("account", "period")),
+        ): value
+        for (name, labels), value in found.items()
+        if name.startswith("seseragi_account_")
+    }
+    tokens = told["tokens", "relay", "month"]
+    assert 0 < tokens == told["tokens", "tenant:shop", "minute"]
+    assert told == {
+        **{("usd", whose, period): 0.4 for whose in WHOSE for period in ("day", "month")},
+        **{("tokens", whose, period): tokens for whose in WHOSE for period in ("day", "month")},
+        ("usd_limit", "relay", "month"): 1,
+        ("usd_limit", "tenant:shop", "day"): 0.5,
+        ("tokens", "tenant:shop", "minute"): tokens,
+        ("tokens_limit", "tenant:shop", "minute"): 10**6,
+    }
+    assert "alice" not in repr(found)
 
 
 async def test_nothing_is_counted_for_a_token():

@@ -32,6 +32,7 @@ ALWAYS = "1x2000"
 HTTP = 'seseragi_http_requests_total{endpoint="%s", status="%s"}'
 ENDED = 'seseragi_streams_ended_total{status="%s", code="%s"}'
 REFUSED = 'seseragi_refusals_total{code="%s"}'
+SPENT = 'seseragi_account_usd%s{account="tenant:shop", period="month"}'
 BEGUN = 'seseragi_time_to_first_event_seconds_bucket{route="r", le="%s"}'
 LAG = "seseragi_event_loop_lag_seconds_%s"
 OPEN = 'seseragi_breakers{instance="i", target="u/m", state="open"}'
@@ -64,6 +65,8 @@ WELL = {
     HTTP % ("/v1/chat", 429): OFTEN,
     HTTP % ("/readyz", 503): OFTEN,
     HTTP % ("none", 401): RARELY,
+    SPENT % "": "70x2000",
+    SPENT % "_limit": "100x2000",
     REFUSED % "budget_exceeded": NEVER,
     REFUSED % "rate_limited": RARELY,
     REFUSED % "overloaded": RARELY,
@@ -101,6 +104,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "SeseragiOverloaded": {REFUSED % "overloaded": "0+20x2000"},
     "SeseragiManyLimited": {REFUSED % "rate_limited": "0+60x2000"},
     "SeseragiManyUnknown": {HTTP % ("none", 401): "0+300x2000"},
+    "SeseragiBudgetNearlyUsedUp": {SPENT % "": "81x2000"},
     "SeseragiBudgetUsedUp": {REFUSED % "budget_exceeded": "0x38 1x50"},
     "SeseragiLoopStalls": {LAG % 'bucket{le="0.1"}': "0+50x2000"},
     "SeseragiCoreBusy": {'seseragi_process_cpu_seconds_total{worker="1"}': "0+50x2000"},
