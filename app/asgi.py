@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Scope
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -36,7 +38,8 @@ from .api import (
     usage,
 )
 from .api.access import AccessLog
-from .api.authentication import Authentication
+from .api.authentication import PRINCIPAL, Authentication
+from .api.generation import MODEL
 from .api.guard import LOCAL_ORIGINS, Guard
 from .api.hosts import HostNames
 from .api.middleware import CommonHeaders, ReadBeforeAnswer
@@ -91,7 +94,7 @@ def build_app(
     app = Starlette(
         routes=routes,
         exception_handlers={
-            RelayError: problems.on_relay_error,
+            RelayError: partial(_refuse, hub),
             HTTPException: problems.on_http_error,
             Exception: problems.on_bug,
         },
@@ -148,6 +151,15 @@ def _paths_of(routes: Sequence[BaseRoute]) -> dict[object, str]:
         for route in routes
         if isinstance(route, Mount | Route)
     }
+
+
+async def _refuse(hub: Hub, request: Request, error: Exception) -> Response:
+    """Answer a request that ends in an error and no stream, and tell the observers."""
+    assert isinstance(error, RelayError)  # noqa: S101  (registered for it)
+    scope = request.scope
+    if (principal := scope.get(PRINCIPAL)) is not None:
+        hub.report_refusal(principal, scope.get("request_id", ""), scope.get(MODEL), error)
+    return problems.on_relay_error(request, error)
 
 
 def _count(paths: Mapping[object, str], measured: Metrics, scope: Scope, status: int) -> None:

@@ -19,7 +19,7 @@ from ..identity.principal import Principal
 from ..ledger.accounts import Account, AccountState
 from ..ledger.report import Report, report
 from ..telemetry.load import Load
-from ..telemetry.observer import Observer, Observers
+from ..telemetry.observer import Observer, Observers, Refused
 from ..telemetry.progress import Progress
 from ..upstreams.client import Client
 from ..upstreams.routes import Health, Listed, Upstreams
@@ -115,7 +115,6 @@ class Hub:
             event_log=event_log,
             accounting=accounting,
             admission=self.admission,
-            observer=self._observer,
             pseudonym=pseudonym,
             runs=self._runs,
             shutdown=self.shutdown,
@@ -208,6 +207,12 @@ class Hub:
         """
         check_admin(principal)
         return self._attendance.some(most)
+
+    def report_refusal(
+        self, principal: Principal, request_id: str, model: str | None, error: RelayError
+    ) -> None:
+        """Tell the observers of a request that ended in an error and no stream."""
+        self._observer.refused(Refused(principal.owner, request_id, model, error))
 
     def observe(self, observer: Observer) -> None:
         """Tell one more observer, from now on."""

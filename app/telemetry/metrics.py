@@ -133,6 +133,7 @@ class Metrics(Observer):
         self._process = process
         self._look = look
         self._records = records
+        self._records_failures = 0
         self._timer: asyncio.TimerHandle | None = None
         self._encoding = threading.Lock()
         self._begin_series()
@@ -274,7 +275,9 @@ class Metrics(Observer):
         if self._records is not None:
             state = self._records()
             self._set(f.RECORDS_WAITING, to=state.waiting)
-            self._set(f.RECORDS_FAILURES, to=state.failures)
+            # A worker's successor goes on from what it has counted.
+            self._add(f.RECORDS_FAILURES, by=state.failures - self._records_failures)
+            self._records_failures = state.failures
 
     def _set_load(self, load: Load) -> None:
         for family, value in (

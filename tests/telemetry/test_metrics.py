@@ -7,6 +7,7 @@ import signal
 import sys
 import urllib.request
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -381,6 +382,61 @@ async def test_nothing_is_counted_for_a_token():
 
     assert few == many
     assert 10 < few < 60
+
+
+MISTAKES = [
+    ("POST", "/v1/chat", {"messages": 7}, "invalid_request"),
+    ("POST", "/v1/chat/completions", "no json", "invalid_request"),
+    ("POST", "/v1/messages", {**HELLO, "max_tokens": 9, "model": "nope/m"}, "model_not_found"),
+    ("POST", "/v1/embeddings", {"model": "demo"}, "invalid_request"),
+    ("GET", "/v1/streams/st_unknown/events", None, "not_found"),
+    ("GET", "/v1/responses/resp_unknown", None, "not_found"),
+    ("GET", "/v1/models/nope", None, "model_not_found"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "code"), MISTAKES)
+async def test_request_that_ends_in_an_error_is_a_refusal(method, path, body, code):
+    async with serve_relay(demo=True, passthrough=False) as relay:
+        reply = await relay.client.request(method, path, json=body)
+        found = await scrape(relay)
+
+    assert reply.is_client_error
+    assert 1 == total(found, "seseragi_refusals_total", code=code)
+    assert 1 == total(found, "seseragi_refusals_total")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers"),
+    [
+        ("/v1/chat", HELLO, {"prefer": "respond-async", "idempotency-key": "k"}),
+        ("/v1/responses", {"input": "Hi", "background": True}, {"idempotency-key": "k"}),
+    ],
+)
+async def test_client_that_is_answered_at_once_is_no_reader(path, body, headers):
+    async with serve_relay(demo=True) as relay:
+        for _ in range(2):
+            reply = await relay.client.post(path, json=body, headers=headers)
+            assert reply.status_code in (200, 202), reply.text
+        before = await scrape(relay)
+        url = f"/v1/streams/{reply.headers['stream-id']}/events"
+        assert 200 == (await relay.client.get(url)).status_code
+        after = await scrape(relay)
+
+    assert 0 == total(before, "seseragi_readers_joined_total")
+    assert 1 == total(after, "seseragi_readers_joined_total")
+
+
+async def test_failures_of_records_go_on_where_a_lost_worker_stopped():
+    names = Names(build_hub(load_settings({})).upstreams)
+    area = Area()
+    for failures in (2, 3):
+        states = iter([RecordsState(0, 1), RecordsState(0, failures)])
+        measured = Metrics(names, [area], process=os.getpid(), records=partial(next, states))
+        await shown(measured)
+        found = await shown(measured)
+
+    assert 5 == total(found, "seseragi_records_failures_total")
 
 
 async def idle(relay: Relay) -> None:
