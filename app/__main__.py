@@ -52,6 +52,7 @@ from .server import Server, allow_files, bind
 from .settings import Settings, SettingsError, load_settings
 from .settings.first_minute import Start
 from .settings.limits import list_budgeted, list_idle
+from .settings.timeouts import list_ineffective
 from .telemetry.areas import Area
 from .telemetry.logs import LineCounter, configure_logs
 from .telemetry.metrics import Metrics
@@ -132,6 +133,10 @@ def _run(arguments: list[str]) -> None:
         fail(str(error))
     settings = _fit_files(settings)
     _warn_of_limits(settings, hub)
+    if ineffective := list_ineffective(settings):
+        structlog.get_logger("seseragi").warning(
+            "these times have no effect, since the other one is over first", times=ineffective[:20]
+        )
     say_listening = partial(_say_listening, hub, listener, start)
     with listener:
         if settings.workers > 1:
